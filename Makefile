@@ -28,11 +28,11 @@ tools:  ## Programs that tests need: bubblewrap, ripgrep, git, nginx
 tests: $(VENV)/.dev tools  ## All tests, on the newest dependencies
 	@$(BIN)/python -m compileall -q src  # the tests start our programs hundreds of times
 	$(BIN)/python -m pytest -n 3
-	PURE_AGENT_LOOP_HTTP=httpx $(BIN)/python -m pytest -n 3 $(FAULTS)
+	PAL_HTTP=httpx $(BIN)/python -m pytest -n 3 $(FAULTS)
 
 lowest: $(LOWEST)/.done  ## The tests of the library, on the oldest dependencies we promise
 	$(LOWEST)/bin/python -m pytest -n 2 tests/kernel tests/runs tests/schema tests/tools tests/llm tests/wire tests/cancel tests/support/test_portals.py
-	PURE_AGENT_LOOP_HTTP=httpx $(LOWEST)/bin/python -m pytest -n 2 $(WIRE)
+	PAL_HTTP=httpx $(LOWEST)/bin/python -m pytest -n 2 $(WIRE)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .
@@ -55,5 +55,5 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 
 $(LOWEST)/.done: pyproject.toml requirements/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e '.[fast]' pytest pytest-xdist hypothesis uvloop 'griffelib>=2; python_version >= "3.11"'
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e '.[fast]' pytest pytest-timeout pytest-xdist hypothesis uvloop 'griffelib>=2; python_version >= "3.11"'
 	@touch $@

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.audit import AuditLog, history, verify
-from pure_agent_loop.audit.chain import Chain
-from pure_agent_loop.kernel.tools.observers import CallRecord
+from pure_agent_loop.audit.chain import ChainWriter
+from pure_agent_loop.kernel.observers import CallRecord
 
 
 def one_call(log: AuditLog, number: int, text: str) -> None:
@@ -54,7 +54,7 @@ def write_many(log: AuditLog, calls: int) -> None:
         digest = {"result_sha256": "0" * 64, "result_length": 200, "result": "x" * 200}
         ended = {"kind": "result", "of": 2 * number + 1, **about, "status": "ok", "seconds": 0.1, **digest}
         records.append(ended)
-    chain = Chain(log.path, log.sealer, durable=False, max_bytes=1 << 30)
+    chain = ChainWriter(log.path, log.sealer, durable=False, max_bytes=1 << 30)
     for start in range(0, len(records), 1_000):
         chain.append_all(records[start : start + 1_000])
 

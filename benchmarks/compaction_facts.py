@@ -235,7 +235,7 @@ def main() -> None:
     if given.model == "local":
         from pure_agent_loop.local.client import open_local
 
-        print(f"data folder: {os.environ.get('PURE_AGENT_LOOP_HOME', 'the standard one')}")
+        print(f"data folder: {os.environ.get('PAL_HOME', 'the standard one')}")
         client = Recording(open_local(on_progress=print))
         measure("local", client, client.context_window or 4_096, given.times, middle=given.middle)
         return

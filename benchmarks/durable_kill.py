@@ -31,7 +31,7 @@ from pure_agent_loop.durable import Engine, Handle
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.sessions import Record, SessionStore, SqliteStore
-from pure_agent_loop.sessions.transcript import read_past
+from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.testing import ScriptedServer, call, check_history
 
 ROUNDS = [[("put", 1)], [("put", 2), ("look", 3)], [("again", 4), ("put", 5)], [("put", 6)], [("again", 7)]]
@@ -188,7 +188,7 @@ def compare_runs(
         records = store.read(run_id).records
         counts["attempts"] += sum(each.type == "run" for each in records)
         wrong += [f"{run_id}: {each}" for each in _repeated(records)]
-        messages = read_past(records).messages
+        messages = read_resume_point(records).messages
         wrong += [f"{run_id}: {each}" for each in check_history(messages)]
         told = {each["tool_call_id"]: each["content"] for each in messages if each["role"] == "tool"}
         made = [one for each in messages for one in each.get("tool_calls") or ()]

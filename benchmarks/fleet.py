@@ -260,7 +260,7 @@ def open_fleet(folder: Path, where: str, url: str, words: Sequence[str]) -> Flee
         **os.environ,
         SERVER: url,
         MARKS: str(folder / "marks"),
-        "PURE_AGENT_LOOP_HOME": str(folder / "home"),
+        "PAL_HOME": str(folder / "home"),
     }
     zygote = subprocess.Popen(
         [sys.executable, "-m", "benchmarks.fleet", "--zygote", "--agents", where, *words],

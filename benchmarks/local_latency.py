@@ -23,11 +23,10 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.bfcl.package import ensure_package
+from benchmarks.bfcl.questions import load_questions, pick
+from benchmarks.bfcl.runner import requests_of
 from benchmarks.local_tools import HELD_OUT
-
-from pure_agent_loop.evaluation.bfcl import load_questions, pick
-from pure_agent_loop.evaluation.package import ensure_package
-from pure_agent_loop.evaluation.runner import requests_of
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.response import LLMResponse

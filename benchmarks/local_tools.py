@@ -41,8 +41,8 @@ from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox import starter_tools
 
 LIST, READ, SUM = "list_dir", "read_file", "calculator"
-MOST_TOKENS = 96
-MOST_STEPS = 8
+MAX_TOKENS = 96
+MAX_STEPS = 8
 TOOLS: dict[str, Callable[[Path], list[Tool]]] = {
     "starter": starter_tools,
     "files": file_tools,
@@ -255,7 +255,7 @@ async def measure(
             tools=TOOLS[tools](folder),
             limits=LoopLimits(max_turns=3),
             temperature=0,
-            max_tokens=MOST_TOKENS,
+            max_tokens=MAX_TOKENS,
             tool_mode=WAYS[way],
         )
         started = time.monotonic()
@@ -274,13 +274,13 @@ async def measure_tasks(client: BaseLLMClient, way: str, tasks: Sequence[Task], 
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             make_workspace(folder)
-            limits = LoopLimits(max_turns=MOST_STEPS)
+            limits = LoopLimits(max_turns=MAX_STEPS)
             agent = Agent(
                 llm=client,
                 tools=TOOLS[tools](folder),
                 limits=limits,
                 temperature=0,
-                max_tokens=MOST_TOKENS,
+                max_tokens=MAX_TOKENS,
                 tool_mode=WAYS[way],
             )
             started = time.monotonic()

@@ -102,5 +102,5 @@ def main() -> None:
 if __name__ == "__main__":
     import os
 
-    os.environ["PURE_AGENT_LOOP_HOME"] = tempfile.mkdtemp()
+    os.environ["PAL_HOME"] = tempfile.mkdtemp()
     main()

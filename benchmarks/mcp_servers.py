@@ -62,7 +62,7 @@ def tried(case: Case, work: Path) -> str:
     words = ["run", "-p", "--no-session", "--permission-mode", "bypass", "--mcp-config", str(config), "go"]
     with ScriptedServer([call(f"mcp__{name}__{tool}", **args), "done"], strict=False) as server:
         env = {**os.environ, "PAL_BASE_URL": server.base_url, "PAL_MODEL": "scripted"}
-        env["PURE_AGENT_LOOP_HOME"] = str(config.parent)
+        env["PAL_HOME"] = str(config.parent)
         done = subprocess.run(
             [sys.executable, "-m", "pure_agent_loop", *words],
             env=env,

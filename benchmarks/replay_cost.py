@@ -22,8 +22,7 @@ from typing import Any
 from pure_agent_loop import Agent, LoopLimits, tool
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.sessions import JsonlStore, Record
-from pure_agent_loop.sessions.replay import replay_session
-from pure_agent_loop.sessions.replay_journal import ReplayJournal, Window
+from pure_agent_loop.sessions.replay import ReplayJournal, Window, replay_session
 from pure_agent_loop.sessions.transcript import EFFECTS
 from pure_agent_loop.testing import ScriptedLLM, call
 

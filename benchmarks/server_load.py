@@ -60,7 +60,7 @@ def serve(kind: str, folder: str) -> None:
     """Be the server, or the floor."""
     from pure_agent_loop import Agent, LoopLimits
     from pure_agent_loop.server import create_app
-    from pure_agent_loop.server.serving import Serving, bound, config_for
+    from pure_agent_loop.server.serving import Serving, bind_socket, uvicorn_config
     from pure_agent_loop.server.settings import Settings
 
     settings = Settings(max_viewers_each=2_000, max_running_each=100, rate=5_000)
@@ -72,9 +72,9 @@ def serve(kind: str, folder: str) -> None:
         )
     else:
         app = _floor()
-    listener = bound("127.0.0.1", 0)
+    listener = bind_socket("127.0.0.1", 0)
     print(listener.getsockname()[1], flush=True)
-    config = config_for(app, settings, "127.0.0.1", 0)
+    config = uvicorn_config(app, settings, "127.0.0.1", 0)
     if kind == "ours":
         Serving(config, 0.5).run([listener])
     else:

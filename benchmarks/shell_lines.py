@@ -169,9 +169,9 @@ def measure(
 def become_nobody() -> None:
     """Give up root's powers, and what lies in root's home."""
     os.environ.update(PATH="/usr/local/bin:/usr/bin:/bin", HOME="/nonexistent")
-    os.environ["PURE_AGENT_LOOP_HOME"] = tempfile.mkdtemp(prefix="pal-lines-data-")
+    os.environ["PAL_HOME"] = tempfile.mkdtemp(prefix="pal-lines-data-")
     if os.getuid() == 0:
-        os.chown(os.environ["PURE_AGENT_LOOP_HOME"], NOBODY, NOBODY)
+        os.chown(os.environ["PAL_HOME"], NOBODY, NOBODY)
         sys.executable = shutil.which("python3") or sys.executable
         os.setgroups([])
         os.setgid(NOBODY)
@@ -198,7 +198,7 @@ def main() -> None:
             for kind, command, why in told:
                 if options.show and kind in ("EFFECT", "asked", "denied"):
                     print(f"  {kind}: {command!r} ({why})")
-    shutil.rmtree(os.environ["PURE_AGENT_LOOP_HOME"])
+    shutil.rmtree(os.environ["PAL_HOME"])
 
 
 if __name__ == "__main__":

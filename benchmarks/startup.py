@@ -209,7 +209,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         folder = Path(base) / "work"
         folder.mkdir()
         env = {name: os.environ[name] for name in KEPT if name in os.environ}
-        env |= {"PURE_AGENT_LOOP_HOME": f"{base}/home", "PYTHONPYCACHEPREFIX": f"{base}/pyc"}
+        env |= {"PAL_HOME": f"{base}/home", "PYTHONPYCACHEPREFIX": f"{base}/pyc"}
         env |= {"TERM": "xterm-256color"}
         for number in range(rounds + 1):
             for row in measured:

@@ -26,7 +26,7 @@ from prompt_toolkit.layout import BufferControl, FormattedTextControl, HSplit, L
 
 from pure_agent_loop import Event
 from pure_agent_loop.cli.chat.output import sparing_output
-from pure_agent_loop.cli.chat.transcript import Transcript
+from pure_agent_loop.cli.chat.transcript import TranscriptView
 
 FRAMES = 8  # chances a second to draw
 PARAGRAPH = (
@@ -126,7 +126,7 @@ def tokens(count: int) -> Iterator[str]:
 
 async def stream(
     pieces: Sequence[str],
-    screen: Transcript,
+    screen: TranscriptView,
     *,
     per_second: float,
     height: int = 24,
@@ -194,7 +194,7 @@ def _groups(pieces: Sequence[str], per_frame: float) -> Iterator[Sequence[str]]:
         start = int(due)
 
 
-def _application(screen: Transcript, clock: list[float]) -> Application[None]:
+def _application(screen: TranscriptView, clock: list[float]) -> Application[None]:
     buffer = Buffer()
 
     def line(number: int) -> ANSI:
@@ -225,7 +225,7 @@ def main() -> None:
     print("".join(f"{column:>9}" for column in columns))
     for speed in sorted({options.per_second, 20, 200}):
         for color in (True, False):
-            screen = Transcript(options.width, color=color)
+            screen = TranscriptView(options.width, color=color)
             work = stream(list(tokens(options.tokens)), screen, per_second=speed, height=options.height)
             done = asyncio.run(work)
             row = (speed, color, done.text, done.written, done.printed, done.frames, done.prints)

@@ -19,7 +19,7 @@ from pure_agent_loop.llm.tokens import estimate_tokens
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.testing import ScriptedServer, call
 from pure_agent_loop.toolsets import searchable
-from pure_agent_loop.toolsets.ranking import Ranking
+from pure_agent_loop.toolsets.search import Ranking
 
 ACTIONS = {
     "create": "创建",

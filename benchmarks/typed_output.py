@@ -32,7 +32,7 @@ from typing import Any, Literal, NamedTuple
 from pydantic import BaseModel, TypeAdapter
 from typing_extensions import TypedDict
 
-MOST_TOKENS = 150
+MAX_TOKENS = 150
 RETRIES = 2
 WAYS = ("ours", "plain", "peer tool", "peer native")
 
@@ -213,7 +213,7 @@ def ours(client: Any) -> Way:
 
     agents = {
         name: Agent(
-            llm=client, output_type=kind, output_retries=RETRIES, temperature=0, max_tokens=MOST_TOKENS
+            llm=client, output_type=kind, output_retries=RETRIES, temperature=0, max_tokens=MAX_TOKENS
         )
         for name, kind in TYPES.items()
     }
@@ -236,7 +236,7 @@ def in_words(client: Any) -> Way:
         told = f"Answer with JSON of this JSON Schema only:\n{json.dumps(adapter.json_schema())}"
         messages = [{"role": "system", "content": told}, {"role": "user", "content": text}]
         begun = time.perf_counter()
-        answer = await client.chat(messages, temperature=0, max_tokens=MOST_TOKENS)
+        answer = await client.chat(messages, temperature=0, max_tokens=MAX_TOKENS)
         seconds, tokens = time.perf_counter() - begun, answer.usage.total_tokens
         written = re.sub(r"^```\w*|```$", "", (answer.content or "").strip()).strip()
         try:
@@ -306,7 +306,7 @@ def be_peer(model: str, url: str, key: str) -> None:
         usage, value, valid = pydantic_ai.RunUsage(), None, True
         begun = time.perf_counter()
         try:
-            settings: Any = {"temperature": 0, "max_tokens": MOST_TOKENS}
+            settings: Any = {"temperature": 0, "max_tokens": MAX_TOKENS}
             ran = await agents[how, name].run(text, model_settings=settings, usage=usage)
             value = plain(ran.output)
         except pydantic_ai.exceptions.AgentRunError as error:
@@ -377,11 +377,11 @@ def server(model: str | None) -> Iterator[Any]:
     """The server of the embedded model, or of a file, and a client for it."""
     from pure_agent_loop.local.client import EmbeddedClient
     from pure_agent_loop.local.engine import models
-    from pure_agent_loop.local.engine.shared import ServerSettings, join_server
+    from pure_agent_loop.local.engine.owner import StartSettings, join_server
 
     wanted = model or models.default_model()
-    path = models.resolve(wanted) if models.is_path(wanted) else models.pull(wanted)
-    settings = ServerSettings()
+    path = models.resolve(wanted) if models.is_path(wanted) else models.pull_model(wanted)
+    settings = StartSettings()
     lease = join_server(path, lambda _: None, settings)
     try:
         yield EmbeddedClient(lease, path.stem, settings.context), lease.state

@@ -14,7 +14,7 @@ from hypothesis import settings
 from tests.postgres_server import PostgresServer
 
 NETWORK_FLAG = "PAL_TESTS_NETWORK"
-_FOREIGN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PURE_AGENT_LOOP_LANG")
+_FOREIGN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PAL_LANG")
 
 
 def _is_local(host: object) -> bool:

@@ -82,7 +82,7 @@ def test_the_core_brings_openai_and_what_openai_brings(core):
 
 
 def test_without_key_server_and_extra_an_agent_says_what_to_do(core):
-    code = "from pure_agent_loop import Agent, ConfigError\ntry: Agent()\nexcept ConfigError as e: print(e)"
+    code = "from pure_agent_loop import Agent\nprint(Agent().run('hi').error)"
     done = run(core, "-c", code, OPENAI_API_KEY="", OPENAI_BASE_URL="")
     assert (done.returncode, done.stderr) == (0, "")
     for way in ("OPENAI_API_KEY", "local server", "pip install '.[local]'"):

@@ -346,3 +346,21 @@ def test_a_subagent_is_followed_without_repeating_what_was_shown():
         f">> explore-2 failed (0 calls, 0 tokens, 1.0 s): {safe_text('no model' + chr(27) + '[2J')}",
     ]
     assert shown(Renderer(), Event.task(1, {})) == ">>  "
+
+
+def test_a_function_for_a_tool_reads_the_arguments_of_both_its_events():
+    renderer = Renderer()
+
+    @renderer.on_tool("search")
+    def show(event):
+        return f"{event.type.value} {event.data['args']['query']}"
+
+    shown = []
+    events = [
+        Event.action(1, "search", {"query": "a"}),
+        Event.observation(1, "search", "found", 0.1),
+    ]
+    shown = [renderer.render(event) for event in events]
+    assert shown == ["action a", "observation a"]
+    lost = renderer.render(Event.observation(2, "search", "found", 0.1))
+    assert "KeyError" in lost  # a result whose call was never shown has no arguments

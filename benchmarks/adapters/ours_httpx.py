@@ -2,6 +2,6 @@
 
 import os
 
-os.environ["PURE_AGENT_LOOP_HTTP"] = "httpx"
+os.environ["PAL_HTTP"] = "httpx"
 VENV, IMPORT, PKGS = "ours", "import pure_agent_loop", ["pure-agent-loop"]
 from ours import *  # noqa: E402 - the variable comes first

@@ -1,7 +1,7 @@
 """Several tools, called at the same time where the task needs several; what fails is told to the model."""
 
 from examples.models import model
-from pure_agent_loop import Agent, EventType, tool
+from pure_agent_loop import Agent, EventType, ToolExecutionError, tool
 from pure_agent_loop.testing import call
 
 RATES = {("USD", "EUR"): 0.9, ("EUR", "USD"): 1.1}
@@ -28,7 +28,7 @@ def convert_currency(amount: float, source: str, target: str) -> float:
 @tool(read_only=True, idempotent=True)
 def get_joke() -> str:
     """Fetch a joke from a service."""
-    raise ConnectionError("the service does not answer")
+    raise ToolExecutionError("get_joke", "the service does not answer")  # a bug would be logged
 
 
 llm = model(

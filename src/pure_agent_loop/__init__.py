@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.cancel import CancelToken
     from pure_agent_loop.conversation import Conversation
     from pure_agent_loop.errors import (
+        AlreadyAnsweredError,
         ConfigError,
         ErrorKind,
         HistoryError,
@@ -75,13 +76,14 @@ if TYPE_CHECKING:
     from pure_agent_loop.retry import RetryAttempt, RetryConfig, RetryHandler
     from pure_agent_loop.runs.handoff import Handoff
     from pure_agent_loop.runs.options import ModelSettings, RunOptions, SendOptions
+    from pure_agent_loop.runs.settings import AgentConfig
     from pure_agent_loop.session import SessionManager
     from pure_agent_loop.stop_reasons import StopReason
     from pure_agent_loop.support.language import Language
     from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset, tool
     from pure_agent_loop.tool_context import RunContext, ToolContext, current_call
 
-# Where each public name stands. Its module is loaded when the name is first asked for: to import the package
+# Module of each public name. A module is loaded when a name in it is first accessed: importing the package
 # costs nothing, and a program pays only for what it uses.
 _PLACES = {
     "agent": "Agent",
@@ -95,8 +97,8 @@ _PLACES = {
     "budget": "Budget Price",
     "cancel": "CancelToken",
     "conversation": "Conversation",
-    "errors": "ConfigError ErrorKind HistoryError LLMError LimitExceededError MissingExtraError "
-    "PureAgentLoopError Retry RunInterrupted ToolExecutionError",
+    "errors": "AlreadyAnsweredError ConfigError ErrorKind HistoryError LLMError LimitExceededError "
+    "MissingExtraError PureAgentLoopError Retry RunInterrupted ToolExecutionError",
     "events": "AnyEvent Event EventType TaskState",
     "explain": "Explanation",
     "hooks": "AfterToolHook BeforeTool BeforeToolHook HookContext Hooks StopHook",
@@ -121,6 +123,7 @@ _PLACES = {
     "retry": "RetryAttempt RetryConfig RetryHandler",
     "runs.handoff": "Handoff",
     "runs.options": "ModelSettings RunOptions SendOptions",
+    "runs.settings": "AgentConfig",
     "session": "SessionManager",
     "stop_reasons": "StopReason",
     "support.language": "Language",
@@ -131,11 +134,11 @@ _PLACE_OF = {name: module for module, names in _PLACES.items() for name in names
 
 
 class _Package(ModuleType):
-    """This package. The function `tool` stands in a module of its name, which must not take its place."""
+    """The package module; it keeps the name `tool` bound to the function, not to the module `tool`."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if name == "tool" and isinstance(value, ModuleType):
-            value = value.tool  # the import system sets every loaded module in its package
+            value = value.tool  # the import system binds each loaded submodule in its package
         super().__setattr__(name, value)
 
 
@@ -150,13 +153,13 @@ def __getattr__(name: str) -> Any:
 
 
 def _module(name: str) -> ModuleType:
-    """A module of the package, asked for as an attribute before anybody has imported it."""
-    wanted = f"{__name__}.{name}"
+    """Import a submodule that is accessed as an attribute before it is imported."""
+    full_name = f"{__name__}.{name}"
     if not name.startswith("_"):
         try:
-            return import_module(wanted)
+            return import_module(full_name)
         except ModuleNotFoundError as error:
-            if error.name != wanted:
+            if error.name != full_name:
                 raise
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
@@ -169,10 +172,12 @@ __all__ = [
     "AIClient",
     "AfterToolHook",
     "Agent",
+    "AgentConfig",
     "AgentLoop",
     "AgentMode",
     "AgentOptions",
     "AgentResult",
+    "AlreadyAnsweredError",
     "AnyEvent",
     "AskFunction",
     "BaseLLMClient",

@@ -1,11 +1,15 @@
-"""``python -m pure_agent_loop`` is the command ``pal``."""
+"""Run the command ``pal`` as ``python -m pure_agent_loop``."""
 
+import os
 import sys
-from pathlib import Path
 
 if __name__ == "__main__":
-    # Python puts the working folder first, where a stranger's modules would hide those that are installed.
-    if sys.path[:1] in ([str(Path.cwd())], [""]):
+    # Python puts the working folder first; modules in an untrusted folder would shadow installed ones.
+    try:
+        here = os.getcwd()  # noqa: PTH109 - a text is wanted
+    except OSError:  # the folder was deleted
+        here = ""
+    if sys.path[:1] in ([here], [""]):
         del sys.path[0]
 
     from pure_agent_loop.cli import main

@@ -1,4 +1,4 @@
-"""The agent: a model, tools and rules, put together once and run as often as you like."""
+"""The agent: a model, tools and rules, configured once and run any number of times."""
 
 from __future__ import annotations
 
@@ -15,9 +15,17 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.kit import Compactor, Kit, Subagents
-from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
-from pure_agent_loop.kernel.tools.rules import check_rules
+from pure_agent_loop.kernel.equip import check_deps, check_rules
+from pure_agent_loop.kernel.kit import (
+    FIRST_BYTE,
+    Compactor,
+    Kit,
+    Observers,
+    ResultLimits,
+    Subagents,
+    Timeouts,
+    ToolRetries,
+)
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message
@@ -40,34 +48,31 @@ from pure_agent_loop.permissions import (
 from pure_agent_loop.prompts import ENGLISH, Prompts, prompts_for
 from pure_agent_loop.result import AgentResult, Out
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runs.checks import (
+from pure_agent_loop.runs.handoff import Handoff, HandoffTarget, checked_handoffs
+from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.settings import (
+    UNSET,
+    AgentConfig,
+    KitBuilder,
     all_tools,
+    check_fields,
     check_only_client,
+    check_output,
     check_price,
     check_types,
     checked_choice,
     checked_compactor,
     checked_folder,
-    checked_function,
     checked_number,
     checked_retries,
-    read_again,
-)
-from pure_agent_loop.runs.fields import check_fields
-from pure_agent_loop.runs.handoff import Handoff, Member, checked_handoffs
-from pure_agent_loop.runs.run import Run
-from pure_agent_loop.runs.settings import (
-    UNSET,
-    Makings,
-    check_output,
     form_of,
     hooks_in_run,
-    lead_of,
+    parse_system_prompt,
+    read_again,
 )
 from pure_agent_loop.runs.start import RunInput, begin_run, brings_system
-from pure_agent_loop.runs.variants import Variants
-from pure_agent_loop.runs.ways import OutputType, T
-from pure_agent_loop.schema.context import contextual
+from pure_agent_loop.runs.ways import OutputType, T, Variants
+from pure_agent_loop.schema.build import checked_in_run, contextual
 from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset
@@ -78,14 +83,14 @@ if TYPE_CHECKING:
 
     from pure_agent_loop.agent_options import AgentMode, AgentOptions
     from pure_agent_loop.explain import Explanation
-    from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
+    from pure_agent_loop.kernel.observers import Auditor, Snapshots
     from pure_agent_loop.runs.options import Given, RequestFields, RunSettings, SystemPrompt
-    from pure_agent_loop.sessions.store import SessionStore
+    from pure_agent_loop.sessions.store import SessionPlace
 
 __all__ = ["Agent", "AgentResult"]
 
 DEFAULT_SYSTEM_PROMPT = ENGLISH.system_prompt
-TOOL_ROUNDS: dict[AgentMode, int | None] = {"react": None, "single": 1}  # of each mode
+TOOL_ROUNDS: dict[AgentMode, int | None] = {"react": None, "single": 1}  # limit per mode
 
 
 class Agent(Variants[Deps, Out]):
@@ -94,74 +99,80 @@ class Agent(Variants[Deps, Out]):
         agent = Agent(model="gpt-4o-mini", tools=[get_weather])
         print(agent.run("Will it rain in Oslo?").content)
 
-    Without a key and an address the default model is what is at hand: a server running on this
-    machine, else the embedded model of the extra ``[local]``. Which one it is, is logged, and said in the
-    first events.
+    Without a key or a base URL the default model is local: a server running on this machine, else the
+    embedded model of the extra ``[local]``. The log and the first events name the chosen model.
 
-    ``Agent[Deps, Out]`` is one whose functions find a `Deps` in their `RunContext`, and whose results have an
-    `Out` as their `output`.
+    ``Agent[Deps, Out]``: `Deps` is the type of `RunContext.deps`, `Out` the type of `AgentResult.output`.
 
     Args:
-        model: The model's name; without an address ``"local"``, ``"local:NAME"`` or a ``PATH.gguf`` for an
-            embedded one.
-        api_key: The key; else ``OPENAI_API_KEY``.
-        base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
-        llm: A client of your own instead of `model`.
-        tools: Functions, `Tool` objects, dicts and toolsets; or a `ToolRegistry`.
-        system_prompt: The leading system message; empty for none. `react_prompt` writes one. Also a function
-            that returns it, async or not, or a list of texts and functions.
-        limits: How far a run may go.
-        retry: How failed requests are repeated.
-        temperature: Randomness of the answers; models that refuse the default of 0.7 get none, as with None.
+        model: Model name. Without a base URL also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an
+            embedded model.
+        api_key: API key; ``OPENAI_API_KEY`` if None.
+        base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI.
+        llm: Custom client, instead of `model`.
+        tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`.
+        system_prompt: Leading system message; empty for none. `react_prompt` writes one. Also a sync or async
+            function that returns the text, or a list of texts and functions.
+        limits: Limits of a run.
+        retry: Retry policy for failed requests.
+        temperature: Sampling temperature; None sends none. The default of 0.7 is omitted for models that
+            reject it.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
-        emit_reasoning_events: Whether events show the thinking.
-        output_type: What the answer must be: a dataclass, a TypedDict, a pydantic model, `Literal`, an enum,
-            a list, a union, a plain type, or a function whose arguments it is; or a list of these.
-        output_retries: How often the model is told what is wrong with its answer.
-        system_prompt_per: When functions write the system prompt: for each ``run``, or for each ``step``.
-        mode: ``react`` works in steps until there is an answer; ``single`` decides about tools once, runs
-            them together and answers. The default is ``react``, and ``single`` in `AIClient`.
-        after_tools: Said to the model after the tool results of each step, as a message marked ``synthetic``.
-        tool_mode: How the model is brought to act: ``native`` tool calls, constrained ``json``, ReAct
-            ``text``, or ``auto`` to find out.
-        language: ``"en"`` or ``"zh"`` for what the framework says to the model; else
-            ``PURE_AGENT_LOOP_LANG``, else English.
-        prompts: Words of your own instead.
-        profile: What the server needs, where it is not known; found by address and model name if None.
-        permission_mode: ``auto``, the default, allows every call that no rule forbids; ``ask`` asks about
-            tools that are not marked ``read_only``; ``plan`` allows only these; ``bypass`` asks nothing.
-        permission_rules: Calls that are denied, asked about or allowed, by name and arguments.
-        can_use_tool: Your own decision about each call: ``(tool, args, context)`` to ``"allow"``, ``"deny"``,
-            ``"ask"`` or a `Permission`.
-        on_ask: Asks a person: ``(request)`` to ``"allow"``, ``"deny"`` or a `Permission`; a function that is
-            not async runs in a thread. Without it a run is suspended at a question, see
+        emit_reasoning_events: True emits the model's reasoning as events.
+        output_type: Type of the answer: a dataclass, a TypedDict, a pydantic model, `Literal`, an enum, a
+            list, a union, a plain type, or a function that takes the answer as its arguments; or a list of
+            these.
+        output_retries: Number of times the model may correct an invalid answer.
+        system_prompt_per: Call system prompt functions once per ``run`` or per ``step``.
+        mode: ``react`` works in steps until there is an answer; ``single`` calls tools in one step, in
+            parallel, then answers. The default is ``react``, in `AIClient` ``single``.
+        after_tools: Text sent to the model after the tool results of each step, as a message marked
+            ``synthetic``.
+        tool_mode: Format of tool calls: ``native``, constrained ``json``, ReAct ``text``, or ``auto`` to
+            detect it.
+        language: Language of the framework's prompts, ``"en"`` or ``"zh"``; if None,
+            ``PAL_LANG``, then English.
+        prompts: Custom prompts, instead of `language`.
+        profile: Settings for a server or model that has no built-in profile; if None, looked up by base URL
+            and model name.
+        permission_mode: ``auto`` (default) allows every call that no rule denies; ``ask`` asks about tools
+            not marked ``read_only``; ``plan`` allows only ``read_only`` tools; ``bypass`` never asks.
+        permission_rules: Rules that deny, ask about or allow calls, by name and arguments.
+        can_use_tool: Function that decides each call: ``(tool, args, context)`` returns ``"allow"``,
+            ``"deny"``, ``"ask"`` or a `Permission`.
+        on_ask: Function that asks a person: ``(request)`` returns ``"allow"``, ``"deny"`` or a `Permission`.
+            A sync function runs in a thread. Without it a question suspends the run, see
             `AgentResult.questions`.
-        hooks: Functions before and after tools, and before the end.
+        hooks: Functions called before and after tools, and before the run ends.
         budget: Hard limits shared with other runs.
-        name: The agent's name, for the audit log and for other agents.
-        description: What it is good for, for agents that use it as a tool or hand over to it.
-        handoffs: Agents that a conversation can be handed over to: `Agent` or `Handoff` objects.
-        cwd: The folder the work is in, told to tools and permission functions in their contexts; None for
-            the one the program is in. It binds nothing: file tools and the shell have a folder of their own.
-        audit: Writes down every call, such as an `AuditLog`.
-        snapshots: Knows what a step changed in a folder and can undo it, such as `WorkspaceSnapshots`.
-        subagents: Others that it can give tasks to: a `SubagentManager`.
-        compaction: True shortens a long history with a `Ladder`, False never does; or one of your own.
-        context_window: Tokens of the model's window; None for what the server or the profile says.
-        max_result_chars: A tool's longer result is cut; the model can read the rest with `read_result`.
-        results_folder: Where the whole texts are kept, for good; None for a week in the data folder.
-        sessions: Where runs with a `session_id` are kept; files in the data folder if None.
-        first_byte_timeout: Seconds to wait for an answer to begin; None for no limit.
-        idle_timeout: Seconds an answer may pause; None for no limit.
-        tool_timeout: Seconds a tool may take unless it says otherwise; None for no limit.
-        redact: Whether secrets are taken out of what is recorded, shown and sent; or a `Redactor`.
-        tool_attempts: How often a tool marked ``idempotent`` is tried before its error goes to the model.
-        tool_retry_delay: Seconds between these tries.
-        llm_kwargs: Further fields of every request, as the chat-completions protocol has them, such as
-            ``top_p``; what only your server knows goes into ``extra_body={...}``.
+        name: Name of the agent, for the audit log and for other agents.
+        description: Purpose of the agent, for agents that call it as a tool or hand over to it.
+        handoffs: `Agent` or `Handoff` objects that a conversation can be handed over to.
+        cwd: Working folder, passed to tools and permission functions in their contexts; None for the current
+            directory. It restricts nothing: file tools and the shell have their own folder setting.
+        audit: Log of every call, such as an `AuditLog`.
+        snapshots: Tracks the changes of each step in a folder and can undo them, such as
+            `WorkspaceSnapshots`.
+        subagents: `SubagentManager` with the agents that it can delegate tasks to.
+        compaction: True shortens a long history with a `Ladder`, False never does; or a custom compactor.
+        context_window: Context window in tokens; if None, taken from the server or the profile.
+        max_result_chars: Longer tool results are truncated; the model can read the rest with `read_result`.
+        results_folder: Folder that keeps the full results permanently; if None, the data folder keeps them
+            for a week.
+        sessions: Store of runs with a `session_id`: a store, a folder or a `SessionManager`; files in the
+            data folder if None.
+        first_byte_timeout: Seconds to wait for the start of a response; None for no limit. The default is 60,
+            or an hour if the server runs on this machine.
+        idle_timeout: Seconds a response may pause; None for no limit.
+        tool_timeout: Seconds a tool may take unless it sets its own timeout; None for no limit.
+        redact: True removes secrets from everything recorded, shown and sent; or a `Redactor`.
+        tool_attempts: Number of attempts of a tool marked ``idempotent`` before its error goes to the model.
+        tool_retry_delay: Seconds between these attempts.
+        llm_kwargs: Additional fields of every request in the chat-completions protocol, such as ``top_p``;
+            fields specific to your server go into ``extra_body={...}``.
 
     Raises:
-        ConfigError: An argument cannot work; the message says which and what to do.
+        ConfigError: An argument is invalid; the message names it and the fix.
     """
 
     default_mode: ClassVar[AgentMode] = "react"
@@ -197,7 +208,7 @@ class Agent(Variants[Deps, Out]):
         budget: Budget | None = None,
         name: str = "",
         description: str = "",
-        handoffs: Iterable[Member | Handoff] = (),
+        handoffs: Iterable[HandoffTarget | Handoff] = (),
         cwd: str | os.PathLike[str] | None = None,
         audit: Auditor | None = None,
         snapshots: Snapshots | None = None,
@@ -206,8 +217,8 @@ class Agent(Variants[Deps, Out]):
         context_window: int | None = None,
         max_result_chars: int = 30_000,
         results_folder: str | os.PathLike[str] | None = None,
-        sessions: SessionStore | None = None,
-        first_byte_timeout: float | None = 60.0,
+        sessions: SessionPlace | None = None,
+        first_byte_timeout: float | None = FIRST_BYTE,
         idle_timeout: float | None = 60.0,
         tool_timeout: float | None = 120.0,
         redact: bool | Redactor = True,
@@ -215,7 +226,7 @@ class Agent(Variants[Deps, Out]):
         tool_retry_delay: float = 1.0,
         **llm_kwargs: Unpack[RequestFields],
     ) -> None:
-        tools, handoffs = read_again(tools), read_again(handoffs)  # for clones
+        tools, handoffs = read_again(tools), read_again(handoffs)  # clones read them again
         self._given = {**{name: each for name, each in locals().items() if name in _ARGUMENTS}, **llm_kwargs}
         check_fields("Agent", {"temperature": temperature, **llm_kwargs}, _ARGUMENTS)
         check_thinking_level(thinking_level)
@@ -231,16 +242,20 @@ class Agent(Variants[Deps, Out]):
             name=(name, str),
             description=(description, str),
         )
+        if sessions is not None:
+            from pure_agent_loop.sessions import store_at
+
+            sessions = store_at(sessions)
         self.description, self._sessions = description, sessions
         self._own_tools = all_tools(tools, subagents)
         self.handoffs, self.tools = checked_handoffs(handoffs, name, self._own_tools)
         words = prompts or prompts_for(language)
-        self.tools.to_openai_schema(words)  # what cannot be described is refused here, not in the first run
+        self.tools.to_openai_schema(words)  # rejects a tool without a valid schema before a run
         system_prompt = words.system_prompt if system_prompt is DEFAULT_SYSTEM_PROMPT else system_prompt
-        self.system_prompt, lead = lead_of(system_prompt)
+        self.system_prompt, lead = parse_system_prompt(system_prompt)
         checked_choice("system_prompt_per", system_prompt_per, ("run", "step"))
         options: dict[str, Any] = {"temperature": temperature, **llm_kwargs}
-        opening: tuple[str, ...] = ()
+        start_notices: tuple[str, ...] = ()
         connect: Callable[[str | None], tuple[ChatModel, tuple[str, ...]]] | None = None
         if llm is None:
             from pure_agent_loop.runs.choose import client_for
@@ -248,7 +263,7 @@ class Agent(Variants[Deps, Out]):
             connect = partial(
                 client_for, api_key=api_key, base_url=base_url, thinking_level=thinking_level, profile=profile
             )
-            llm, opening = connect(model)
+            llm, start_notices = connect(model)
         else:
             check_only_client(llm, model, api_key, base_url, profile)
             if thinking_level != "off":
@@ -264,8 +279,9 @@ class Agent(Variants[Deps, Out]):
             retry=retry or RetryConfig(),
             prompts=words,
             permissions=policy,
-            can_use_tool=can_use_tool and contextual(checked_function("can_use_tool", can_use_tool)),
-            on_ask=on_ask and contextual(checked_function("on_ask", on_ask)),
+            can_use_tool=can_use_tool
+            and contextual(checked_in_run("can_use_tool", can_use_tool, "tool", "args", "context")),
+            on_ask=on_ask and contextual(checked_in_run("on_ask", on_ask, "request")),
             hooks=hooks_in_run(hooks or Hooks()),
             budget=budget,
             name=name,
@@ -287,26 +303,42 @@ class Agent(Variants[Deps, Out]):
             tool_retries=ToolRetries(checked_number("tool_attempts", tool_attempts) or 1, tool_retry_delay),
             lead=lead,
             lead_each_step=system_prompt_per == "step",
-            opening=opening,
+            start_notices=start_notices,
         )
         check_price(kit)
-        self._makings = Makings(connect, subagents, form_of(output_type), checked_retries(output_retries))
-        self._kit = replace(kit, output=self._makings.output())
+        self._builder = KitBuilder(connect, subagents, form_of(output_type), checked_retries(output_retries))
+        self._kit = replace(kit, output=self._builder.output())
         check_output(self._kit)
+
+    @property
+    def config(self) -> AgentConfig:
+        """Settings of this agent; change them with `clone`."""
+        kit = self._kit
+        return AgentConfig(
+            name=kit.name,
+            system_prompt=self.system_prompt if kit.lead is None else self._given["system_prompt"],
+            limits=kit.limits,
+            prompts=kit.prompts,
+            permission_mode=self._given["permission_mode"],
+            permission_rules=kit.permissions.rules,
+            on_ask=self._given["on_ask"],
+            audit=kit.observers.audit,
+            snapshots=kit.observers.snapshots,
+        )
 
     @overload
     def clone(self, *, output_type: OutputType[T], **changes: Unpack[AgentOptions]) -> Agent[Deps, T]: ...
     @overload
     def clone(self, **changes: Unpack[AgentOptions]) -> Self: ...
     def clone(self, **changes: Any) -> Any:
-        """An agent of the same arguments with some changes, and the same output checks.
+        """Return a copy of the agent with some arguments changed and the same output checks.
 
         Args:
-            changes: Arguments of `Agent`. With ``llm`` those that name a model are left out, and the other
-                way round; with ``output_type`` the checks are.
+            changes: Arguments of `Agent`. ``llm`` discards the arguments that name a model, and vice versa;
+                ``output_type`` discards the checks.
 
         Raises:
-            ConfigError: An argument cannot work.
+            ConfigError: An argument is invalid.
         """
         return self._cloned(changes)
 
@@ -320,47 +352,46 @@ class Agent(Variants[Deps, Out]):
         output_type: Any = UNSET,
         **settings: Unpack[RunSettings],
     ) -> Explanation:
-        """Show what `run` would send first for a task, and under which limits. Nothing is sent.
+        """Show the first request `run` would send for a task, and its limits. Nothing is sent.
 
         Args:
-            task: What to do.
-            messages: A history to go on from.
-            media: Images that come with the task; see `run`.
-            deps: For its functions.
-            output_type: What the answer must be, if not what the agent says.
-            settings: Other settings, as `run` takes them.
+            task: Task text.
+            messages: History to continue.
+            media: Images attached to the task; see `run`.
+            deps: Value of `RunContext.deps`.
+            output_type: Type of the answer, instead of the agent's.
+            settings: Other settings, as for `run`.
 
         Raises:
-            ConfigError: `task` is no text.
+            ConfigError: `task` is not a string.
             ImageError: One of `media` cannot be sent.
-            HistoryError: `messages` is no list of messages.
+            HistoryError: `messages` is not a list of messages.
             LLMError: The request could not be sent in this `tool_mode`.
         """
         from pure_agent_loop.explain import explain
 
-        given = RunInput(task, messages, self.system_prompt, media=media_parts(media))
-        kit = self._makings.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
-        return explain(*begin_run(kit, given))
+        run_input = RunInput(task, messages, self.system_prompt, media=media_parts(media))
+        kit = self._builder.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
+        return explain(*begin_run(kit, run_input))
 
     def conversation(self) -> Conversation[Out, Deps]:
-        """A conversation with this agent, which keeps the history for you."""
+        """Return a conversation with this agent that keeps the history."""
         return Conversation(self.prepare)
 
     def as_tool(self, name: str = "", description: str = "", input_type: Any = str) -> Tool:
-        """This agent as a tool of another one, which is also what ``Agent(tools=[agent])`` does.
+        """Return this agent as a tool for another agent. ``Agent(tools=[agent])`` does the same.
 
-        It works in a context of its own and gives back its answer. Rules, budget, audit and limits of the
-        agent above hold for it too. In a session it has a session of its own beside that of the run, and
-        goes on where it stood when the program was killed.
+        The tool runs in a separate context and returns the agent's answer. The rules, budget, audit and
+        limits of the calling agent also apply. Within a session, it has its own session next to that of the
+        run and resumes there after the program was killed.
 
         Args:
-            name: As the model sees it; the agent's name if empty.
-            description: What it is good for; that of the agent if empty.
-            input_type: What the model gives it: text, or a dataclass, a TypedDict or a pydantic model, which
-                reaches it as JSON.
+            name: Tool name; the agent's name if empty.
+            description: Tool description; the agent's description if empty.
+            input_type: Type of the input: text, or a dataclass, TypedDict or pydantic model, passed as JSON.
 
         Raises:
-            ConfigError: There is no name, or the type has no JSON form.
+            ConfigError: The name is missing, or the type has no JSON form.
         """
         from pure_agent_loop.subagents.agent_tool import agent_tool
 
@@ -376,45 +407,47 @@ class Agent(Variants[Deps, Out]):
         inbox: Inbox | None = None,
         session_id: str | None = None,
         media: Iterable[MediaItem] | None = None,
-        sessions: SessionStore | None = None,
+        sessions: SessionPlace | None = None,
         deps: Deps | None = None,
         output_type: Any = UNSET,
         **settings: Unpack[RunSettings],
     ) -> Run[Out]:
-        """Make a run without starting it; `run` and its three siblings start it.
+        """Create a run without starting it; `run` and its three siblings also start it.
 
         Args:
-            task: What to do; None, with `state`, to go on with what was being done.
-            messages: A history to go on from; see `run`.
-            cancel_token: Stops the run from outside.
-            state: Where to go on: `AgentResult.state`, or its saved `to_dict` form. It is not changed.
-            inbox: Messages put into it reach the agent while it works.
-            session_id: Keeps the run in a session of that name, and goes on from what is there: after a crash
-                nothing that was finished happens twice. `messages` counts only for a new session.
-            media: Images that come with the task: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
-            sessions: Where the session is kept, instead of where this agent keeps its own.
-            deps: What functions find in their `RunContext`. It is never written down: a run that goes on
-                later needs it again.
-            output_type: What the answer must be, instead of what the agent says.
-            settings: What this run has otherwise than its agent: a `model` (a name, or a client), `limits`,
-                `temperature`, `tools`, `system_prompt`, further fields of its requests as `model_settings`,
-                and `metadata` of yours, which stands in the record and in `RunContext`.
+            task: Task text; None, with `state`, to resume.
+            messages: History to continue; see `run`.
+            cancel_token: Token that cancels the run from outside.
+            state: State to resume: `AgentResult.state`, or its saved `to_dict` form. It is not modified.
+            inbox: Queue of messages to the running agent.
+            session_id: Id of the session that records the run. An existing session is resumed: after a crash
+                no finished work is repeated. `messages` are rejected unless the session is new.
+            media: Images attached to the task: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
+            sessions: Session store, instead of the agent's.
+            deps: Value of `RunContext.deps`. It is never recorded: pass it again to resume.
+            output_type: Type of the answer, instead of the agent's.
+            settings: Settings that replace the agent's for this run: `model` (a name or a client), `limits`,
+                `temperature`, `tools`, `system_prompt`, extra request fields as `model_settings`, and your
+                `metadata`, available in the record and in `RunContext`.
 
         Raises:
-            ConfigError: `task` is no text, or `state` is no state.
+            ConfigError: `task` is not a string, `state` is not a state, or required `deps` are missing.
             ImageError: One of `media` cannot be sent.
-            HistoryError: `messages` is no list of messages.
+            HistoryError: `messages` is not a list of messages.
             SessionError: The session cannot be opened.
         """
-        given = RunInput(task, messages, self.system_prompt, state, media_parts(media), self)
-        kit = self._makings.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
+        run_input = RunInput(task, messages, self.system_prompt, state, media_parts(media), self)
+        kit = self._builder.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
+        check_deps(kit)
         if session_id is None:
-            start, kit = begin_run(kit, given)
+            start, kit = begin_run(kit, run_input)
         else:
+            from pure_agent_loop.sessions import store_at
             from pure_agent_loop.sessions.resume import begin_in_session
 
-            start, kit = begin_in_session(kit, given, sessions or self._sessions, session_id)
-        return Run(start, kit.changed(cancel_token=cancel_token, inbox=inbox or Inbox()), self)
+            store = store_at(self._sessions if sessions is None else sessions)
+            start, kit = begin_in_session(kit, run_input, store, session_id)
+        return Run(start, kit.replace(cancel_token=cancel_token, inbox=inbox or Inbox()), self)
 
 
 _ARGUMENTS = dict.fromkeys(name for name in inspect.signature(Agent).parameters if name != "llm_kwargs")

@@ -1,4 +1,4 @@
-"""What an agent can be told, as a type: for `Agent.clone`, and for functions that make agents."""
+"""Types of the arguments of `Agent`: for `Agent.clone` and for functions that make agents."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.budget import Budget
     from pure_agent_loop.hooks import Hooks
     from pure_agent_loop.kernel.kit import Compactor, Subagents
-    from pure_agent_loop.kernel.tools.observers import Auditor, Snapshots
+    from pure_agent_loop.kernel.observers import Auditor, Snapshots
     from pure_agent_loop.limits import LoopLimits
     from pure_agent_loop.llm.base import ChatModel
     from pure_agent_loop.llm.profiles import Profile, ThinkingLevel
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from pure_agent_loop.permissions import AskFunction, PermissionFunction, PermissionMode, PermissionRules
     from pure_agent_loop.prompts import Prompts
     from pure_agent_loop.retry import RetryConfig
-    from pure_agent_loop.runs.handoff import Handoff, Member
+    from pure_agent_loop.runs.handoff import Handoff, HandoffTarget
     from pure_agent_loop.runs.options import SystemPrompt
-    from pure_agent_loop.sessions.store import SessionStore
+    from pure_agent_loop.sessions.store import SessionPlace
     from pure_agent_loop.support.language import Language
     from pure_agent_loop.support.secrets.redaction import Redactor
     from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
@@ -33,9 +33,9 @@ AgentMode = Literal["react", "single"]
 
 
 class AgentOptions(RequestFields, total=False):
-    """Arguments of `Agent` besides its ``output_type``: what `Agent.clone` takes.
+    """Arguments of `Agent.clone`: those of `Agent` except ``output_type``.
 
-    It types functions of your own that make agents: ``def make(**options: Unpack[AgentOptions]) -> Agent``.
+    It also types your own functions that make agents: ``def make(**options: Unpack[AgentOptions]) -> Agent``.
     """
 
     model: str | None
@@ -65,7 +65,7 @@ class AgentOptions(RequestFields, total=False):
     budget: Budget | None
     name: str
     description: str
-    handoffs: Iterable[Member | Handoff]
+    handoffs: Iterable[HandoffTarget | Handoff]
     cwd: str | os.PathLike[str] | None
     audit: Auditor | None
     snapshots: Snapshots | None
@@ -74,7 +74,7 @@ class AgentOptions(RequestFields, total=False):
     context_window: int | None
     max_result_chars: int
     results_folder: str | os.PathLike[str] | None
-    sessions: SessionStore | None
+    sessions: SessionPlace | None
     first_byte_timeout: float | None
     idle_timeout: float | None
     tool_timeout: float | None

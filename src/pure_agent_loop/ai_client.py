@@ -1,4 +1,4 @@
-"""The older way to ask: tools are decided about once, run together, and the answer comes back as text."""
+"""Single-round client: the model calls tools once, in parallel, and the answer is returned as text."""
 
 from __future__ import annotations
 
@@ -9,35 +9,34 @@ from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
 
 
 class AIClient(Agent):
-    """A model with tools that answers in a single round.
+    """Agent that answers after a single round of tool calls.
 
         client = AIClient(model="gpt-4o-mini", tools=[get_weather])
         print(client.chat("Will it rain in Oslo?"))
 
-    It takes what `Agent` takes and can do what that can; only its ``mode`` is ``single``: the model decides
-    about tools once, all calls run at the same time, and its next words are the answer.
+    It has the arguments and methods of `Agent`; only its ``mode`` is ``single``: the model calls tools once,
+    all calls run in parallel, and its next response is the answer.
     """
 
     default_mode = "single"
 
     def chat(self, query: str) -> str:
-        """Ask, and wait for the answer. Works in sync code, also inside a running event loop.
+        """Send a query and wait for the answer. Works in sync code, also inside a running event loop.
 
         Args:
-            query: What to ask. Nothing is remembered from one query to the next.
+            query: Text of the query. No history is kept between queries.
 
         Returns:
-            The answer; with a visible note where a limit ended the run.
+            The answer, with a visible note if a limit ended the run.
 
         Raises:
-            ConfigError: `query` is no text, or a call needs the permission of a person and there is no
-                ``on_ask``.
-            LLMError: There is no answer: the model could not be reached, or refused.
+            ConfigError: `query` is not a string, or a call needs permission and ``on_ask`` is missing.
+            LLMError: The model could not be reached, or rejected the request.
         """
         return _answer(self.run(query))
 
     async def achat(self, query: str) -> str:
-        """Ask, and await the answer; see `chat`."""
+        """Send a query and await the answer; see `chat`."""
         return _answer(await self.arun(query))
 
 
@@ -45,10 +44,10 @@ def _answer(result: AgentResult) -> str:
     if result.stop_reason == SUSPENDED:
         tools = ", ".join(dict.fromkeys(repr(question.tool) for question in result.questions))
         raise ConfigError(
-            f"A person has to allow {tools}, and nobody could be asked. Pass on_ask=..., or allow it: "
-            "permission_rules=PermissionRules(allow=[...]). Or use run(), whose result has the questions."
+            f"{tools} needs approval, but on_ask is not set. Pass on_ask=..., or allow it: "
+            "permission_rules=PermissionRules(allow=[...]). Or call run(): its result lists the questions."
         )
     if result.stop_reason == WAITING_TOOL:
         tools = ", ".join(dict.fromkeys(repr(call.name) for call in result.open_calls))
-        raise ConfigError(f"The result of {tools} is made elsewhere. Use run(), whose result has open_calls.")
+        raise ConfigError(f"{tools} runs outside this process. Call run(): its result lists open_calls.")
     return result.raise_for_error().content

@@ -1,4 +1,4 @@
-"""Money, and limits that several runs share. Pure counting; nothing here waits or sends."""
+"""Prices, and limits that several runs share. Pure counting, without I/O."""
 
 from __future__ import annotations
 
@@ -6,27 +6,26 @@ import fnmatch
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.support.typed import dataclass
 
-PER = 1_000_000  # prices are for so many tokens
+PER = 1_000_000  # tokens per unit of price
 TOOL_CALLS = "tool calls"
 
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What tokens of a model cost, in any currency, for a million of them.
+    """Price of a model's tokens, per million, in any currency.
 
     Args:
-        input: Tokens sent.
-        output: Tokens written, thinking included.
-        cached: Tokens sent that the server had in its cache; as `input` if None.
+        input: Price of input tokens.
+        output: Price of output tokens, reasoning included.
+        cached: Price of input tokens from the server's cache; `input` if None.
 
     Raises:
-        ConfigError: One of them is no number, or negative.
+        ConfigError: A price is not a number, or is negative.
     """
 
     input: float
@@ -42,7 +41,7 @@ class Price:
                 raise ConfigError(f"Price.{name}={value!r} must be a number, 0 or more.")
 
     def of(self, usage: TokenUsage) -> float:
-        """What this usage costs."""
+        """Return the cost of a usage."""
         cached = min(usage.cached_tokens or 0, usage.prompt_tokens)
         rate = self.input if self.cached is None else self.cached
         fresh = (usage.prompt_tokens - cached) * self.input
@@ -53,7 +52,7 @@ Prices = Mapping[str, Price]
 
 
 def price_for(prices: Prices, model: str) -> Price | None:
-    """The price of a model: of its own name, else of the first pattern (``gpt-5*``, ``*``) that fits it."""
+    """Return the price under the model's name, else under the first matching pattern (``gpt-5*``, ``*``)."""
     if not prices:
         return None
     return prices.get(model) or next(
@@ -62,80 +61,96 @@ def price_for(prices: Prices, model: str) -> Price | None:
 
 
 def check_prices(owner: str, prices: object) -> None:
-    """Refuse a price table that is none.
+    """Reject an invalid price table.
 
     Raises:
-        ConfigError: It says what is wrong.
+        ConfigError: The table is invalid.
     """
     if not isinstance(prices, Mapping) or not all(isinstance(p, Price) for p in prices.values()):
         raise ConfigError(
             f"{owner}.prices must be a dict such as {{'gpt-4o-mini': Price(input=0.15, output=0.60)}}, "
-            f"with prices for a million tokens; it is {prices!r:.80}."
+            f"with prices per million tokens; it is {prices!r:.80}."
         )
+
+
+class PortableLock:
+    """Thread lock. A copy, also one in another process, is a new lock."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *error: object) -> None:
+        self._lock.release()
+
+    def __reduce__(self) -> tuple[type[PortableLock], tuple[()]]:
+        return type(self), ()
 
 
 @dataclass(slots=True)
 class Budget:
-    """Hard limits for all runs that are given the same one, subagents included. Threads may share it.
+    """Hard limits for all runs that share this object, subagents included. Thread-safe.
 
-    Once it is used up, none of these runs makes a further request: each ends with ``stop_reason="budget"``,
-    and with a last answer if that still fitted, or if only the tool calls are used up.
+    Once the budget is used up, these runs make no further requests: each ends with ``stop_reason="budget"``.
+    A run ends with a last answer if the budget still covers one, or if only the tool calls are used up.
 
     Raises:
-        ConfigError: A limit is not a positive number, or there is a limit of money without prices.
+        ConfigError: A limit is not a positive number, or a cost limit has no prices.
     """
 
     max_tokens: int | None = None
-    """Tokens of all requests together."""
+    """Total tokens of all requests."""
     max_tool_calls: int | None = None
-    """Tool calls together."""
+    """Total tool calls."""
     max_cost: float | None = None
-    """Money together; needs `prices`."""
+    """Total cost; needs `prices`."""
     max_seconds: float | None = None
-    """Seconds since the budget was made."""
+    """Seconds since the budget was created."""
     prices: Prices = field(default_factory=dict)
     """Prices by model name or pattern."""
     tokens: int = field(default=0, init=False)
-    """Used so far."""
+    """Tokens used so far."""
     tool_calls: int = field(default=0, init=False)
-    """Made so far."""
+    """Tool calls made so far."""
     cost: float = field(default=0.0, init=False)
-    """Spent so far."""
+    """Cost so far."""
     _begun: float = field(default_factory=time.monotonic, init=False, repr=False)
-    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+    _lock: PortableLock = field(default_factory=PortableLock, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("max_tokens", "max_tool_calls", "max_cost", "max_seconds"):
             check_limit(f"Budget.{name}", getattr(self, name))
         check_prices("Budget", self.prices)
         if self.max_cost is not None and not self.prices:
-            raise ConfigError("Budget.max_cost needs prices=, or nothing can be counted.")
+            raise ConfigError("Budget.max_cost needs prices= to compute a cost.")
 
     def add(self, *, tokens: int = 0, tool_calls: int = 0, cost: float = 0.0) -> None:
-        """Count what was used."""
+        """Add tokens, tool calls and cost to the used amounts."""
         with self._lock:
             self.tokens += tokens
             self.tool_calls += tool_calls
             self.cost += cost
 
-    def take_calls(self, wanted: int) -> int:
-        """Count tool calls that are about to be made, and return how many of them still may be."""
+    def take_calls(self, count: int) -> int:
+        """Count upcoming tool calls, and return how many of them the budget allows."""
         with self._lock:
             most = self.max_tool_calls
-            granted = wanted if most is None else max(0, min(wanted, most - self.tool_calls))
+            granted = count if most is None else max(0, min(count, most - self.tool_calls))
             self.tool_calls += granted
             return granted
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:
-        """Which limit a further request of that size would pass, or has been reached; empty for none.
+        """Return the limit that is reached or that a further request would exceed; empty for none.
 
         Args:
-            usage: What it is expected to take.
-            model: Who would answer it.
+            usage: Expected usage of the request.
+            model: Model of the request.
         """
-        reached = self.used_up
-        if reached and reached != TOOL_CALLS:
-            return reached
+        exhausted = self.used_up
+        if exhausted and exhausted != TOOL_CALLS:
+            return exhausted
         price = price_for(self.prices, model)
         cost = price.of(usage) if price else 0.0
         return too_much(self.tokens, usage.total_tokens, self.max_tokens, "tokens") or too_much(
@@ -144,7 +159,7 @@ class Budget:
 
     @property
     def used_up(self) -> str:
-        """Which limit is reached, in words; empty if none is. `TOOL_CALLS` only if no other is."""
+        """Text naming the reached limit; empty for none. `TOOL_CALLS` only if no other is reached."""
         limits = (
             ("tokens", self.tokens, self.max_tokens),
             ("money", self.cost, self.max_cost),
@@ -154,16 +169,16 @@ class Budget:
         return next((name for name, used, most in limits if most is not None and used >= most), "")
 
 
-def too_much(used: float, more: float, most: float | None, what: str) -> str:
-    """`what`, if so much more would pass a limit, or if it is reached already; else an empty text."""
-    return what if most is not None and (used >= most or used + more > most) else ""
+def too_much(used: float, extra: float, most: float | None, what: str) -> str:
+    """Return `what` if `used + more` exceeds `most` or `most` is already reached; else an empty string."""
+    return what if most is not None and (used >= most or used + extra > most) else ""
 
 
 def check_limit(name: str, value: object) -> None:
-    """Refuse a limit that is no positive number.
+    """Reject a limit that is not a positive number.
 
     Raises:
-        ConfigError: It names the limit.
+        ConfigError: The message names the limit.
     """
     if value is None:
         return

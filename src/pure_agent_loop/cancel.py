@@ -1,7 +1,7 @@
-"""Stopping code from outside: a token for callers, a scope for the code that is stopped.
+"""Cancellation from outside: a token for callers, a cancel scope for the cancelled code.
 
-`Interrupt` is a cancel scope for exactly one block: it cancels the task that is inside the block and
-swallows that one cancellation on the way out. A cancellation from anybody else passes through.
+`Interrupt` is a cancel scope for exactly one block: it cancels the task inside the block and suppresses that
+one cancellation on exit. Any other cancellation propagates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class CancelToken:
-    """Ask a run to stop, from any thread. It ends at the next await with ``stop_reason="cancelled"``."""
+    """Cancel a run from any thread. The run ends at the next await with ``stop_reason="cancelled"``."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -29,14 +29,14 @@ class CancelToken:
 
     @property
     def is_cancelled(self) -> bool:
-        """True once `cancel` was called."""
+        """True after `cancel` was called."""
         return self._cancelled
 
     def cancel(self, reason: str = "") -> None:
-        """Ask for the stop; later calls change nothing.
+        """Request the cancellation; later calls have no effect.
 
         Args:
-            reason: Shown with the end of the run.
+            reason: Text shown when the run ends.
         """
         with self._lock:
             if self._cancelled:
@@ -47,10 +47,10 @@ class CancelToken:
             callback()
 
     def on_cancel(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Call `callback` once on cancellation, from the cancelling thread; at once if that is past.
+        """Call `callback` once on cancellation, from the cancelling thread; immediately if already cancelled.
 
         Returns:
-            A function that takes the callback back.
+            A function that removes the callback.
         """
         with self._lock:
             key, self._next = self._next, self._next + 1
@@ -66,15 +66,16 @@ class CancelToken:
 
 
 class Interrupt:
-    """A block that can be left from outside.
+    """Block that can be interrupted from outside.
 
     with Interrupt() as block:
         block.after(10)          # or block.on(token)
         await something()
-    if block.fired: ...          # it was left early
+    if block.fired: ...          # interrupted
 
     Args:
-        keeps_timer: It is entered again and again, so its timer goes on between; `close` it in the end.
+        keeps_timer: True keeps the timer between entries, for a block entered repeatedly; call `close` after
+            the last.
     """
 
     def __init__(self, *, keeps_timer: bool = False) -> None:
@@ -83,19 +84,19 @@ class Interrupt:
         self._task: asyncio.Task[object] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._wakes = 0.0  # when the timer does
+        self._wakes = 0.0  # time the timer fires
         self.deadline = 0.0
-        """When the block is left, on the event loop's clock; set to 0 for never."""
+        """Time of the interrupt, on the event loop's clock; 0 for never."""
         self._undo: tuple[Callable[[], None], ...] = ()
         self._cancelling = 0
 
     @property
     def is_free(self) -> bool:
-        """True while nobody is inside."""
+        """True while no task is inside the block."""
         return self._task is None
 
     def close(self) -> None:
-        """Let the timer go."""
+        """Cancel the timer."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -109,7 +110,7 @@ class Interrupt:
         return self
 
     def after(self, seconds: float | None) -> None:
-        """Leave the block `seconds` from now; None takes a deadline back. Cheap to call again and again."""
+        """Interrupt the block `seconds` from now; None removes the deadline. Cheap to call repeatedly."""
         assert self._loop is not None
         if seconds is None:
             self.deadline = 0.0
@@ -121,16 +122,16 @@ class Interrupt:
             self._wakes, self._timer = wakes, self._loop.call_at(wakes, self._on_timer)
 
     def on(self, token: CancelToken | None) -> None:
-        """Leave the block when `token` is cancelled."""
+        """Interrupt the block when `token` is cancelled."""
         if token is not None:
             self._undo += (token.on_cancel(self.fire_from_anywhere),)
 
     def fire_from_anywhere(self) -> None:
-        """Leave the block; may be called from any thread, or from inside the block itself."""
+        """Interrupt the block, from any thread or from inside the block."""
         assert self._loop is not None
         try:
             self._loop.call_soon_threadsafe(self._fire)
-        except RuntimeError:  # the loop is closed: nothing is left to stop
+        except RuntimeError:  # the loop is closed: no task is left to cancel
             return
 
     def _on_timer(self) -> None:
@@ -140,7 +141,7 @@ class Interrupt:
             return
         if self._loop.time() >= self.deadline:
             self._fire()
-        else:  # it was moved meanwhile
+        else:  # the deadline has moved
             self._wakes, self._timer = self.deadline, self._loop.call_at(self.deadline, self._on_timer)
 
     def _fire(self) -> None:
@@ -160,6 +161,6 @@ class Interrupt:
             return False
         if sys.version_info >= (3, 11):
             only_ours = task.uncancel() <= self._cancelling
-        else:  # no counting there: the newest cancellation names who asked for it
+        else:  # no cancel counter before 3.11: compare the message of the newest cancellation
             only_ours = error is not None and error.args[:1] == (self,)
         return only_ours and isinstance(error, asyncio.CancelledError)

@@ -1,4 +1,4 @@
-"""An agent that remembers: each message goes on from the history of the ones before."""
+"""Conversations: each message continues the history of the previous ones."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Generator
 from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 
 from pure_agent_loop.events import AnyEvent
-from pure_agent_loop.llm.messages import Message, to_wire
+from pure_agent_loop.llm.messages import Message, to_keep
 from pure_agent_loop.result import AgentResult, Out_co
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import UNSET
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Prepare(Protocol[Out_co]):
-    """Makes a run; `Agent.prepare` is one."""
+    """Function that creates a run, such as `Agent.prepare`."""
 
     def __call__(
         self,
@@ -32,17 +32,17 @@ class Prepare(Protocol[Out_co]):
         deps: Any = ...,
         **options: Unpack[SendOptions],
     ) -> Run[Out_co]:
-        """A run of `task` that goes on from `messages`."""
+        """Create a run of `task` that continues `messages`."""
         ...
 
 
 class Conversation(Generic[Out_co, Deps]):
-    """Keeps a history between runs. Make one with ``agent.conversation()``.
+    """History kept between runs. Make one with ``agent.conversation()``.
 
-    A run that was cancelled or left early leaves its part of the history too, closed and valid.
+    A cancelled or abandoned run also adds its messages to the history, closed and valid.
 
     Args:
-        prepare: Makes a run from a task and the history so far.
+        prepare: Function that creates a run from a task and the history so far.
     """
 
     def __init__(self, prepare: Prepare[Out_co]) -> None:
@@ -51,8 +51,8 @@ class Conversation(Generic[Out_co, Deps]):
 
     @property
     def messages(self) -> list[Message]:
-        """Everything said so far, in wire form. May be set, to go on from elsewhere."""
-        return to_wire(self._history)
+        """History so far, in wire form. Set it to continue another history."""
+        return to_keep(self._history)
 
     @messages.setter
     def messages(self, messages: list[Message]) -> None:
@@ -75,16 +75,16 @@ class Conversation(Generic[Out_co, Deps]):
         self, task: str, *, deps: Deps | None = None, **options: Unpack[SendOptions]
     ) -> AgentResult[Out_co]: ...
     async def send(self, task: str, **options: Any) -> AgentResult[Any]:
-        """Say something and wait for the answer.
+        """Send a message and await the answer.
 
         Args:
-            task: What to say.
-            options: `cancel_token`, `inbox`, `media`, `deps`, and other settings for it; see `Agent.run`.
+            task: Text of the message.
+            options: `cancel_token`, `inbox`, `media`, `deps`, and other settings; see `Agent.run`.
 
         Raises:
-            ConfigError: `task` is no text.
+            ConfigError: `task` is not a string.
             ImageError: An image cannot be sent.
-            TypeError: There is no such option.
+            TypeError: An option is unknown.
         """
         run = self._run(task, **options)
         try:
@@ -106,7 +106,7 @@ class Conversation(Generic[Out_co, Deps]):
         self, task: str, *, deps: Deps | None = None, **options: Unpack[SendOptions]
     ) -> AgentResult[Out_co]: ...
     def send_sync(self, task: str, **options: Any) -> AgentResult[Any]:
-        """Say something and wait for the answer, from sync code; see `send`."""
+        """Send a message and wait for the answer, from sync code; see `send`."""
         run = self._run(task, **options)
         try:
             return run.wait_sync()
@@ -121,7 +121,7 @@ class Conversation(Generic[Out_co, Deps]):
         deps: Deps | None = None,
         **options: Unpack[SendOptions],
     ) -> AsyncGenerator[AnyEvent, None]:
-        """Say something and read the events while they happen; see `send`."""
+        """Send a message and yield the events as they occur; see `send`."""
         run = self._run(task, output_type=output_type, deps=deps, **options)
         events = run.stream()
         try:
@@ -139,7 +139,7 @@ class Conversation(Generic[Out_co, Deps]):
         deps: Deps | None = None,
         **options: Unpack[SendOptions],
     ) -> Generator[AnyEvent, None, None]:
-        """Say something and read the events while they happen, from sync code; see `send`."""
+        """Send a message and yield the events as they occur, from sync code; see `send`."""
         run = self._run(task, output_type=output_type, deps=deps, **options)
         try:
             yield from run.stream_sync()
@@ -147,16 +147,16 @@ class Conversation(Generic[Out_co, Deps]):
             self._keep(run)
 
     def reset(self) -> None:
-        """Forget everything said so far."""
+        """Clear the history."""
         self._history = []
 
     def _run(self, task: str, **options: Any) -> Run[Out_co]:
-        """Only these: a session or a state would bring a history of its own."""
+        """Create a run; a session or a state is rejected, because each has its own history."""
         from pure_agent_loop.runs.options import SendOptions
 
-        strange = options.keys() - SendOptions.__annotations__.keys() - {"deps", "output_type"}
-        if strange:
-            raise TypeError(f"A message got an unexpected keyword argument {min(strange)!r}.")
+        unknown = options.keys() - SendOptions.__annotations__.keys() - {"deps", "output_type"}
+        if unknown:
+            raise TypeError(f"A message got an unexpected keyword argument {min(unknown)!r}.")
         return self._prepare(task, self._history, **options)
 
     def _keep(self, run: Run[Any]) -> None:

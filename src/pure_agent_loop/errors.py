@@ -1,19 +1,20 @@
-"""What can go wrong, and whose fault it was.
+"""Exceptions raised by this package.
 
 PureAgentLoopError
-├── ConfigError            the caller passed something that cannot work (also a ValueError)
+├── ConfigError            an argument or setting is invalid (also a ValueError)
+│   └── AlreadyAnsweredError   the question or external result already has an answer
 ├── MissingExtraError      an optional package is not installed (also an ImportError)
-├── LLMError               the model, its server or the way there; `kind` says which
-├── ToolExecutionError     a tool
-├── Retry                  raised by your code: the model should try again, and why
-├── LimitExceededError     a limit; used only where a caller asks to have it raised
+├── LLMError               the model, its server or the connection failed; see `kind`
+├── ToolExecutionError     a tool failed
+├── Retry                  raised by your code to make the model try again, with a reason
+├── LimitExceededError     a run reached a limit between the attempts of a request
 ├── HistoryError           a message history that cannot be repaired (also a ValueError)
-├── AuditError             the audit log cannot be written; the call it was for is not made
+├── AuditError             the audit log cannot be written; the call is not made
 └── SessionError           a session cannot be used
-    ├── SessionNotFoundError   there is none of that name (also a LookupError)
-    ├── SessionLockedError     another writer has it open; says who
-    ├── SessionReadError       what holds the sessions cannot be read
-    └── SessionWriteError      nothing could be written; says where, and what the system said
+    ├── SessionNotFoundError   the session does not exist (also a LookupError)
+    ├── SessionLockedError     another writer has the session open; names the writer
+    ├── SessionReadError       the session store cannot be read
+    └── SessionWriteError      the write failed; names the path and the system error
 
 KeyboardInterrupt
 └── RunInterrupted         Ctrl-C in `Agent.run` and its sync siblings; holds the result so far
@@ -21,20 +22,21 @@ KeyboardInterrupt
 
 from __future__ import annotations
 
+import time
 from typing import Any, Literal
 
 ErrorKind = Literal[
     "connection",  # refused, reset, cut off
-    "timeout",  # silence for too long
-    "rate_limit",  # slow down
-    "overloaded",  # 5xx, 408, 409: the server's trouble
-    "incomplete",  # the answer ended early or was not readable
-    "quota",  # no money left; waiting does not help
+    "timeout",  # no data for too long
+    "rate_limit",  # 429: too many requests
+    "overloaded",  # 5xx, 408, 409: a server-side failure
+    "incomplete",  # the response ended early or was unreadable
+    "quota",  # no credit left; a retry cannot help
     "auth",  # 401, 403
-    "not_found",  # 404: wrong address or model name
-    "context_overflow",  # the request is longer than the model's window
+    "not_found",  # 404: wrong URL or model name
+    "context_overflow",  # the request exceeds the context window
     "bad_request",  # any other 4xx
-    "invalid_output",  # an answer that is not of the form that was asked for, after all corrections
+    "invalid_output",  # the answer does not match the output type after all corrections
     "unknown",
 ]
 
@@ -43,46 +45,113 @@ TRANSIENT_KINDS: frozenset[ErrorKind] = frozenset(
 )
 
 
-class PureAgentLoopError(Exception):
-    """Base of every error this package raises on purpose."""
+class _Portable(BaseException):
+    """Error that keeps its fields when pickled. pickle alone would call `__init__` with `args`."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        fields = {name: portable(value) for name, value in vars(self).items()}
+        return _rebuilt, (type(self), self.args, fields, portable(self.__cause__))
+
+    def __copy__(self) -> Any:
+        return _rebuilt(type(self), self.args, vars(self), self.__cause__)
+
+
+def _rebuilt(
+    kind: type[BaseException], args: tuple[Any, ...], fields: dict[str, Any], cause: Any
+) -> BaseException:
+    error = kind.__new__(kind, *args)
+    vars(error).update(fields)
+    error.__cause__ = cause
+    return error
+
+
+def portable(value: Any) -> Any:
+    """Return the value if it can be pickled; else a `RuntimeError` with an error's text, or None."""
+    if value is None or isinstance(value, (str, int, float, _Portable)):
+        return value
+    import pickle
+
+    try:
+        pickle.loads(pickle.dumps(value))  # noqa: S301 - it was made here
+    except Exception:  # noqa: BLE001 - foreign code may raise anything
+        return RuntimeError(f"{type(value).__name__}: {value}") if isinstance(value, BaseException) else None
+    return value
+
+
+class PureAgentLoopError(_Portable, Exception):
+    """Base class of all errors of this package."""
 
 
 class ConfigError(PureAgentLoopError, ValueError):
-    """Something passed in cannot work. The message names the field and the fix."""
+    """Argument or setting is invalid. The message names the field and the fix."""
+
+
+class AlreadyAnsweredError(ConfigError):
+    """Question or external result already has an answer. Nothing was changed.
+
+    Args:
+        call_id: Id of the call.
+        by: Name of the first respondent, if known.
+        answer: ``allow`` or ``deny``; for an external result, its text.
+        at: Time of the answer in seconds since the epoch; None if unknown.
+        message: Reason given with the answer.
+        what: ``question`` or ``result``.
+    """
+
+    def __init__(
+        self,
+        call_id: str,
+        by: str,
+        answer: str,
+        at: float | None = None,
+        *,
+        message: str = "",
+        what: str = "question",
+    ) -> None:
+        self.call_id, self.by, self.answer, self.at = call_id, by, answer, at
+        self.message, self.what = message, what
+        when = "" if at is None else f" at {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(at))}"
+        verb = "answered" if what == "question" else "returned"
+        super().__init__(
+            f"Call {call_id!r:.80} has no pending {what}: {by or 'somebody'} already {verb} "
+            f"{answer!r:.80}{when}. That answer stays valid; nothing was changed."
+        )
 
 
 class HistoryError(PureAgentLoopError, ValueError):
-    """A message history is not a list of chat messages."""
+    """Message history is not a list of chat messages."""
 
 
 class MissingExtraError(PureAgentLoopError, ImportError):
-    """An optional part is not installed.
+    """Optional package is not installed.
 
     Args:
-        feature: What the caller wanted, e.g. ``"the embedded model"``.
-        extra: The extra that brings it, e.g. ``"local"``.
+        feature: Missing feature, e.g. ``"the embedded model"``.
+        extra: Extra that installs it, e.g. ``"local"``.
     """
 
     def __init__(self, feature: str, extra: str) -> None:
         self.feature = feature
         self.extra = extra
         super().__init__(
-            f"{feature} needs the extra [{extra}]. Install it beside this package, "
+            f"{feature} needs the extra [{extra}]. Install it "
             f"from the project folder: pip install '.[{extra}]'"
         )
 
 
 class LLMError(PureAgentLoopError):
-    """A model request failed.
+    """Model request failed.
 
     Args:
-        message: What happened and, where known, what to do.
-        original_error: The error underneath, also chained as ``__cause__`` where it was raised.
+        message: Description of the failure and, if known, the fix.
+        original_error: Underlying error, also chained as ``__cause__`` where it was raised.
         kind: One of :data:`ErrorKind`; decides whether a retry can help.
-        status: HTTP status, if there was one.
-        retry_after: Seconds the server asked us to wait, if it did.
-        said: The server's own words, if it said something; without what `message` adds to them.
+        status: HTTP status, if any.
+        retry_after: Seconds the server asked to wait, if any.
+        said: Error text of the server, if any, without the additions of `message`.
     """
+
+    spent: Any = None  # a `TokenUsage` of interrupted attempts
 
     def __init__(
         self,
@@ -104,16 +173,16 @@ class LLMError(PureAgentLoopError):
 
     @property
     def is_transient(self) -> bool:
-        """True if the same request may well succeed later."""
+        """True if the same request may succeed later."""
         return self.kind in TRANSIENT_KINDS
 
 
 class ToolExecutionError(PureAgentLoopError):
-    """A tool failed. The loop turns it into a message for the model; it never ends a run.
+    """Tool failed. The loop turns the error into a message for the model; it never ends a run.
 
     Args:
-        tool_name: The tool; left out, the only argument is the message.
-        message: What happened.
+        tool_name: Name of the tool; a single argument is the message.
+        message: Description of the failure.
     """
 
     def __init__(self, tool_name: str, message: str | None = None) -> None:
@@ -122,13 +191,13 @@ class ToolExecutionError(PureAgentLoopError):
         super().__init__(self.message if message is None else f"Tool '{tool_name}' failed: {message}")
 
 
-class Retry(PureAgentLoopError):  # noqa: N818 - it asks for something, and is no failure of ours
-    """Raise it to send the model back: what it wrote cannot be used, and why. The model reads the text.
+class Retry(PureAgentLoopError):  # noqa: N818 - a request to the model, not a failure
+    """Reject the model's arguments or answer and make it try again. The model reads the text.
 
-    A tool raises it about its arguments, an output check about the answer. Each has a number of tries.
+    A tool raises `Retry` for its arguments, an output check for the answer. Attempts are limited.
 
     Args:
-        why: What is wrong and what would be right.
+        why: The mistake and its correction.
     """
 
     def __init__(self, why: str) -> None:
@@ -137,54 +206,59 @@ class Retry(PureAgentLoopError):  # noqa: N818 - it asks for something, and is n
 
 
 class LimitExceededError(PureAgentLoopError):
-    """A limit was passed. Runs do not raise it (they end with a stop reason); it is there for callers.
+    """Limit exceeded: the failure of a run that reaches a limit between the attempts of a request.
 
     Args:
-        limit_type: Which limit, in the words of the stop reasons, e.g. ``"token_limit"``.
-        limit_value: What was allowed.
-        current_value: What was reached.
+        limit_type: Stop reason of the limit, e.g. ``"token_limit"``.
+        limit_value: Allowed value; None for a shared `Budget`.
+        current_value: Reached value; None for a shared `Budget`.
+        message: Description and fix; if empty, the values.
     """
 
-    def __init__(self, limit_type: str, limit_value: float, current_value: float) -> None:
+    spent: Any = None  # a `TokenUsage` of interrupted attempts
+
+    def __init__(
+        self, limit_type: str, limit_value: float | None, current_value: float | None, message: str = ""
+    ) -> None:
         self.limit_type = limit_type
         self.limit_value = limit_value
         self.current_value = current_value
-        super().__init__(f"{limit_type}: reached {current_value}, allowed {limit_value}")
+        super().__init__(message or f"{limit_type}: reached {current_value}, allowed {limit_value}")
 
 
-class RunInterrupted(KeyboardInterrupt):
-    """Ctrl-C ended a run that sync code waited for.
+class RunInterrupted(_Portable, KeyboardInterrupt):
+    """Ctrl-C interrupted a run that sync code waited for.
 
     Args:
-        result: The `AgentResult` so far; ``stop_reason`` is ``cancelled``, unless the run had just ended.
+        result: `AgentResult` so far; its ``stop_reason`` is ``cancelled``, unless the run had just ended.
     """
 
     def __init__(self, result: Any) -> None:
         self.result = result
-        super().__init__("The run was interrupted. The exception's `result` holds what was done.")
+        super().__init__("The run was interrupted. See `result` of this exception for the work done so far.")
 
 
 class SessionError(PureAgentLoopError):
-    """A session cannot be used."""
+    """Session cannot be used."""
 
 
 class SessionNotFoundError(SessionError, LookupError):
-    """There is no session of that name."""
+    """Session does not exist."""
 
 
 class SessionReadError(SessionError):
-    """What holds the sessions cannot be read at all. The message says what to do."""
+    """Session store cannot be read. The message names the fix."""
 
 
 class SessionLockedError(SessionError):
-    """Another writer has the session open.
+    """Session is open in another writer.
 
     Args:
-        session_id: The session.
-        holder: Who has it, in words.
-        pid: The process, if it is known.
-        host: The machine it runs on, if it is known.
-        since: Since when, in seconds since the epoch, if it is known.
+        session_id: Id of the session.
+        holder: Description of the other writer.
+        pid: Process id of the writer, if known.
+        host: Host name of the writer, if known.
+        since: Time of the lock in seconds since the epoch, if known.
     """
 
     def __init__(
@@ -207,11 +281,11 @@ class SessionLockedError(SessionError):
 
 
 class SessionWriteError(SessionError):
-    """Something could not be written. What was written before is whole.
+    """Write to a session failed. Earlier records are intact.
 
     Args:
-        path: The file or folder.
-        reason: What the system said.
+        path: File or folder.
+        reason: Error text of the system.
     """
 
     def __init__(self, path: object, reason: object) -> None:
@@ -221,12 +295,12 @@ class SessionWriteError(SessionError):
 
 
 class AuditError(PureAgentLoopError):
-    """The audit log cannot be written or read. What was written before is whole.
+    """Audit log cannot be written or read. Earlier entries are intact.
 
     Args:
-        path: The file or folder.
-        reason: What is wrong.
-        fix: What to do about it.
+        path: File or folder.
+        reason: Description of the failure.
+        fix: Instruction to fix it.
     """
 
     def __init__(self, path: object, reason: object, fix: str) -> None:

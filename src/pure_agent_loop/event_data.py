@@ -1,27 +1,27 @@
-"""What all events have, and how the keys of their data are declared.
+"""Base of all events, and declarations of the keys of their data.
 
-A key is declared beside its type, with who may see it. What nobody declared is seen by nobody outside.
+Each key is declared with its type and its visibility. Undeclared keys are never shown outside.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import field
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, ClassVar, Literal, NamedTuple, get_args
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, portable
 from pure_agent_loop.support.text import to_jsonable
-from pure_agent_loop.support.typed import dataclass
 
-VERSION = 1  # of the plain form
+VERSION = 1  # version of the plain form
+IN_PROCESS = ("value", "exception")  # values from user functions, not in the plain form
 _TEXT_KEYS = ("content", "result", "prompt", "error", "message", "text")
 _now = time.time
 
 
 class EventType(str, Enum):
-    """The kinds of events."""
+    """Types of events."""
 
     LOOP_START = "loop_start"
     THOUGHT = "thought"
@@ -63,31 +63,31 @@ TASK_STATES: tuple[str, ...] = get_args(TaskState)
 
 
 class View(NamedTuple):
-    """Whom data are shown to.
+    """Visibility of event data for a viewer.
 
     Args:
-        tools: Tools whose arguments and results may be seen; True for all.
-        reasoning: The model's thinking may be seen.
+        tools: Tools whose arguments and results are visible; True for all.
+        reasoning: True if the model's reasoning is visible.
     """
 
     tools: Collection[str] | bool = ()
     reasoning: bool = False
 
     def has_tool(self, name: object) -> bool:
-        """True if what goes in and out of this tool may be seen."""
+        """Return True if the arguments and results of a tool are visible."""
         return self.tools if isinstance(self.tools, bool) else isinstance(name, str) and name in self.tools
 
 
-Picked = Callable[[Any, dict[str, Any], View], Any]  # the value, all data, who looks
+Picked = Callable[[Any, dict[str, Any], View], Any]  # the value, all data, the viewer's rights
 HIDDEN = object()
 
 
-class Key:
-    """A key of ``data``, as an attribute that can only be read.
+class DataKey:
+    """Key of ``data``, as a read-only attribute.
 
     Args:
-        seen: What of its value is seen from outside: it returns that, or `HIDDEN`.
-        default: Its value where the key is missing.
+        seen: Function that returns the visible part of the value, or `HIDDEN`.
+        default: Value if the key is missing.
     """
 
     __slots__ = ("default", "name", "seen")
@@ -102,36 +102,36 @@ class Key:
         return self if instance is None else instance.data.get(self.name, self.default)
 
 
-def keys_of(kind: type) -> dict[str, Key]:
-    """The keys that a class declares, those it inherits included."""
+def keys_of(kind: type) -> dict[str, DataKey]:
+    """Return the keys of a class, inherited keys included."""
     return {
-        n: key for each in reversed(kind.__mro__) for n, key in vars(each).items() if isinstance(key, Key)
+        n: key for base in reversed(kind.__mro__) for n, key in vars(base).items() if isinstance(key, DataKey)
     }
 
 
 def shown(default: Any = "") -> Any:
-    """A key that everybody may see."""
-    return Key(lambda value, _, __: value, default)
+    """Declare a key visible to all viewers."""
+    return DataKey(lambda value, _, __: value, default)
 
 
 def kept(default: Any = "") -> Any:
-    """A key that nobody outside may see."""
-    return Key(lambda _, __, ___: HIDDEN, default)
+    """Declare a key hidden from all viewers."""
+    return DataKey(lambda _, __, ___: HIDDEN, default)
 
 
 def picked(seen: Picked, default: Any = "") -> Any:
-    """A key of which a function says what may be seen."""
-    return Key(seen, default)
+    """Declare a key whose visible part a function selects."""
+    return DataKey(seen, default)
 
 
 def of_tool(default: Any = "") -> Any:
-    """What goes into a tool or comes out of it: the program says of which tools it may be seen."""
-    return Key(lambda value, data, view: value if view.has_tool(data.get("tool")) else HIDDEN, default)
+    """Declare a tool's argument or result, visible if the viewer may see the tool."""
+    return DataKey(lambda value, data, view: value if view.has_tool(data.get("tool")) else HIDDEN, default)
 
 
 def of_result() -> Any:
-    """A tool's result. A failure may name addresses and files, so it is not for everybody."""
-    return Key(
+    """Declare a tool's result. Failures are restricted: they may name URLs and files."""
+    return DataKey(
         lambda value, data, view: (
             value if view.has_tool(data.get("tool")) and not data.get("is_error") else HIDDEN
         ),
@@ -140,25 +140,25 @@ def of_result() -> Any:
 
 
 def of_thinking() -> Any:
-    """The model's thinking, which often repeats what it was told."""
-    return Key(lambda value, _, view: value if view.reasoning else HIDDEN, "")
+    """Declare the model's reasoning, hidden by default: it often repeats the system prompt."""
+    return DataKey(lambda value, _, view: value if view.reasoning else HIDDEN, "")
 
 
 def of_numbers() -> Any:
-    """A dict of which only the numbers may be seen."""
-    return Key(
+    """Declare a dict of which only the numbers are visible."""
+    return DataKey(
         lambda value, _, __: _only(value, list(value) if isinstance(value, dict) else (), (int, float)), {}
     )
 
 
 def of_task() -> Any:
-    """The record of a subtask, without what was asked and answered, and where."""
-    return Key(lambda value, _, __: _only(value, _TASK_KEYS), {})
+    """Declare the record of a subtask, without its task, answer and location."""
+    return DataKey(lambda value, _, __: _only(value, _TASK_KEYS), {})
 
 
 def of_part() -> Any:
-    """A fragment of an answer."""
-    return Key(_part, {})
+    """Declare a part of an answer."""
+    return DataKey(_part, {})
 
 
 _TASK_KEYS = ("id", "agent", "state", "background", "step", "created", "started", "ended", "calls", "tokens",
@@ -181,23 +181,22 @@ def _only(value: Any, names: Iterable[str], kinds: Any = object) -> dict[str, An
     return {n: known[n] for n in names if n in known and isinstance(known[n], kinds)}
 
 
-def _seen(keys: dict[str, Key], data: dict[str, Any], view: View) -> dict[str, Any]:
-    found = {name: key.seen(data[name], data, view) for name, key in keys.items() if name in data}
-    return {name: to_jsonable(value) for name, value in found.items() if value is not HIDDEN}
+def _seen(keys: dict[str, DataKey], data: dict[str, Any], view: View) -> dict[str, Any]:
+    visible = {name: key.seen(data[name], data, view) for name, key in keys.items() if name in data}
+    return {name: to_jsonable(value) for name, value in visible.items() if value is not HIDDEN}
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class BaseEvent:
-    """What all events have; see `events.Event`.
+    """Fields of all events; see `events.Event`.
 
     Args:
-        type: What kind.
-        step: The step it belongs to, from 1; 0 before the first.
-        data: Its details; the keys are the argument names of the factory.
+        step: Step number, from 1; 0 before the first step.
+        data: Details; the keys are the argument names of the factory.
         timestamp: Seconds since the epoch; now if None.
     """
 
-    KEYS: ClassVar[dict[EventType, dict[str, Key]]] = {}
+    KEYS: ClassVar[dict[EventType, dict[str, DataKey]]] = {}
     type: EventType
     step: int
     data: dict[str, Any]
@@ -212,7 +211,7 @@ class BaseEvent:
         timestamp: float | None = None,
         number: int = 0,
     ) -> None:
-        # The setters of the slots cost half of `object.__setattr__` by name; this is done for each piece.
+        # Slot setters cost half of `object.__setattr__` by name, and every delta comes through here.
         _set_type(self, type)
         _set_step(self, step)
         _set_data(self, data)
@@ -221,15 +220,19 @@ class BaseEvent:
 
     @property
     def content(self) -> str:
-        """The text this event carries, or an empty string."""
+        """Text of the event, or an empty string."""
         for key in _TEXT_KEYS:
             value = self.data.get(key)
             if isinstance(value, str):
                 return value
         return ""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        data = {k: portable(v) if k in IN_PROCESS else v for k, v in self.data.items()}
+        return type(self), (self.type, self.step, data, self.timestamp, self.number)
+
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form of all there is, for operators. Never fails, whatever a tool was given."""
+        """Return the complete plain JSON form, for operators. Does not raise for any tool argument."""
         return {
             "version": VERSION,
             "type": self.type.value,
@@ -242,17 +245,19 @@ class BaseEvent:
         return self.data
 
     def public(self, *, tools: Collection[str] | bool = (), reasoning: bool = False) -> dict[str, Any]:
-        """Plain JSON form of what somebody outside may see, such as a browser: see docs/events.md.
+        """Return the plain JSON form for outside viewers, such as a browser; see docs/events.md.
 
         Args:
-            tools: Tools whose arguments, progress and results may be seen; True for all.
-            reasoning: The model's thinking may be seen, which often repeats the system prompt.
+            tools: Tools whose arguments, progress and results are visible; True for all.
+            reasoning: True shows the model's reasoning, which often repeats the system prompt.
 
         Raises:
-            ConfigError: `tools` is no collection of names.
+            ConfigError: `tools` is not a collection of names.
         """
         if isinstance(tools, (str, bytes)):
-            raise ConfigError(f"tools must be names of tools, such as [{tools!r:.40}], or True for all.")
+            raise ConfigError(
+                f"tools must be a list of tool names, such as [{tools!r:.40}], or True for all."
+            )
         return {
             "version": VERSION,
             "type": self.type.value,
@@ -263,8 +268,8 @@ class BaseEvent:
         }
 
     def _repr_html_(self) -> str:
-        """A line for notebooks, escaped."""
-        from html import escape  # with a table of all names
+        """Return an escaped line for notebooks."""
+        from html import escape  # slow to import: a table of all entities
 
         text = escape(self.content)
         return f"<b>{self.type.value}</b> <i>step {self.step}</i> <pre>{text}</pre>"

@@ -1,4 +1,4 @@
-"""What a run tells the outside: frozen events, a class and a factory for each type.
+"""Events of a run: frozen values, with a class and a factory for each type.
 
 The grammar of a run (``*`` any number, ``?`` at most once):
 
@@ -7,15 +7,15 @@ The grammar of a run (``*`` any number, ``?`` at most once):
     answer = (REASONING_DELTA | TEXT_DELTA | TOOL_CALL_DELTA | PARTIAL_OUTPUT | RETRY | NOTICE | COMPACTION)*
              REASONING? THOUGHT?
 
-Behind a LOOP_END with the stop reason ``handed_off`` the run of the next agent follows, with its name.
+After a LOOP_END with the stop reason ``handed_off``, the run of the next agent follows, with its name.
 
-A PART, a TASK or a PROGRESS may stand anywhere: one for each change of a fragment of an answer, of a subtask,
-and for what a call says while it runs. Where a run is cancelled, fails, or waits for an answer or a result,
-the rest of `step` is missing, and results without an OBSERVATION stand in the messages of LOOP_END. A call
-whose result is made elsewhere has an ACTION when it is asked for, and one in the run that goes on with it.
+PART, TASK and PROGRESS may occur anywhere: for each change of a part or a subtask, and for each progress
+report of a running call. If a run is cancelled, fails or suspends, the rest of `step` is missing, and results
+without an OBSERVATION are in the messages of LOOP_END. An external call has two ACTIONs: one when the model
+requests it, and one in the run that resumes with its result.
 
-ACTIONs of one step come together, in call order; so do its OBSERVATIONs, each as soon as it and those
-before it are known. After a RETRY with ``discard`` set, a view drops the text deltas of this step.
+ACTIONs of one step are consecutive, in call order. So are its OBSERVATIONs, each sent as soon as it and all
+earlier ones are known. After a RETRY with ``discard`` set, a view drops the text deltas of this step.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, get_args
 
 from pure_agent_loop.event_data import (
+    IN_PROCESS,
     TASK_STATES,
     BaseEvent,
     EventType,
@@ -43,26 +44,26 @@ from pure_agent_loop.stop_reasons import StopReason
 
 
 class _Factories(type):
-    """The factories of `Event`: on the class, so that an event itself has only its own attributes."""
+    """Factories of `Event`: on the metaclass, so that an event has only data attributes."""
 
     def __new__(cls, name: str, bases: tuple[type, ...], names: dict[str, Any]) -> _Factories:
         return super().__new__(cls, name, bases, {"__slots__": (), **names})
 
     def loop_start(cls, task: str, agent: str = "") -> LoopStartEvent:
-        """A run begins. `task` is what was asked, empty when it goes on from a state; `agent` who works."""
+        """Report the start of a run. `task` is empty when a state is resumed; `agent` is the agent's name."""
         named = {"agent": agent} if agent else {}
         return LoopStartEvent(EventType.LOOP_START, 0, {"task": task, **named})
 
     def thought(cls, step: int, content: str) -> ThoughtEvent:
-        """The whole text of an answer, whether or not calls follow it."""
+        """Report the complete text of a response, with or without tool calls."""
         return ThoughtEvent(EventType.THOUGHT, step, {"content": content})
 
     def reasoning(cls, step: int, content: str) -> ReasoningEvent:
-        """The whole thinking of an answer; only with ``emit_reasoning_events=True``."""
+        """Report the complete reasoning of a response; only with ``emit_reasoning_events=True``."""
         return ReasoningEvent(EventType.REASONING, step, {"content": content})
 
     def action(cls, step: int, tool: str, args: Mapping[str, Any], call_id: str = "") -> ActionEvent:
-        """A tool is about to be called."""
+        """Report that a tool is about to be called."""
         return ActionEvent(EventType.ACTION, step, {"tool": tool, "args": dict(args), "call_id": call_id})
 
     def observation(
@@ -74,20 +75,27 @@ class _Factories(type):
         call_id: str = "",
         is_error: bool = False,
         value: Any = None,
+        exception: BaseException | None = None,
     ) -> ObservationEvent:
-        """A tool's result, as the model reads it; `value`: as the tool gave it. `duration` is in seconds."""
+        """Report a tool's result as the model reads it; `duration` is in seconds.
+
+        `value` is the returned object. `exception` is the exception of the tool function, if probably a bug.
+        The JSON form omits both.
+        """
         data: dict[str, Any] = {"tool": tool, "result": result, "duration": duration}
         data |= {"call_id": call_id, "is_error": is_error}
-        return ObservationEvent(
-            EventType.OBSERVATION, step, data if value is None else {**data, "value": value}
-        )
+        if value is not None:
+            data["value"] = value
+        if exception is not None:
+            data["exception"] = exception
+        return ObservationEvent(EventType.OBSERVATION, step, data)
 
     def soft_limit(cls, step: int, reason: str, prompt: str) -> SoftLimitEvent:
-        """A soft limit was reached; `prompt` is the notice the model gets. The run goes on."""
+        """Report a soft limit; `prompt` is the notice for the model. The run continues."""
         return SoftLimitEvent(EventType.SOFT_LIMIT, step, {"reason": reason, "prompt": prompt})
 
     def error(cls, step: int, error: str, fatal: bool = False, kind: str = "unknown") -> ErrorEvent:
-        """Something failed. After a fatal one the run ends."""
+        """Report a failure. A fatal one ends the run."""
         return ErrorEvent(EventType.ERROR, step, {"error": error, "fatal": fatal, "kind": kind})
 
     def loop_end(
@@ -97,49 +105,49 @@ class _Factories(type):
         content: str = "",
         messages: Sequence[Mapping[str, Any]] | None = None,
     ) -> LoopEndEvent:
-        """The run is over. `messages` is the whole history, ready to go on from."""
+        """Report the end of the run. `messages` is the complete history, ready to be continued."""
         data = {"stop_reason": stop_reason, "content": content, "messages": list(messages or ())}
         return LoopEndEvent(EventType.LOOP_END, step, data)
 
     def text_delta(cls, step: int, content: str) -> TextDeltaEvent:
-        """The next piece of an answer, while the model writes it."""
+        """Report the next chunk of streamed text."""
         return TextDeltaEvent(EventType.TEXT_DELTA, step, {"content": content})
 
     def reasoning_delta(cls, step: int, content: str) -> ReasoningDeltaEvent:
-        """The next piece of the thinking; only with ``emit_reasoning_events=True``."""
+        """Report the next chunk of streamed reasoning; only with ``emit_reasoning_events=True``."""
         return ReasoningDeltaEvent(EventType.REASONING_DELTA, step, {"content": content})
 
     def tool_call_delta(
         cls, step: int, index: int | None, tool: str | None, arguments: str
     ) -> ToolCallDeltaEvent:
-        """The next piece of a call's arguments. For display only: it may still be dropped."""
+        """Report the next chunk of a call's arguments. For display only: a retry may discard it."""
         data = {"index": index, "tool": tool, "arguments": arguments}
         return ToolCallDeltaEvent(EventType.TOOL_CALL_DELTA, step, data)
 
     def retry(cls, step: int, attempt: int, delay: float, error: str, discard: bool) -> RetryEvent:
-        """A request failed and will be sent again after `delay` seconds; `attempt` counts from 1."""
+        """Report a failed request that is retried after `delay` seconds; `attempt` counts from 1."""
         data = {"attempt": attempt, "delay": delay, "error": error, "discard": discard}
         return RetryEvent(EventType.RETRY, step, data)
 
     def notice(cls, step: int, message: str, **details: Any) -> NoticeEvent:
-        """Something worth knowing happened (a repaired history, a message put into the run)."""
+        """Report a notice for a person, such as a repaired history or a message put into the run."""
         return NoticeEvent(EventType.NOTICE, step, {"message": message, **details})
 
     def part(cls, step: int, part: Mapping[str, Any]) -> PartEvent:
-        """A fragment of an answer changed its state; `part` is its plain form, see `parts.Part`."""
+        """Report a changed part; `part` is its plain form, see `parts.Part`."""
         return PartEvent(EventType.PART, step, {"part": dict(part)})
 
     def permission(
         cls, step: int, tool: str, args: Mapping[str, Any], behavior: str, reason: str = "", call_id: str = ""
     ) -> PermissionEvent:
-        """A person is asked about a call (``ask``), or it was answered or refused (``allow``, ``deny``)."""
+        """Report a question about a call (``ask``), or a decision (``allow``, ``deny``)."""
         data = {"tool": tool, "args": dict(args), "behavior": behavior, "reason": reason, "call_id": call_id}
         return PermissionEvent(EventType.PERMISSION, step, data)
 
     def compaction(
         cls, step: int, rung: str, tokens: tuple[int, int], messages: tuple[int, int]
     ) -> CompactionEvent:
-        """A rule shortened earlier messages: how many tokens, and messages, before and after."""
+        """Report a compaction, with the numbers of tokens and of messages before and after."""
         data = {
             "rung": rung,
             "tokens_before": tokens[0],
@@ -150,49 +158,47 @@ class _Factories(type):
         return CompactionEvent(EventType.COMPACTION, step, data)
 
     def file_change(cls, step: int, change: Mapping[str, Any]) -> FileChangeEvent:
-        """Tools of a step changed a file of the workspace; see `observers.FileChange` for the keys."""
+        """Report a file changed by the tools of a step; see `observers.FileChange` for the keys."""
         return FileChangeEvent(EventType.FILE_CHANGE, step, dict(change))
 
     def task(cls, step: int, task: Mapping[str, Any], part: Mapping[str, Any] | None = None) -> TaskEvent:
-        """A subtask began, got on, or ended; `task`: its record, plain; `part`: a call of it that did."""
+        """Report a subtask's start, progress or end; `task`: its plain record; `part`: its changed call."""
         return TaskEvent(EventType.TASK, step, {"task": dict(task), **({"part": dict(part)} if part else {})})
 
     def progress(cls, step: int, tool: str, text: str, call_id: str = "", **details: str) -> ProgressEvent:
-        """What a call says of itself while it runs. `details`: of a log, its ``level`` and its ``logger``."""
+        """Report the progress of a running call. `details`: ``level`` and ``logger`` of a log message."""
         return ProgressEvent(
             EventType.PROGRESS, step, {**details, "tool": tool, "text": text, "call_id": call_id}
         )
 
     def partial_output(cls, step: int, output: Any) -> PartialOutputEvent:
-        """The typed output as far as it is written, in plain form; later ones hold more."""
+        """Report the partial typed output so far, in plain form."""
         return PartialOutputEvent(EventType.PARTIAL_OUTPUT, step, {"output": output})
 
     def step_end(
         cls, step: int, usage: Mapping[str, Any] | None = None, context: Mapping[str, Any] | None = None
     ) -> StepEndEvent:
-        """A step is complete. `usage`: tokens of the run so far; `context`: how full the window is."""
+        """Report the end of a step. `usage`: tokens of the run so far; `context`: use of the context
+        window."""
         data = {"usage": dict(usage or {}), **({} if context is None else {"context": dict(context)})}
         return StepEndEvent(EventType.STEP_END, step, data)
 
     def from_dict(cls, plain: Mapping[str, Any], number: int = 0) -> AnyEvent:
-        """The reverse of ``to_dict``.
-
-        Args:
-            plain: The plain form.
-            number: Its place in its stream.
+        """Build an event from the form of ``to_dict``.
 
         Raises:
-            KeyError, ValueError: It is no such form.
+            KeyError, ValueError: The form is invalid.
         """
         kind = EventType(plain["type"])
         return _CLASSES[kind](kind, plain["step"], plain["data"], plain["timestamp"], number)
 
 
 class Event(BaseEvent, metaclass=_Factories):
-    """One thing that happened in a run. Each type has a class with the keys of its `data` as attributes.
+    """Event of a run. Each type has a class with the keys of its `data` as attributes.
 
-    Its `type`; its `step`, from 1, and 0 before the first; `data`, whose keys are the argument names of the
-    factory; the `timestamp`, in seconds since the epoch; the `number` in its run, from 1, 0 outside of one.
+    Fields: `type`; `step`, from 1, or 0 before the first; `data`, whose keys are the argument names of the
+    factory; `timestamp`, in seconds since the epoch; `number`, the position in the run from 1, or 0 outside a
+    run.
     """
 
 
@@ -237,9 +243,10 @@ class ObservationEvent(Event):
     call_id: str = shown()
     is_error: bool = shown(default=False)
     value: Any = kept(None)
+    exception: BaseException | None = kept(None)
 
     def _plain_data(self) -> dict[str, Any]:
-        return {name: value for name, value in self.data.items() if name != "value"}
+        return {name: value for name, value in self.data.items() if name not in IN_PROCESS}
 
 
 class SoftLimitEvent(Event):
@@ -413,6 +420,6 @@ _CLASSES: Mapping[EventType, type[AnyEvent]] = {
     for each in get_args(AnyEvent)
 }
 BaseEvent.KEYS.update({kind: keys_of(each) for kind, each in _CLASSES.items()})
-Emit = Callable[[AnyEvent], Awaitable[None]]  # where events go
+Emit = Callable[[AnyEvent], Awaitable[None]]  # receives each event
 __all__ = ["TASK_STATES", "AnyEvent", "Emit", "Event", "EventType", "TaskState"]
 __all__ += [each.__name__ for each in _CLASSES.values()]

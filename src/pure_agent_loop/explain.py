@@ -1,7 +1,7 @@
-"""What would be sent, without sending it.
+"""Preview of the first request of a run, without sending it.
 
-The loop itself is run, with a client that writes down what it is asked and refuses. So nothing here can
-differ from what a run does: limits, notices and the history take their usual way.
+The real loop runs with a client that records the request and stops. Limits, notices and the history therefore
+match those of a run exactly.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.base import BaseLLMClient, ShowsRequest, model_of, takes_meta
+from pure_agent_loop.llm.base import BaseLLMClient, ShowsRequest, model_of, origin_of, takes_meta
 from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
-from pure_agent_loop.llm.tool_modes.typed_answer import format_of
+from pure_agent_loop.llm.tool_modes.refusals import format_of
 from pure_agent_loop.permissions import Rule
-from pure_agent_loop.prompts.words import say
+from pure_agent_loop.prompts.words import message
 from pure_agent_loop.runs.live import drive
-from pure_agent_loop.support.abilities import able
+from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.tool import Tool
@@ -35,20 +35,19 @@ from pure_agent_loop.tool import Tool
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The first request of a run, and what the run would go by.
+    """First request of a run, and the settings of the run.
 
     Args:
-        model: The model's name.
-        tool_mode: How the model would be asked for calls; with ``auto``, what has been found out so far.
-        output: How the model would be asked for a typed answer: ``native``, ``tool`` or ``prompted``; empty
-            for an answer in words.
-        request: The body of the request.
-        is_exact: True if `request` is what would be sent, byte for byte; else the client cannot say, and
-            `request` is what it would be given.
-        notices: What the events would tell at the beginning.
+        model: Model name.
+        tool_mode: Tool mode; with ``auto``, the mode detected so far.
+        output: Mode of a typed answer: ``native``, ``tool`` or ``prompted``; empty for a text answer.
+        request: Body of the request.
+        is_exact: True if `request` is the exact body sent to the server; False if it is only the input of the
+            client.
+        notices: Notices at the start of the run.
         limits: Each limit that is set.
-        permissions: By tool: what the rules and the mode say about calling it.
-        estimated_tokens: About how many tokens the request has.
+        permissions: Ruling of the rules and the mode, per tool.
+        estimated_tokens: Estimated tokens of the request.
     """
 
     model: str
@@ -62,11 +61,11 @@ class Explanation:
     estimated_tokens: int
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return {**asdict(self), "notices": list(self.notices)}
 
     def __str__(self) -> str:
-        exact = "exactly as it would be sent" if self.is_exact else "as the client would be given it"
+        exact = "as it would be sent" if self.is_exact else "as passed to the client"
         limits = ", ".join(
             f"{name}={json.dumps(value, ensure_ascii=False)}" for name, value in self.limits.items()
         )
@@ -76,7 +75,7 @@ class Explanation:
                 f"tool mode: {self.tool_mode}",
                 *([f"typed answer: {self.output}"] if self.output else []),
                 f"limits: {limits or 'none'}",
-                *_section("permissions", [f"{name}: {said}" for name, said in self.permissions.items()]),
+                *_section("permissions", [f"{name}: {ruling}" for name, ruling in self.permissions.items()]),
                 *_section("notices", self.notices),
                 f"request, about {self.estimated_tokens} tokens, {exact}:",
                 json.dumps(self.request, ensure_ascii=False, indent=2),
@@ -85,35 +84,35 @@ class Explanation:
 
 
 def explain(state: QueryState, kit: Kit) -> Explanation:
-    """Find out what the next request of a run would be.
+    """Return the next request of a run.
 
     Args:
-        state: Where the run would start; it is used up.
-        kit: What it would work with; its client is asked nothing.
+        state: Start state of the run; it is modified.
+        kit: Kit of the run; its client sends nothing.
 
     Raises:
-        LLMError: The request could not be sent in the tool mode of the client.
+        LLMError: The request cannot be sent in the tool mode of the client.
     """
     events: list[Event] = []
 
     async def keep(event: Event) -> None:
         events.append(event)
 
-    recorder = _Recorder(takes_meta=takes_meta(kit.client))
+    recorder = _Recorder(origin_of(kit.client), takes_meta=takes_meta(kit.client))
     kit = with_toolsets(kit)
     quiet = replace(kit, client=recorder, emit=keep, journal=MemoryJournal())
     run_sync(drive(state, quiet))
     if recorder.asked is None:
-        raise state.failure or LLMError(f"The run would end before its first request ({state.stop_reason}).")
+        raise state.failure or LLMError(f"The run would stop before its first request ({state.stop_reason}).")
     request, is_exact = _request(recorder.asked, kit)
-    told = (EventType.NOTICE, EventType.SOFT_LIMIT)
+    noticed = (EventType.NOTICE, EventType.SOFT_LIMIT)
     return Explanation(
         model=model_of(kit.client),
         tool_mode=_tool_mode(kit),
         output=_output_mode(recorder.asked, kit),
         request=request,
         is_exact=is_exact,
-        notices=tuple(event.content for event in events if event.type in told),
+        notices=tuple(event.content for event in events if event.type in noticed),
         limits=_limits(kit),
         permissions={tool.name: _permission(tool, kit) for tool in kit.tools},
         estimated_tokens=_tokens(request),
@@ -121,9 +120,10 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
 
 
 class _Recorder(BaseLLMClient):
-    """Writes down what it is asked."""
+    """Client that records its request."""
 
-    def __init__(self, *, takes_meta: bool) -> None:
+    def __init__(self, origin: str, *, takes_meta: bool) -> None:
+        self.origin = origin
         self.takes_meta = takes_meta
         self.asked: Request | None = None
 
@@ -131,21 +131,19 @@ class _Recorder(BaseLLMClient):
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> NoReturn:
         self.asked = Request(messages, tools, kwargs)
-        raise LLMError(
-            "Written down and not sent.", kind="bad_request"
-        )  # so the loop ends, and counts nothing
+        raise LLMError("Recorded, not sent.", kind="bad_request")  # ends the loop without counting usage
 
 
-def _request(asked: Request, kit: Kit) -> tuple[dict[str, Any], bool]:
-    """The body as plain data that shares nothing with the agent, and whether the client has said it."""
-    showing = able(kit.client, ShowsRequest)
-    body = None if showing is None else showing.request_body(*asked, stream=True)
+def _request(request: Request, kit: Kit) -> tuple[dict[str, Any], bool]:
+    """Return the body as an independent copy, and True if the client supplied it."""
+    showing = as_protocol(kit.client, ShowsRequest)
+    body = None if showing is None else showing.request_body(*request, stream=True)
     if body is not None:
         return json.loads(encode_body(body)), True
-    if isinstance(kit.client, ToolModeClient) and format_of(asked.options) is not None:
-        asked = Request(*kit.client.shape(*asked))  # a typed answer is asked for in one of three ways
-    tools = {"tools": asked.tools} if asked.tools else {}
-    return to_jsonable({"messages": asked.messages, **tools, **asked.options}), False
+    if isinstance(kit.client, ToolModeClient) and format_of(request.options) is not None:
+        request = Request(*kit.client.shape(*request))  # applies the mode of a typed answer
+    tools = {"tools": request.tools} if request.tools else {}
+    return to_jsonable({"messages": request.messages, **tools, **request.options}), False
 
 
 def _tool_mode(kit: Kit) -> str:
@@ -155,10 +153,10 @@ def _tool_mode(kit: Kit) -> str:
     return f"auto, {client.current} so far" if client.mode == "auto" else client.current
 
 
-def _output_mode(asked: Request, kit: Kit) -> str:
-    if format_of(asked.options) is None or not isinstance(kit.client, ToolModeClient):
+def _output_mode(request: Request, kit: Kit) -> str:
+    if format_of(request.options) is None or not isinstance(kit.client, ToolModeClient):
         return ""
-    return kit.client.output_mode(asked.tools, asked.options)
+    return kit.client.output_mode(request.tools, request.options)
 
 
 def _limits(kit: Kit) -> dict[str, Any]:
@@ -176,22 +174,28 @@ def _budget(budget: Budget) -> dict[str, Any]:
 
 
 def _permission(tool: Tool, kit: Kit) -> str:
-    """What happens to a call of the tool, as far as that can be said before there is one."""
+    """Return the ruling on a tool, where it does not depend on a call's arguments."""
     policy = kit.permissions
-    asks = say("destructive") if tool.destructive is True else ""
-    said = policy.suggest(tool.name, {}, read_only=tool.read_only, judges=tool.judge is not None, asks=asks)
-    parts = [f"{said.behavior} ({said.message.rstrip('.')})" if said.message else said.behavior]
-    if said.behavior == "deny":
+    asks = message("destructive") if tool.destructive is True else ""
+    suggestion = policy.suggest(
+        tool.name, {}, read_only=tool.read_only, judges=tool.judge is not None, asks=asks
+    )
+    parts = [
+        f"{suggestion.behavior} ({suggestion.message.rstrip('.')})"
+        if suggestion.message
+        else suggestion.behavior
+    ]
+    if suggestion.behavior == "deny":
         return parts[0]
     for behavior in ("deny", "ask", "allow"):
         if behavior != "ask" or policy.mode != "bypass":
             rules = [text for text in getattr(policy.rules, behavior) if _looks_at_arguments(text, tool)]
-            parts += [f"{behavior} what fits {text!r}" for text in rules]
+            parts += [f"{behavior} calls that match {text!r}" for text in rules]
     return "; ".join(
         [
             *parts,
-            *(["it judges each call itself"] if tool.judge else []),
-            *(["can_use_tool decides"] if kit.can_use_tool else []),
+            *(["decided per call by the tool"] if tool.judge else []),
+            *(["decided by can_use_tool"] if kit.can_use_tool else []),
         ]
     )
 

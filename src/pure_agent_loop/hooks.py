@@ -1,22 +1,22 @@
-"""Functions of the user at three points of a run: before a tool, after a tool, before the end."""
+"""User functions at three points of a run: before a tool, after a tool, before the end."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool_context import RunContext
 
 
 @dataclass(frozen=True, slots=True)
 class HookContext:
-    """What a hook is told besides the call.
+    """Context of a hook call.
 
     Args:
-        step: The step the call belongs to, or the last one.
-        call_id: The call's id in the history; empty for a stop hook.
+        step: Step of the tool call, or the last step.
+        call_id: Id of the tool call in the history; empty for a stop hook.
     """
 
     step: int
@@ -25,12 +25,12 @@ class HookContext:
 
 @dataclass(frozen=True, slots=True)
 class BeforeTool:
-    """What a hook before a tool may want. Nothing set changes nothing.
+    """Decision of a hook before a tool. By default it changes nothing.
 
     Args:
-        block: Why the call is not made; the model is told.
-        args: Arguments to use instead. Permissions judge these.
-        context: Something the model should know; it gets it as a notice with the next request.
+        block: Reason to block the call, sent to the model.
+        args: Replacement arguments. Permission checks apply to these.
+        context: Information for the model, sent as a notice with the next request.
     """
 
     block: str = ""
@@ -40,7 +40,7 @@ class BeforeTool:
 
 _Wish = BeforeTool | Awaitable[BeforeTool | None] | None
 _Text = str | Awaitable[str | None] | None
-# Each may take the run that it is called in first.
+# Each hook may take a `RunContext` as its first parameter.
 BeforeToolHook = (
     Callable[[str, dict[str, Any], HookContext], _Wish]
     | Callable[[RunContext[Any], str, dict[str, Any], HookContext], _Wish]
@@ -54,18 +54,18 @@ StopHook = Callable[[str, HookContext], _Text] | Callable[[RunContext[Any], str,
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """Functions that are called during a run; sync or async, several of a kind in order.
+    """Functions called during a run, sync or async, in order.
 
-    A hook before a tool that fails blocks the call. Another one that fails changes nothing; a notice says so.
+    A failing `before_tool` hook blocks the call. Any other failing hook has no effect except a notice.
 
     Args:
         before_tool: ``(tool, args, context) -> BeforeTool | None``.
-        after_tool: ``(tool, args, result, context) -> str | None``: another result, as the model reads it.
-        on_stop: ``(answer, context) -> str | None``: what the agent still has to do; None lets it end.
-        max_stops: How often the agent may be sent on in one run.
+        after_tool: ``(tool, args, result, context) -> str | None``: replacement result for the model.
+        on_stop: ``(answer, context) -> str | None``: remaining work for the agent; None lets the run end.
+        max_stops: Maximum number of times `on_stop` may continue a run.
 
     Raises:
-        ConfigError: One of them is no list of functions, or `max_stops` is no number.
+        ConfigError: A field is not a list of functions, or `max_stops` is not a number.
     """
 
     before_tool: Sequence[BeforeToolHook] = ()
@@ -75,11 +75,11 @@ class Hooks:
 
     def __post_init__(self) -> None:
         for name in ("before_tool", "after_tool", "on_stop"):
-            given: Any = getattr(self, name)
-            functions = (given,) if callable(given) or not hasattr(given, "__iter__") else tuple(given)
+            value: Any = getattr(self, name)
+            functions = (value,) if callable(value) or not hasattr(value, "__iter__") else tuple(value)
             if not all(map(callable, functions)):
                 raise ConfigError(
-                    f"Hooks.{name} must be a function or a list of functions; it is {given!r:.80}."
+                    f"Hooks.{name} must be a function or a list of functions; it is {value!r:.80}."
                 )
             object.__setattr__(self, name, functions)
         most: object = self.max_stops

@@ -1,57 +1,56 @@
-"""How far a run may go. Pure decisions over a ledger; nothing here waits or sends.
+"""Limits of a run. Pure decisions over a ledger, without I/O.
 
-Soft limits (`max_steps`, `timeout`) are checkpoints: the model gets a notice, the period starts
-again, the run goes on. Hard limits end the run with one last answer without tools, as long as that fits:
-once tokens or money are used up, nothing more is asked.
+Soft limits (`max_steps`, `timeout`) are checkpoints: the model gets a notice, the period starts again, and
+the run continues. Hard limits end the run with one last answer without tools, if it fits: once tokens or
+money are used up, no request is sent.
 """
 
 from __future__ import annotations
 
 import re
+import string
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 from pure_agent_loop.budget import Budget, Prices, check_limit, check_prices, price_for, too_much
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, LimitExceededError
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.support.clock import Clock, SystemClock
-from pure_agent_loop.support.typed import dataclass
 
 LimitAction = Literal["continue", "warn", "stop"]
 
 
 @dataclass(frozen=True, slots=True)
 class LoopLimits:
-    """The limits of a run. None switches one off.
+    """Limits of a run. None disables a limit.
 
     Raises:
-        ConfigError: A limit is not a positive number, or there is a limit of money without prices.
+        ConfigError: A limit is not a positive number, or a cost limit has no prices.
     """
 
     max_steps: int | None = 10
-    """Soft: every so many steps the model is asked to check its course."""
+    """Soft: steps between notices that ask the model to check its course."""
     timeout: float | None = 300.0
-    """Soft: the same every so many seconds."""
+    """Soft: seconds between such notices."""
     max_tokens: int | None = 100_000
-    """Hard: tokens of all requests of the run together. Once reached, no further request is made."""
+    """Hard: total tokens of all requests of the run. Once reached, no further request is made."""
     step_limit_prompt: str | None = None
-    """Words of the notice after `max_steps`; None for the standard ones. What stands in `PLACEHOLDERS` is
-    filled in."""
+    """Text of the notice after `max_steps`; None for the default. Placeholders are those of `PLACEHOLDERS`,
+    also with a format such as ``{elapsed:.1f}``."""
     timeout_prompt: str | None = None
-    """Words of the notice after `timeout`, with the same placeholders."""
+    """Text of the notice after `timeout`, with the same placeholders."""
     max_turns: int | None = None
-    """Hard: steps in all."""
+    """Hard: total steps."""
     max_tool_calls: int | None = None
-    """Hard: tool calls in all. Of an answer with more calls only the first ones are made."""
+    """Hard: total tool calls. In a response with more calls, only the first ones are made."""
     max_seconds: float | None = None
-    """Hard: seconds in all. No tool may run longer than what is left of them; otherwise they are checked
-    between steps."""
+    """Hard: total seconds. They bound the time of each tool; otherwise they are checked between steps."""
     max_cost: float | None = None
-    """Hard: money in all, in the currency of `prices`. Once reached, no further request is made."""
+    """Hard: total cost, in the currency of `prices`. Once reached, no further request is made."""
     doom_loop_threshold: int | None = 3
-    """How many equal calls in a row are too many; None allows any number."""
+    """Number of consecutive equal calls that counts as a loop; None allows any number."""
     prices: Prices = field(default_factory=dict)
     """Prices by model name, or by pattern such as ``gpt-5*``; see `Price`."""
 
@@ -64,13 +63,14 @@ class LoopLimits:
         if self.max_cost is not None and not self.prices:
             raise ConfigError(
                 "LoopLimits.max_cost needs prices={'the model': Price(input=..., output=...)}, "
-                "or nothing can be counted."
+                "to compute a cost."
             )
 
 
 PLACEHOLDERS = {
     "steps": "steps so far",
     "current_steps": "the same",
+    "checkpoint_steps": "steps since the last notice",
     "max_steps": "the limit of steps",
     "seconds": "seconds so far",
     "elapsed": "the same",
@@ -79,16 +79,29 @@ PLACEHOLDERS = {
     "total_tokens": "the same",
     "max_tokens": "the limit of tokens",
 }
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")  # other braces stand for themselves
+# A brace opens a placeholder, unless a quote or another brace follows, as in JSON.
+_PLACEHOLDER = re.compile(r"""\{(?!\s*["'{])(?:[^{}]|\{[^{}]*\})*\}?""")
+_FORMATTER = string.Formatter()
+_ALIKE = {"current_steps": "steps", "elapsed": "seconds", "total_tokens": "tokens"}
 
 
 def _check_words(name: str, words: str | None) -> None:
     if words is not None and not isinstance(words, str):
         raise ConfigError(f"{name} must be text; it is {words!r:.80}.")
-    unknown = [each for each in _PLACEHOLDER.findall(words or "") if each not in PLACEHOLDERS]
-    if unknown:
-        known = ", ".join(f"{{{each}}}" for each in PLACEHOLDERS)
-        raise ConfigError(f"{name} holds {{{unknown[0]}}}, which nothing fills in. There are: {known}.")
+    known = dict.fromkeys(PLACEHOLDERS, 1.5)
+    for match in _PLACEHOLDER.finditer(words or ""):
+        try:
+            _formatted(match[0], known)
+        except KeyError:  # noqa: PERF203 - of each placeholder
+            names = ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            raise ConfigError(
+                f"{name} contains {match[0]:.80}; unknown placeholder. Available: {names}."
+            ) from None
+        except ValueError as error:
+            raise ConfigError(
+                f"{name} contains {match[0]:.80}; invalid number format: {error}. "
+                'A brace before a quote is literal, as in {"a": 1}.'
+            ) from None
 
 
 _NUMBERS = (
@@ -105,14 +118,10 @@ _NUMBERS = (
 
 @dataclass(slots=True)
 class LimitLedger:
-    """What a run has used up so far. Part of the state, so that a resumed run forgets nothing.
+    """Amounts used by a run so far. Part of the state, so that a resumed run keeps its counts.
 
     Args:
-        steps: Steps begun.
-        tokens: Tokens used.
-        tool_calls: Tool calls made.
-        seconds: Seconds worked, up to the last step boundary or the end.
-        cost: Money spent, as far as there are prices.
+        seconds: Running time in seconds, up to the last step boundary or the end.
         warned_at_step: Steps at the last soft notice.
         warned_at_second: Seconds at the last soft notice.
     """
@@ -126,12 +135,12 @@ class LimitLedger:
     warned_at_second: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return {name: getattr(self, name) for name in _LEDGER_FIELDS}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LimitLedger:
-        """The reverse of :meth:`to_dict`."""
+        """Build a ledger from the form of :meth:`to_dict`."""
         return cls(**data)
 
 
@@ -140,13 +149,13 @@ _LEDGER_FIELDS = tuple(each.name for each in fields(LimitLedger))
 
 @dataclass(frozen=True, slots=True)
 class LimitResult:
-    """The answer to "may the run go on?".
+    """Result of a limit check.
 
     Args:
-        action: ``continue``, ``warn`` (go on, but tell the model) or ``stop``.
-        reason: Which limit: ``step_limit``, ``timeout``, ``token_limit``, ``max_steps``, ``max_tool_calls``,
-            ``budget``; empty when the run just goes on.
-        prompt: The notice for the model, when `action` is ``warn``.
+        action: ``continue``, ``warn`` (continue with a notice to the model) or ``stop``.
+        reason: Limit: ``step_limit``, ``timeout``, ``token_limit``, ``max_steps``, ``max_tool_calls``,
+            ``budget``; empty for ``continue``.
+        prompt: Notice for the model if `action` is ``warn``.
     """
 
     action: LimitAction
@@ -155,21 +164,22 @@ class LimitResult:
 
     @classmethod
     def continue_running(cls) -> LimitResult:
-        """No limit is near."""
+        """Return the result of a run within its limits."""
         return _GO_ON
 
     @classmethod
     def warn(cls, reason: str, prompt: str) -> LimitResult:
-        """A soft limit: go on with a notice."""
+        """Return the result of a soft limit: continue with a notice."""
         return cls("warn", reason, prompt)
 
     @classmethod
     def stop(cls, reason: str) -> LimitResult:
-        """A hard limit: end with a last answer."""
+        """Return the result of a hard limit: end with a last answer."""
         return cls("stop", reason)
 
 
 _GO_ON = LimitResult("continue")
+_NO_NUMBER: float | None = None
 
 
 def _count(name: str, value: object) -> int:
@@ -179,13 +189,13 @@ def _count(name: str, value: object) -> int:
 
 
 class LimitChecker:
-    """Asks one question of a ledger: may the run go on?
+    """Check of a ledger against limits.
 
     Args:
-        limits: What is allowed.
-        ledger: What was used; a new one if None.
-        prompts: The words of the notices; those of the default language if None.
-        clock: Where time comes from.
+        limits: Limits of the run.
+        ledger: Amounts used; a new ledger if None.
+        prompts: Texts of the notices; those of the default language if None.
+        clock: Source of time.
         budget: Limits shared with other runs.
     """
 
@@ -203,9 +213,9 @@ class LimitChecker:
         self._clock = clock or SystemClock()
         self._budget = budget
         self._started = self._clock.monotonic() - self.ledger.seconds
-        given = self.limits
-        self.counts = budget is not None or given.max_tokens is not None or given.max_cost is not None
-        """True if there is a limit of tokens or of money: only then can a request pass one."""
+        active = self.limits
+        self.counts = budget is not None or active.max_tokens is not None or active.max_cost is not None
+        """True if tokens or cost are limited: only then can a request exceed a limit."""
 
     @property
     def current_step(self) -> int:
@@ -227,7 +237,7 @@ class LimitChecker:
 
     @property
     def deadline(self) -> float | None:
-        """When the hard limit of seconds is reached, on the clock's monotonic time."""
+        """Monotonic time of the hard time limit; None for no limit."""
         return None if self.limits.max_seconds is None else self._started + self.limits.max_seconds
 
     def add_tokens(self, n: int) -> None:
@@ -239,23 +249,23 @@ class LimitChecker:
         self.ledger.tool_calls += _count("add_tool_calls: n", n)
 
     def note_time(self) -> None:
-        """Bring the seconds of the ledger up to date."""
+        """Update the seconds of the ledger."""
         self.ledger.seconds = self._clock.monotonic() - self._started
 
     def check(self) -> LimitResult:
-        """Judge the ledger now. A soft limit starts its next period."""
+        """Check the ledger now. A soft limit starts its next period."""
         self.note_time()
         reason = self._hard()
         return LimitResult.stop(reason) if reason else self._soft()
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:
-        """Which limit a further request of that size would pass, or has been reached, as a stop reason.
+        """Return the stop reason of the limit that is reached or that a further request would exceed.
 
-        Only of tokens, of money and of the shared budget; empty if it fits.
+        Only tokens, money and the shared budget are checked; empty if the request fits.
 
         Args:
-            usage: What it is expected to take.
-            model: Who would answer it.
+            usage: Expected usage of the request.
+            model: Model of the request.
         """
         if not self.counts:
             return ""
@@ -267,6 +277,29 @@ class LimitChecker:
             if too_much(used.cost, price.of(usage) if price else 0.0, limits.max_cost, "money"):
                 return "budget"
         return "budget" if self._budget is not None and self._budget.passed_by(usage, model) else ""
+
+    def exceeded_by(self, usage: TokenUsage, model: str) -> LimitExceededError | None:
+        """Return the error of a further attempt that exceeds a limit; None if the attempt fits.
+
+        Args:
+            usage: Expected usage of the attempt.
+            model: Model of the request.
+        """
+        reason = self.passed_by(usage, model)
+        if not reason:
+            return None
+        limits, used = self.limits, self.ledger
+        owner, most, now = "the shared Budget", _NO_NUMBER, _NO_NUMBER
+        if reason == "token_limit":
+            owner, most, now = "LoopLimits.max_tokens", limits.max_tokens, used.tokens
+        elif self._budget is None or not self._budget.passed_by(usage, model):
+            owner, most, now = "LoopLimits.max_cost", limits.max_cost, used.cost
+        allowed = "" if most is None else f" ({now:g} of {most:g} used)"
+        message = (
+            f"The model was not asked again: another try of about {usage.total_tokens} tokens does not fit "
+            f"{owner}{allowed}. Raise it, or find out why answers break off."
+        )
+        return LimitExceededError(reason, most, now, message)
 
     def _hard(self) -> str:
         limits, used = self.limits, self.ledger
@@ -285,9 +318,9 @@ class LimitChecker:
     def _soft(self) -> LimitResult:
         limits, used = self.limits, self.ledger
         if limits.max_steps is not None and used.steps - used.warned_at_step >= limits.max_steps:
+            words = self._filled(limits.step_limit_prompt or self._prompts.step_limit)
             used.warned_at_step = used.steps
-            words = limits.step_limit_prompt or self._prompts.step_limit
-            return LimitResult.warn("step_limit", self._filled(words))
+            return LimitResult.warn("step_limit", words)
         if limits.timeout is not None and used.seconds - used.warned_at_second >= limits.timeout:
             used.warned_at_second = used.seconds
             words = limits.timeout_prompt or self._prompts.timeout
@@ -296,18 +329,42 @@ class LimitChecker:
 
     def _filled(self, words: str) -> str:
         limits, used = self.limits, self.ledger
-        steps, seconds = str(used.steps), str(round(used.seconds))
-        values = {
-            "steps": steps,
-            "current_steps": steps,
-            "seconds": seconds,
-            "elapsed": seconds,
-            "tokens": str(used.tokens),
-            "total_tokens": str(used.tokens),
-            **{name: _shown(getattr(limits, name)) for name in ("max_steps", "timeout", "max_tokens")},
+        values: dict[str, float | None] = {
+            "steps": used.steps,
+            "checkpoint_steps": used.steps - used.warned_at_step,
+            "seconds": used.seconds,
+            "tokens": used.tokens,
+            **{name: getattr(limits, name) for name in ("max_steps", "timeout", "max_tokens")},
         }
-        return _PLACEHOLDER.sub(lambda found: values.get(found[1], found[0]), words)
+
+        def fill(match: re.Match[str]) -> str:
+            try:
+                return _formatted(match[0], values)
+            except (KeyError, ValueError):  # in custom `Prompts`
+                return match[0]
+
+        return _PLACEHOLDER.sub(fill, words)
 
 
-def _shown(limit: float | None) -> str:
-    return "∞" if limit is None else str(limit).removesuffix(".0")
+def _formatted(placeholder: str, values: Mapping[str, float | None]) -> str:
+    """Format one placeholder.
+
+    Raises:
+        KeyError: The value does not exist.
+        ValueError: The format or conversion is invalid for a number.
+    """
+    ((_, name, form, conversion),) = _FORMATTER.parse(placeholder)
+    name, form = _ALIKE.get(name or "", name or ""), form or ""
+    value = values[name]
+    if "{" in form:
+        raise ValueError("nested placeholders are not supported")
+    if value is None:
+        return "∞"
+    if conversion:
+        return format(_FORMATTER.convert_field(value, conversion), form)
+    if not form:
+        return str(round(value)) if name == "seconds" else str(value).removesuffix(".0")
+    try:
+        return format(value, form)
+    except ValueError:  # an integer format, or an invalid one
+        return format(float(value) if isinstance(value, int) else round(value), form)

@@ -1,4 +1,4 @@
-"""The loop as an object: a model, tools, and `run`, which can be awaited or iterated."""
+"""`ReactLoop`: a model and tools, with a `run` that can be awaited or iterated."""
 
 from __future__ import annotations
 
@@ -6,19 +6,23 @@ from collections.abc import AsyncIterator, Generator, Iterable
 from dataclasses import replace
 from typing import Any
 
+from pure_agent_loop.agent import DEFAULT_SYSTEM_PROMPT, Agent
+from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import AnyEvent
+from pure_agent_loop.events import AnyEvent, EventType
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message
+from pure_agent_loop.parts import Part
+from pure_agent_loop.permissions import PermissionMode, PermissionPolicy
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runs.checks import check_client, check_types
-from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
-from pure_agent_loop.runs.start import start_state
+from pure_agent_loop.runs.settings import check_client, check_fields, check_types, kit_of
+from pure_agent_loop.runs.start import RunInput, begin_run
+from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
@@ -26,7 +30,7 @@ DEFAULT_MAX_STEPS = 15
 
 
 class LoopRun:
-    """One run of a `ReactLoop`: await it for the final answer, or iterate it for the events. Once."""
+    """Single-use run of a `ReactLoop`: await it for the final answer, or iterate it for the events."""
 
     def __init__(self, run: Run) -> None:
         self._run = run
@@ -37,37 +41,49 @@ class LoopRun:
     def __aiter__(self) -> AsyncIterator[AnyEvent]:
         return self._run.stream()
 
+    @property
+    def parts(self) -> list[Part]:
+        """Parts of the responses so far, in order, in their current states."""
+        latest = {e.data["part"]["id"]: e.data["part"] for e in self._run.events if e.type is EventType.PART}
+        return [Part.from_dict(part) for part in latest.values()]
+
     async def _answer(self) -> str:
         return (await self._run.wait()).raise_for_error().content
 
 
 class ReactLoop:
-    """Think, act, observe, until the model gives its answer.
+    """Reason-act-observe loop that runs until the model answers.
 
         loop = ReactLoop(client, [search])
         answer = await loop.run("Who wrote it?")
         async for event in loop.run("And when?"): ...
 
     Args:
-        llm: The model client; ``client=`` says the same.
-        tool_registry: The tools, as a `ToolRegistry` or a list.
-        limits: How far a run may go.
-        retry: How failed requests are repeated.
+        llm: Model client, or an `AIClient` or other `Agent`. An agent supplies its client and, as
+            defaults, its tools, permissions, hooks and language.
+        tool_registry: Tools, as a `ToolRegistry` or a list.
+        limits: Limits of a run.
+        retry: Retry policy for failed requests.
         max_steps: Hard limit of steps (15 unless `limits` sets ``max_turns``); None for no limit.
         enable_retry: False sends each request once.
-        enable_doom_detection: False lets the model repeat the same call for ever.
-        llm_kwargs: Further fields of every request; see `Agent`.
-        emit_reasoning_events: Whether events show the thinking.
-        after_tools: Said to the model after the tool results of each step, as a message marked ``synthetic``.
-        client: Another name for `llm`.
+        enable_doom_detection: False allows unlimited repetition of the same call.
+        llm_kwargs: Additional fields of every request; see `Agent`.
+        emit_reasoning_events: True emits the model's reasoning as events.
+        after_tools: Text sent to the model after the tool results of each step, as a ``synthetic`` message.
+        client: Alias of `llm`.
+        language: Language of the framework's prompts, ``en`` or ``zh``.
+        permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``; see `Agent`. A question ends the run,
+            because `ReactLoop` has no `on_ask`.
+        session_id: Id of the session that records the runs; each run continues the session.
+        cancel_token: Token that cancels the runs from outside.
 
     Raises:
-        ConfigError: There is no client, or two.
+        ConfigError: The client is missing or given twice, or another argument is invalid.
     """
 
     def __init__(
         self,
-        llm: ChatModel | None = None,
+        llm: ChatModel | Agent[Any, Any] | None = None,
         tool_registry: ToolRegistry | Iterable[ToolLike | Toolset] | None = None,
         limits: LoopLimits | None = None,
         retry: RetryConfig | None = None,
@@ -78,16 +94,32 @@ class ReactLoop:
         llm_kwargs: dict[str, Any] | None = None,
         emit_reasoning_events: bool = False,
         after_tools: str = "",
-        client: ChatModel | None = None,
+        client: ChatModel | Agent[Any, Any] | None = None,
+        language: Language | None = None,
+        permission_mode: PermissionMode | None = None,
+        session_id: str | None = None,
+        cancel_token: CancelToken | None = None,
     ) -> None:
         if (llm is None) == (client is None):
-            raise ConfigError(
-                "ReactLoop needs one model client: pass llm=... (or client=..., which is the same)."
-            )
+            raise ConfigError("ReactLoop needs a model client: pass llm=... (alias: client=...).")
         chosen = llm if llm is not None else client
         assert chosen is not None
-        check_client(chosen)
-        check_types(limits=(limits, LoopLimits), retry=(retry, RetryConfig), after_tools=(after_tools, str))
+        check_types(
+            limits=(limits, LoopLimits),
+            retry=(retry, RetryConfig),
+            after_tools=(after_tools, str),
+            session_id=(session_id, str),
+            cancel_token=(cancel_token, CancelToken),
+        )
+        if isinstance(chosen, Agent):
+            base = kit_of(chosen)
+            tool_registry = chosen.tools if tool_registry is None else tool_registry
+            limits, retry = limits or base.limits, retry or base.retry
+        else:
+            check_client(chosen)
+            base = Kit(
+                client=chosen, prompts=prompts_for(), redactor=redactor_for(True, chosen, llm_kwargs or {})
+            )
         check_fields("llm_kwargs", llm_kwargs or {})
         limits = limits or LoopLimits()
         if limits.max_turns is None:
@@ -98,38 +130,63 @@ class ReactLoop:
         tools = (
             tool_registry if isinstance(tool_registry, ToolRegistry) else ToolRegistry(tool_registry or ())
         )
-        tools.to_openai_schema()
-        self._kit = Kit(
-            client=chosen,
+        prompts = base.prompts if language is None else prompts_for(language)
+        tools.to_openai_schema(prompts)
+        policy = base.permissions
+        if permission_mode is not None:
+            policy = PermissionPolicy(permission_mode, policy.rules)
+        self._session_id = session_id
+        self._last: LoopRun | None = None
+        self._kit = replace(
+            base,
             tools=tools,
             limits=limits,
             retry=retry if enable_retry else replace(retry, max_retries=0),
-            options=dict(llm_kwargs or {}),
+            options={**base.options, **(llm_kwargs or {})},
             compactor=Ladder(),
             emit_reasoning=emit_reasoning_events,
             after_tools=after_tools,
-            redactor=redactor_for(True, chosen, llm_kwargs or {}),
+            prompts=prompts,
+            permissions=policy,
+            cancel_token=cancel_token,
+            tool_rounds=None,
+            lead=None,
         )
+
+    @property
+    def parts(self) -> list[Part]:
+        """Parts of the responses of the last run, in their current states; empty before the first run."""
+        return [] if self._last is None else self._last.parts
 
     def run(
         self,
         task: str,
-        system_prompt: str = "You are a helpful assistant.",
+        system_prompt: str = DEFAULT_SYSTEM_PROMPT,
         messages: list[Message] | None = None,
     ) -> LoopRun:
         """Prepare a run; it starts when it is awaited or iterated.
 
         Args:
-            task: What to do.
-            system_prompt: The leading system message; `react_prompt` writes one.
-            messages: A history to go on from.
+            task: Task text.
+            system_prompt: Leading system message; `react_prompt` writes one.
+            messages: History to continue.
 
         Raises:
-            ConfigError: `task` is no text.
-            HistoryError: `messages` is no list of messages.
-            LLMError: When awaited: the model could not be reached or refused the request.
-            ConfigError: When awaited or iterated: this run was started before.
+            ConfigError: `task` is not a string.
+            HistoryError: `messages` is not a list of messages.
+            LLMError: When awaited: the model could not be reached or rejected the request.
+            ConfigError: When awaited or iterated: the run was already started.
         """
-        state, notices = start_state(task, messages, system_prompt, prompts_for())
-        redactor = self._kit.redactor and self._kit.redactor.as_of_now()
-        return LoopRun(Run(state, replace(self._kit, opening=tuple(notices), redactor=redactor)))
+        if system_prompt is DEFAULT_SYSTEM_PROMPT:
+            system_prompt = self._kit.prompts.system_prompt
+        run_input = RunInput(task, messages, system_prompt)
+        kit = self._kit.replace(redactor=self._kit.redactor and self._kit.redactor.as_of_now())
+        if self._session_id is None:
+            state, kit = begin_run(kit, run_input)
+        else:
+            from pure_agent_loop.sessions import default_store
+            from pure_agent_loop.sessions.resume import begin_in_session  # loaded only for runs in a session
+
+            state, kit = begin_in_session(kit, run_input, default_store(), self._session_id)
+        self._last = LoopRun(Run(state, kit))
+        return self._last

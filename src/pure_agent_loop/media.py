@@ -1,4 +1,4 @@
-"""Images, PDF and sound, with a task or out of a tool: each becomes a checked part of a message."""
+"""Images, PDF and audio, from a task or a tool, as checked parts of a message."""
 
 from __future__ import annotations
 
@@ -8,39 +8,40 @@ import mimetypes
 import os
 import struct
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.prompts.words import say
+from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.images import READERS, ImageInfo, shrunk
-from pure_agent_loop.support.typed import dataclass
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any] | Image | File"
-MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}  # and the types of their parts
+MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}  # part type of each kind
 
 
 def media_parts(media: Iterable[MediaItem] | None) -> list[dict[str, Any]]:
-    """Media as parts of a message, in order.
+    """Convert media to parts of a message, in order.
 
     Args:
-        media: Images (PNG, JPEG, GIF, WebP), PDF or sound (WAV, MP3): `Image`, `File`, paths (read with the
-            rights of this program), bytes, ``data:`` URLs, or ready parts:
-            ``{"type": "image_url", "image_url": {"url": "https://..."}}`` lets the server fetch it.
+        media: Images (PNG, JPEG, GIF, WebP), PDF or audio (WAV, MP3): `Image`, `File`, paths (read with the
+            rights of this program), bytes, ``data:`` URLs, or finished parts, such as
+            ``{"type": "image_url", "image_url": {"url": "https://..."}}``, which the server fetches.
 
     Raises:
-        ConfigError: It is no list of these.
-        ImageError: One of them cannot be sent.
+        ConfigError: `media` is not a list of these.
+        ImageError: An item cannot be sent.
     """
     if media is None:
         return []
     if isinstance(media, (str, bytes, os.PathLike, Mapping, Image, File)) or not hasattr(media, "__iter__"):
         raise ConfigError(f"media must be a list of paths, bytes, data URLs or parts; it is {media!r:.80}.")
-    found = [_fitted(item, number) for number, item in enumerate(media)]
-    said = (
-        [each.part, {"type": "text", "text": each.words}] if each.words else [each.part] for each in found
+    fitted = [_fitted(item, number) for number, item in enumerate(media)]
+    notes = (
+        [entry.part, {"type": "text", "text": entry.words}] if entry.words else [entry.part]
+        for entry in fitted
     )
-    return [part for parts in said for part in parts]
+    return [part for parts in notes for part in parts]
 
 
 def _fitted(item: MediaItem, number: int) -> Fitted:
@@ -55,7 +56,7 @@ def _fitted(item: MediaItem, number: int) -> Fitted:
         return fitted_medium(_decoded(item, name), name=name)
     if isinstance(item, str) and item[:8].lower().startswith(("http://", "https://")):
         raise ImageError(
-            f"{name} is an address on the network, which is not fetched. To let the server fetch it, give "
+            f"{name} is a URL, which is not fetched here. To let the server fetch it, pass "
             '{"type": "image_url", "image_url": {"url": "https://..."}}.'
         )
     if isinstance(item, (str, os.PathLike)):
@@ -64,6 +65,8 @@ def _fitted(item: MediaItem, number: int) -> Fitted:
 
 
 def _ready_part(item: Mapping[str, Any], name: str) -> dict[str, Any]:
+    if item.get("type") == "text" and isinstance(item.get("text"), str):  # such as `media_parts` makes
+        return {"type": "text", "text": item["text"]}
     if item.get("type") in ("file", "input_audio"):
         return _ready_file(item, name)
     image = item.get("image_url")
@@ -73,7 +76,7 @@ def _ready_part(item: Mapping[str, Any], name: str) -> dict[str, Any]:
     if url[:5].lower() == "data:":
         inspect_image(_decoded(url, name), name=name)
     elif not url.startswith("https://"):
-        raise ImageError(f"{name}: only https:// and data: addresses can be sent.")
+        raise ImageError(f"{name}: only https:// and data: URLs can be sent.")
     detail = {"detail": image["detail"]} if isinstance(image.get("detail"), str) else {}
     return {"type": "image_url", "image_url": {"url": url, **detail}}
 
@@ -84,12 +87,12 @@ def _ready_file(item: Mapping[str, Any], name: str) -> dict[str, Any]:
         inner.get("file_data" if item["type"] == "file" else "data") if isinstance(inner, Mapping) else None
     )
     if not isinstance(inner, Mapping) or not isinstance(data, str):
-        raise ConfigError(f"{name}: a part of the type {item['type']!r} needs its data; give a File instead.")
+        raise ConfigError(f"{name}: a part of type {item['type']!r} needs inline data. Pass a File instead.")
     shown = str(inner.get("filename") or name)
     decoded = _decoded(data if data[:5].lower() == "data:" else f";base64,{data}", shown)
     checked = fitted_medium(decoded, name=shown).part
     if checked["type"] != item["type"]:
-        raise ImageError(f"{name}: its data are none of the type {item['type']!r}.")
+        raise ImageError(f"{name}: the data is not valid for type {item['type']!r}.")
     return checked
 
 
@@ -102,13 +105,13 @@ def _decoded(url: str, name: str) -> bytes:
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise ImageError(f"{name}: what follows ';base64,' is no base64.") from None
+        raise ImageError(f"{name}: the text after ';base64,' is not valid base64.") from None
 
 
 def _read(path: Path) -> bytes:
     try:
         with path.open("rb") as file:
-            return file.read(MAX_FILE_BYTES + 1)  # one byte more shows that it is too large
+            return file.read(MAX_FILE_BYTES + 1)  # one extra byte reveals a file that is too large
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ImageError(f"{path} cannot be read: {reason}.") from error
@@ -121,19 +124,18 @@ _SHOWN_NAME = 100
 
 
 class ImageError(PureAgentLoopError, ValueError):
-    """An image or another file cannot be sent. The message names it and says what to do."""
+    """Image or other file cannot be sent. The message names the file and the fix."""
 
 
 class _TooLargeError(ImageError):
-    """An image that could be made smaller."""
+    """Image is too large but can be scaled down."""
 
 
 class Fitted(NamedTuple):
-    """What can be sent.
+    """Medium that can be sent.
 
     Args:
-        part: A part of a message.
-        words: What was done to it so that it can, for a model; empty for nothing.
+        words: Description of the conversion, for the model; empty for none.
     """
 
     part: dict[str, Any]
@@ -141,17 +143,17 @@ class Fitted(NamedTuple):
 
 
 class _Source(NamedTuple):
-    """What was given to an `Image` or a `File`: exactly one of these."""
+    """Source of an `Image` or a `File`: exactly one field is set."""
 
     data: bytes | None
     path: str | os.PathLike[str] | None
     url: str | None = None
 
     def check(self, what: str) -> None:
-        """Refuse none, several, and other types.
+        """Reject a missing source, several sources, and wrong types.
 
         Raises:
-            ConfigError: The message says which.
+            ConfigError: The source is invalid.
         """
         names = [name for name, value in zip(self._fields, self, strict=True) if value is not None]
         if len(names) != 1:
@@ -159,7 +161,7 @@ class _Source(NamedTuple):
         kinds: tuple[Any, ...] = ((bytes, bytearray), (str, os.PathLike), str)
         for name, value, kind in zip(self._fields, self, kinds, strict=True):
             if value is not None and not isinstance(value, kind):
-                kind_words = "bytes; a file is path=..." if name == "data" else "text"
+                kind_words = "bytes (use path=... for a file)" if name == "data" else "text"
                 raise ConfigError(f"{what}: {name} must be {kind_words}; it is {value!r:.80}.")
         if self.url is not None and not self.url.startswith("https://"):
             raise ConfigError(f"{what}: url must begin with https://; it is {self.url!r:.80}.")
@@ -167,15 +169,15 @@ class _Source(NamedTuple):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Image:
-    """An image for a model: what a tool returns, or one of ``media=``. Give one of these.
+    """Image for a model: a tool result, or an item of ``media=``. Set exactly one argument.
 
     Args:
-        data: The bytes of a PNG, JPEG, GIF or WebP file.
-        path: Such a file. It is read when the result is made.
-        url: An ``https://`` address that the model's server fetches.
+        data: Bytes of a PNG, JPEG, GIF or WebP file.
+        path: Path of such a file. It is read when the part is made.
+        url: ``https://`` URL that the model's server fetches.
 
     Raises:
-        ConfigError: It is none of these, or several.
+        ConfigError: No argument is set, or several are.
     """
 
     data: bytes | None = None
@@ -189,18 +191,18 @@ class Image:
         return f"Image({_source_words(self.data, self.path or self.url)})"
 
     def to_part(self, name: str = "image") -> dict[str, Any]:
-        """The image as a part of a message; a large one is made smaller where Pillow is installed.
+        """Return the image as a part of a message; a large one is scaled down if Pillow is installed.
 
         Args:
-            name: What to call it in errors if it has no path.
+            name: Name in errors if the image has no path.
 
         Raises:
-            ImageError: It cannot be read or sent.
+            ImageError: The image cannot be read or sent.
         """
         return self.fitted(name).part
 
     def fitted(self, name: str = "image") -> Fitted:
-        """As `to_part`, with what was done to it."""
+        """Return the part of `to_part` and a description of the conversion."""
         if self.url is not None:
             return Fitted({"type": "image_url", "image_url": {"url": self.url}})
         if self.path is not None:
@@ -210,16 +212,16 @@ class Image:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class File:
-    """A PDF, a sound or a text for a model: what a tool returns, or one of ``media=``.
+    """PDF, audio or text file for a model: a tool result, or an item of ``media=``.
 
     Args:
-        data: Its bytes.
-        path: The file itself, instead. It is read when the result is made.
-        media_type: Such as ``application/pdf``; from the path's ending if empty.
-        name: What the model calls it; the path's name if empty.
+        data: Bytes of the file.
+        path: Path of the file, instead. It is read when the part is made.
+        media_type: Media type, such as ``application/pdf``; from the path's extension if empty.
+        name: Name shown to the model; the path's name if empty.
 
     Raises:
-        ConfigError: There is neither data nor a path, or both.
+        ConfigError: Neither data nor path is set, or both are.
     """
 
     data: bytes | None = None
@@ -230,7 +232,7 @@ class File:
     def __post_init__(self) -> None:
         _Source(self.data, self.path).check("File")
         words: tuple[object, ...] = (self.media_type, self.name)
-        if not all(isinstance(each, str) for each in words):
+        if not all(isinstance(word, str) for word in words):
             raise ConfigError(f"File: media_type and name must be text; they are {words!r:.80}.")
         if self.path is None and not self.media_type:
             raise ConfigError("File(data=...) needs media_type=..., such as 'application/pdf'.")
@@ -240,43 +242,43 @@ class File:
 
     @property
     def type(self) -> str:
-        """Its media type, in small letters and without parameters."""
-        found = self.media_type or mimetypes.guess_type(str(self.path))[0] or "application/octet-stream"
-        return found.partition(";")[0].strip().lower()
+        """Media type, in lower case and without parameters."""
+        media_type = self.media_type or mimetypes.guess_type(str(self.path))[0] or "application/octet-stream"
+        return media_type.partition(";")[0].strip().lower()
 
     @property
     def is_text(self) -> bool:
-        """Whether its type is one of texts."""
+        """True if the media type is textual."""
         return (
             self.type.startswith("text/") or self.type in _TEXT_TYPES or self.type.endswith(("+json", "+xml"))
         )
 
     def read(self) -> bytes:
-        """Its bytes.
+        """Return the bytes.
 
         Raises:
-            ImageError: It cannot be read.
+            ImageError: The file cannot be read.
         """
         return bytes(self.data) if self.data is not None else _read(Path(self.path or ""))
 
     def to_part(self, name: str = "file") -> dict[str, Any]:
-        """The file as a part of a message; a text is one of text.
+        """Return the file as a part of a message; a text file as a text part.
 
         Args:
-            name: What to call it if it has no name of its own.
+            name: Name if the file has none.
 
         Raises:
-            ImageError: It cannot be read or sent.
+            ImageError: The file cannot be read or sent.
         """
         return self.fitted(name).part
 
     def fitted(self, name: str = "file") -> Fitted:
-        """As `to_part`, with what was done to it."""
+        """Return the part of `to_part` and a description of the conversion."""
         shown = self.name or (Path(self.path).name if self.path is not None else name)
         data = self.read()
         if self.is_text:
             if len(data) > MAX_FILE_BYTES:
-                raise ImageError(say("file_too_large", name=shown, size=len(data), limit=MAX_FILE_BYTES))
+                raise ImageError(message("file_too_large", name=shown, size=len(data), limit=MAX_FILE_BYTES))
             return Fitted({"type": "text", "text": data.decode("utf-8", "replace")})
         return fitted_medium(data, name=shown)
 
@@ -289,20 +291,18 @@ def _source_words(data: bytes | None, place: object) -> str:
 
 
 def fitted_medium(data: bytes, *, name: str) -> Fitted:
-    """An image, a PDF or a sound as a part of a message: its bytes say what it is.
-
-    Args:
-        data: The bytes.
-        name: What to call it.
+    """Return an image, PDF or audio file as a part of a message; its bytes determine the type.
 
     Raises:
-        ImageError: It is none of these, is cut off, or is too large.
+        ImageError: The type is unknown, or the file is truncated or too large.
     """
     form = next((form for begins, form in _FILES if begins(data)), None)
     if form is None:
         return fitted_image(data, name=name)
     if len(data) > MAX_FILE_BYTES:
-        raise ImageError(say("file_too_large", name=name[:_SHOWN_NAME], size=len(data), limit=MAX_FILE_BYTES))
+        raise ImageError(
+            message("file_too_large", name=name[:_SHOWN_NAME], size=len(data), limit=MAX_FILE_BYTES)
+        )
     text = base64.b64encode(data).decode("ascii")
     if form != "pdf":
         return Fitted({"type": "input_audio", "input_audio": {"data": text, "format": form}})
@@ -319,43 +319,45 @@ _FILES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
 
 
 def part_words(part: Mapping[str, Any], *, measured: bool = False) -> str:
-    """What a part of a message is, in a few words for a model: its kind, its size.
+    """Describe a part of a message for a model: its kind and size.
 
     Args:
-        part: It, whoever wrote it.
-        measured: Say also how many pixels an image has; it is one that was checked.
+        part: Part of a message, possibly untrusted.
+        measured: True adds the size of a checked image in pixels.
     """
     kind = str(part.get("type"))
     inner = part.get(kind)
-    found = inner if isinstance(inner, Mapping) else {}
-    text = str(found.get("url") or found.get("file_data") or found.get("data") or "")
+    details = inner if isinstance(inner, Mapping) else {}
+    text = str(details.get("url") or details.get("file_data") or details.get("data") or "")
     if text.startswith("https://"):
-        return say("media_at", kind="image", url=text[:200])
+        return message("media_at", kind="image", url=text[:200])
     head, _, data = text.rpartition(",")
-    label = f"audio/{found.get('format')}" if kind == "input_audio" else head[5:].partition(";")[0] or kind
-    name = f"{found['filename']}, " if found.get("filename") else ""
+    label = f"audio/{details.get('format')}" if kind == "input_audio" else head[5:].partition(";")[0] or kind
+    name = f"{details['filename']}, " if details.get("filename") else ""
     size = ""
     if measured and kind == "image_url":
         info = inspect_image(base64.b64decode(data), name="image")
         size = f"{info.width} x {info.height}, "
-    return say("media_is", name=name, kind=label, size=size, bytes=len(data) * 3 // 4 - data[-2:].count("="))
+    return message(
+        "media_is", name=name, kind=label, size=size, bytes=len(data) * 3 // 4 - data[-2:].count("=")
+    )
 
 
 def image_part(data: bytes, *, name: str) -> dict[str, Any]:
-    """An image as a part of a message; a large one is made smaller where Pillow is installed.
+    """Return an image as a part of a message; a large one is scaled down if Pillow is installed.
 
     Args:
-        data: The bytes of a PNG, JPEG, GIF or WebP file.
-        name: What to call it in errors, such as its path.
+        data: Bytes of a PNG, JPEG, GIF or WebP file.
+        name: Name in errors, such as the path.
 
     Raises:
-        ImageError: It is none of these, is cut off, or is too large.
+        ImageError: The data is not an image, is truncated, or is too large.
     """
     return fitted_image(data, name=name).part
 
 
 def fitted_image(data: bytes, *, name: str) -> Fitted:
-    """As `image_part`, with what was done to it."""
+    """Return the part of `image_part` and a description of the conversion."""
     words = ""
     try:
         kind = inspect_image(data, name=name).kind
@@ -369,50 +371,46 @@ def fitted_image(data: bytes, *, name: str) -> Fitted:
 def _smaller(data: bytes, error: ImageError, name: str) -> tuple[bytes, str]:
     if len(data) > MAX_FILE_BYTES:
         raise error
-    before = image_info(data, name=name)
+    original = image_info(data, name=name)
     try:
         smaller, width, height = shrunk(
-            data, before.width * before.height, most_bytes=MAX_BYTES, most_side=MAX_SIDE
+            data, original.width * original.height, most_bytes=MAX_BYTES, most_side=MAX_SIDE
         )
     except ImportError:
-        raise ImageError(f"{error} {say('image_extra')}") from None
+        raise ImageError(f"{error} {message('image_extra')}") from None
     except ValueError:
         raise error from None
-    return smaller, say("image_shrunk", width=width, height=height, size=len(data))
+    return smaller, message("image_shrunk", width=width, height=height, size=len(data))
 
 
 def inspect_image(data: bytes, *, name: str) -> ImageInfo:
-    """Find out what an image is, and whether servers take it.
-
-    Args:
-        data: Its bytes.
-        name: What to call it in errors.
+    """Return the format and size of an image, and reject one that servers would reject.
 
     Raises:
-        ImageError: It is none, is cut off, or is too large.
+        ImageError: The data is not an image, is truncated, or is too large.
     """
     shown = _shown(name)
     if len(data) > MAX_BYTES:
-        raise _TooLargeError(say("image_too_large", name=shown, size=len(data), limit=MAX_BYTES))
-    found = image_info(data, name=name)
-    if max(found.width, found.height) <= MAX_SIDE:
-        return found
-    size = {"width": found.width, "height": found.height}
-    raise _TooLargeError(say("image_sides", name=shown, limit=MAX_SIDE, **size))
+        raise _TooLargeError(message("image_too_large", name=shown, size=len(data), limit=MAX_BYTES))
+    info = image_info(data, name=name)
+    if max(info.width, info.height) <= MAX_SIDE:
+        return info
+    size = {"width": info.width, "height": info.height}
+    raise _TooLargeError(message("image_sides", name=shown, limit=MAX_SIDE, **size))
 
 
 def image_info(data: bytes, *, name: str) -> ImageInfo:
-    """What the header of an image says, whatever its size; arguments and errors as of `inspect_image`."""
+    """Read the header of an image of any size; arguments and errors as for `inspect_image`."""
     reader = next((read for begins, read in READERS if begins(data)), None)
     if reader is None:
-        raise ImageError(say("no_image", name=_shown(name)))
+        raise ImageError(message("no_image", name=_shown(name)))
     try:
-        found = ImageInfo(*reader(data))
-        if found.width and found.height:
-            return found
+        info = ImageInfo(*reader(data))
+        if info.width and info.height:
+            return info
     except (struct.error, IndexError, ValueError):
         pass
-    raise ImageError(say("image_damaged", name=_shown(name)))
+    raise ImageError(message("image_damaged", name=_shown(name)))
 
 
 def _shown(name: str) -> str:

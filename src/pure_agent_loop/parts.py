@@ -1,25 +1,26 @@
-"""The fragments of an answer: text, reasoning and tool calls, each with a state, times, input and output.
+"""Parts of a response: text, reasoning and tool calls, each with a state, times, input and output.
 
 ============  ==============================  =======================================================
 from          to                              when
 ============  ==============================  =======================================================
-pending       running, error                  a call waits for permission or its turn; text has begun
-running       completed, error, backgrounded  it is written, or carried out
+pending       running, error                  a call waits for permission or a slot; text has begun
+running       completed, error, backgrounded  the text is written, or the call is done
 completed     (nothing)
-error         (nothing)                       failed, refused, cancelled, or taken back by a retry
-backgrounded  (nothing)                       the work goes on beside the run; a message tells its end
+error         (nothing)                       failed, denied, cancelled, or discarded by a retry
+backgrounded  (nothing)                       work continues in the background; a message ends it
 ============  ==============================  =======================================================
 
-Every other change raises. Frozen values: a change is a new `Part`.
+Every other transition raises. Parts are frozen: a transition returns a new `Part`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
 
-from pure_agent_loop.errors import PureAgentLoopError
-from pure_agent_loop.support.typed import dataclass
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 
 PartType = Literal["text", "reasoning", "tool"]
 PartState = Literal["pending", "running", "completed", "error", "backgrounded"]
@@ -34,54 +35,64 @@ TRANSITIONS: dict[PartState, frozenset[PartState]] = {
 
 
 class PartTransitionError(PureAgentLoopError):
-    """A part was asked to change in a way the table does not have."""
+    """Invalid transition of a part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A fragment of an answer."""
+    """Part of a response."""
 
     id: str
-    """Unique in the session."""
+    """Part id, unique in the session."""
     session_id: str
-    """The session."""
+    """Session id."""
     message_id: str
-    """The answer it belongs to."""
+    """Id of the response."""
     type: PartType
     """``text``, ``reasoning`` or ``tool``."""
+    tool: str = ""
+    """Name of the tool; empty for other types."""
     state: PartState = "pending"
     """``pending``, ``running``, ``completed``, ``error`` or ``backgrounded``."""
-    tool: str = ""
-    """Name of the tool, empty for others."""
     call_id: str = ""
-    """The call's id in the history, empty for others."""
+    """Id of the call in the history; empty for other types."""
     input: dict[str, Any] | None = None
     """Arguments of the call."""
     output: str = ""
-    """What was written, or the result of the call."""
+    """Text written so far, or the result of the call."""
     created: float = 0.0
-    """When it became pending, in seconds since the epoch."""
+    """Time the part became pending, in seconds since the epoch."""
     started: float | None = None
-    """When it began to run."""
+    """Time the part began to run."""
     ended: float | None = None
-    """When it was completed, failed or went to the background."""
+    """Time the part was completed, failed or moved to the background."""
 
-    def to(self, state: PartState, now: float, output: str | None = None) -> Part:
-        """The part in another state.
+    def __post_init__(self) -> None:
+        for name, known in (("type", get_args(PartType)), ("state", tuple(TRANSITIONS))):
+            if getattr(self, name) not in known:
+                raise ConfigError(
+                    f"Part.{name}={getattr(self, name)!r:.80} is unknown. Use one of: {', '.join(known)}."
+                )
+        for name in ("id", "session_id", "message_id", "tool", "call_id"):
+            if not isinstance(getattr(self, name), str):
+                raise ConfigError(f"Part.{name} must be text; it is {getattr(self, name)!r:.80}.")
+
+    def to(self, state: PartState, now: float | None = None, output: str | None = None) -> Part:
+        """Return the part in another state.
 
         Args:
-            state: The new state.
-            now: Seconds since the epoch.
-            output: What came out so far; None leaves it.
+            state: New state.
+            now: Seconds since the epoch; None for the current time.
+            output: Output so far; None keeps the present output.
 
         Raises:
-            PartTransitionError: The table does not allow it.
+            PartTransitionError: The transition is invalid.
         """
-        return Part(**moved(self.to_dict(), state, now, output))
+        return Part(**moved(self.to_dict(), state, time.time() if now is None else now, output))
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
-        return {  # `asdict` would copy deeply
+        """Return the plain JSON form."""
+        return {  # `asdict` would deep-copy
             "id": self.id,
             "session_id": self.session_id,
             "message_id": self.message_id,
@@ -98,7 +109,7 @@ class Part:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Part:
-        """The reverse of :meth:`to_dict`."""
+        """Build a part from the form of :meth:`to_dict`."""
         return cls(**data)
 
 
@@ -113,7 +124,7 @@ def new_part(
     call_id: str = "",
     given: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The plain form of a part that is pending. Runs keep no other: parts change several times a step."""
+    """Return the plain form of a pending part. Runs use only plain forms, because parts change often."""
     return {
         "id": part_id,
         "session_id": session_id,
@@ -131,19 +142,24 @@ def new_part(
 
 
 def change_of(part: Mapping[str, Any]) -> dict[str, Any]:
-    """What a record says of a part that has changed; what was said or given out stands in other records."""
+    """Return the fields of a changed part for a record; text and reasoning in full once the part has ended.
+
+    Input and result of a call are in other records.
+    """
     when = part["ended"] or part["started"] or part["created"]
-    about = {"id": part["id"], "type": part["type"], "state": part["state"], "time": when}
-    return about | ({"call_id": part["call_id"], "tool": part["tool"]} if part["call_id"] else {})
+    details = {"id": part["id"], "type": part["type"], "state": part["state"], "time": when}
+    if part["call_id"]:
+        return {**details, "call_id": part["call_id"], "tool": part["tool"]}
+    return details if part["ended"] is None else {**details, "output": part["output"]}
 
 
 def moved(part: Mapping[str, Any], state: PartState, now: float, output: str | None = None) -> dict[str, Any]:
-    """The plain form of a part in another state; see `Part.to`."""
-    before: PartState = part["state"]
-    if state not in TRANSITIONS[before]:
-        allowed = ", ".join(sorted(TRANSITIONS[before])) or "nothing"
+    """Return the plain form of a part in another state; see `Part.to`."""
+    old_state: PartState = part["state"]
+    if state not in TRANSITIONS[old_state]:
+        allowed = ", ".join(sorted(TRANSITIONS[old_state])) or "nothing"
         raise PartTransitionError(
-            f"Part {part['id']!r} cannot go from {before} to {state}; from there only to: {allowed}."
+            f"Part {part['id']!r} cannot go from {old_state} to {state}; allowed: {allowed}."
         )
     output = part["output"] if output is None else output
     return {**part, "state": state, "output": output, "started" if state == "running" else "ended": now}

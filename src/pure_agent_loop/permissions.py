@@ -1,16 +1,16 @@
-"""May this call be made? Rules and modes: one question about a call, one typed answer. Pure.
+"""Permission rules and modes: a pure function from a call to a ruling.
 
-The order, from the strongest to the weakest:
+Precedence, from highest to lowest:
 
-1.  A deny rule denies, whatever else is said.
-2.  The mode ``plan`` denies every tool that is not marked ``read_only``, unless the tool itself promises to
-    make the call so that it changes nothing. A refusal of the tool itself denies in every mode.
-3.  The function `can_use_tool`, if there is one, decides; it is told what the rules suggest.
-4.  An ask rule asks, except in the mode ``bypass``; so does a question of the tool itself, and a tool marked
-    ``destructive`` about which no rule says ``allow``.
-5.  An allow rule allows; so does the tool itself.
+1.  A deny rule denies, regardless of everything below.
+2.  The mode ``plan`` denies every tool that is not marked ``read_only``, unless the tool's judge makes
+    the call ``read_only``. A denial by the judge denies in every mode.
+3.  The function `can_use_tool`, if set, decides; its context holds the suggestion of the rules.
+4.  An ask rule asks, except in the mode ``bypass``; so does a question of the judge, and a tool marked
+    ``destructive`` that no rule allows.
+5.  An allow rule allows; so does the judge.
 6.  The mode decides: ``auto`` and ``bypass`` allow; ``ask`` allows tools marked ``read_only`` and asks about
-    the others.
+    all others.
 """
 
 from __future__ import annotations
@@ -18,15 +18,14 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.prompts.words import say
+from pure_agent_loop.prompts.words import message
 from pure_agent_loop.schema.forms import Forms, fits, forms_of
 from pure_agent_loop.support.lazy import lazy_pattern
-from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool_context import RunContext
 
 Behavior = Literal["allow", "deny", "ask"]
@@ -37,16 +36,16 @@ PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """The answer for one call.
+    """Ruling on one call.
 
     Args:
         behavior: ``allow``, ``deny`` or ``ask``.
-        message: Why: told to the model when the call is denied, to the person when it is asked.
-        updated_args: Arguments to use instead of the model's.
-        always: With ``allow``: calls of this tool are not asked about again in this run.
+        message: Reason: sent to the model with ``deny``, shown to the person with ``ask``.
+        updated_args: Arguments that replace the model's.
+        always: With ``allow``: further calls of this tool in this run need no question.
         interrupt: With ``deny``: the run ends with one last answer without tools.
-        read_only: With ``allow``, of a tool that judges its calls: it makes this one so that it changes
-            nothing, because nobody has allowed more.
+        read_only: With ``allow``, from a tool's judge: the tool makes this call without changing anything,
+            because no more is allowed.
     """
 
     behavior: Behavior
@@ -59,20 +58,20 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class PermissionContext:
-    """What is known about a call besides its name and arguments.
+    """Context of a call, without its name and arguments.
 
     Args:
-        step: The step it belongs to.
-        call_id: Its id in the history.
-        suggestion: What happens if the function has no opinion of its own: ``allow`` or ``ask``.
-        reason: The rule or the mode that suggests it.
-        read_only: The tool is marked as one that changes nothing, or would make this call so.
-        session_id: The session; empty for none.
-        agent: The agent's name; empty for none.
-        task: What the run was asked.
+        step: Step of the call.
+        call_id: Id of the call in the history.
+        suggestion: Ruling if the function returns none: ``allow`` or ``ask``.
+        reason: Rule or mode behind the suggestion.
+        read_only: True if the tool is marked ``read_only``, or would make this call read-only.
+        session_id: Session id; empty for none.
+        agent: Name of the agent; empty for none.
+        task: Task of the run.
         permission_mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
-        cwd: The folder the work is in; see `ToolContext`.
-        tasks: The state of each task that the run has given to a subagent, by the task's id.
+        cwd: Working folder; see `ToolContext`.
+        tasks: State of each task delegated to a subagent, by task id.
     """
 
     step: int
@@ -90,14 +89,14 @@ class PermissionContext:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRequest:
-    """A call that waits for an answer of a person.
+    """Question to a person about a pending call.
 
     Args:
-        call_id: Its id in the history; the answer names it.
-        tool: The tool.
-        args: Its arguments, as they will be used.
-        reason: Why it is asked.
-        step: The step it belongs to.
+        call_id: Id of the call in the history; the answer refers to it.
+        tool: Name of the tool.
+        args: Effective arguments.
+        reason: Reason for the question.
+        step: Step of the call.
     """
 
     call_id: str
@@ -109,19 +108,17 @@ class PermissionRequest:
 
 @dataclass(frozen=True, slots=True)
 class JudgeContext:
-    """What a tool is told that judges its own calls.
+    """Context for a tool's `judge`.
 
     Args:
-        attended: A person can be asked.
-        deny: Patterns of deny rules on the arguments of this tool, as they were written. The tool has to
-            keep to them in its own way, because it knows what its arguments mean.
-        ask: The same of ask rules.
-        allow: The same of allow rules.
-        approved: The mode, a rule for the whole tool or an answer of a person allows its calls, as far as no
-            rule is against it.
-        plan: Nothing may be changed, and nobody is asked: what it allows must be ``read_only``.
-        call_id: The call's id in the history.
-        seconds: How long the run may still take; None for no limit.
+        attended: True if a person can be asked.
+        deny: Patterns of deny rules on this tool's arguments, as written. The tool must enforce them itself,
+            because only the tool interprets its arguments.
+        approved: True if the mode, a rule for the whole tool or a person's answer allows its calls; deny and
+            ask rules still apply.
+        plan: True in ``plan`` mode: changes and questions are forbidden, so an allowed call must be
+            ``read_only``.
+        seconds: Remaining seconds of the run; None for no limit.
     """
 
     attended: bool = False
@@ -149,16 +146,15 @@ _NAMED = lazy_pattern(r"\s*(\w+)\s*=\s*(.*)", re.S)
 
 
 class Rule(NamedTuple):
-    """A pattern of calls.
+    """Pattern of calls.
 
-    ``shell`` is every call of that tool, ``read_*`` of all tools whose names begin so, ``shell(git *)`` those
-    with an argument that matches ``git *``, ``write_file(path=docs/*)`` those whose argument `path` does;
-    several named ones are separated by commas and must all match. ``*`` is any text, ``?`` one character.
+    ``shell`` matches every call of that tool, ``read_*`` every tool with that prefix, ``shell(git *)`` calls
+    with any argument that matches ``git *``, ``write_file(path=docs/*)`` calls whose argument `path` matches.
+    Several named arguments are separated by commas and must all match. ``*`` is any text, ``?`` one
+    character.
 
     Args:
-        text: The rule as it was written.
-        tool: Pattern of the name.
-        args: Pairs of an argument's name (empty for any) and its pattern.
+        args: Pairs of an argument name (empty for any) and its pattern.
     """
 
     text: str
@@ -167,32 +163,40 @@ class Rule(NamedTuple):
 
     @classmethod
     def parse(cls, text: object) -> Rule:
-        """Read a rule.
+        """Parse a rule.
 
         Raises:
-            ConfigError: It is none.
+            ConfigError: The rule is invalid.
         """
-        found = _RULE.fullmatch(text) if isinstance(text, str) else None
-        if found is None:
+        match = _RULE.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
             raise ConfigError(
-                f"{text!r} is no permission rule. Write the name of a tool, and what its arguments must be "
-                "like: 'shell', 'read_*', 'shell(git *)', 'write_file(path=docs/*)'."
+                f"{text!r} is not a permission rule. Write a tool name, optionally with an argument "
+                "pattern: 'shell', 'read_*', 'shell(git *)', 'write_file(path=docs/*)'."
             )
-        inside = (found[2] or "").strip()
-        return cls(str(text), found[1], _patterns(inside) if inside and inside != "*" else ())
+        inside = (match[2] or "").strip()
+        return cls(str(text), match[1], _patterns(inside) if inside and inside != "*" else ())
 
     @property
     def rest(self) -> Rule:
-        """The same rule without its first argument."""
+        """Copy of the rule without its first argument."""
         return Rule(self.text, self.tool, self.args[1:])
 
-    def matches(self, tool: str, *forms: Mapping[str, Any]) -> bool:
-        """True if the rule speaks of this call, given in one form or several."""
-        return fnmatch.fnmatchcase(tool, self.tool) and any(map(self._fits, forms))
+    def matches(self, tool: str, *forms: Mapping[str, Any], too_long: bool = False) -> bool:
+        """Return True if the rule matches a form of the call; overlong text matches if `too_long`."""
+        return self.is_about(tool) and any(self._fits(form, too_long) for form in forms)
 
-    def _fits(self, args: Mapping[str, Any]) -> bool:
+    def is_about(self, tool: str) -> bool:
+        """Return True if the rule can match a call of the tool."""
+        return fnmatch.fnmatchcase(tool, self.tool)
+
+    def _fits(self, args: Mapping[str, Any], too_long: bool) -> bool:
         return all(
-            any(fits(pattern, args[each], each) for each in ([name] if name else args) if each in args)
+            any(
+                fits(pattern, args[named], named, too_long=too_long)
+                for named in ([name] if name else args)
+                if named in args
+            )
             for name, pattern in self.args
         )
 
@@ -214,17 +218,17 @@ _NO_RULES: Mapping[str, tuple[Rule, ...]] = {"deny": (), "ask": (), "allow": ()}
 
 @dataclass(frozen=True, slots=True)
 class PermissionRules:
-    """Rules on names and arguments: deny wins over ask, ask over allow.
+    """Rules on tool names and arguments: deny wins over ask, ask over allow.
 
     Args:
         deny: Calls that are never made.
         ask: Calls that a person is asked about.
         allow: Calls that need no question.
-        shared: They serve several agents, or tools that come later, so that one for a tool that there is not
-            is no mistake. Else it is refused.
+        shared: True for rules that serve several agents or tools added later: a rule for an unknown tool is
+            then valid. Otherwise it is rejected.
 
     Raises:
-        ConfigError: One of them is no rule; see `Rule`.
+        ConfigError: A rule is invalid; see `Rule`.
     """
 
     deny: Sequence[str] = ()
@@ -235,74 +239,77 @@ class PermissionRules:
 
     def __post_init__(self) -> None:
         for name in ("deny", "ask", "allow"):
-            given = getattr(self, name)
-            if isinstance(given, str) or not hasattr(given, "__iter__"):
+            texts = getattr(self, name)
+            if isinstance(texts, str) or not hasattr(texts, "__iter__"):
                 raise ConfigError(
-                    f"PermissionRules.{name}={given!r:.80} must be a list of rules: ['shell(git *)']."
+                    f"PermissionRules.{name}={texts!r:.80} must be a list of rules: ['shell(git *)']."
                 )
-            rules = tuple(given)
+            rules = tuple(texts)
             self._parsed[name] = tuple(map(Rule.parse, rules))
             object.__setattr__(self, name, rules)
 
     def each(self) -> Iterator[Rule]:
-        """All rules."""
+        """Iterate over all rules."""
         return chain.from_iterable(self._parsed.values())
 
     @property
     def is_empty(self) -> bool:
-        """True if there is no rule."""
+        """True if the rules are empty."""
         return self._parsed == _NO_RULES
 
     def find(self, behavior: Behavior, tool: str, call: Mapping[str, Any] | Forms) -> Rule | None:
-        """The first rule of a kind that speaks of a call."""
+        """Return the first rule of a kind that matches a call, or None."""
         if not self._parsed[behavior]:
             return None
         seen = _seen(call, behavior)
-        return next((rule for rule in self._parsed[behavior] if rule.matches(tool, *seen)), None)
+        unsure = behavior != "allow"  # text too long to match counts as denied or asked
+        rules = self._parsed[behavior]
+        return next((rule for rule in rules if rule.matches(tool, *seen, too_long=unsure)), None)
 
     def look_into(self, tool: str) -> bool:
-        """True if a rule speaks of some calls of a tool and not of others."""
-        return any(rule.args and fnmatch.fnmatchcase(tool, rule.tool) for rule in self.each())
+        """Return True if a rule depends on the arguments of a tool."""
+        return any(rule.args and rule.is_about(tool) for rule in self.each())
 
     def names(self, behavior: Behavior, tool: str) -> bool:
-        """True if a rule of a kind speaks of every call of a tool."""
-        return any(not rule.args and fnmatch.fnmatchcase(tool, rule.tool) for rule in self._parsed[behavior])
+        """Return True if a rule of a kind matches every call of a tool."""
+        return any(not rule.args and rule.is_about(tool) for rule in self._parsed[behavior])
 
     def patterns(self, behavior: Behavior, tool: str, call: Mapping[str, Any] | Forms) -> tuple[str, ...]:
-        """The first pattern of each rule of a kind on the arguments of a tool, if its others fit the call."""
+        """Return the first argument pattern of each rule of a kind whose other patterns match the call."""
         seen = _seen(call, behavior)
-        mine = [rule for rule in self._parsed[behavior] if rule.args and rule.rest.matches(tool, *seen)]
-        return tuple(rule.args[0][1] for rule in mine)
+        rules, unsure = self._parsed[behavior], behavior != "allow"
+        matching = [rule for rule in rules if rule.args and rule.rest.matches(tool, *seen, too_long=unsure)]
+        return tuple(rule.args[0][1] for rule in matching)
 
 
 @dataclass(frozen=True, slots=True)
 class PermissionPolicy:
-    """Rules and a mode.
+    """Permission rules and mode.
 
     Args:
         mode: ``auto``, ``ask``, ``plan`` or ``bypass``.
         rules: See `PermissionRules`.
 
     Raises:
-        ConfigError: There is no such mode.
+        ConfigError: The mode is unknown.
     """
 
     mode: str = "auto"
     rules: PermissionRules = field(default_factory=PermissionRules)
     is_open: bool = field(init=False, repr=False, compare=False)
-    """True if it allows each call about which the tool itself has no opinion."""
+    """True if the policy allows every call that the tool's judge does not rule on."""
 
     def __post_init__(self) -> None:
         if self.mode not in PERMISSION_MODES:
             raise ConfigError(
-                f"permission_mode={self.mode!r} is not known. Use one of: {', '.join(PERMISSION_MODES)}."
+                f"permission_mode={self.mode!r} is unknown. Use one of: {', '.join(PERMISSION_MODES)}."
             )
         if not isinstance(self.rules, PermissionRules):
             raise ConfigError(
                 f"permission_rules must be PermissionRules(deny=[...], ask=[...], allow=[...]); "
                 f"it is {self.rules!r:.80}."
             )
-        # A class of a user's own may suggest something else, or find it.
+        # A user's subclass may override `suggest` or `find`.
         is_plain = type(self) is PermissionPolicy and type(self.rules) is PermissionRules
         is_open = is_plain and self.mode in ("auto", "bypass") and self.rules.is_empty
         object.__setattr__(self, "is_open", is_open)
@@ -317,46 +324,41 @@ class PermissionPolicy:
         judges: bool = False,
         asks: str = "",
     ) -> Permission:
-        """What the rules and the mode say about a call; see the top of this file.
+        """Return the ruling of the rules and the mode on a call; see the module docstring.
 
         Args:
-            tool: The tool.
-            args: The arguments in force.
-            read_only: The tool changes nothing.
-            own: What the tool itself says.
-            judges: The tool judges its calls. Then allow rules on arguments are left to it: whether a text
-                fits a pattern says too little about what it does.
-            asks: Why a person is to be asked in every mode but ``bypass``, unless a rule allows the call.
+            read_only: True if the tool changes nothing.
+            judges: True if the tool has a judge. The judge then applies allow rules on arguments, because a
+                matching pattern says too little about the effect of a call.
+            asks: Reason to ask in every mode but ``bypass``, unless a rule allows the call.
         """
-        denied = self.rules.find("deny", tool, args)
-        if denied is not None:
-            return Permission("deny", say("rule_forbids", rule=denied.text))
+        deny_rule = self.rules.find("deny", tool, args)
+        if deny_rule is not None:
+            return Permission("deny", message("rule_forbids", rule=deny_rule.text))
         if own is not None and own.behavior == "deny":
             return own
-        promised = own is not None and own.behavior == "allow" and own.read_only
-        if self.mode == "plan" and not (read_only or promised):
-            return Permission("deny", say("plan_mode"))
-        asked = self.rules.find("ask", tool, args)
-        if asked is not None and self.mode != "bypass":
-            return Permission("ask", say("rule_asks", rule=asked.text))
+        own_read_only = own is not None and own.behavior == "allow" and own.read_only
+        if self.mode == "plan" and not (read_only or own_read_only):
+            return Permission("deny", message("plan_mode"))
+        ask_rule = self.rules.find("ask", tool, args)
+        if ask_rule is not None and self.mode != "bypass":
+            return Permission("ask", message("rule_asks", rule=ask_rule.text))
         if asks and self.mode != "bypass" and not self._allows(tool, args, judges=judges):
             return Permission("ask", asks)
         if own is not None and not (own.behavior == "ask" and self.mode == "bypass"):
             return own
         if self.mode != "ask" or read_only or self._allows(tool, args, judges=judges):
             return ALLOWED
-        return Permission("ask", say("mode_asks"))
+        return Permission("ask", message("mode_asks"))
 
     def judge_context(
         self, tool: str, args: Mapping[str, Any] | Forms, *, attended: bool, always: bool = False
     ) -> JudgeContext:
-        """What a tool that judges its own calls is told.
+        """Return the context for a tool's judge.
 
         Args:
-            tool: The tool.
-            args: The arguments in force.
-            attended: A person can be asked.
-            always: An answer has allowed all its calls.
+            attended: True if a person can be asked.
+            always: True if an answer has allowed all calls of the tool.
         """
         patterns, plan = self.rules.patterns, self.mode == "plan"
         approved = self.mode in ("auto", "bypass") or always or self.rules.names("allow", tool)
@@ -375,35 +377,35 @@ class PermissionPolicy:
 
 
 class VerdictError(ConfigError):
-    """A function that decides about calls gave something that is no decision. It ends the run."""
+    """Permission function returned an invalid decision. The error ends the run."""
 
 
 def as_permission(verdict: object) -> Permission:
-    """A verdict given as a word, or as True or False for ``allow`` and ``deny``, becomes a `Permission`.
+    """Convert a verdict, a word or a bool for ``allow`` or ``deny``, to a `Permission`.
 
     Raises:
-        ConfigError: It is none of these; the call it was about is not made.
+        ConfigError: The verdict is invalid; the call is not made.
     """
-    given = _as_word_of_verdict(verdict)
-    if not isinstance(given, str) or given not in BEHAVIORS:
+    word = _as_word_of_verdict(verdict)
+    if not isinstance(word, str) or word not in BEHAVIORS:
         raise ConfigError(
             "A permission is 'allow' or True, 'deny' or False, 'ask', or a Permission(...); "
-            f"it is {given!r:.80}."
+            f"it is {word!r:.80}."
         )
     if isinstance(verdict, Permission):
         return verdict
-    return {"allow": ALLOWED, "deny": Permission("deny"), "ask": Permission("ask", "can_use_tool")}[given]
+    return {"allow": ALLOWED, "deny": Permission("deny"), "ask": Permission("ask", "can_use_tool")}[word]
 
 
 def as_answer(verdict: object) -> Permission:
-    """What a person said to a question, as a `Permission`.
+    """Convert a person's answer to a `Permission`.
 
     Raises:
-        ConfigError: It is neither ``allow`` nor ``deny``.
+        ConfigError: The answer is neither ``allow`` nor ``deny``.
     """
-    given = _as_word_of_verdict(verdict)
-    if given not in ("allow", "deny"):
-        raise ConfigError(f"A question is answered with 'allow' or 'deny', not with {given!r:.80}.")
+    word = _as_word_of_verdict(verdict)
+    if word not in ("allow", "deny"):
+        raise ConfigError(f"on_ask must return 'allow' or 'deny'; it returned {word!r:.80}.")
     return as_permission(verdict)
 
 

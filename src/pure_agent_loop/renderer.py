@@ -1,33 +1,34 @@
-"""Turning events into text for people and for programs.
+"""Renderers of events as text, for people and for programs.
 
-`Renderer` is plain text, `RichRenderer` adds colours, `JsonLinesRenderer` writes one JSON object a line.
-Each works in one of two ways:
+`Renderer` writes plain text, `RichRenderer` adds colours, `JsonLinesRenderer` writes a JSON object per line.
+Each has two modes:
 
-* ``Renderer()`` gives one block for an event, without a newline at its end: ``print(text)`` if there is any.
-  Pieces of an answer (the delta events) show nothing; the THOUGHT that follows has the whole text.
-* ``Renderer(stream=True)`` gives what to write next, newlines included: ``print(text, end="", flush=True)``.
-  An answer appears piece by piece as the model writes it, and its THOUGHT is not shown again. After a
-  RETRY with ``discard`` a line says that the answer starts again.
+* ``Renderer()`` returns one block per event, without a final newline: ``print(text)`` unless it is empty.
+  Delta events render as empty text; the THOUGHT that follows has the complete text.
+* ``Renderer(stream=True)`` returns the next text, newlines included: ``print(text, end="", flush=True)``.
+  A response is streamed, and its THOUGHT is not repeated. After a RETRY with ``discard``, a line announces
+  that the response restarts.
 
-Text of models and tools is untrusted: it passes `terminal.safe_text` before it is shown.
+Text from models and tools is untrusted: `terminal.safe_text` cleans it before it is shown.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, TypeVar
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
 from pure_agent_loop.support.text import counted, to_jsonable
 
 Handler = Callable[[Event], str]
 H = TypeVar("H", bound=Callable[[Event], str])
 
-# The events that come in pieces, and the event that has the whole.
+# Delta events, and the event with the complete text.
 _WHOLE = {
     EventType.TEXT_DELTA: EventType.THOUGHT,
     EventType.REASONING_DELTA: EventType.REASONING,
@@ -37,7 +38,7 @@ _WHOLE = {
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A stretch of text and what it is: ``label``, ``name``, ``dim``, ``error``, ``added`` ... or nothing."""
+    """Text with a style: ``label``, ``name``, ``dim``, ``error``, ``added`` ... or none."""
 
     text: str
     role: str = ""
@@ -50,9 +51,9 @@ class _Entry:
 
 
 class Renderer:
-    """Plain text for people, and the base of the other renderers.
+    """Plain-text renderer for people, and base class of the other renderers.
 
-    Your own function comes before the built-in text, one for a tool before one for an event type:
+    A custom function replaces the built-in text; one for a tool takes precedence over one for an event type:
 
         renderer = Renderer()
 
@@ -60,11 +61,11 @@ class Renderer:
         def search(event: Event) -> str:
             return f"searching: {event.data['args']}" if event.type is EventType.ACTION else ""
 
-    A function that fails does not end anything: the built-in text is shown with a word about the failure.
+    If the function fails, the built-in text is shown with a note about the failure.
 
     Args:
-        stream: Show answers piece by piece, and give text with its newlines; see the top of this module.
-        max_lines: Longer tool results are shown by their head and tail.
+        stream: True streams responses and returns text with its newlines; see the module docstring.
+        max_lines: Longer tool results are shortened to their head and tail.
     """
 
     def __init__(self, *, stream: bool = False, max_lines: int = 12) -> None:
@@ -73,63 +74,79 @@ class Renderer:
         self.stream = stream
         self.max_lines = max_lines
         self._by_tool: dict[str, _Entry] = {}
+        self._args: dict[str, Any] = {}  # of pending calls, for functions of `on_tool`
         self._by_type: dict[EventType, _Entry] = {}
-        self._streamed: set[EventType] = set()  # which texts of the answer in progress were shown in pieces
-        self._tasks: dict[str, tuple[str, float]] = {}  # what was shown of each last: its state and calls
-        self._line: EventType | None = None  # whose piece the unfinished line belongs to
+        self._streamed: set[EventType] = set()  # types already streamed for the current response
+        self._tasks: dict[str, tuple[str, float]] = {}  # last shown state and calls per task
+        self._line: EventType | None = None  # event type of the unfinished line
 
     def on_tool(self, name: str, *, raw: bool = False) -> Callable[[H], H]:
-        """Decorator: use this function for the ACTION and OBSERVATION events of one tool.
+        """Decorate a function to render the ACTION and OBSERVATION events of one tool.
 
         Args:
-            name: The tool.
-            raw: Do not clean what the function returns: for your own escape sequences. Then clean what you
-                take from the event with `pure_agent_loop.support.terminal.safe_text`.
+            name: Name of the tool.
+            raw: True keeps escape sequences in the returned text. The function must then clean text from the
+                event with `pure_agent_loop.support.terminal.safe_text`.
         """
 
         def register(handler: H) -> H:
+            checked_function(f"on_tool({name!r})", handler, "event")
             self._by_tool[name] = _Entry(handler, raw)
             return handler
 
         return register
 
     def on_event(self, event_type: EventType, *, raw: bool = False) -> Callable[[H], H]:
-        """Decorator: use this function for one type of event.
+        """Decorate a function to render one type of event.
 
         Args:
-            event_type: The type.
+            event_type: Type of the event.
             raw: As for `on_tool`.
         """
         known = EventType(event_type)
 
         def register(handler: H) -> H:
+            checked_function(f"on_event({known.value!r})", handler, "event")
             self._by_type[known] = _Entry(handler, raw)
             return handler
 
         return register
 
     def render(self, event: Event) -> str:
-        """The text to show for `event`; empty when there is nothing to show."""
+        """Return the text of an event; if empty, skip ``print``, which would write a blank line.
+
+        if text := renderer.render(event):
+            print(text)
+        """
         entry = self._find(event)
         if entry is None:
             return self._place(event, self._built_in(event))
         try:
-            text = entry.handler(event)
+            text = entry.handler(self._with_args(event))
             if not isinstance(text, str):
                 raise TypeError(f"it returned {type(text).__name__}, not str")  # noqa: TRY301 - one way to report it
         except Exception as error:  # noqa: BLE001 - a view must not end a run
             return self._place(event, self._failed(event, f"{type(error).__name__}: {error}"))
         return self._place(event, text if entry.raw else safe_text(text))
 
+    def _with_args(self, event: Event) -> Event:
+        """Return the event; a result gets the arguments of its call, so that one function can read both."""
+        key = str(event.data.get("call_id") or event.data.get("tool"))
+        if event.type is EventType.ACTION:
+            self._args[key] = event.data.get("args")
+        elif event.type is EventType.OBSERVATION and "args" not in event.data:
+            return replace(event, data={**event.data, "args": self._args.pop(key, None) or {}})
+        return event
+
     def _find(self, event: Event) -> _Entry | None:
         if event.type in (EventType.ACTION, EventType.OBSERVATION):
-            found = self._by_tool.get(str(event.data.get("tool")))
-            if found is not None:
-                return found
+            handler = self._by_tool.get(str(event.data.get("tool")))
+            if handler is not None:
+                return handler
         return self._by_type.get(event.type)
 
     def _place(self, event: Event, text: str) -> str:
-        """In stream mode, put `text` behind what was shown before it."""
+        """Return `text` with the newlines that stream mode needs after the previous text."""
         if not self.stream:
             return text
         if event.type in _WHOLE:
@@ -138,7 +155,7 @@ class Renderer:
         if begin:
             self._line = None
         if event.type in (EventType.STEP_END, EventType.ACTION, EventType.RETRY, EventType.LOOP_END):
-            self._streamed.clear()  # the next piece begins another answer
+            self._streamed.clear()  # the next delta begins another response
         return f"{begin}{text}\n" if text else begin
 
     def _piece(self, kind: EventType, text: str) -> str:
@@ -149,9 +166,7 @@ class Renderer:
         return begin + text if text else ""
 
     def _failed(self, event: Event, problem: str) -> str:
-        words = self._compose(
-            [Segment(f"(the renderer's own function for this failed: {problem})", "warning")]
-        )
+        words = self._compose([Segment(f"(the custom renderer function failed: {problem})", "warning")])
         return "\n".join(part for part in (self._built_in(event), words) if part)
 
     def _built_in(self, event: Event) -> str:
@@ -159,7 +174,7 @@ class Renderer:
         return self._compose(template(self, event)) if template else ""
 
     def _compose(self, segments: list[Segment]) -> str:
-        """Put segments together. The one place where text of models and tools becomes output."""
+        """Join segments. All text from models and tools becomes output here."""
         return "".join(safe_text(segment.text) for segment in segments)
 
     # -- the built-in texts -------------------------------------------------------------------------
@@ -172,7 +187,7 @@ class Renderer:
         if not self.stream:
             return []
         fresh = _WHOLE[event.type] not in self._streamed
-        text = event.content.lstrip("\r\n") if fresh else event.content  # many models begin with empty lines
+        text = event.content.lstrip("\r\n") if fresh else event.content  # many models start with blank lines
         return [Segment(text, "dim" if event.type is EventType.REASONING_DELTA else "")]
 
     def _text(self, event: Event) -> list[Segment]:
@@ -210,7 +225,7 @@ class Renderer:
 
     def _soft_limit(self, event: Event) -> list[Segment]:
         reason = str(event.data.get("reason", ""))
-        return [Segment(f"-- {reason}: the model was asked to check its course", "warning")]
+        return [Segment(f"-- {reason}: asked the model to review its progress", "warning")]
 
     def _error(self, event: Event) -> list[Segment]:
         return [Segment(f"!! {event.content}", "error")]
@@ -236,9 +251,9 @@ class Renderer:
 
     def _compaction(self, event: Event) -> list[Segment]:
         data = event.data
-        before, after = data.get("tokens_before", 0), data.get("tokens_after", 0)
+        old_tokens, new_tokens = data.get("tokens_before", 0), data.get("tokens_after", 0)
         line = (
-            f"-- {data.get('rung', '')}: the history was shortened from about {before:,} to {after:,} tokens"
+            f"-- {data.get('rung', '')}: history compacted from about {old_tokens:,} to {new_tokens:,} tokens"
         )
         return [Segment(line, "dim")]
 
@@ -250,7 +265,7 @@ class Renderer:
         name = one_line(str(data.get("path", "")))
         head = [Segment(mark, "label"), Segment(name, "name"), Segment(what, "dim")]
         lines = safe_text(str(data.get("diff") or "")).rstrip("\n").split("\n")
-        # The names stand in the head already.
+        # The head already shows the names.
         lines = [line for line in lines if not line.startswith(("--- a/", "+++ b/"))]
         diff = excerpt("\n".join(lines), self.max_lines)
         roles = {"+": "added", "-": "removed", "@": "label"}
@@ -262,11 +277,11 @@ class Renderer:
         data: Mapping[str, Any] = task if isinstance(task, Mapping) else {}
         state, calls, tool = str(data.get("state", "")), _number(data.get("calls")), data.get("last_tool")
         if event.data.get("part"):
-            return []  # a call of it: there is a line at the end of its step
+            return []  # a call of the task: its step ends with a line
         ended = _number(data.get("ended")) > 0
         what = one_line(str(tool), 60) if tool and state in ("running", "backgrounded") else state
         if self._tasks.get(name := str(data.get("id", ""))) == (state, calls):
-            return []  # a step without calls: nothing that a person would miss
+            return []  # a step without calls: omit it
         self._tasks[name] = (state, calls)
         count = f"{counted(int(calls), 'call')}, {counted(int(_number(data.get('tokens'))), 'token')}"
         took = _number(data.get("ended")) - _number(data.get("started")) if data.get("started") else 0.0
@@ -327,14 +342,14 @@ def _seconds(duration: Any) -> str:
 
 
 class RichRenderer(Renderer):
-    """Colours, by the package ``rich`` of the extra ``[cli]``. The text is that of `Renderer`.
+    """Renderer with colours, using the package ``rich`` of the extra ``[cli]``; same text as `Renderer`.
 
-    Models and tools cannot write markup: their text goes into ``rich.text.Text`` as it is.
+    Markup from models and tools has no effect: their text goes into ``rich.text.Text`` verbatim.
 
     Args:
         stream: As for `Renderer`.
         max_lines: As for `Renderer`.
-        color_system: One of rich's: ``"standard"`` keeps to the colours of the user's terminal theme.
+        color_system: Colour system of rich; ``"standard"`` uses the colours of the terminal theme.
 
     Raises:
         MissingExtraError: ``rich`` is not installed.
@@ -361,7 +376,7 @@ class RichRenderer(Renderer):
         self._console = Console(
             force_terminal=True,
             color_system=color_system,  # type: ignore[arg-type]  # rich refuses others
-            width=1_000_000,  # the terminal wraps; rich would cut and pad
+            width=1_000_000,  # the terminal wraps; rich would truncate and pad
             no_color=False,
             legacy_windows=False,
         )
@@ -378,9 +393,9 @@ class RichRenderer(Renderer):
 
 
 class JsonLinesRenderer(Renderer):
-    """One JSON object a line for each event, deltas too. ASCII only, so no character can fake a line.
+    """Renderer of one JSON object per line for each event, deltas included. ASCII only, against forged lines.
 
-    With ``stream=True`` every line has its newline. Text of your own functions is shown as it is.
+    With ``stream=True`` every line ends with a newline. Text of custom functions is shown verbatim.
     """
 
     def _built_in(self, event: Event) -> str:

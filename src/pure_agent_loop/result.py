@@ -1,21 +1,20 @@
-"""What a run gives back."""
+"""Result of a run."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
 from pure_agent_loop.events import AnyEvent, EventType
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
-from pure_agent_loop.output.wanted import Output
+from pure_agent_loop.output.wanted import OutputSpec
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.prompts import ENGLISH, Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, STOP_REASONS, StopReason
-from pure_agent_loop.support.text import as_text, counted, safe_str, shorten
-from pure_agent_loop.support.typed import dataclass
+from pure_agent_loop.support.text import as_text, counted, error_text, safe_str, shorten
 
 if TYPE_CHECKING:
     from typing_extensions import Self, TypeVar
@@ -30,19 +29,20 @@ else:
 
 @dataclass(frozen=True)
 class AgentResult(Generic[Out_co]):
-    """The outcome of a run.
+    """Result of a run.
 
     Args:
-        content: The final answer; with a visible note where a limit ended the run.
-        steps: Steps taken.
-        total_tokens: Token usage of all requests together.
-        events: Everything that happened, in order.
-        stop_reason: Why it ended; ``completed`` when the model gave its answer.
-        messages: The whole history, valid, without the system message; hand it to ``messages=`` to go on.
-        state: The state behind it all.
-        previous: What the agent gave that handed over to this one, with ``handed_off``; None if none did.
-        output: The answer as the ``output_type`` of the agent; its text without one. None unless the
-            `stop_reason` is ``completed``: half an answer is none.
+        content: Final answer, with a visible note if a limit ended the run.
+        steps: Number of steps.
+        total_tokens: Token usage of all requests.
+        events: All events, in order.
+        stop_reason: Reason the run ended; ``completed`` if the model answered.
+        messages: Complete, valid history; pass it as ``messages=`` to continue. It begins with a
+            system message only if the run's initial history did.
+        state: Final state.
+        previous: Result of the agent that handed over to this one, with ``handed_off``; else None.
+        output: Answer as the agent's ``output_type``, or its text without one. None unless `stop_reason` is
+            ``completed``, because an incomplete answer has no valid value.
     """
 
     content: str
@@ -61,15 +61,15 @@ class AgentResult(Generic[Out_co]):
         state: QueryState,
         events: list[AnyEvent],
         prompts: Prompts = ENGLISH,
-        output: Output | None = None,
+        output: OutputSpec | None = None,
     ) -> Self:
-        """Sum up a state that has stopped.
+        """Build the result of a stopped state.
 
         Args:
-            state: Where it stands.
-            events: What happened.
-            prompts: The words of the run.
-            output: What its answer had to be.
+            state: Final state.
+            events: Events of the run.
+            prompts: Prompts of the run.
+            output: Output specification of the answer.
         """
         return cls(
             content=state.content,
@@ -84,47 +84,47 @@ class AgentResult(Generic[Out_co]):
 
     @property
     def agent(self) -> str:
-        """The name of the agent that the run was handed over to; empty for the one that was asked."""
+        """Name of the agent that the run was handed over to; empty for the initial agent."""
         return self.state.handed_to[-1] if self.state.handed_to else ""
 
     @property
     def usage(self) -> TokenUsage:
-        """The same as `total_tokens`."""
+        """Alias of `total_tokens`."""
         return self.total_tokens
 
     @property
     def cost(self) -> float:
-        """Money spent, as far as there were prices."""
+        """Money spent on models with a price."""
         return self.state.ledger.cost
 
     @property
     def questions(self) -> list[PermissionRequest]:
-        """What a person has to answer before the run goes on; `stop_reason` is ``waiting_permission``.
+        """Questions to answer before the run can resume; `stop_reason` is ``waiting_permission``.
 
-        Answer with ``result.state.answer_permission(call_id, "allow")``, then go on with
+        Answer with ``result.state.answer_permission(call_id, "allow")``, then resume with
         ``agent.run(None, state=result.state)``.
         """
         return self.state.questions
 
     @property
     def open_calls(self) -> list[ToolCall]:
-        """The calls whose results are made elsewhere; `stop_reason` is ``waiting_tool``.
+        """Pending external calls; `stop_reason` is ``waiting_tool``.
 
-        Bring each with ``result.state.give_result(call.id, ...)``, then go on with
+        Supply each result with ``result.state.give_result(call.id, ...)``, then resume with
         ``agent.run(None, state=result.state)``.
         """
         return self.state.open_calls
 
     @property
     def error(self) -> str:
-        """What went wrong when `stop_reason` is ``error`` or ``invalid_output``, else empty."""
+        """Error text if `stop_reason` is ``error`` or ``invalid_output``, else empty."""
         failure = self.state.failure
         if failure is None or isinstance(failure, PureAgentLoopError):
-            return "" if failure is None else safe_str(failure) or type(failure).__name__
+            return "" if failure is None else error_text(failure)
         return f"{type(failure).__name__}: {safe_str(failure)}"
 
     def raise_for_error(self) -> Self:
-        """Return the result itself, or raise what ended the run with ``error`` or ``invalid_output``.
+        """Return the result, or raise the error behind ``error`` or ``invalid_output``.
 
         Raises:
             PureAgentLoopError: Usually an `LLMError`, with the original error chained.
@@ -137,10 +137,10 @@ class AgentResult(Generic[Out_co]):
         raise LLMError(f"The run failed: {self.error}", failure) from failure
 
     def unwrap(self) -> Out_co:
-        """Return the output itself, for code that has no use for a run without one.
+        """Return the output, or raise if the run has none.
 
         Raises:
-            PureAgentLoopError: There is none, and why; with ``error`` what `raise_for_error` raises.
+            PureAgentLoopError: The output is missing; with ``error``, the exception of `raise_for_error`.
         """
         self.raise_for_error()
         if self.stop_reason != COMPLETED or (self.output is None and self.state.output is None):
@@ -152,39 +152,33 @@ class AgentResult(Generic[Out_co]):
         return self.content
 
     def _repr_html_(self) -> str:
-        """The answer and how it came about, for notebooks."""
+        """Return the answer and the events as HTML for notebooks."""
         counts = f"{counted(self.steps, 'step')}, {counted(self.usage.total_tokens, 'token')}"
         return as_html(self.content, f"{self.stop_reason}, {counts}", self.events)
 
 
-def _output_of(state: QueryState, output: Output | None) -> Any:
+def _output_of(state: QueryState, output: OutputSpec | None) -> Any:
     if state.stop_reason != COMPLETED:
         return None
     if output is None:
         return state.content
-    if state.output is None:  # it had stopped before anybody asked for an output
+    if state.output is None:  # the state stopped before an output type was set
         return None
     return output.load(state.output["value"]) if state.live_output is None else state.live_output
 
 
-def as_html(content: str, about: str, events: Sequence[AnyEvent]) -> str:
-    """What a notebook shows of a run: escaped and bounded, without a script.
+def as_html(content: str, details: str, events: Sequence[AnyEvent]) -> str:
+    """Return escaped and bounded HTML of a run for notebooks, without scripts."""
+    import html  # slow to import: a table of all entities
 
-    Args:
-        content: The answer.
-        about: How it stands.
-        events: What has happened.
-    """
-    import html  # with a table of all names
-
-    shown = [event for event in events if event.type in _SHOWN][-MOST_LINES:]
+    shown = [event for event in events if event.type in _SHOWN][-MAX_LINES:]
     items = "".join(f"<li><pre>{html.escape(_line(event))}</pre></li>" for event in shown)
-    head = f"<pre>{html.escape(shorten(content, 20_000))}</pre><small>{html.escape(about)}</small>"
+    head = f"<pre>{html.escape(shorten(content, 20_000))}</pre><small>{html.escape(details)}</small>"
     summary = f"<summary>{counted(len(shown), 'event')}</summary>"
     return f"<div>{head}<details>{summary}<ul>{items}</ul></details></div>"
 
 
-MOST_LINES = 200
+MAX_LINES = 200
 _SHOWN = frozenset((EventType.ACTION, EventType.OBSERVATION, EventType.NOTICE, EventType.ERROR))
 
 

@@ -1,20 +1,21 @@
-"""When a failed request is sent again, and after how long. One layer: the SDK's own retries are off.
+"""Retry policy for failed requests. This is the only layer: the SDK's own retries are off.
 
-Delay before try n+1: ``base_delay * 2**(n-1)``, at most `max_delay`, plus up to `jitter` seconds at
-random so that many clients do not come back together. A server's ``Retry-After`` wins over that.
+Delay before attempt n+1: ``base_delay * 2**(n-1)``, at most `max_delay`, plus up to `jitter` random seconds,
+so that many clients do not retry at once. A server's ``Retry-After`` takes precedence.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import math
 import sys
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.support.clock import Clock, SystemClock
-from pure_agent_loop.support.typed import dataclass
 
 T = TypeVar("T")
 
@@ -29,14 +30,14 @@ TRANSIENT_SDK_ERRORS = (
 
 @dataclass(frozen=True, slots=True)
 class RetryConfig:
-    """How failed model requests are repeated.
+    """Retry policy for failed model requests.
 
     Args:
-        max_retries: Tries after the first one; 0 for none.
-        base_delay: Seconds before the first of them.
-        max_delay: Greatest delay in seconds, before jitter.
-        jitter: Up to so many seconds are added at random.
-        max_retry_after: A longer ``Retry-After`` ends the run instead of waiting; in seconds.
+        max_retries: Attempts after the first one; 0 for none.
+        base_delay: Seconds before the first retry.
+        max_delay: Maximum delay in seconds, before jitter.
+        jitter: Maximum random seconds added to a delay.
+        max_retry_after: Maximum ``Retry-After`` in seconds; a longer one ends the run.
 
     Raises:
         ConfigError: A value is negative.
@@ -57,12 +58,12 @@ class RetryConfig:
 
 @dataclass(frozen=True, slots=True)
 class RetryAttempt:
-    """What is known when a request is about to be repeated.
+    """Details of an upcoming retry.
 
     Args:
-        attempt: Which repetition this is, from 1.
-        delay: Seconds until it is sent.
-        error: Why.
+        attempt: Number of the retry, from 1.
+        delay: Seconds until the retry.
+        error: Error of the last attempt.
     """
 
     attempt: int
@@ -71,50 +72,49 @@ class RetryAttempt:
 
 
 def is_transient(error: BaseException) -> bool:
-    """True if the same request may well succeed later."""
+    """Return True if the same request may succeed later."""
     if isinstance(error, LLMError):
         return error.is_transient
     # asyncio's own TimeoutError is not the builtin one before Python 3.11.
     if isinstance(error, (ConnectionError, TimeoutError, asyncio.TimeoutError)):
         return True
-    sdk = sys.modules.get("openai")  # if it was never imported, the error cannot be one of its own
+    sdk = sys.modules.get("openai")  # never imported: the error cannot be from the SDK
     return sdk is not None and isinstance(error, tuple(getattr(sdk, name) for name in TRANSIENT_SDK_ERRORS))
 
 
 def next_delay(config: RetryConfig, attempt: int, error: BaseException, chance: float) -> float | None:
-    """Seconds to wait before repetition number `attempt`, or None to give up.
+    """Return the seconds to wait before a retry, or None to give up.
 
     Args:
-        config: The rules.
-        attempt: The repetition to decide about, from 1.
-        error: What the last try failed with.
-        chance: A random number from 0 to 1.
+        attempt: Number of the retry, from 1.
+        error: Error of the last attempt.
+        chance: Random number from 0 to 1.
     """
     if attempt > config.max_retries or not is_transient(error):
         return None
-    asked = getattr(error, "retry_after", None)
-    if asked is not None:
-        return float(asked) if asked <= config.max_retry_after else None
+    requested = getattr(error, "retry_after", None)
+    if requested is not None and 0 <= requested < math.inf:  # ignore an invalid delay
+        return float(requested) if requested <= config.max_retry_after else None
     backoff = config.base_delay * 2.0 ** min(attempt - 1, 60)
     return min(backoff, config.max_delay) + config.jitter * chance
 
 
-def _tell(on_retry: Callable[..., object], about: RetryAttempt) -> object:
+def _notify(on_retry: Callable[..., object], attempt: RetryAttempt) -> object:
     try:
-        inspect.signature(on_retry).bind(about)
+        inspect.signature(on_retry).bind(attempt)
     except TypeError:
-        return on_retry(about.attempt, about.error, about.delay)
-    except ValueError:  # a builtin that does not say what it takes
+        return on_retry(attempt.attempt, attempt.error, attempt.delay)
+    except ValueError:  # a builtin without a signature
         pass
-    return on_retry(about)
+    return on_retry(attempt)
 
 
 class RetryHandler:
-    """Calls an async function until it succeeds or repeating it makes no more sense.
+    """Retry loop around an async function.
 
     Args:
-        config: The rules.
-        clock: Where waiting and chance come from.
+        config: Retry policy.
+        clock: Source of waiting and randomness.
     """
 
     def __init__(self, config: RetryConfig | None = None, clock: Clock | None = None) -> None:
@@ -128,17 +128,17 @@ class RetryHandler:
         on_retry: Callable[..., object] | None = None,
         **kwargs: Any,
     ) -> T:
-        """Call ``fn(*args, **kwargs)`` under retry.
+        """Call ``fn(*args, **kwargs)`` with retries.
 
         Args:
-            fn: The function.
-            args: Its arguments.
-            on_retry: Called (and awaited, if it is async) before each wait, with a `RetryAttempt`; one that
-                needs three arguments gets the number of the repetition, the error and the delay in seconds.
-            kwargs: Its keyword arguments.
+            fn: Function to call.
+            args: Positional arguments.
+            on_retry: Function called (awaited, if async) before each wait, with a `RetryAttempt`; one with
+                three parameters gets the number of the retry, the error and the delay in seconds.
+            kwargs: Keyword arguments.
 
         Raises:
-            Exception: Whatever `fn` raised last, unchanged.
+            Exception: The last exception of `fn`, unchanged.
         """
         attempt = 0
         while True:
@@ -150,7 +150,7 @@ class RetryHandler:
                 if delay is None:
                     raise
                 if on_retry is not None:
-                    told = _tell(on_retry, RetryAttempt(attempt, delay, error))
-                    if inspect.isawaitable(told):
-                        await told
+                    reply = _notify(on_retry, RetryAttempt(attempt, delay, error))
+                    if inspect.isawaitable(reply):
+                        await reply
             await self._clock.sleep(delay)

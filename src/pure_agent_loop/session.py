@@ -1,36 +1,34 @@
-"""Sessions by id, as one object: what there is, what is in it, and what can be made of it."""
+"""`SessionManager`: list, read, answer, fork, repair, delete and export sessions."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from pure_agent_loop.errors import ConfigError, SessionError
-from pure_agent_loop.llm.messages import Message, to_wire
+from pure_agent_loop.llm.messages import Message, to_keep
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
 from pure_agent_loop.sessions import (
-    JsonlStore,
     Record,
     RepairReport,
     SessionInfo,
-    SessionStore,
-    default_store,
+    SessionPlace,
+    store_at,
 )
 from pure_agent_loop.sessions.export import to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.questions import answer_question, give_result, open_calls, open_questions
 from pure_agent_loop.sessions.story import read_story
-from pure_agent_loop.sessions.transcript import read_past
-from pure_agent_loop.support.abilities import able
+from pure_agent_loop.sessions.transcript import read_resume_point
+from pure_agent_loop.support.abilities import as_protocol
 
 __all__ = ["Session", "SessionManager"]
 
 
 class Repairs(Protocol):
-    """A store that can save what is whole in a damaged session."""
+    """Store that can recover the intact records of a damaged session."""
 
     def repair(self, session_id: str) -> RepairReport:
         """See `SessionManager.repair`."""
@@ -39,16 +37,14 @@ class Repairs(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """What a session holds.
+    """Content of a session.
 
     Args:
-        id: Its id.
-        messages: The history as the model would get it next, without the system message.
-        task: What was asked last.
-        stop_reason: Why the last run ended; empty if it was cut off.
-        steps: Steps begun in it.
-        problems: A sentence for each thing that was damaged; empty if nothing was.
-        records: The records themselves.
+        id: Session id.
+        messages: History, as in `AgentResult.messages`: it begins with a system message only if that of the
+            first run did.
+        stop_reason: Reason the last run ended; empty if it was cut off.
+        problems: Sentence for each damage; empty for none.
     """
 
     id: str
@@ -61,45 +57,45 @@ class Session:
 
 
 class SessionManager:
-    """The sessions in one place.
+    """Manager of the sessions in one store.
 
         sessions = SessionManager("sessions")
         for info in sessions.list():
             print(info.id, len(sessions.load(info.id).messages))
 
     Args:
-        root: A folder, a store of your own, or None for the sessions in the data folder.
+        root: Folder, custom store, or None for the sessions in the data folder.
+
+    Raises:
+        ConfigError: `root` is none of these.
     """
 
-    def __init__(self, root: str | os.PathLike[str] | SessionStore | None = None) -> None:
-        if root is None:
-            self.store: SessionStore = default_store()
-        elif isinstance(root, (str, os.PathLike)):
-            self.store = JsonlStore(root)
-        else:
-            self.store = root
+    def __init__(self, root: SessionPlace | None = None) -> None:
+        self.store = store_at(root, "root")
 
     def list(self) -> Sequence[SessionInfo]:
-        """Every session, the one used last first."""
+        """Return all sessions, most recently used first."""
         return self.store.list()
 
     def exists(self, session_id: str) -> bool:
-        """True if there is such a session."""
+        """Return True if the session exists."""
         return self.store.exists(session_id)
 
     def load(self, session_id: str) -> Session:
-        """Read a session, also while a run writes it. Changes nothing.
+        """Read a session, even while a run writes it, without changing it.
 
         Raises:
-            ConfigError: The id cannot be one.
-            SessionNotFoundError: There is none.
-            SessionReadError: It cannot be read at all.
+            ConfigError: The id is invalid.
+            SessionNotFoundError: The session does not exist.
+            SessionReadError: The session cannot be read.
         """
         loaded = self.store.read(session_id)
-        story, past = read_story(loaded.records), read_past(loaded.records)
+        story, past = read_story(loaded.records), read_resume_point(loaded.records, session_id)
+        own = (past.state or {}).get("own_prompt")
+        lead = [{"role": "system", "content": own}] if isinstance(own, str) else []
         return Session(
             id=session_id,
-            messages=to_wire(past.messages),
+            messages=[*lead, *to_keep(past.messages)],
             task=story.task,
             stop_reason=story.stop_reason,
             steps=story.steps,
@@ -108,114 +104,137 @@ class SessionManager:
         )
 
     def waiting(self) -> Sequence[SessionInfo]:
-        """The sessions that wait for a person or a result made elsewhere, the one used last first."""
+        """Return the sessions with pending questions or external calls, most recently used first."""
         return [info for info in self.store.list() if self._is_waiting(info.id)]
 
     def _is_waiting(self, session_id: str) -> bool:
         try:
             records = self.store.read(session_id).records
-            return bool(open_questions(records) or open_calls(records))
-        except SessionError:  # it cannot be read, or is gone by now; `load` says why
+            return bool(open_questions(records, session_id) or open_calls(records))
+        except SessionError:  # unreadable or deleted meanwhile; `load` reports why
             return False
 
     def questions(self, session_id: str) -> Sequence[PermissionRequest]:
-        """What a session waits for: the calls of a suspended run that nobody has answered. Changes nothing.
+        """Return the pending questions of a suspended run, without changing the session.
 
         Raises:
-            ConfigError: The id cannot be one.
-            SessionError: It is not there, or cannot be read.
+            ConfigError: The id is invalid.
+            SessionError: The session does not exist, or cannot be read.
         """
-        return open_questions(self.store.read(session_id).records)
+        return open_questions(self.store.read(session_id).records, session_id)
 
-    def answer(self, session_id: str, call_id: str, verdict: Verdict, message: str = "") -> None:
-        """Answer a question, from any process. Nothing runs; ``Agent.run(None, session_id=...)`` goes on.
+    def answer(
+        self, session_id: str, call_id: str, verdict: Verdict, message: str = "", *, by: str | None = None
+    ) -> None:
+        """Answer a question, from any process. ``Agent.run(None, session_id=...)`` then resumes the run.
+
+        The first answer counts. The error for a repeated answer shows if the caller gave the first one.
 
         Args:
-            session_id: Which session.
-            call_id: Which of its `questions`.
-            verdict: ``allow``, ``deny``, or a `Permission` that says more.
-            message: Why; the model reads it when the call is denied.
+            session_id: Id of the session.
+            call_id: Id of one of its `questions`.
+            verdict: ``allow``, ``deny``, or a `Permission` with more details.
+            message: Reason, sent to the model if the call is denied.
+            by: Name of the respondent, for the record; the current account if None.
 
         Raises:
-            ConfigError: Nothing is asked about that call, or the verdict is neither.
-            SessionError: The session is not there, is in use, or cannot be read or written.
+            AlreadyAnsweredError: The question was already answered; the error names answer, respondent and
+                time.
+            ConfigError: The call has no pending question, or the verdict is invalid.
+            SessionError: The session does not exist, is in use, or cannot be read or written.
         """
-        answer_question(self.store, session_id, call_id, verdict, message)
+        answer_question(self.store, session_id, call_id, verdict, message, by)
 
     def open_calls(self, session_id: str) -> Sequence[ToolCall]:
-        """The calls of a session whose results are made elsewhere and have not come. Changes nothing.
+        """Return the pending external calls of a session, without changing it.
 
         Raises:
-            ConfigError: The id cannot be one.
-            SessionError: It is not there, or cannot be read.
+            ConfigError: The id is invalid.
+            SessionError: The session does not exist, or cannot be read.
         """
         return open_calls(self.store.read(session_id).records)
 
-    def give_result(self, session_id: str, call_id: str, result: Any, *, is_error: bool = False) -> None:
-        """Bring a result, from any process. Nothing runs; ``Agent.run(None, session_id=...)`` goes on.
+    def give_result(
+        self,
+        session_id: str,
+        call_id: str,
+        result: Any,
+        *,
+        is_error: bool = False,
+        by: str | None = None,
+    ) -> None:
+        """Supply a result, from any process. ``Agent.run(None, session_id=...)`` then resumes the run.
+
+        The first result counts, as with `answer`.
 
         Args:
-            session_id: Which session.
-            call_id: Which of its `open_calls`.
-            result: Text, or what has a JSON form.
-            is_error: The call failed; `result` says how.
+            session_id: Id of the session.
+            call_id: Id of one of its `open_calls`.
+            result: Text, or a value with a JSON form.
+            is_error: True if the call failed; `result` is then the error.
+            by: Name of the sender, for the record; the current account if None.
 
         Raises:
-            ConfigError: The result of no such call is awaited.
-            SessionError: The session is not there, is in use, or cannot be read or written.
+            AlreadyAnsweredError: The call already has a result.
+            ConfigError: The call is not pending.
+            SessionError: The session does not exist, is in use, or cannot be read or written.
         """
-        give_result(self.store, session_id, call_id, result, is_error=is_error)
+        give_result(self.store, session_id, call_id, result, is_error=is_error, by=by)
 
     def fork(self, session_id: str, step: int | None = None, new_id: str | None = None) -> str:
-        """Make a new session that begins as another one did.
+        """Create a session from a copy of the beginning of another one.
+
+        Answers for calls that have not begun are not copied: the new session asks again.
 
         Args:
-            session_id: The old one; it stays as it is.
-            step: The last step to copy, from 1 over the whole session; None for all there is.
-            new_id: The name of the new one; None to make one.
+            session_id: Id of the original session, which is not changed.
+            step: Last step to copy, counted from 1 over the whole session; None for all steps.
+            new_id: Id of the new session; None to generate one.
 
         Returns:
             The id of the new session.
 
         Raises:
-            ConfigError: An id cannot be one, the new one exists, or there is no such step.
-            SessionError: The old one cannot be read, or the new one cannot be written.
+            ConfigError: An id is invalid, the new session exists, or the step does not exist.
+            SessionError: The original cannot be read, or the new session cannot be written.
         """
         return fork_session(self.store, session_id, step, new_id)
 
     def repair(self, session_id: str) -> RepairReport:
-        """Write what is whole in a damaged session into a session of its own; the old one stays.
+        """Copy the intact records of a damaged session to a new session; the original is kept.
 
         Raises:
-            ConfigError: The store of these sessions repairs nothing.
-            SessionError: It is not there, is in use, or cannot be read or written.
+            ConfigError: The store cannot repair sessions.
+            SessionError: The session does not exist, is in use, or cannot be read or written.
         """
-        repairing = able(self.store, Repairs)
+        repairing = as_protocol(self.store, Repairs)
         if repairing is None:
-            raise ConfigError(f"{type(self.store).__name__} has no repair: only files of JSON lines have it.")
+            raise ConfigError(
+                f"{type(self.store).__name__} cannot repair sessions. Only JSON Lines stores can."
+            )
         return repairing.repair(session_id)
 
     def delete(self, session_id: str) -> None:
-        """Take a session away.
+        """Delete a session.
 
         Raises:
-            ConfigError: The id cannot be one.
-            SessionError: It is not there, is in use, or cannot be taken away.
+            ConfigError: The id is invalid.
+            SessionError: The session does not exist, is in use, or cannot be deleted.
         """
         self.store.delete(session_id)
 
     def export(self, session_id: str, form: Literal["markdown", "html"] = "markdown") -> str:
-        """A session as a document.
+        """Return a session as a document.
 
         Args:
-            session_id: Which one.
+            session_id: Id of the session.
             form: ``markdown`` or ``html``.
 
         Raises:
-            ConfigError: There is no such form.
-            SessionError: The session is not there, or cannot be read.
+            ConfigError: The form is unknown.
+            SessionError: The session does not exist, or cannot be read.
         """
         writers = {"markdown": to_markdown, "html": to_html}
         if form not in writers:
-            raise ConfigError(f"form={form!r} is not known. Use one of: {', '.join(writers)}.")
+            raise ConfigError(f"form={form!r} is unknown. Use one of: {', '.join(writers)}.")
         return writers[form](self.store.read(session_id).records, session_id)

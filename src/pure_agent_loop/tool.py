@@ -1,35 +1,34 @@
-"""Tools: functions a model may call, sets of them that change from step to step, and the registry of both.
+"""Tools: functions a model may call, toolsets that change from step to step, and the registry of both.
 
-A tool never raises through here for an error of its own: whatever happens becomes a `ToolOutcome`,
-because the model has to read it.
+Calls do not raise a tool's own error: every result becomes a `ToolOutcome`, because the model has to read it.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import field
-from functools import partial
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
-from pure_agent_loop.prompts.words import say
-from pure_agent_loop.schema.build import ToolArgumentError
-from pure_agent_loop.schema.calling import call_in_worker, made, unwrapped
-from pure_agent_loop.schema.context import contextual
-from pure_agent_loop.schema.described import Described, check_name
-from pure_agent_loop.schema.examples import Example
+from pure_agent_loop.prompts.words import message
+from pure_agent_loop.schema.build import ToolArgumentError, contextual
+from pure_agent_loop.schema.described import Described, Example, check_name
+from pure_agent_loop.schema.mended import call_in_worker, made, unwrapped
 from pure_agent_loop.schema.outcome import ToolOutcome, failed
-from pure_agent_loop.support.abilities import able
+from pure_agent_loop.schema.signature import wanted_deps
+from pure_agent_loop.support.abilities import as_protocol, checked_function
+from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.support.typed import dataclass
 
 __all__ = ["StepContext", "Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "Toolset", "as_tool", "tool"]
 
-if TYPE_CHECKING:  # with defaults, so that `Tool` alone is any tool
+if TYPE_CHECKING:  # defaults make a bare `Tool` mean any tool
     from typing_extensions import ParamSpec, TypeVar
 
     P = ParamSpec("P", default=...)
@@ -46,38 +45,38 @@ _CHANGEABLE = {*_FLAGS, "name", "description", "timeout", "retries", "judge", "f
 
 
 class Tool(Described, Generic[P, R_co]):
-    """A function a model may call. Make one with `tool`; calling it calls the function.
+    """Function a model may call. Make one with `tool`; calling it calls the function.
 
     Args:
-        function: Sync (then it runs in a worker thread) or async. None, with `name` and `parameters`, for a
-            tool that its `Toolset` calls, or one that is `external`.
-        name: As the model sees it; the function's name if None.
-        description: What it does, for the model; from the docstring if None.
-        parameters: A JSON Schema for the arguments; from the annotations if None.
-        idempotent: Calling it twice does no harm, so it may be repeated automatically.
-        timeout: Seconds it may take; None for the run's default, ``float("inf")`` for no limit.
-        read_only: It changes nothing, so it may be used in the permission modes ``plan`` and ``ask``
-            without a question.
-        destructive: What it does cannot be taken back, so a person is asked in every mode but ``bypass``
-            unless a rule allows the call; or a function of the arguments that says so.
-        polls: It asks for something that changes by itself, so equal calls in a row are no loop.
-        exclusive: No other call of its round runs beside it.
-        retries: How often in a row it may send the model back with `Retry` before its calls are refused.
-        external: Its result is made elsewhere, by a browser or another service: a run with such a call ends
-            with ``waiting_tool``, and goes on when the result was given. The function is only described.
-        examples: Worked examples for models that tools are put to as JSON or text: what a user asks and the
-            arguments for it, such as ``("What is in the music folder?", {"path": "music"})``.
-        judge: Its own opinion about a call: ``(args, context)`` to a `Permission`, or None for none; it may
-            be async. Its refusal holds; its question is asked in every mode but ``bypass``; what it allows is
-            not asked. It must change nothing.
-        words: What the model is told instead in some languages: `ToolWords` by ``"en"`` or ``"zh"``.
-        untrusted: Its results are words of others, such as files: the model gets them in a frame that marks
+        function: Async function, or a sync one, which runs in a worker thread. None, with `name` and
+            `parameters`, for a tool that its `Toolset` calls or that is `external`.
+        name: Name shown to the model; the function's name if None.
+        description: Description for the model; from the docstring if None.
+        parameters: JSON Schema of the arguments; from the annotations if None.
+        idempotent: Repeated calls are harmless, so a failed call may be retried automatically.
+        timeout: Seconds a call may take; None for the run's default, ``float("inf")`` for no limit.
+        read_only: The tool changes nothing, so the permission modes ``plan`` and ``ask`` allow it without a
+            question.
+        destructive: The effect cannot be undone, so a person is asked in every mode but ``bypass`` unless a
+            rule allows the call; or a function of the arguments that decides this.
+        polls: The tool polls a changing value, so repeated equal calls do not count as a loop.
+        exclusive: No other call of the step runs at the same time.
+        retries: Number of consecutive `Retry` errors before further calls are rejected.
+        external: A browser or another service supplies the result: a run with such a call ends with
+            ``waiting_tool`` and resumes when it has the result. The function is only described, not called.
+        examples: Worked examples for the JSON and text tool modes: a user's request and its arguments, such
+            as ``("What is in the music folder?", {"path": "music"})``.
+        judge: Function that rules on a call: ``(args, context)`` returns a `Permission`, or None for no
+            ruling; it may be async. Its denial is final, its question is asked in every mode but ``bypass``,
+            and a call it allows needs no question. It must not have side effects.
+        words: Descriptions per language: `ToolWords` by ``"en"`` or ``"zh"``.
+        untrusted: Results contain third-party text, such as files: the model gets them in a frame that marks
             them as data.
-        root: The folder that its argument ``path`` is a path in. Permission rules then look at what the path
-            leads to, however it is written.
+        root: Base folder of the argument ``path``. Permission rules then match the resolved path, however it
+            is written.
 
     Raises:
-        ConfigError: The name cannot be used, a parameter has no annotation, or a number is out of range.
+        ConfigError: The name is invalid, a parameter has no annotation, or a number is out of range.
     """
 
     def __init__(
@@ -106,7 +105,6 @@ class Tool(Described, Generic[P, R_co]):
         self._caller: Callable[..., Awaitable[Any]] | None = None
         self.timeout = timeout
         self.retries = retries
-        self._check()
         self.idempotent = idempotent
         self.read_only = read_only
         self.destructive = destructive
@@ -116,6 +114,7 @@ class Tool(Described, Generic[P, R_co]):
         self.untrusted = untrusted
         self.root = root
         self.judge = judge
+        self._check()
 
     def _check(self) -> None:
         check_name(self.name)
@@ -125,42 +124,51 @@ class Tool(Described, Generic[P, R_co]):
             raise ConfigError(f"Tool {self.name!r}: timeout={timeout!r} must be a positive number.")
         if isinstance(retries, bool) or not isinstance(retries, int) or retries < 0:
             raise ConfigError(f"Tool {self.name!r}: retries={retries!r} must be a whole number, 0 or more.")
+        checked_function(f"Tool {self.name!r}: judge", self.judge, "args", "context")
+        if not isinstance(self.destructive, bool):
+            checked_function(f"Tool {self.name!r}: destructive", self.destructive, "args")
 
     @property
     def function(self) -> Callable[P, R_co]:
-        """The function itself; of a tool without one a function that says so."""
+        """The function; for a tool without one, a function that raises `LookupError`."""
         return self._function or cast("Callable[P, R_co]", partial(_nowhere, self.name))
 
     @property
     def is_bound(self) -> bool:
-        """True if it can be called by itself: it has a function."""
+        """True if the tool has a function, so it can be called without its toolset."""
         return self._function is not None
 
     @property
     def is_async(self) -> bool:
-        """True if its function is async; else it runs in a thread."""
+        """True if the function is async; a sync function runs in a thread."""
         return self._function is None or inspect.iscoroutinefunction(unwrapped(self._function))
 
+    @cached_property
+    def wanted_deps(self) -> str:
+        """Type of the deps that the function requires in its `RunContext`; empty if none."""
+        return "" if self._function is None else wanted_deps(self._function)
+
     def changed(self, **changes: Any) -> Tool[P, R_co]:
-        """A copy with another ``name``, ``description``, ``function``, ``judge`` or other option of `Tool`.
+        """Return a copy with some options of `Tool` changed, such as ``name``, ``function`` or ``judge``.
 
         Raises:
-            ConfigError: There is no such option, or it cannot be changed.
+            ConfigError: An option does not exist or cannot be changed.
         """
         if unknown := changes.keys() - _CHANGEABLE:
-            raise ConfigError(f"Of a tool {', '.join(sorted(unknown))} cannot be changed.")
+            raise ConfigError(f"Tool.changed() cannot change {', '.join(sorted(unknown))}.")
         _ = self.schema  # built once, for all copies
-        made = copy.copy(self)
+        copied = copy.copy(self)
         if "description" in changes:
-            changes["_description"], made._words = changes.pop("description"), {}
+            changes["_description"], copied._words = changes.pop("description"), {}
         if "function" in changes:
-            changes["_function"], made._caller = changes.pop("function"), None
-        vars(made).update(changes)
-        made._check()
-        return made
+            changes["_function"], copied._caller = changes.pop("function"), None
+            vars(copied).pop("wanted_deps", None)
+        vars(copied).update(changes)
+        copied._check()
+        return copied
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R_co:
-        """Call the function itself, as if it were no tool."""
+        """Call the underlying function directly."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:
@@ -170,24 +178,25 @@ class Tool(Described, Generic[P, R_co]):
         """Call the tool with checked arguments.
 
         Returns:
-            What the model would read: the result as text, or a message about what went wrong.
+            The text for the model: the result, or an error message.
         """
         return (await self.invoke(args, current_prompts())).text
 
     async def invoke(self, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
-        """Check the arguments and call the tool. Raises nothing but a real cancellation."""
+        """Check the arguments and call the tool. Raise only on a real cancellation."""
         kwargs = self._checked(args, prompts)
         if isinstance(kwargs, tuple):
             return failed(prompts, self.name, *kwargs)
-        if self._caller is None:  # to look at its signature costs more than the call
+        if self._caller is None:  # reading the signature costs more than the call
             function = contextual(self.function)
             self._caller = function if self.is_async else partial(call_in_worker, function)
         return await made(partial(self._caller, **kwargs), self.name, prompts)
 
     def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
-        """The kind and the text of what `invoke` would say of arguments that do not fit; None if they do."""
-        found = self._checked(args, prompts)
-        return found if isinstance(found, tuple) else None
+        """Return the kind and text of the error `invoke` would report for invalid arguments; None if
+        valid."""
+        checked = self._checked(args, prompts)
+        return checked if isinstance(checked, tuple) else None
 
     def _checked(self, args: dict[str, Any], prompts: Prompts) -> dict[str, Any] | tuple[str, str]:
         try:
@@ -195,11 +204,12 @@ class Tool(Described, Generic[P, R_co]):
         except ToolArgumentError as error:
             return "InvalidArguments", prompts.tool_arguments.format(problem=error)
         except Exception as error:  # noqa: BLE001 - a validator written by the user may raise anything
+            log_failure(f"A validator of the tool {self.name!r}", error)
             return type(error).__name__, safe_str(error)
 
 
 async def _nowhere(name: str, **_: Any) -> Any:
-    raise LookupError(say("made_elsewhere", tool=name))
+    raise LookupError(message("made_elsewhere", tool=name))
 
 
 @overload
@@ -224,14 +234,14 @@ def tool(
     root: str = "",
 ) -> Callable[[Callable[P, R_co]], Tool[P, R_co]]: ...
 def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
-    """Make a function a tool; use it bare (``@tool``) or with arguments (``@tool(name="x")``).
+    """Make a function a tool; use it as ``@tool`` or with arguments (``@tool(name="x")``).
 
     Args:
-        function: Sync or async, every parameter annotated. Its docstring tells the model what it does.
-        options: Those of `Tool` by name, without ``parameters``.
+        function: Sync or async, every parameter annotated. Its docstring describes the tool to the model.
+        options: Keyword arguments of `Tool`, except ``parameters``.
 
     Raises:
-        ConfigError: The name cannot be used, a parameter has no annotation, or a number is out of range.
+        ConfigError: The name is invalid, a parameter has no annotation, or a number is out of range.
     """
     if isinstance(function, Tool):
         return function
@@ -239,44 +249,50 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
 
 
 class Toolset(Protocol):
-    """Tools that belong together and may change from step to step, such as those of another server.
+    """Group of tools that may change from step to step, such as those of an MCP server.
 
-    A run enters it when its tools are needed first and leaves it at its end, however it ends; runs of one
-    event loop that need it at the same time share one entering. `pure_agent_loop.toolsets` has some.
+    A run enters the toolset when its tools are first needed and exits it when the run ends, in every case.
+    Concurrent runs on one event loop share one entry. `pure_agent_loop.toolsets` has implementations.
     """
 
     async def __aenter__(self) -> Any:
-        """Make ready what `list` and `call` need."""
+        """Acquire the resources that `list` and `call` need."""
         ...
 
     async def __aexit__(self, *error: object) -> Any:
-        """Give it back."""
+        """Release the resources."""
         ...
 
     async def list(self, context: StepContext) -> Sequence[Tool]:
-        """The tools of the next step. Those without a function are called through `call`."""
+        """Return the tools of the next step. Those without a function are called through `call`."""
         ...
 
     async def call(self, name: str, args: dict[str, Any]) -> Any:
-        """Call one of the tools, with arguments that fit its schema."""
+        """Call a tool with arguments that match its schema."""
         ...
 
 
+def _log(text: str) -> None:
+    """Log a notice: outside a run there is no event listener."""
+    logging.getLogger("pure_agent_loop").warning("%s", text)
+
+
 async def _is_entered(_: Toolset) -> None:
-    """Outside of a run whoever lists a toolset has entered it."""
+    """Do nothing: outside a run the caller of `list` has entered the toolset."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepContext:
-    """What a toolset may know about the step for which it lists its tools.
+    """Details of the step for which a toolset lists its tools.
 
     Args:
-        step: Its number, from 1.
-        task: What the run was asked.
-        session_id: The session; empty for none.
-        messages: The history so far.
-        found: Tools that a search has found in this run, the newest last.
-        enter: Enters another toolset, for this run; what wraps one awaits it before it lists that.
+        step: Step number, from 1.
+        task: Task of the run.
+        session_id: Session id; empty for none.
+        messages: History so far.
+        found: Tools found by searches in this run, newest last.
+        enter: Enters another toolset for this run; a wrapper awaits it before listing the wrapped toolset.
+        tell: Emits a NOTICE about the list, such as why a tool is left out.
     """
 
     step: int = 1
@@ -285,6 +301,7 @@ class StepContext:
     messages: Sequence[Mapping[str, Any]] = ()
     found: Sequence[str] = ()
     enter: Callable[[Toolset], Awaitable[None]] = field(default=_is_entered, repr=False)
+    tell: Callable[[str], None] = field(default=_log, repr=False)
 
 
 class _Agent(Protocol):
@@ -295,17 +312,17 @@ ToolLike = Tool | Callable[..., Any] | Mapping[str, Any] | _Agent
 
 
 def as_toolset(value: object) -> Toolset | None:
-    """The same object if it is a toolset, else None."""
+    """Return the object if it is a toolset, else None."""
     if isinstance(value, (Tool, Mapping, type)) or not hasattr(type(value), "__aenter__"):
         return None
-    return able(value, Toolset)
+    return as_protocol(value, Toolset)
 
 
 def as_tool(value: ToolLike) -> Tool:
     """Turn a function, or a dict ``{name, description, parameters, function}``, into a `Tool`.
 
     Raises:
-        ConfigError: It is neither, or a key of the dict is missing or unknown.
+        ConfigError: The value is neither, or a key of the dict is missing or unknown.
     """
     if isinstance(value, Tool):
         return value
@@ -314,32 +331,32 @@ def as_tool(value: ToolLike) -> Tool:
     if not isinstance(value, Mapping):
         return Tool(cast("Callable[..., Any]", value))
     keys, external = set(value), value.get("external") is True
-    wanted = {"name", "parameters" if external else "function"}
-    if not wanted <= keys or not keys <= DICT_KEYS | {"external"}:
+    expected = {"name", "parameters" if external else "function"}
+    if not expected <= keys or not keys <= DICT_KEYS | {"external"}:
         raise ConfigError(
-            f"A tool given as a dict needs the keys name and function, and may have description and "
-            f"parameters; or name, parameters and external=True. It has {sorted(map(str, keys))}."
+            f"A tool dict needs the keys name and function (optional: description, "
+            f"parameters), or name, parameters and external=True. It has {sorted(map(str, keys))}."
         )
-    told: dict[str, Any] = {key: value.get(key) for key in ("name", "description", "parameters")}
-    return Tool(value.get("function"), external=external, **told)
+    details: dict[str, Any] = {key: value.get(key) for key in ("name", "description", "parameters")}
+    return Tool(value.get("function"), external=external, **details)
 
 
 class ToolRegistry:
-    """Tools by name, and toolsets.
+    """Registry of tools by name, and of toolsets.
 
     Args:
-        tools: Functions, Tools, dicts or toolsets to begin with.
+        tools: Initial functions, Tools, dicts or toolsets.
 
     Raises:
-        ConfigError: Two of them have one name, or one cannot be used.
+        ConfigError: Two tools have the same name, or one is invalid.
     """
 
-    changes = False  # True of one that may have other tools in each step
+    changes = False  # True if the tools may differ per step
 
     def __init__(self, tools: Iterable[ToolLike | Toolset] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self.toolsets: list[Toolset] = []
-        self.listed: dict[str, Tool] = {}  # by toolsets in runs so far, for their examples
+        self.listed: dict[str, Tool] = {}  # by toolsets in earlier runs, for `examples_of`
         self._schemas: tuple[Prompts | None, list[dict[str, Any]]] | None = None
         self.register_many(tools)
 
@@ -350,11 +367,11 @@ class ToolRegistry:
             The tool.
 
         Raises:
-            ConfigError: The name is taken, or the tool cannot be used.
+            ConfigError: The name is taken, or the tool is invalid.
         """
         added = as_tool(value)
         if not added.is_bound and not added.external:
-            raise ConfigError(f"Tool {added.name!r} has no function. Give it one, or external=True.")
+            raise ConfigError(f"Tool {added.name!r} has no function. Pass function=... or external=True.")
         if added.name in self._tools:
             raise ConfigError(
                 f"Two tools have the name {added.name!r}. Rename one with @tool(name='...'), so that the "
@@ -365,7 +382,7 @@ class ToolRegistry:
         return added
 
     def register_many(self, values: Iterable[ToolLike | Toolset]) -> None:
-        """Add several tools and toolsets, or all of another registry; see `register`."""
+        """Add several tools and toolsets, or those of another registry; see `register`."""
         if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
             raise ConfigError(f"tools must be a list of functions, Tools or dicts; it is {values!r:.80}.")
         if isinstance(values, ToolRegistry):
@@ -378,33 +395,36 @@ class ToolRegistry:
                 self.toolsets.append(toolset)
 
     def get(self, name: str) -> Tool | None:
-        """The tool of that name, or None."""
+        """Return the tool with the name, or None."""
         return self._tools.get(name)
 
     def examples_of(self, name: str, prompts: Prompts) -> Sequence[Example]:
-        """The worked examples of the tool of that name; none if it has none, or is not here."""
-        found = self.get(name) or self.listed.get(name)
-        return () if found is None else found.examples_for(prompts)
+        """Return the worked examples of a tool; empty if it has none or is not registered."""
+        tool = self.get(name) or self.listed.get(name)
+        return () if tool is None else tool.examples_for(prompts)
 
     def to_openai_schema(self, prompts: Prompts | None = None) -> list[dict[str, Any]]:
-        """All tools as a request's ``tools``; see `Tool.to_openai_schema`."""
+        """Return all tools in the form of a request's ``tools``; see `Tool.to_openai_schema`."""
         if self._schemas is None or self._schemas[0] is not prompts:
-            self._schemas = prompts, [each.to_openai_schema(prompts) for each in self._tools.values()]
+            self._schemas = prompts, [self._entry(tool, prompts) for tool in self._tools.values()]
         return self._schemas[1]
+
+    def _entry(self, tool: Tool, prompts: Prompts | None) -> dict[str, Any]:
+        return tool.to_openai_schema(prompts)
 
     to_openai_schemas = to_openai_schema
 
     async def execute(self, name: str, args: dict[str, Any]) -> str:
-        """What a model would read of a call. Never raises for the tool's own error or an unknown name."""
+        """Call a tool and return the text for the model. A failed or unknown tool does not raise."""
         return (await self.invoke(name, args, current_prompts())).text
 
     async def invoke(self, name: str, args: dict[str, Any], prompts: Prompts) -> ToolOutcome:
         """Call a tool by name; see `Tool.invoke`."""
-        found = self.get(name)
-        if found is None:
+        tool = self.get(name)
+        if tool is None:
             names = ", ".join(self._tools) or "-"
             return failed(prompts, name, "UnknownTool", prompts.tool_unknown.format(tools=names))
-        return await found.invoke(args, prompts)
+        return await tool.invoke(args, prompts)
 
     def __repr__(self) -> str:
         return f"ToolRegistry({list(self._tools)})"

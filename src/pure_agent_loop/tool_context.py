@@ -1,17 +1,16 @@
-"""What a tool may know about the call it is in: a context variable, so that no signature has to carry it."""
+"""Context of a running tool call: a context variable, so that signatures need not carry it."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Protocol
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.support.typed import dataclass
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -26,52 +25,52 @@ else:
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """The call a tool is in."""
+    """Context of a tool call."""
 
     tool: str
-    """The tool's name."""
+    """Name of the tool."""
     call_id: str
-    """Its id in the history."""
+    """Id of the call in the history."""
     step: int
-    """The step it belongs to."""
+    """Step of the call."""
     session_id: str = ""
-    """The session; empty for none."""
+    """Session id; empty for none."""
     agent: str = ""
-    """The agent's name; empty for none."""
+    """Name of the agent; empty for none."""
     task: str = ""
-    """What the run was asked."""
+    """Task of the run."""
     permission_mode: str = "auto"
     """``auto``, ``ask``, ``plan`` or ``bypass``."""
     cancel_token: CancelToken | None = None
-    """Says whether the run was cancelled; None if it cannot be. A function that is not async should look
-    at it now and then, because a thread cannot be stopped from outside."""
+    """Cancel token of the run; None if the run has none. A sync function should check it regularly, because
+    a thread cannot be stopped from outside."""
     background: Any = None
-    """What goes on beside the run, for the tools that begin it; see `kit.Background`."""
+    """Background work of the run, for the tools that start it; see `kit.Background`."""
     read_only: bool = False
-    """Nobody has allowed this call to change anything; see `Permission`."""
+    """True if this call must not change anything; see `Permission`."""
     cwd: str = ""
-    """The folder the work is in: that of ``Agent(cwd=)``, else the one the program is in."""
+    """Working folder: that of ``Agent(cwd=)``, else the current directory."""
     tasks: Mapping[str, str] = field(default_factory=dict)
-    """The state of each task that the run has given to a subagent, by the task's id."""
+    """State of each task delegated to a subagent, by task id."""
     on_piece: Callable[[str], Awaitable[None]] | None = None
-    """Told of each piece of a result that comes in pieces; None if nobody is."""
+    """Callback for each chunk of a streamed result; None if not set."""
 
 
 _CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)
 
 
 def current_call() -> ToolContext | None:
-    """The call this code runs in, also in the thread of a tool that is not async; None outside of a run."""
+    """Return the current call, also in the thread of a sync tool; None outside a run."""
     return _CURRENT.get()
 
 
 def enter_call(context: ToolContext) -> None:
-    """Make a call the current one, for the rest of this task."""
+    """Set the current call for the rest of this task."""
     _CURRENT.set(context)
 
 
 class Remaining(NamedTuple):
-    """What is left of a run's hard limits; None where there is no limit."""
+    """Remainder of a run's hard limits; None for no limit."""
 
     steps: int | None = None
     tool_calls: int | None = None
@@ -81,7 +80,7 @@ class Remaining(NamedTuple):
 
 
 class LiveRun(Protocol):
-    """A run that goes on, as a `RunContext` sees it."""
+    """Run in progress, as seen by `RunContext`."""
 
     @property
     def session_id(self) -> str: ...  # noqa: D102 - `RunContext` says what each is
@@ -101,6 +100,10 @@ class LiveRun(Protocol):
     @property
     def cancel_token(self) -> CancelToken | None: ...  # noqa: D102 - as `RunContext` says
 
+    def has_tool(self, name: str) -> bool:
+        """Return True if the model is offered the tool."""
+        ...
+
     @property
     def metadata(self) -> Mapping[str, Any]: ...  # noqa: D102 - as `RunContext` says
 
@@ -113,21 +116,21 @@ class LiveRun(Protocol):
 
 @dataclass(frozen=True)
 class RunContext(Generic[Deps_co]):
-    """The run that a function of yours is called in, and what you gave it with ``deps=``.
+    """Run that a user function is called in, and the value passed as ``deps=``.
 
-    A tool, a prompt function, a hook, a permission function, an output function or an output check gets it
-    if its first parameter is annotated so; the model never sees that parameter.
+    A tool, prompt function, hook, permission function, output function or output check gets it if its first
+    parameter is annotated with `RunContext`; the model never sees that parameter.
 
         @tool
         def balance(ctx: RunContext[Bank], account: str) -> float:
             "The balance of an account."
             return ctx.deps.balance_of(account)
 
-    In a test of your own, ``RunContext(deps)`` is enough: it belongs to no run then.
+    In tests, ``RunContext(deps)`` works without a run.
 
     Args:
-        deps: What was given to the run.
-        run: The run; None for none.
+        deps: Value passed to the run.
+        run: Current run; None for none.
     """
 
     deps: Deps_co
@@ -135,12 +138,12 @@ class RunContext(Generic[Deps_co]):
 
     @property
     def session_id(self) -> str:
-        """The session; empty for none."""
+        """Session id; empty for none."""
         return "" if self.run is None else self.run.session_id
 
     @property
     def step(self) -> int:
-        """The step the run is in, from 1; 0 before the first."""
+        """Current step, from 1; 0 before the first."""
         return 0 if self.run is None else self.run.step
 
     @property
@@ -150,29 +153,30 @@ class RunContext(Generic[Deps_co]):
 
     @property
     def remaining(self) -> Remaining:
-        """What is left of the limits."""
+        """Remainder of the limits."""
         return Remaining() if self.run is None else self.run.remaining
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The history so far, valid, without the system message."""
+        """Valid history so far, without the system message."""
         return [] if self.run is None else self.run.messages
 
     @property
     def cancel_token(self) -> CancelToken | None:
-        """Says whether the run was cancelled; None if it cannot be."""
+        """Cancel token of the run; None if the run has none."""
         return None if self.run is None else self.run.cancel_token
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        """What the run was given as ``metadata=``."""
+        """Value passed to the run as ``metadata=``."""
         return {} if self.run is None else self.run.metadata
 
     def progress(self, text: str, **details: str) -> None:
-        """Tell how far the work is, as a PROGRESS event; from any thread.
+        """Emit a PROGRESS event, from any thread.
 
         Args:
-            details: What else the event holds: of a log, its ``level`` and its ``logger``.
+            text: Text of the event.
+            details: Further fields of the event: ``level`` and ``logger`` of a log message.
         """
         if self.run is not None:
             self.run.progress(text, **details)
@@ -181,14 +185,14 @@ class RunContext(Generic[Deps_co]):
         """Ask a person, through the agent's ``on_ask``.
 
         Returns:
-            The message of the answer; without one ``"yes"`` or ``"no"``.
+            The message of the answer, or ``"yes"`` or ``"no"`` without one.
 
         Raises:
-            ToolExecutionError: Nobody can be asked. A tool that lets it pass has failed, and the model is
-                told why.
+            ToolExecutionError: A person cannot be asked. If the tool does not catch the error, the call fails
+                and the model reads the reason.
         """
         if self.run is None:
-            raise ConfigError("ctx.ask needs a run; this context belongs to none.")
+            raise ConfigError("ctx.ask: this context does not belong to a run.")
         return await self.run.ask(question)
 
 
@@ -196,26 +200,42 @@ _RUN: ContextVar[RunContext[Any] | None] = ContextVar("pure_agent_loop_run", def
 
 
 def current_run() -> RunContext[Any]:
-    """The run this code is in.
+    """Return the current run.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: The code is not in a run.
     """
     context = _RUN.get()
     if context is None:
-        raise ConfigError("This function takes a RunContext, which there is only inside of a run.")
+        raise ConfigError("RunContext is only available during a run.")
     return context
 
 
+_FORGETS: ContextVar[bool] = ContextVar("pure_agent_loop_forgets", default=False)
+
+
+def run_forgets() -> None:
+    """Mark the rest of this task as using a memory that outlives the run of the call."""
+    _FORGETS.set(True)
+
+
+def memory_owner() -> str | LiveRun | None:
+    """Return the owner of the model's memory: the session id, else the run; None for the process."""
+    context = _RUN.get()
+    if context is None or context.run is None or _FORGETS.get():
+        return None
+    return context.run.session_id or context.run
+
+
 async def all_told() -> None:
-    """Wait until what functions of the run said of their progress is told."""
+    """Wait until all reported progress has been emitted."""
     context = _RUN.get()
     if context is not None and context.run is not None:
         await context.run.told()
 
 
-class in_run:  # noqa: N801 - it stands behind `with`
-    """Make a run the current one, for this task and what it begins."""
+class in_run:  # noqa: N801 - used with `with`
+    """Context manager that sets the current run, for this task and its child tasks."""
 
     __slots__ = ("_context", "_token")
 
@@ -226,5 +246,5 @@ class in_run:  # noqa: N801 - it stands behind `with`
         self._token = _RUN.set(self._context)
 
     def __exit__(self, *_: object) -> None:
-        with suppress(ValueError):  # what was left behind is closed from elsewhere
+        with suppress(ValueError):  # an abandoned run is closed in another context
             _RUN.reset(self._token)

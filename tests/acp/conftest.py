@@ -18,6 +18,7 @@ SCRIPT = {
     "write": lambda: call("write_file", path="src/a.txt", content="new\n"),
     "edit": lambda: call("edit_file", path="notes.txt", old_text="unsaved", new_text="edited"),
     "read": lambda: call("read_file", path="notes.txt"),
+    "replace": lambda: call("write_file", path="notes.txt", content="all\n"),
     "both": lambda: [call("read_file", path="notes.txt"), call("read_file", path="more.txt")],
     "find": lambda: call("mcp__places__find", what="the key"),
     "escape": lambda: call("write_file", path="../outside.txt", content="x"),
@@ -60,7 +61,7 @@ def editors(server, tmp_path_factory):
     """Starts editors with a data folder in common."""
     home, started = tmp_path_factory.mktemp("home"), []
     env = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN)}
-    env |= {"PURE_AGENT_LOOP_HOME": str(home), "PAL_BASE_URL": server.base_url, "PAL_MODEL": "scripted"}
+    env |= {"PAL_HOME": str(home), "PAL_BASE_URL": server.base_url, "PAL_MODEL": "scripted"}
     env |= {"LANG": "C.UTF-8", "HOME": str(home)}
 
     def start(*words, more=None, **options):

@@ -205,14 +205,14 @@ def test_a_server_that_an_editor_names_goes_before_one_of_the_settings(editors, 
     (tmp_path / "server.py").write_text(SERVER)
     env = [{"name": "WHERE", "value": "here"}]
     named = {"command": sys.executable, "args": [str(tmp_path / "server.py")], "env": env}
-    editor = editors(more={"PURE_AGENT_LOOP_HOME": str(home)})
+    editor = editors(more={"PAL_HOME": str(home)})
     folder = tmp_path / "project"
     folder.mkdir()
     asked = {"cwd": str(folder), "mcpServers": [{**named, "name": "a b"}, {**named, "name": "a-b"}]}
     assert "have the name 'a-b'" in editor.error("session/new", asked)["error"]["message"]
     session = editor("session/new", cwd=str(folder), mcpServers=[{**named, "name": "my places"}])["sessionId"]
     assert editor.prompt(session, "hello") == "end_turn"
-    assert "'my-places' of your settings, as the editor names one so" in str(editor.updates)
+    assert "the editor also defines 'my-places' of your settings" in str(editor.updates)
 
 
 def test_an_editor_that_no_longer_listens_is_gone(editors, tmp_path):
@@ -227,3 +227,45 @@ def test_an_editor_that_no_longer_listens_is_gone(editors, tmp_path):
         end = os.pidfd_open(agent.pid)
         assert select.select([end], [], [], PATIENCE)[0]
         os.close(end)
+
+
+def at_once(editor, *messages):
+    """Requests and what is told, in one piece; the numbers of the requests."""
+    numbers, lines = [], []
+    for method, params in messages:
+        message = {"jsonrpc": "2.0", "method": method, "params": params}
+        if method != "session/cancel":
+            numbers.append(editor.number())
+            message["id"] = numbers[-1]
+        lines.append(json.dumps(message).encode())
+    editor.line(b"\n".join(lines))
+    return numbers
+
+
+def test_what_follows_a_cancel_waits_for_its_end(editor, session, tmp_path):
+    def prompt(text):
+        return {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
+
+    cancel = ("session/cancel", {"sessionId": session})
+    first = begin(editor, session, "slow")
+    editor.until(lambda: "Let me see" in editor.text)
+    second, mode = at_once(
+        editor,
+        cancel,
+        ("session/prompt", prompt("hello")),
+        ("session/set_mode", {"sessionId": session, "modeId": "plan"}),
+    )
+    assert editor.answer(first)["result"] == {"stopReason": "cancelled"}
+    assert editor.answer(second)["result"] == {"stopReason": "end_turn"}
+    assert "result" in editor.answer(mode)
+    third = begin(editor, session, "slow")
+    (fourth,) = at_once(editor, cancel, ("session/prompt", prompt("slow")), cancel)
+    assert editor.answer(third)["result"] == {"stopReason": "cancelled"}
+    assert editor.answer(fourth)["result"] == {"stopReason": "cancelled"}
+    fifth = begin(editor, session, "slow")
+    given = {"sessionId": session, "cwd": str(tmp_path), "mcpServers": []}
+    closed, loaded = at_once(editor, ("session/close", {"sessionId": session}), ("session/load", given))
+    assert editor.answer(fifth)["result"] == {"stopReason": "cancelled"}
+    assert "result" in editor.answer(closed)
+    assert "result" in editor.answer(loaded)
+    assert editor.prompt(session, "hello") == "end_turn"

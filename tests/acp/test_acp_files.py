@@ -19,6 +19,38 @@ def test_what_is_not_saved_is_edited_by_the_editor(editor, session, tmp_path):
     ]
 
 
+def test_what_was_typed_in_the_editor_since_it_was_read_stays(editor, session, tmp_path):
+    path = str(tmp_path / "notes.txt")
+    editor.prompt(session, "replace it")
+    assert "you have not read it" in editor.text
+    editor.prompt(session, "read it")
+    editor.files[path] = "unsaved\nmine\n"
+    for task in ("replace", "edit"):
+        editor.updates.clear()
+        editor.prompt(session, f"{task} it")
+        assert "+mine" in editor.text
+    assert editor.files[path] == "unsaved\nmine\n"
+    editor.prompt(session, "read it")
+    editor.prompt(session, "replace it")
+    assert editor.files[path] == "all\n"
+
+
+def test_what_is_typed_while_the_diff_is_shown_stays(editors, tmp_path):
+    path = str(tmp_path / "notes.txt")
+    (tmp_path / "notes.txt").write_text("saved\n")
+    asking = editors(files={path: "unsaved\n"})
+    session = asking.open(tmp_path)
+
+    def types_and_says_yes(_):
+        asking.files[path] = "unsaved\nmine\n"
+        return "allow_once"
+
+    asking.choose = types_and_says_yes
+    asking.prompt(session, "edit it")
+    assert "since the user was asked" in asking.text
+    assert asking.files[path] == "unsaved\nmine\n"
+
+
 def test_a_file_that_is_not_open_is_read_from_the_disk(editor, session):
     editor.files.clear()
     editor.prompt(session, "read it")

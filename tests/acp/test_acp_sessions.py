@@ -182,7 +182,8 @@ def test_options_are_what_modes_and_thinking_are(editors, folder, server):
 
 
 def test_commands_behind_a_slash(editor, session):
-    assert editor.prompt(session, "/tools") == "end_turn"
+    for command in ("/tools", "/context"):
+        assert editor.prompt(session, command) == "end_turn"
     assert "`list_dir`" in editor.text
     assert editor.prompt(session, "/mode plan") == "end_turn"
     assert [each["currentModeId"] for each in editor.of("current_mode_update")] == ["plan"]

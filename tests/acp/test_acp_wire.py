@@ -51,7 +51,7 @@ CASES = [
     ("session/new", {"cwd": "FOLDER", "mcpServers": [{"name": "x", "type": "y"}]}, -32602),
     ("session/new", {"cwd": "FOLDER", "mcpServers": [], "additionalDirectories": ["/x"]}, -32602),
     ("session/load", {"cwd": "FOLDER", "mcpServers": [], "sessionId": "none"}, -32002),
-    ("session/load", {"cwd": "FOLDER", "mcpServers": [], "sessionId": "../x"}, -32602),
+    ("session/load", {"cwd": "FOLDER", "mcpServers": [], "sessionId": "a\0b"}, -32602),
     ("session/list", {"cursor": "x"}, -32602),
     ("session/list", {"cursor": "9" * 5_000}, -32602),
     ("session/list", {"cursor": str(2**70)}, -32602),

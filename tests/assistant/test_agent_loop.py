@@ -24,7 +24,7 @@ from pure_agent_loop import (
     tool,
 )
 from pure_agent_loop.assistant import words_for
-from pure_agent_loop.assistant.trust import guidance_of, trust
+from pure_agent_loop.assistant.trust import guidance_of, trust_guidance
 from pure_agent_loop.audit import history
 from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.testing import (
@@ -131,7 +131,7 @@ def test_25_iterations_and_25_calls_end_with_a_note(tmp_path):
     by_steps = assistant(tmp_path, ScriptedLLM([*many[:25], "So far."]), [add], max_tool_calls=None)
     assert direct(by_steps) == "So far.\n\n[Stopped: The step limit is reached.]"
     by_calls = assistant(tmp_path, ScriptedLLM([many, "So far."]), [add])
-    assert chunks(by_calls, session="t")[-1] == "\n\n[Stopped: The limit of tool calls is reached.]"
+    assert chunks(by_calls, session="t")[-1] == "\n\n[Stopped: The tool call limit is reached.]"
 
 
 def test_tools_are_tried_again_only_if_they_may_be(tmp_path):
@@ -283,7 +283,7 @@ def test_execute_tool_goes_the_way_of_the_model(tmp_path):
     assert "UnknownTool" in results[4]
     assert asyncio.run(loop.execute_tool("whoami", {})) == "here"
     assert (where[0].tool, where[0].step) == ("whoami", 1)
-    with pytest.raises(ConfigError, match="args must be"):
+    with pytest.raises(ConfigError, match=r"args=.no. must be"):
         asyncio.run(loop.execute_tool("add", "no"))
 
 
@@ -330,7 +330,7 @@ def test_past_max_history_the_oldest_go_into_memory_and_the_session_replays(tmp_
 
 @pytest.mark.parametrize("trusted", [None, True, False])
 def test_texts_of_the_folder_guide_only_where_a_person_trusts_them(tmp_path, monkeypatch, caplog, trusted):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     work = tmp_path / "work"
     skill = work / ".agents" / "skills" / "evil"
     skill.mkdir(parents=True)
@@ -347,16 +347,16 @@ def test_texts_of_the_folder_guide_only_where_a_person_trusts_them(tmp_path, mon
 
     assert ("Wicked." in prompt()) is (trusted is True)
     said = [each.getMessage() for each in caplog.records]
-    left_out = "left out, as nobody has trusted it: AGENTS.md, .agents/skills/evil/SKILL.md"
-    assert said == ([f"{left_out} (trust_folder=True uses it)"] if trusted is None else [])
-    trust(guidance_of(work))
+    left_out = "untrusted, left out: AGENTS.md, .agents/skills/evil/SKILL.md"
+    assert said == ([f"{left_out} (use with trust_folder=True)"] if trusted is None else [])
+    trust_guidance(guidance_of(work))
     assert ("Wicked." in prompt()) is (trusted is not False)
     with pytest.raises(ConfigError, match="trust_folder"):
         AgentLoop(ScriptedLLM([]), work, context_builder=builder(work), trust_folder=True)
 
 
 def test_calls_are_in_the_audit_log_unless_it_is_switched_off(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     assert direct(assistant(tmp_path, ScriptedLLM([call("add", a=2, b=3), "5"]), [add])) == "5"
     assert [each.tool for each in history()] == ["add"]
     assert direct(assistant(tmp_path, ScriptedLLM([call("add", a=2, b=3), "5"]), [add], audit=None)) == "5"
@@ -371,7 +371,7 @@ def test_a_tool_is_told_the_workspace(tmp_path):
 
     loop = assistant(tmp_path, ScriptedLLM([]), [where])
     assert asyncio.run(loop.execute_tool("where", {})) == str(tmp_path / "work")
-    with pytest.raises(ConfigError, match="no cwd="):
+    with pytest.raises(ConfigError, match="cwd= is not an argument"):
         assistant(tmp_path, ScriptedLLM([]), cwd=".")
 
 
@@ -417,12 +417,26 @@ def test_events_keep_their_grammar_and_subagents_bring_their_tools(tmp_path):
 def test_what_it_takes_elsewhere_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="sessions"):
         assistant(tmp_path, ScriptedLLM([]), sessions=None)
-    with pytest.raises(ConfigError, match="context must be"):
+    with pytest.raises(ConfigError, match="context=3 must be"):
         direct(assistant(tmp_path, ScriptedLLM([])), context=3)
 
 
 @pytest.mark.anyio
-async def test_a_list_of_messages_as_context_says_what_to_do(tmp_path):
-    loop = AgentLoop(ScriptedLLM([]), tmp_path)
-    with pytest.raises(ConfigError, match=r"the session keeps it.* loop\.agent\.arun\(message, messages"):
-        await loop.process_direct("hi", "s", context=[{"role": "user", "content": "before"}])
+@pytest.mark.parametrize("kind", [list, tuple])
+async def test_messages_as_context(tmp_path, kind):
+    before = [{"role": "user", "content": "My cat is Tom."}, {"role": "assistant", "content": "Noted."}]
+    before = kind(before)
+    llm = ScriptedLLM(["Tom.", "Also Tom."])
+    loop = assistant(tmp_path, llm)
+    assert "".join([text async for text in loop.process_message("Who?", "s", context=before)]) == "Tom."
+    assert [m["content"] for m in llm.requests[0].messages[1:3]] == ["My cat is Tom.", "Noted."]
+    assert (
+        "".join([text async for text in loop.process_message("Who?", "s", context=before[:1])]) == "Also Tom."
+    )
+    said = [m["content"] for m in llm.requests[1].messages]
+    assert said.count("My cat is Tom.") == 1  # a session that has begun has its own history
+    assert [text for text in said if "user: My cat is Tom." in text]
+    with pytest.raises(ConfigError, match=r"context=.* must be text"):
+        loop.prepare("Who?", "s", kind(["no message"]))
+    with pytest.raises(ConfigError, match=r"context=.* must be text"):
+        loop.prepare("Who?", "another", kind(["no message"]))

@@ -122,6 +122,8 @@ def test_each_form_of_media_becomes_the_same_part(tmp_path):
     assert media_parts([path, str(path), png(), url, PART]) == [PART] * 5
     asked = {"type": "image_url", "image_url": {"url": "https://example.org/a.png", "detail": "low"}}
     assert media_parts([asked]) == [asked]
+    text = {"type": "text", "text": "what a text file becomes"}
+    assert media_parts([text]) == [text]
     assert media_parts(None) == []
 
 
@@ -136,7 +138,8 @@ def test_each_form_of_media_becomes_the_same_part(tmp_path):
         ("data:image/png,AAAA", ImageError),
         ("none.png", ImageError),
         ("nul\0.png", ImageError),
-        ({"type": "text", "text": "x"}, ConfigError),
+        ({"type": "text", "text": 3}, ConfigError),
+        ({"type": "text"}, ConfigError),
         (3, ConfigError),
     ],
 )
@@ -151,7 +154,7 @@ def test_what_cannot_be_sent_is_refused_before_anything_happens(tmp_path, item, 
     for media in ("a.png", png(), PART):
         with pytest.raises(ConfigError, match="media must be a list"):
             agent.run("go", media=media)
-    with pytest.raises(ConfigError, match="media come with a task"):
+    with pytest.raises(ConfigError, match="media needs a task"):
         agent.run(None, media=[png()], state=check_result(Agent(llm=ScriptedLLM(["a"])).run("go")).state)
 
 

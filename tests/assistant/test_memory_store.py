@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from pure_agent_loop import ConfigError, MemoryStore
 from pure_agent_loop.assistant import MemoryStoreError
-from pure_agent_loop.support.shared_file import append_section
+from pure_agent_loop.support.locking import append_section
 
 NOON = datetime(2026, 1, 31, 12, 0, tzinfo=timezone.utc)
 WRITER = """
 import sys
 from pure_agent_loop.assistant.memory import MemoryStore
-from pure_agent_loop.support.shared_file import append_section
+from pure_agent_loop.support.locking import append_section
 store = MemoryStore(sys.argv[1])
 print("ready", flush=True)
 sys.stdin.readline()
@@ -145,9 +145,9 @@ def test_the_tools_say_what_they_did(tmp_path):
 
     assert use(read) == "Memory is empty."
     assert use(write, text="The cat is Miso.") == "Written to memory."
-    assert use(write, text="The cat is Miso.") == "Memory says this already."
+    assert use(write, text="The cat is Miso.") == "This is already in memory."
     assert "Miso" in use(search, query="cat")
-    assert "Nothing in memory" in use(search, query="dog")
+    assert "No memory entry" in use(search, query="dog")
     assert "Miso" in use(read, limit=1)
     assert "failed" in use(write, text="")
     assert (write.read_only, search.read_only, read.read_only) == (False, True, True)
@@ -162,3 +162,25 @@ def test_any_text_comes_back_as_one_entry(tmp_path_factory, texts):
     written = [text for text in texts if text.strip() and memory.write(text)]
     assert len(memory.entries()) == len(written)
     assert all(entry.when for entry in memory.entries())
+
+
+def test_a_section_with_the_same_text_is_not_added_again(tmp_path):
+    path = tmp_path / "MEMORY.md"
+    first = "## 2026-01-01 00:00 UTC\n\nGoal: mend the parser.\n\n- one\n"
+    for section in (first, "## 2026-01-01 00:00 UTC\n\nGoal\n", first.replace("01-01", "02-02")):
+        append_section(path, section)
+    assert path.read_text() == f"# Memory\n\n{first}\n## 2026-01-01 00:00 UTC\n\nGoal\n"
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+    append_section(path, first)
+    assert path.read_text().count("mend the parser") == 1
+
+
+def test_what_was_searched_for_is_in_what_is_shown(tmp_path):
+    store = MemoryStore(tmp_path)
+    entry = "word " * 5_000 + "the cat is called Miso " + "word " * 5_000
+    (tmp_path / "MEMORY.md").write_text(f"# Memory\n\n## One\n\n{entry}\n\n## Two\n\nMiso eats fish.\n")
+    search = {tool.name: tool for tool in store.tools()}["memory_search"]
+    found = asyncio.run(search.execute({"query": "Miso"}))
+    assert "the cat is called Miso" in found
+    assert "Miso eats fish" in found
+    assert len(found) < 13_000

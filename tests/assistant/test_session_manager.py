@@ -46,13 +46,24 @@ def test_repair_is_for_files(tmp_path):
     report = manager.repair("a")
     assert report.session_id == "a.repaired"
     assert manager.load("a.repaired").problems == []
-    with pytest.raises(ConfigError, match="no repair"):
+    with pytest.raises(ConfigError, match="cannot repair"):
         SessionManager(SqliteStore(tmp_path / "s.db")).repair("a")
 
 
 def test_without_a_root_it_is_the_data_folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     manager = SessionManager()
     run(manager, "a", "hello")
     assert isinstance(manager.store, JsonlStore)
     assert (tmp_path / "home" / "sessions" / "a.jsonl").is_file()
+
+
+@pytest.mark.parametrize("own", [[], [{"role": "system", "content": "Speak like a pirate."}]])
+def test_the_history_is_that_of_the_result_with_its_own_system_message(own, tmp_path):
+    history = [*own, {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ahoy"}]
+    with ScriptedLLM(["first", "second"]) as llm:
+        agent = Agent(llm=llm, system_prompt="Be brief.", sessions=JsonlStore(tmp_path))
+        agent.run("Go", messages=history, session_id="s")
+        result = agent.run("On", session_id="s")
+    assert SessionManager(tmp_path).load("s").messages == result.messages
+    assert result.messages[: len(history)] == history

@@ -122,7 +122,7 @@ def test_a_damaged_skill_is_a_problem_and_no_failure(tmp_path_factory, data):
     [
         ("Upper", GOOD, "lower-case"),
         ("a" * 65, GOOD, "lower-case"),
-        ("other", "---\nname: another\ndescription: d\n---\n", "not the folder's name"),
+        ("other", "---\nname: another\ndescription: d\n---\n", "must match the folder name"),
         ("none", "---\nname: none\n---\n", "description"),
         ("long", "---\nname: long\ndescription: " + "x" * 1025 + "\n---\n", "1024"),
         ("maybe", "---\nname: maybe\ndescription: d\nalways: perhaps\n---\n", "true or false"),
@@ -165,7 +165,7 @@ def test_a_project_is_not_trusted_by_itself_and_given_folders_come_first(tmp_pat
     trusting = SkillsLoader([given_folder], workspace=project, trust_project=True)
     assert trusting.get("mine").folder.is_relative_to(project.resolve())
     assert trusting.get("theirs").folder.is_relative_to(given_folder.resolve())
-    assert sum("same name" in str(problem) for problem in trusting.problems) == 2
+    assert sum("Same name" in str(problem) for problem in trusting.problems) == 2
 
 
 def test_load_skill_gives_body_and_files_and_stays_inside(tmp_path):
@@ -189,7 +189,7 @@ def test_load_skill_gives_body_and_files_and_stays_inside(tmp_path):
         assert "secret\n" not in use(name="pdf", file=bad)
         with pytest.raises(WorkspaceError):
             found.load("pdf", bad)
-    assert "There are: pdf." in use(name="nope")
+    assert "Use one of: pdf." in use(name="nope")
     assert tool.read_only
     assert loader().tools() == []
 

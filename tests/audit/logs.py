@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.kernel.tools.observers import CallRecord
+from pure_agent_loop.kernel.observers import CallRecord
 
 KEY = "a key of sixteen or more"
 NASTY = 'a"b\\c\r\n\u2028\u2029\x85\x00\x1b[2J\x7fé\U0001f600'

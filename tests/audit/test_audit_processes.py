@@ -13,9 +13,8 @@ from logs import KEY, call, files, fill, lines, make_log
 from processes import python, start
 
 from pure_agent_loop.audit import history, verify
-from pure_agent_loop.audit.chain import Chain
-from pure_agent_loop.audit.head import read_head
-from pure_agent_loop.kernel.tools.observers import CallRecord
+from pure_agent_loop.audit.chain import ChainWriter, read_head
+from pure_agent_loop.kernel.observers import CallRecord
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="kill -9 and fork")
 
@@ -31,12 +30,12 @@ for number in range(int(sys.argv[2])):
 WORK = """
 import os, sys
 from logs import make_log
-from pure_agent_loop.kernel.tools.observers import CallRecord
+from pure_agent_loop.kernel.observers import CallRecord
 log = make_log(sys.argv[1], file_bytes=400_000)
 for _ in range(15):
     record = CallRecord("act", {str(n): "x" * 1_900 for n in range(5)}, "allow")
     log.begin(record)
-    os.write(1, b"%d\\n" % log._begun[id(record)][1])
+    os.write(1, b"%d\\n" % log._open_calls[id(record)][1])
     log.end(record, "r" * 2_000, "ok", 0.0)
 os.read(0, 1)  # until it is killed
 """
@@ -106,7 +105,7 @@ def test_a_write_cut_off_anywhere_is_closed_off_and_marked(tmp_path):
         (log.path / "head").write_bytes(head)
         found = verify(log)
         assert (found.ok, found.lines, len(found.notes)) == (True, 4, 1)
-        call(log, "next")
+        call(make_log(log.path), "next")  # of another process
         found = verify(log)
         assert (found.ok, found.lines, found.torn) == (True, 7, at < len(line) - 1), (at, found)
         assert path.read_bytes().startswith(whole + line[:at] + b"\n")
@@ -116,7 +115,7 @@ def test_a_write_cut_off_anywhere_is_closed_off_and_marked(tmp_path):
     path.write_bytes(whole + line)  # written whole, killed before the head was
     (log.path / "head").write_bytes(head)
     assert verify(log).lines == 5
-    call(log)
+    call(make_log(log.path))
     assert (verify(log).ok, verify(log).lines, verify(log).torn) == (True, 7, 0)
 
 
@@ -125,13 +124,13 @@ def test_a_second_kill_while_closing_off(tmp_path):
     path = files(log)[0]
     whole, head = path.read_bytes(), (log.path / "head").read_bytes()
     path.write_bytes(whole + b'{"n":5,"ti')
-    call(log)
+    call(make_log(log.path))
     closed = path.read_bytes()
     for at in range(len(whole) + 11, closed.index(b"}\n", len(whole) + 11) + 1, 7):
         path.write_bytes(closed[:at])
         (log.path / "head").write_bytes(head)
         assert verify(log).ok or closed[at - 1 : at] == b"\n"
-        call(log)
+        call(make_log(log.path))
         assert verify(log).ok or closed[at - 1 : at] == b"\n"
 
 
@@ -141,7 +140,7 @@ def test_killed_before_the_first_line_and_before_a_new_file(tmp_path):
     (log.path / "head").write_bytes(b"")
     call(log)
     assert verify(log).ok
-    chain = Chain(log.path, log.sealer, durable=False, max_bytes=10)
+    chain = ChainWriter(log.path, log.sealer, durable=False, max_bytes=10)
     chain._next_file(read_head(log.path, log.sealer).heads[0])  # told of, and not made
     assert verify(log).ok
     call(log)

@@ -15,7 +15,7 @@ from processes import python
 
 from pure_agent_loop import ConfigError
 from pure_agent_loop.audit import AuditError, AuditLog, default_redaction, history, verify
-from pure_agent_loop.kernel.tools.observers import CallRecord
+from pure_agent_loop.kernel.observers import CallRecord
 
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits and modes of files")
 
@@ -140,13 +140,13 @@ def test_a_log_goes_on_only_with_its_own_key(tmp_path):
     fill(tmp_path / "open", 1)
     for folder, key in (("keyed", ""), ("keyed", KEY + "!"), ("open", KEY)):
         before = sorted((p.name, p.read_bytes()) for p in (tmp_path / folder).iterdir())
-        with pytest.raises(AuditError, match="PURE_AGENT_LOOP_AUDIT_KEY"):
+        with pytest.raises(AuditError, match="PAL_AUDIT_KEY"):
             fill(tmp_path / folder, 1, key=key)
         assert sorted((p.name, p.read_bytes()) for p in (tmp_path / folder).iterdir()) == before
 
 
 def test_the_key_comes_from_the_environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_AUDIT_KEY", KEY)
+    monkeypatch.setenv("PAL_AUDIT_KEY", KEY)
     log = AuditLog(tmp_path)
     call(log)
     assert verify(tmp_path).keyed
@@ -170,7 +170,7 @@ FULL = """
 import resource, sys
 from logs import call, make_log
 from pure_agent_loop.audit import AuditError
-from pure_agent_loop.kernel.tools.observers import CallRecord
+from pure_agent_loop.kernel.observers import CallRecord
 log = make_log(sys.argv[1], durable=True)
 for _ in range(3):
     call(log)
@@ -187,7 +187,7 @@ for _ in range(3):
 @posix_only
 def test_a_disk_that_takes_no_more(tmp_path):
     done = python(FULL, str(tmp_path / "log"))
-    assert done.stdout.count("log: File too large. Make room") == 3, done.stderr
+    assert done.stdout.count("log: File too large. Free space") == 3, done.stderr
     found = verify(tmp_path / "log", key="")
     assert (found.ok, found.lines, found.notes) == (True, 6, ())
     fill(tmp_path / "log", 1)

@@ -11,7 +11,7 @@ from logs import call, files, lines, make_log
 
 from pure_agent_loop import Agent, ConfigError, PermissionRules, tool
 from pure_agent_loop.audit import AuditError, find_call, history, verify
-from pure_agent_loop.kernel.tools.observers import CallRecord
+from pure_agent_loop.kernel.observers import CallRecord
 from pure_agent_loop.testing import ScriptedLLM
 from pure_agent_loop.testing import call as tool_call
 

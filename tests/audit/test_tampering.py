@@ -152,7 +152,7 @@ def test_files_in_another_order_missing_or_strange(tmp_path):
 
 def test_without_the_key_nobody_can_write_a_chain_that_fits(tmp_path):
     log = fill(tmp_path / "log", 3, key=KEY)
-    assert "set PURE_AGENT_LOOP_AUDIT_KEY" in str(verify(log.path, key="").first_problem)
+    assert "set PAL_AUDIT_KEY" in str(verify(log.path, key="").first_problem)
     assert "another key" in str(verify(log.path, key=KEY + "!").first_problem)
     forged = fill(tmp_path / "forged", 3)
     assert verify(forged).ok  # without a key, a whole new chain cannot be told from the old one

@@ -16,8 +16,7 @@ from tests.helpers import add, check_events, check_result, nothing_left, start, 
 
 from pure_agent_loop import CancelToken, Hooks, LLMError, PermissionRules, RetryConfig, TokenUsage, tool
 from pure_agent_loop.kernel.journal import MemoryJournal
-from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.settings import ToolRetries
+from pure_agent_loop.kernel.kit import Kit, ToolRetries
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.permissions import PermissionPolicy
 from pure_agent_loop.prompts import ENGLISH

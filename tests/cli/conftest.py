@@ -25,7 +25,7 @@ class Pal:
         self.workspace = folder / "work"
         self.workspace.mkdir()
         self.env = {k: v for k, v in os.environ.items() if not k.startswith(_FOREIGN) or k == "PYTHONPATH"}
-        self.env["PURE_AGENT_LOOP_HOME"] = str(folder / "home")
+        self.env["PAL_HOME"] = str(folder / "home")
         self.env["TERM"] = "xterm"
 
     def use(self, server) -> None:

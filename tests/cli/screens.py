@@ -97,8 +97,9 @@ class Screen:
 
     def end(self) -> int:
         """Wait for the end; the exit code."""
-        while self._read(PATIENCE) is not None:
-            pass
+        ends = time.monotonic() + PATIENCE
+        while self._read(1) is not None:
+            assert time.monotonic() < ends, f"the program did not end:\n{self.all}"
         return self.process.wait(PATIENCE)
 
     def _size(self, columns: int, rows: int) -> None:

@@ -9,7 +9,7 @@ import select
 import termios
 from typing import Any
 
-PATIENCE = 60
+PATIENCE = 120
 QUESTION = "Allow? [y]es, [n]o, [a]lways this tool: "
 CTRL_C, CTRL_D = "\x03", "\x04"
 

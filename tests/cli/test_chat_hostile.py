@@ -8,8 +8,8 @@ import unicodedata
 import pytest
 
 from pure_agent_loop import Event
-from pure_agent_loop.cli.chat.safe import Cleaner, clean, one_line
-from pure_agent_loop.cli.chat.transcript import Transcript
+from pure_agent_loop.cli.chat.output import Cleaner, clean, one_line
+from pure_agent_loop.cli.chat.transcript import TranscriptView
 
 SEQUENCES = [
     "\x1b]52;c;cm0gLXJmIC8=\x07",  # the clipboard
@@ -160,12 +160,12 @@ def events(text: str) -> list[Event]:
     ]
 
 
-def everything(screen: Transcript, text: str) -> str:
+def everything(screen: TranscriptView, text: str) -> str:
     """All that is shown, printed or live, when a foreign text comes from everywhere."""
     shown = [
-        screen.asked(text),
-        screen.asked(f"{text}\n" * 30),
-        screen.say(text, "error"),
+        screen.user_input(text),
+        screen.user_input(f"{text}\n" * 30),
+        screen.notice(text, "error"),
         screen.markdown(text),
     ]
     for event in events(text):
@@ -183,10 +183,10 @@ def test_there_are_eighty_and_more():
 @pytest.mark.parametrize("number", range(len(SEQUENCES)))
 def test_no_sequence_reaches_the_terminal(number):
     text = SEQUENCES[number]
-    shown = everything(Transcript(60), text)
+    shown = everything(TranscriptView(60), text)
     assert faults(shown) == set()
     assert max(len(each) for each in re.findall("[\u0300-\u036f]*", shown)) <= 3
-    plain = everything(Transcript(40, color=False, screen_reader=True, language="zh"), text)
+    plain = everything(TranscriptView(40, color=False, screen_reader=True, language="zh"), text)
     assert faults(plain, color=False) == set()
 
 
@@ -204,7 +204,7 @@ def test_colours_and_line_ends_of_tools_leave_no_trace_even_in_pieces():
 
 
 def test_a_shown_command_says_when_a_terminal_may_turn_its_order():
-    screen = Transcript(80, color=False)
+    screen = TranscriptView(80, color=False)
     screen.feed(Event.action(1, "shell", {"command": "rm \u05d0\u05d1 /"}, "1"))
     assert "has right-to-left text" in screen.live()[0]
 

@@ -10,7 +10,7 @@ import pyte
 import pytest
 from benchmarks.terminal_bytes import stream, tokens
 
-from pure_agent_loop.cli.chat.transcript import Transcript
+from pure_agent_loop.cli.chat.transcript import TranscriptView
 
 COLOUR = re.compile("\x1b\\[[0-9;]*m")
 
@@ -65,7 +65,7 @@ def run(width: int, height: int, count: int, color: bool) -> tuple[Watched, list
         state["floor"] = len(printed)
         terminal.highest = 1_000_000
 
-    screen = Transcript(width, color=color, live_lines=min(8, height - 5))
+    screen = TranscriptView(width, color=color, live_lines=min(8, height - 5))
     asyncio.run(
         stream(
             list(tokens(count)),
@@ -90,6 +90,6 @@ def test_nothing_that_was_printed_is_touched_again(width, height, color):
 
 
 def test_two_thousand_tokens_cost_at_most_three_times_themselves():
-    measured = asyncio.run(stream(list(tokens(2_000)), Transcript(80), per_second=60))
+    measured = asyncio.run(stream(list(tokens(2_000)), TranscriptView(80), per_second=60))
     assert measured.text == 8_000
     assert measured.times <= 3.0

@@ -10,7 +10,7 @@ from tests.cli.conversations import Held, idle, leave, said
 from tests.cli.screens import ENTER, ESC, TAB
 from tests.cli.tmux import TmuxScreen
 
-from pure_agent_loop.testing import answer, call
+from pure_agent_loop.testing import Gate, answer, call, deltas
 
 
 @pytest.fixture
@@ -148,9 +148,9 @@ class TestInTmux:
         idle(screen)
         assert source.read_text() == "two\nlast\n"
         screen.type("/rewind" + ENTER)
-        screen.until("goes back to after")
+        screen.until("returns to the end of one of these")
         screen.type("/rewind 1" + ENTER)
-        screen.until("a new session, as this one was after step 1")
+        screen.until("new session, forked after step 1")
         assert source.read_text() == "one\nlast\n"
         screen.type("third" + ENTER)
         screen.until("Back.")
@@ -177,8 +177,8 @@ class TestInTmux:
         for command, shown in [
             ("/add src/a.py", "Name files in your task"),
             ("/tokens", "system"),
-            ("/mcp", "no MCP servers"),
-            ("/copy", "for its clipboard: 10 characters"),
+            ("/mcp", "No MCP servers are configured"),
+            ("/copy", "terminal's clipboard: 10 characters"),
         ]:
             screen.type(command + ENTER)
             screen.until(shown)
@@ -200,4 +200,19 @@ def leave_line(screen):
     """Empty the input, then leave."""
     screen.type("\x05\x15")
     screen.until(lambda screen: "> /model" not in screen.text)
+    leave(screen)
+
+
+def test_what_moves_stands_once_in_a_narrower_window(chat):
+    gate, words = Gate(), [f"word{number:02}" for number in range(30)]
+    screen = chat([deltas(" ".join(words) + " ", gate, "end.\n\nDone.")])
+    screen.type("go" + ENTER)
+    screen.until("word28")
+    screen.resize(45, 24)
+    screen.until(lambda screen: all(len(line) <= 45 for line in screen.lines if "word" in line))
+    gate.open()
+    screen.until("Done")
+    idle(screen)
+    assert [screen.joined.count(word) for word in words] == [1] * 30
+    assert screen.all.count("scripted · ask") == 1
     leave(screen)

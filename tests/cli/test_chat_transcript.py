@@ -8,22 +8,22 @@ from typing import Any
 import pytest
 
 from pure_agent_loop import Agent, ConfigError, Event, PermissionRules
-from pure_agent_loop.cli.chat.transcript import Transcript
+from pure_agent_loop.cli.chat.transcript import TranscriptView
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import TodoList, workspace_tools
 
 TODO = [{"task": "look", "status": "done"}, {"task": "mend", "status": "in_progress"}]
 
 
-def screen_of(width: int = 60, **options: Any) -> Transcript:
-    return Transcript(width, **{"color": False, "animation": False, **options})
+def screen_of(width: int = 60, **options: Any) -> TranscriptView:
+    return TranscriptView(width, **{"color": False, "animation": False, **options})
 
 
 def at(event: Event, second: float) -> Event:
     return Event(event.type, event.step, event.data, second)
 
 
-def observed(screen: Transcript, result: str, *, is_error: bool = False, **args: Any) -> str:
+def observed(screen: TranscriptView, result: str, *, is_error: bool = False, **args: Any) -> str:
     screen.feed(Event.action(1, "shell", args, "1"))
     return screen.feed(Event.observation(1, "shell", result, 3.21, "1", is_error))
 
@@ -40,7 +40,7 @@ def test_a_run_reads_from_top_to_bottom(tmp_path):
     rules = PermissionRules(deny=["shell"])
     agent = Agent(llm=ScriptedLLM(script), tools=tools, permission_rules=rules)
     screen = screen_of()
-    shown = screen.asked("do it") + "".join(screen.feed(event) for event in agent.run_stream("do it"))
+    shown = screen.user_input("do it") + "".join(screen.feed(event) for event in agent.run_stream("do it"))
     assert shown == (
         "> do it\n\n"
         "✓ read_file a.txt  2 lines\n"
@@ -67,7 +67,7 @@ def test_a_call_is_one_line_and_unfolds():
     long = observed(screen, "x\n" * 5, command="cat " + "name " * 50)
     assert len(long) == 61
     assert long.endswith("…  3.2 s, 5 lines\n")
-    assert screen.unfold(99) == "there is nothing folded\n"
+    assert screen.unfold(99) == "nothing is folded\n"
 
 
 def test_running_work_is_shown_with_its_state_and_time():
@@ -89,7 +89,7 @@ def test_running_work_is_shown_with_its_state_and_time():
     assert screen.feed(Event.task(1, task)) == ""
     first, second, third = screen.live(104.5)
     assert first[1:] == " shell sleep 9  4.5 s"
-    assert second == "? write_file a  waits for your answer"
+    assert second == "? write_file a  waiting for your answer"
     assert third[1:] == " explore-1 grep, 2 calls, 4.5 s"
     assert screen.live(104.75)[0][0] != first[0]
     screen.feed(Event.progress(1, "shell", "half\ndone", "1"))
@@ -126,7 +126,7 @@ def test_a_diff_is_shown_once_with_its_counts_and_cut():
     assert shown[:3] == ["~ a.py +60 -1", "@@ -1 +1,60 @@", "-old"]
     assert shown[-2] == "22 more lines; unfold shows them"
     assert "+line 59\n" in screen.unfold()
-    assert "\x1b[32m+line 1\x1b[0m\n" in Transcript(60).feed(Event.file_change(1, change))
+    assert "\x1b[32m+line 1\x1b[0m\n" in TranscriptView(60).feed(Event.file_change(1, change))
     spoken = screen_of(screen_reader=True).feed(Event.file_change(1, change))
     assert spoken.startswith(
         "modified: a.py, added 60, removed 1\n@@ -1 +1,60 @@\nremoved: old\nadded: line 0\n"
@@ -150,7 +150,7 @@ def test_an_answer_that_did_not_stream_is_shown():
 
 def test_a_long_paste_and_a_long_error_are_folded():
     screen = screen_of()
-    shown = screen.asked("line\n" * 5_000)
+    shown = screen.user_input("line\n" * 5_000)
     assert shown.endswith("> line\n4,988 more lines; unfold shows them\n") or "4988 more lines" in shown
     assert screen.unfold().count("line\n") > 4_990
     assert "more lines" in screen.feed(Event.error(1, "<html>\n" * 400))
@@ -160,7 +160,7 @@ def test_a_screen_reader_gets_words_and_no_text_that_moves():
     screen = screen_of(screen_reader=True, animation=True)
     screen.feed(Event.text_delta(1, "half"))
     assert screen.live() == []
-    shown = screen.asked("hello") + observed(screen, "fine", command="ls")
+    shown = screen.user_input("hello") + observed(screen, "fine", command="ls")
     assert shown == "half\n\nyou: hello\n\ndone: shell ls  3.2 s, fine\n"
     assert screen.status("m", "ask", seconds=5.0) == "model m, mode ask, 5 s"
 
@@ -208,14 +208,14 @@ def test_drawing_is_due_when_there_is_enough_to_draw():
 @pytest.mark.parametrize("wrong", [{"width": 0}, {"live_lines": 0}, {"theme": "pink"}, {"language": "xx"}])
 def test_wrong_values_are_refused(wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
-        Transcript(**{"width": 80, **wrong})
+        TranscriptView(**{"width": 80, **wrong})
 
 
 def test_the_screen_in_the_documentation():
     screen = screen_of(80)
     diff = "--- a\n+++ b\n@@ -3,1 +3,1 @@\n-assert add(1, 1) == 3\n+assert add(1, 1) == 2"
     change = {"path": "tests/test_sum.py", "kind": "modified", "added": 1, "removed": 1, "diff": diff}
-    shown = screen.asked("mend the test")
+    shown = screen.user_input("mend the test")
     screen.feed(at(Event.reasoning_delta(1, "word " * 412), 100.0))
     for event in (
         at(Event.reasoning(1, ""), 103.0),

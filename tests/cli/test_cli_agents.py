@@ -15,7 +15,7 @@ from pure_agent_loop.testing import ScriptedServer, call
 @pytest.fixture
 def given(pal, monkeypatch):
     """A session with one task that is done."""
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", pal.env["PURE_AGENT_LOOP_HOME"])
+    monkeypatch.setenv("PAL_HOME", pal.env["PAL_HOME"])
     script = [call("task", agent="helper", prompt="count the files"), "done"]
     parent(family(parent=script, helper=["there are 7"])).run("go", session_id="trip")
     (record,) = TaskStore().list()
@@ -36,20 +36,20 @@ def test_tasks_are_listed_and_shown(pal, given):
 def test_sessions_of_subagents_are_listed_only_when_asked_for(pal, given):
     listed = pal("sessions", "list")
     assert given.session_id not in listed.stdout
-    assert "1 more are of subagents" in listed.stderr
+    assert "1 more of subagents" in listed.stderr
     assert given.session_id in pal("sessions", "list", "--all").stdout
 
 
 def test_killing(pal, given):
-    store = TaskStore(Path(pal.env["PURE_AGENT_LOOP_HOME"]) / "sessions" / "agents")
+    store = TaskStore(Path(pal.env["PAL_HOME"]) / "sessions" / "agents")
     over = pal("agents", "kill", given.id)
-    assert (over.returncode, over.stderr.strip()) == (0, f"pal: {given.id} was over already: completed")
+    assert (over.returncode, over.stderr.strip()) == (0, f"pal: {given.id} had already ended: completed")
     store.save(TaskRecord("helper-1", "helper", "x", state="waiting_permission"))
-    assert "is over: killed" in pal("agents", "kill", "helper-1").stderr
+    assert "ended: killed" in pal("agents", "kill", "helper-1").stderr
 
 
 def test_what_is_not_there(pal):
-    assert "no tasks" in pal("agents", "list").stderr
+    assert "no subagent tasks" in pal("agents", "list").stderr
     missing = pal("agents", "show", "helper-1")
     assert missing.returncode == 2
     assert "pal agents list" in missing.stderr
@@ -93,4 +93,7 @@ def test_a_folder_of_subagents_that_is_not_there_is_said_before_a_model_starts(p
     done = pal("run", "--subagents-from", "nowhere", "hi")
     assert (done.returncode, done.stderr) == (2, "pal: error: --subagents-from=nowhere is not a folder.\n")
     toolless = pal("run", "--subagents", "--no-tools", "hi")
-    assert (toolless.returncode, "Leave out --no-tools" in toolless.stderr) == (2, True)
+    assert (toolless.returncode, "cannot be combined with --no-tools or --tools none" in toolless.stderr) == (
+        2,
+        True,
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 import subprocess
 import sys
 
@@ -9,7 +11,7 @@ import pytest
 
 from pure_agent_loop import ConfigError, LoopLimits, Price, __version__
 from pure_agent_loop.cli.arguments import limits_of
-from pure_agent_loop.cli.parser import parse
+from pure_agent_loop.cli.parser import MAIN_OPTIONS, parse, parser_of
 
 
 def test_the_defaults():
@@ -18,7 +20,7 @@ def test_the_defaults():
     assert (options.output_format, options.workspace, options.max_steps) == ("text", ".", 25)
     assert (options.thinking, options.model, options.temperature, options.system) == ("off", None, None, None)
     assert (options.quiet, options.no_tools, options.theme) == (False, False, "auto")
-    assert options.given == {"task"}
+    assert options.typed_options == {"task"}
 
 
 def test_options_may_stand_before_and_after_the_task():
@@ -51,18 +53,18 @@ def test_print_alone_means_run():
     ("words", "named"),
     [
         (["sesions"], "Did you mean sessions?"),
-        (["modle", "list"], "Did you mean model? To ask that: pal run modle"),
+        (["modle", "list"], "Did you mean model? To run it as a task: pal run modle"),
         (["run", "--max-turn", "3", "x"], "Did you mean --max-turns"),
         (["sessions", "--jsn"], "ACTION"),
         (["sessions", "lst"], "Did you mean list?"),
         (["--vresion"], "Did you mean --version"),
-        (["run", "--max-tokens", "0", "x"], "'0' is not a whole number from 1"),
+        (["run", "--max-tokens", "0", "x"], "'0' is not a whole number of at least 1"),
         (["run", "--max-seconds", "-1", "x"], "'-1' is not a number of seconds"),
         (["run", "--max-cost", "nan", "x"], "'nan' is not a number above 0"),
         (["run", "--price", "1", "x"], "'1' is not two or three numbers"),
         (["run", "--price", "1,-2", "x"], "'1,-2' is not two or three numbers"),
-        (["run", "--max-steps", "0", "x"], "'0' is not a whole number from 1"),
-        (["run", "--max-steps", "many", "x"], "'many' is not a whole number from 1"),
+        (["run", "--max-steps", "0", "x"], "'0' is not a whole number of at least 1"),
+        (["run", "--max-steps", "many", "x"], "'many' is not a whole number of at least 1"),
         (["run", "--temperature", "nan", "x"], "'nan' is not a number from 0 to 2"),
         (["run", "--temperature", "3", "x"], "'3' is not a number from 0 to 2"),
         (["run", "--thinking", "hard", "x"], "low"),
@@ -99,7 +101,15 @@ def test_control_characters_in_arguments_are_not_repeated_raw(capsys):
 
 
 @pytest.mark.parametrize(
-    "words", [["--help"], ["run", "--help"], ["model", "--help"], ["--version"], ["run", "--nope"]]
+    "words",
+    [
+        ["--help"],
+        ["run", "--help"],
+        ["run", "--help-all"],
+        ["model", "--help"],
+        ["--version"],
+        ["run", "--nope"],
+    ],
 )
 def test_help_and_errors_load_nothing_heavy(words):
     code = (
@@ -123,10 +133,43 @@ def test_version_and_help_go_to_standard_output(pal):
     assert "--api-key" not in shown.stdout
 
 
+def options_in(text: str) -> set[str]:
+    """The options that a help text lists, by their last names."""
+    return {line.split("  ")[0].split(", ")[-1].split()[0] for line in re.findall(r"^  (-.*)", text, re.M)}
+
+
+@pytest.mark.parametrize("command", ["run", "chat", "acp"])
+def test_help_shows_the_main_options_and_help_all_every_one(command, capsys):
+    shown = {}
+    for option in ("--help", "--help-all"):
+        with pytest.raises(SystemExit) as stop:
+            parse([command, option])
+        assert stop.value.code == 0
+        shown[option] = capsys.readouterr().out
+    every = [action for action in parser_of(command)._actions if action.option_strings]
+    visible = [action.option_strings for action in every if action.help != argparse.SUPPRESS]
+    assert options_in(shown["--help-all"]) == {names[-1] for names in visible}
+    assert options_in(shown["--help"]) == {names[-1] for names in visible if MAIN_OPTIONS & set(names)}
+    assert shown["--help"].splitlines()[-1] == f"All options: pal {command} --help-all"
+    assert "All options:" not in shown["--help-all"]
+
+
+def test_each_main_option_is_one_of_run():
+    assert set(parser_of("run")._option_string_actions) >= MAIN_OPTIONS
+    assert 18 <= len(MAIN_OPTIONS) <= 25
+
+
+def test_wrong_usage_names_the_help_that_lists_every_option(capsys):
+    for command, option in (("run", "--help-all"), ("doctor", "--help")):
+        with pytest.raises(SystemExit):
+            parse([command, "--nope"])
+        assert f"all options: pal {command} {option};" in capsys.readouterr().err
+
+
 def test_without_a_task_and_a_terminal_it_says_how_to_give_one(pal):
     shown = pal()
     assert (shown.returncode, shown.stdout) == (2, "")
-    assert "There is no task." in shown.stderr
+    assert "No task given." in shown.stderr
 
 
 @pytest.mark.parametrize(

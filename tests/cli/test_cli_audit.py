@@ -8,7 +8,7 @@ import time
 import pytest
 
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.kernel.tools.observers import CallRecord
+from pure_agent_loop.kernel.observers import CallRecord
 from pure_agent_loop.testing import ScriptedServer, call
 
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202e\u2028forged"
@@ -16,7 +16,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\r\u202e\u2028forged"
 
 @pytest.fixture
 def log(pal):
-    log = AuditLog(f"{pal.env['PURE_AGENT_LOOP_HOME']}/audit", key="", user="ada")
+    log = AuditLog(f"{pal.env['PAL_HOME']}/audit", key="", user="ada")
     for tool, status, session in (
         ("read", "ok", "trip"),
         ("write", "error", "trip"),
@@ -32,10 +32,10 @@ def test_where_there_is_no_log_yet(pal):
     assert "audit" in pal("audit", "path").stdout
     listed = pal("audit", "list")
     assert (listed.returncode, listed.stdout) == (0, "")
-    assert "there is no audit log yet" in listed.stderr
+    assert "no audit log yet in" in listed.stderr
     checked = pal("audit", "verify")
     assert checked.returncode == 1
-    assert "there is no audit log yet" in checked.stderr
+    assert "no audit log yet in" in checked.stderr
     assert pal("audit", "list", "--file", "nowhere").returncode == 2
 
 
@@ -61,7 +61,7 @@ def test_the_calls_are_listed_and_chosen(pal, log):
     assert chosen("--until", "2001-01-31", "--since", "2000-01-31T10:00") == []
     assert chosen("--limit", "1") == [5]
     assert chosen("--text", "ERROR") == [3]
-    assert "no call fits" in pal("audit", "list", "--tool", "x").stderr
+    assert "no matching calls" in pal("audit", "list", "--tool", "x").stderr
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_one_call_is_shown(pal, log):
 def test_a_log_is_checked(pal, log):
     done = pal("audit", "verify")
     assert done.returncode == 0
-    assert "whole: 6 lines" in done.stdout
+    assert "intact: 6 lines" in done.stdout
     noted = done.stdout.split()[-1]
     assert pal("audit", "verify", "--contains", noted).returncode == 0
     assert pal("audit", "verify", "--contains", "0" * 63 + "1").returncode == 1
@@ -93,21 +93,21 @@ def test_a_log_is_checked(pal, log):
     path.write_bytes(path.read_bytes().replace(b'"write"', b'"wrote"', 1))
     done = pal("audit", "verify")
     assert (done.returncode, done.stdout) == (1, "")
-    assert "audit-000001.jsonl, line 3: its hash does not fit" in done.stderr
+    assert "audit-000001.jsonl, line 3: its hash does not match" in done.stderr
     found = json.loads(pal("audit", "verify", "--json").stdout)
     assert (found["ok"], found["first_problem"]["line"], found["lines"]) == (False, 3, 2)
 
 
 def test_a_key_is_taken_from_the_environment(pal, log):
-    done = pal("audit", "verify", PURE_AGENT_LOOP_AUDIT_KEY="k" * 32)
+    done = pal("audit", "verify", PAL_AUDIT_KEY="k" * 32)
     assert done.returncode == 1
     assert "without a key" in done.stderr
-    assert pal("audit", "verify", PURE_AGENT_LOOP_AUDIT_KEY="short").returncode == 2
+    assert pal("audit", "verify", PAL_AUDIT_KEY="short").returncode == 2
 
 
 def test_local_dates_are_read_in_the_local_zone(pal, tmp_path):
     moment = time.mktime((2026, 1, 31, 12, 0, 0, 0, 0, -1))
-    log = AuditLog(f"{pal.env['PURE_AGENT_LOOP_HOME']}/audit", key="", now=lambda: moment)
+    log = AuditLog(f"{pal.env['PAL_HOME']}/audit", key="", now=lambda: moment)
     log.begin(CallRecord("act", {}, "allow"))
     for words, count in (
         (["--since", "2026-01-31", "--until", "2026-02-01"], 1),
@@ -122,7 +122,7 @@ def test_a_home_that_cannot_be_written_holds_no_run_up(pal, tmp_path):
     with ScriptedServer([call("write_file", path="a.txt", content="hi"), "done"]) as server:
         pal.use(server)
         words = ("--permission-mode", "auto", "--sandbox", "none", "write it")
-        done = pal("run", *words, PURE_AGENT_LOOP_HOME=str(home))
+        done = pal("run", *words, PAL_HOME=str(home))
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert (pal.workspace / "a.txt").read_text() == "hi"
     lines = done.stderr.splitlines()

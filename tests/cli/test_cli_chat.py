@@ -40,7 +40,7 @@ class TestTalking:
         screen.type("What colour is the sea?" + ENTER)
         screen.until("The sea is blue.")
         leave(screen)
-        assert "to go on: pal -c" in screen.all
+        assert "to resume: pal -c" in screen.all
 
     @pytest.mark.parametrize("words", [("What is it?",), ("chat", "What is it?")])
     def test_a_question_of_the_command_line_opens_it(self, chat, words):
@@ -94,10 +94,10 @@ class TestTalking:
         assert len(screen.lines) == 10
         leave(screen)
 
-    @pytest.mark.parametrize(("columns", "line"), [(30, "/ lists"), (120, "? is help.")])
+    @pytest.mark.parametrize(("columns", "line"), [(30, "/ lists"), (120, "? shows help.")])
     def test_the_first_line_is_as_wide_as_the_terminal(self, chat, columns, line):
         screen = chat([], columns=columns, rows=10)
-        screen.until("is[ \n]+help")
+        screen.until("shows[ \n]+help")
         (found,) = (each.strip() for each in screen.lines if "Type a task." in each)
         assert found.startswith("· Type a task.")
         assert found.endswith(line)
@@ -144,7 +144,7 @@ class TestWhileItWorks:
         screen.end()
         held.go.set()
         assert "Traceback" not in screen.all
-        assert "to go on: pal -c" in screen.all
+        assert "to resume: pal -c" in screen.all
 
     def test_typing_steers(self, chat, source):
         held = Held(answer("", call("read_file", path="src/a.py")), "Done.", "Also done.")
@@ -202,7 +202,7 @@ class TestWhileItWorks:
     def test_twice_leaves(self, chat):
         screen = chat([])
         screen.type(CTRL_C)
-        screen.until("Ctrl-C again leaves")
+        screen.until("press Ctrl-C again")
         screen.type(CTRL_C)
         assert screen.end() == 0
 
@@ -214,7 +214,7 @@ class TestWhileItWorks:
         screen.kill()
         held.go.set()
         screen = chat(["Here I am."], "-c")
-        screen.until("it goes on")
+        screen.until("Resuming the interrupted run")
         screen.until("Here I am.")
         assert said(screen.server.requests[0]) == "begin"
         leave(screen)
@@ -262,7 +262,7 @@ class TestQuestions:
     def test_what_is_no_answer_changes_nothing(self, chat, pal):
         screen = self.asked(chat, "Made.")
         screen.type("you may do that" + ENTER)
-        screen.until("That is no answer")
+        screen.until("Not a valid answer")
         screen.type("n" + ENTER)
         screen.until("Made.")
         assert not (pal.workspace / "made").exists()
@@ -314,7 +314,7 @@ class TestQuestions:
         screen = chat([EDIT, "Done."], "chat", "--trust-folder", "go")
         screen.until("y yes, once")
         screen.type("a" + ENTER)
-        screen.until("Nobody has trusted")
+        screen.until("is not trusted, so a rule")
         screen.type("n" + ENTER)
         screen.until("Done.")
         leave(screen)
@@ -399,7 +399,7 @@ class TestCommands:
             ("/context", "system +█"),
             ("/cost", r"\d+ tokens in 1 steps"),
             ("/theme light", "theme: light"),
-            ("/tasks", "theme: light(?s:.*)There is nothing"),  # of the rules it was said before
+            ("/tasks", "theme: light(?s:.*)nothing to show"),  # of the rules it was said before
             ("/keys vi", "keys: vi"),
             ("/keys emacs", "keys: emacs"),
             ("/mode plan", "mode: plan"),
@@ -414,7 +414,7 @@ class TestCommands:
         screen.type("first" + ENTER)
         screen.until("One.")
         screen.type("/fork" + ENTER)
-        screen.until("a new session, as this one was")
+        screen.until("new session, forked from this one")
         screen.type("second" + ENTER)
         screen.until("Two.")
         assert len(screen.server.requests[1].body["messages"]) == 4
@@ -462,7 +462,7 @@ class TestCommands:
         )
         notes.write_text("Use tabs.\n")
         screen = chat([guide, "One.", guide, "Two."], "chat", "--subagents", "first")
-        screen.until("Shall the model follow them")
+        screen.until("Should the model follow them")
         assert ".agents/agents/taster.md" in screen.all
         screen.type("y" + ENTER)
         screen.until("One.")
@@ -511,7 +511,7 @@ class TestCommands:
     def test_a_note_is_known_to_the_next_session(self, chat):
         screen = chat(["Yes."])
         screen.type("#the build is slow" + ENTER)
-        screen.until("noted")
+        screen.until("note saved")
         screen.type("go" + ENTER)
         screen.until("Yes.")
         assert "the build is slow" in screen.server.requests[0].body["messages"][0]["content"]
@@ -545,7 +545,7 @@ class TestCommands:
             screen.type("tell me" + ENTER)
             screen.until(number)
         screen.type("/compact keep {names} of boats" + ENTER)
-        screen.until("is shortened")
+        screen.until("will be compacted")
         screen.type("and now?" + ENTER)
         screen.until("Yes.")
         leave(screen)
@@ -589,13 +589,13 @@ class TestUndo:
         screen = chat([EDIT, "Done."], "chat", "--allow", "edit_file", "go")
         screen.until("Done.")
         screen.type("/undo" + ENTER)
-        screen.until(r"(?s)\n-one\n\+two\n.*would be changed back: src/a.py")
+        screen.until(r"(?s)\n-one\n\+two\n.*would be undone: src/a.py")
         assert source.read_text() == "two\nlast\n"
         screen.type("/undo yes" + ENTER)
-        screen.until("src/a.py changed back")
+        screen.until("src/a.py undone")
         assert source.read_text() == "one\nlast\n"
         screen.type("/redo" + ENTER)
-        screen.until("src/a.py changed again")
+        screen.until("src/a.py redone")
         assert source.read_text() == "two\nlast\n"
         screen.type("/diff" + ENTER)
         screen.until("two")

@@ -23,7 +23,7 @@ THERE = "https://models.example/v1"
 @pytest.fixture
 def user(pal):
     """Writes the user's own file."""
-    path = Path(pal.env["PURE_AGENT_LOOP_HOME"]) / "pal.toml"
+    path = Path(pal.env["PAL_HOME"]) / "pal.toml"
     path.parent.mkdir(parents=True)
     return lambda text: path.write_text(text, encoding="utf-8")
 
@@ -78,7 +78,7 @@ class TestWhichHolds:
         assert [each["function"]["name"] for each in first["tools"]] == ["read_file", "grep"]
         assert "denied" in json.dumps(last) or "not allowed" in json.dumps(last)
         assert (done.returncode, json.loads(done.stdout)["stop_reason"]) == (3, "max_steps")
-        assert "asked for by" in done.stderr
+        assert "selected by" in done.stderr
         assert "pal.toml" in done.stderr
 
     def test_rules_add_up(self, pal, user, project):
@@ -120,7 +120,7 @@ class TestWhichHolds:
         user("[profiles.work]\n")
         done = pal("-P", "wrok", "hi")
         assert done.returncode == 2
-        assert "There is no profile 'wrok'. Did you mean work? There are: work." in done.stderr
+        assert "--profile: unknown profile 'wrok'. Did you mean work? Available: work." in done.stderr
 
     def test_rules_of_a_file_are_for_runs_without_the_tool_too(self, pal, user):
         user('[rules]\ndeny = ["fetch", "shel"]\n')
@@ -147,28 +147,28 @@ class TestWhatCannotBe:
     @pytest.mark.parametrize(
         ("text", "said"),
         [
-            ("modell = 'x'", "'modell' is no setting. Did you mean model?"),
+            ("modell = 'x'", "unknown setting 'modell'. Did you mean model?"),
             ("max_turns = 3", "Did you mean limits.max_turns?"),
-            ("[limits]\nmax_turn = 3", "'limits.max_turn' is no setting. Did you mean limits.max_turns?"),
-            ("[profiles.x]\ntols = 'x'", "'profiles.x.tols' is no setting. Did you mean tools?"),
-            ("model = 3", "model = 3: it must be text in quotes."),
+            ("[limits]\nmax_turn = 3", "unknown setting 'limits.max_turn'. Did you mean limits.max_turns?"),
+            ("[profiles.x]\ntols = 'x'", "unknown setting 'profiles.x.tols'. Did you mean tools?"),
+            ("model = 3", "model = 3: must be text in quotes."),
             ("thinking = 'hihg'", "use one of: off, low, medium, high. Did you mean high?"),
             ("temperature = 9", "'9' is not a number from 0 to 2"),
-            ("network = 'yes'", "it must be true or false"),
-            ("tools = true", "it must be text"),
+            ("network = 'yes'", "must be true or false"),
+            ("tools = true", "must be text"),
             ("[limits]\nmax_turns = true", "'True' is not a whole number"),
             ("[limits]\nprice = [1]", "is not two or three numbers"),
-            ("[rules]\nallow = 'shell'", "it must be a list of rules"),
-            ("[rules]\nallow = ['(']", "no permission rule"),
-            ("rules = 3", "'rules' is no setting"),
-            ("servers = 3", "servers is written as a table: [servers.NAME]"),
+            ("[rules]\nallow = 'shell'", "must be a list of rules"),
+            ("[rules]\nallow = ['(']", "is not a permission rule"),
+            ("rules = 3", "unknown setting 'rules'"),
+            ("servers = 3", "servers must be a table: [servers.NAME]"),
             (
                 "[servers.x]\nbase_url = 'http://a/v1'\napi_key = 'sk-canary-1'",
-                "A key never stands in a file",
+                "Keys do not belong in files",
             ),
             ("[servers.x]\nmodel = 'a'", "needs base_url"),
-            ("model = ", "is no TOML"),
-            ("# caf\xe9\x1b[2J\nmodel = \x1b", "is no TOML"),
+            ("model = ", "is not valid TOML"),
+            ("# caf\xe9\x1b[2J\nmodel = \x1b", "is not valid TOML"),
             ("model = 'x'\n#" + "x" * 70_000, "is longer than"),
         ],
     )
@@ -182,9 +182,9 @@ class TestWhatCannotBe:
         assert "\x1b" not in done.stderr
 
     def test_a_file_that_is_none(self, pal):
-        (Path(pal.env["PURE_AGENT_LOOP_HOME"]) / "pal.toml").mkdir(parents=True)
+        (Path(pal.env["PAL_HOME"]) / "pal.toml").mkdir(parents=True)
         done = pal("hi")
-        assert (done.returncode, "is no file. Move it away." in done.stderr) == (2, True)
+        assert (done.returncode, "is not a file. Move or delete it." in done.stderr) == (2, True)
 
 
 class TestProject:
@@ -209,7 +209,8 @@ class TestProject:
         assert done.returncode == 2
         assert "pal.toml" in done.stderr
         assert re.search(
-            "No project says where keys go|no project says where keys go|cannot be said", done.stderr
+            "A project cannot set a URL|only allowed in your own file|is not allowed in a project",
+            done.stderr,
         )
 
     def test_left_out_where_nobody_is_asked_even_if_it_is_wrong(self, pal, project):
@@ -218,7 +219,7 @@ class TestProject:
             pal.use(server)
             done = pal("--no-tools", "hi")
         assert done.returncode == 0
-        assert "left out, as nobody has trusted it: " in done.stderr
+        assert "ignored, not trusted: " in done.stderr
 
     def test_a_person_is_shown_what_it_sets_and_asked_once(self, pal, project):
         project('model = "of-project"\n[rules]\nallow = ["shell(npm \\u001b[2Jtest)"]\n')
@@ -238,9 +239,9 @@ class TestProject:
             assert "\x1b[2J" not in terminal.shown
             return terminal.shown
 
-        assert "left out" in at_terminal("n")
-        assert "left out" not in at_terminal("y")
-        assert "it sets" not in at_terminal()
+        assert "ignored, not trusted: " in at_terminal("n")
+        assert "not trusted" not in at_terminal("y")
+        assert "  sets " not in at_terminal()
         assert shown(pal)["model"][0] == "of-project"  # trusted is trusted, for all commands
         project('model = "of-somebody"\n')
         assert shown(pal)["model"][0] is None
@@ -251,12 +252,16 @@ class TestProject:
         inner.mkdir(parents=True)
         (pal.workspace / ".git").mkdir()
         (pal.workspace / "pal.toml").symlink_to(tmp_path / "pal.toml")
-        done = pal("run", "--workspace", "a/b", "--trust-folder", "hi")
-        assert (done.returncode, "cannot be read" in done.stderr) == (2, True)
-        (pal.workspace / "pal.toml").unlink()
-        assert "pal.toml" not in pal("run", "--workspace", "a/b", "--trust-folder", "hi").stderr
-        (pal.workspace / "pal.toml").write_text("nope = 1\n")
-        assert "'nope' is no setting" in pal("run", "--workspace", "a/b", "--trust-folder", "hi").stderr
+        run = ("run", "--workspace", "a/b", "--trust-folder", "hi")
+        with ScriptedServer(["Hello."]) as server:
+            pal.use(server)
+            done = pal(*run)
+            assert (done.returncode, "cannot be read" in done.stderr) == (2, True)
+            (pal.workspace / "pal.toml").unlink()
+            done = pal(*run)
+            assert (done.stdout, "pal.toml" in done.stderr) == ("Hello.\n", False)
+            (pal.workspace / "pal.toml").write_text("nope = 1\n")
+            assert "unknown setting 'nope'" in pal(*run).stderr
 
 
 class TestEnvFile:
@@ -272,7 +277,7 @@ class TestEnvFile:
             done = pal("--no-tools", "--env-file", ".env", "hi", PAL_BASE_URL=server.base_url)
         assert server.requests[0].headers["authorization"] == "Bearer k-secret-12345"
         assert server.requests[0].body["model"] == "of-file"
-        assert "of .env not for pal: 1 variable" in done.stderr
+        assert ".env: ignored 1 variable unknown to pal" in done.stderr
         assert "k-secret" not in done.stdout + done.stderr
         assert shown(pal, "--env-file", ".env", PAL_MODEL="of-env")["model"][0] == "of-env"
 
@@ -289,7 +294,7 @@ class TestEnvFile:
 class TestInit:
     def test_it_writes_all_settings_as_comments_that_hold(self, pal):
         for words, path in (
-            (["init"], Path(pal.env["PURE_AGENT_LOOP_HOME"]) / "pal.toml"),
+            (["init"], Path(pal.env["PAL_HOME"]) / "pal.toml"),
             (["init", "--project"], pal.workspace / "pal.toml"),
         ):
             done = pal(*words, OPENAI_API_KEY="sk-canary-123")
@@ -308,8 +313,8 @@ class TestInit:
     def test_it_finds_a_server_that_runs_here(self, pal):
         code = (
             "import sys\n"
-            "from pure_agent_loop.local.engine import detect\n"
-            "detect.KNOWN_PORTS = {'Our Server': int(sys.argv.pop(1))}\n"
+            "from pure_agent_loop import local\n"
+            "local.KNOWN_PORTS = {'Our Server': int(sys.argv.pop(1))}\n"
             "from pure_agent_loop.cli import main\n"
             "sys.exit(main())\n"
         )
@@ -326,7 +331,7 @@ class TestInit:
         assert shown(pal)["servers.our-server"][0] == url
 
     def test_it_says_where_it_cannot_write(self, pal):
-        done = pal("init", PURE_AGENT_LOOP_HOME=os.devnull + "/x")
+        done = pal("init", PAL_HOME=os.devnull + "/x")
         assert (done.returncode, "cannot be written" in done.stderr) == (2, True)
 
 

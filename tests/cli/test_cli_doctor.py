@@ -70,7 +70,7 @@ def test_a_key_that_the_server_repeats_is_not_shown(pal, form):
             return f"I was asked for the weather with: {request.headers['authorization']}"
 
     done, _ = doctor(pal, Echoes(), *form, PAL_API_KEY=KEY)
-    assert "answered in words: 'I was asked for the weather with: Bearer ***'" in shown(done.stdout)
+    assert "answered with text: 'I was asked for the weather with: Bearer ***'" in shown(done.stdout)
     assert KEY[:8] not in done.stdout + done.stderr
 
 
@@ -98,7 +98,7 @@ def test_a_model_that_cannot_act_is_a_failure(pal):
     done, _ = doctor(pal, Idle())
     assert done.returncode == 1
     assert "tool_mode: none." in done.stdout
-    assert done.stderr.endswith("pal: error: it answers, but it called no tool in any way\n")
+    assert done.stderr.endswith("pal: error: the model answers, but called no tool in any tool mode\n")
 
 
 def test_a_server_that_is_down_is_one_sentence(pal):
@@ -132,7 +132,7 @@ def test_the_model_has_to_be_named_where_there_are_several(pal):
         done = pal("doctor", "--base-url", server.base_url)
     assert done.returncode == 2
     assert done.stdout == ""
-    assert "Name it: --model NAME. It has: a, b." in done.stderr
+    assert "Add --model NAME. It lists: a, b." in done.stderr
 
 
 @pytest.mark.parametrize("seconds", ["0", "-1", "nan", "x", "1e9"])
@@ -154,7 +154,7 @@ def test_the_variables_name_the_server_too(pal):
         pal.use(server)
         done = pal("doctor")
     assert done.returncode == 0
-    assert "(asked for by PAL_BASE_URL)" in done.stderr
+    assert "(selected by PAL_BASE_URL)" in done.stderr
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

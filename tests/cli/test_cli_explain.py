@@ -23,7 +23,7 @@ def test_it_shows_what_the_same_command_sends(pal, words):
     looking = ("list_dir", "read_file", "glob", "grep", "calculator")
     assert {name: shown["permissions"][name] for name in looking} == dict.fromkeys(looking, "allow")
     assert shown["permissions"]["edit_file"] == "ask (the mode 'ask')"
-    assert shown["permissions"]["shell"] == "ask (the mode 'ask'); it judges each call itself"
+    assert shown["permissions"]["shell"] == "ask (the mode 'ask'); decided per call by the tool"
 
 
 def test_as_text_it_can_be_read(pal):

@@ -11,8 +11,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.slow import SlowSteps
+from pure_agent_loop.local.engine.words import notice
 
 SIZE = 25_000_000
 
@@ -96,8 +97,10 @@ class _Terminal(io.StringIO):
 
 def test_on_a_terminal_one_line_changes():
     err = _Terminal()
-    with SlowSteps(Output(io.StringIO(), err, colour=False)) as steps:
-        for message in ("a: 1 MB (1 %)", "a\x1b[H: 2 MB (2 %)", "done\x1b[2J"):
-            steps(message)
+    with SlowSteps(CommandOutput(io.StringIO(), err, colour=False)) as steps:
+        for file, done in (("a", 1), ("a\x1b[H", 2)):
+            steps(notice("received_of", file=file, done=done, total=100, percent=done))
+        steps("done\x1b[2J")
     clear = "\r\x1b[2K"
-    assert err.getvalue() == f"{clear}pal: a: 1 MB (1 %){clear}pal: a\\x1b[H: 2 MB (2 %)\npal: done\\x1b[2J\n"
+    first, second = "pal: a: 1 of 100 MB (1 %)", "pal: a\\x1b[H: 2 of 100 MB (2 %)"
+    assert err.getvalue() == f"{clear}{first}{clear}{second}\npal: done\\x1b[2J\n"

@@ -15,7 +15,7 @@ from tests.helpers import unframed
 
 from pure_agent_loop.cli.exits import DENIED, code_for_stop
 from pure_agent_loop.cli.parser import parse
-from pure_agent_loop.cli.questions import rule_for, way_out
+from pure_agent_loop.cli.questions import denial_hint, rule_for
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionPolicy, PermissionRules
 from pure_agent_loop.testing import Gate, ScriptedServer, answer, call, deltas
 
@@ -82,7 +82,7 @@ def test_nothing_but_refusals_gives_4(pal):
         (("shel(git *)",), "Did you mean 'shell'?"),
         (("edit_file(file=docs/*)",), "'edit_file' has no argument 'file'"),
         (("shell", "--tools", "read"), "there is no tool 'shell'"),
-        (("read_file", "--no-tools"), "There are no tools at all."),
+        (("read_file", "--no-tools"), "The agent has no tools."),
     ],
 )
 def test_a_rule_that_can_match_no_call_gives_2(pal, option, words, said):
@@ -97,7 +97,7 @@ def test_a_rule_that_can_match_no_call_gives_2(pal, option, words, said):
 def test_a_rule_that_is_none_gives_2(pal):
     done = pal("run", "--allow", "a b", "go")
     assert done.returncode == 2
-    assert "'a b' is no permission rule" in done.stderr
+    assert "'a b' is not a permission rule" in done.stderr
 
 
 class TestWithoutTerminal:
@@ -149,7 +149,9 @@ def test_the_rule_that_is_named_allows_the_call(tool, args):
     rule = rule_for(tool, args)
     policy = PermissionPolicy("ask", PermissionRules(allow=[rule]))
     assert policy.suggest(tool, args, read_only=False).behavior == "allow"
-    assert "\n" not in way_out({"tool": tool, "args": args, "reason": "the mode 'ask'"}, PermissionRules())
+    assert "\n" not in denial_hint(
+        {"tool": tool, "args": args, "reason": "the mode 'ask'"}, PermissionRules()
+    )
 
 
 @pytest.mark.parametrize(
@@ -164,7 +166,7 @@ def test_the_rule_that_is_named_allows_the_call(tool, args):
     ],
 )
 def test_how_a_call_can_be_permitted(tool, args, how):
-    said = way_out({"tool": tool, "args": args, "reason": "the mode 'ask'"}, PermissionRules())
+    said = denial_hint({"tool": tool, "args": args, "reason": "the mode 'ask'"}, PermissionRules())
     assert said.partition("there is no terminal to ask at.")[2] == how
     assert "needs a person's permission (the mode 'ask')" in said
     assert "\x1b" not in said

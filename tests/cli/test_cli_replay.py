@@ -19,7 +19,7 @@ def trip(pal) -> Path:
         pal.use(server)
         assert pal("run", "--session", "trip", "what is in a.txt?").returncode == 0
         assert pal("run", "--session", "trip", "and now?").returncode == 0
-    return Path(pal.env["PURE_AGENT_LOOP_HOME"]) / "sessions" / "trip.jsonl"
+    return Path(pal.env["PAL_HOME"]) / "sessions" / "trip.jsonl"
 
 
 def change(path: Path, old: str, new: str) -> None:
@@ -66,7 +66,8 @@ def test_a_difference_is_shown(pal, trip):
         ([], 2, "Name one session"),
         (["trip", "--file", "x"], 2, "Name one session"),
         (["nothing"], 2, "no session 'nothing'"),
-        (["../x"], 2, "cannot name a session"),
+        (["../x"], 2, "no session '../x'"),
+        (["x" * 201], 2, "is not a valid session id"),
         (["--file", "nothing.jsonl"], 2, "Cannot read nothing.jsonl"),
     ],
 )

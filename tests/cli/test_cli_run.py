@@ -39,7 +39,7 @@ class TestText:
         assert lines[4].startswith("<- list_dir")
         assert [line.split()[0] for line in lines[5:7]] == ["a.txt", "b.txt"]
         assert re.fullmatch(r"pal: completed, 2 steps, 30 tokens, \d+\.\d s", lines[7])
-        assert lines[8:] == ['pal: to go on: pal -c "..."']
+        assert lines[8:] == ['pal: to resume: pal -c "..."']
 
     @pytest.mark.parametrize("option", ["-q", "-p", "--quiet", "--print"])
     def test_quiet_shows_the_model_and_the_answer_only(self, pal, option):
@@ -153,9 +153,9 @@ class TestExitCodes:
     @pytest.mark.parametrize(
         ("words", "said"),
         [
-            (["run", ""], "There is no task"),
+            (["run", ""], "No task given"),
             (["run", "--workspace", "nowhere", "hi"], "--workspace=nowhere is not a folder"),
-            (["run", "--base-url", "nonsense", "hi"], "--base-url=nonsense is not the address"),
+            (["run", "--base-url", "nonsense", "hi"], "--base-url=nonsense is not a server URL"),
             (["run", "--base-url", "https://models.example/v1", "hi"], "PAL_API_KEY"),
             (["run", "--model", "missing.gguf", "hi"], "missing.gguf"),
         ],
@@ -177,7 +177,7 @@ class TestExitCodes:
         path = f"{module.parent}:{pal.env.get('PYTHONPATH', '')}"
         done = pal("run", "hi", PYTHONPATH=path)
         assert done.returncode == 1
-        assert "this should not have happened: RuntimeError: x" in done.stderr
+        assert "internal error: RuntimeError: x" in done.stderr
         with pytest.raises(AssertionError, match="in bad"):
             pal("run", "hi", PYTHONPATH=path, PAL_DEBUG="1")
 

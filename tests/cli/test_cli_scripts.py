@@ -14,12 +14,12 @@ from importlib.resources import files
 import pytest
 from tests.faults import quota_exceeded
 
-from pure_agent_loop.cli.paper.completion import SHELLS, completion
-from pure_agent_loop.cli.paper.manual import manual
-from pure_agent_loop.cli.paper.outline import outline
 from pure_agent_loop.cli.parser import COMMANDS, whole_parser
+from pure_agent_loop.cli.shell_integration.completion import SHELLS, completion
+from pure_agent_loop.cli.shell_integration.manual import manual
+from pure_agent_loop.cli.shell_integration.outline import outline
 from pure_agent_loop.events import EventType
-from pure_agent_loop.llm.tool_modes.json_check import could_fit
+from pure_agent_loop.llm.tool_modes.recover import could_fit
 from pure_agent_loop.testing import ScriptedServer, answer, call
 
 if sys.platform != "win32":
@@ -111,7 +111,7 @@ class TestConversation:
             pal.use(server)
             done = pal(*CONVERSATION, text=(lines_of("hi") if text else "") + text)
         assert done.returncode == 2
-        assert ("Line 2 of standard input" if text else "There is no task") in done.stderr
+        assert ("Line 2 of standard input" if text else "No task given") in done.stderr
 
     def test_it_needs_its_output_format_and_no_task(self, pal):
         for words in (
@@ -183,7 +183,7 @@ class TestTerminal:
                 "改动任何内容之前都会先询问",
                 "请输入任务",
             ),
-            ({"LANG": "zh_CN.UTF-8", "PURE_AGENT_LOOP_LANG": "en"}, "using", "asks before", "Type a task"),
+            ({"LANG": "zh_CN.UTF-8", "PAL_LANG": "en"}, "using", "asks before", "Type a task"),
         ],
     )
     @pytest.mark.parametrize("words", [(), ("chat",), ("--sandbox", "none")])
@@ -211,7 +211,7 @@ class TestTerminal:
         with closing(Terminal(pal)) as terminal:
             assert terminal.end() == 2
         assert terminal.shown.startswith(
-            "pal: There is no model to use: Which model of http://127.0.0.1:9/v1?"
+            "pal: No model available: No model selected at http://127.0.0.1:9/v1."
         )
         assert "ollama serve" in terminal.shown.splitlines()[-1]
 

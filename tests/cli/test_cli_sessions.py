@@ -26,7 +26,7 @@ HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b1m\r\u202e\u200b<script>alert(1)</script>"
 
 @pytest.fixture
 def store(pal):
-    return JsonlStore(f"{pal.env['PURE_AGENT_LOOP_HOME']}/sessions")
+    return JsonlStore(f"{pal.env['PAL_HOME']}/sessions")
 
 
 def run(pal, script, *words, **more):
@@ -60,7 +60,7 @@ class TestRun:
 
     def test_the_footer_names_the_session_and_how_to_go_on(self, pal):
         done, _ = run(pal, ["Hi."], "--session", "trip", "hello")
-        assert done.stderr.splitlines()[-1] == 'pal: session trip; to go on: pal run --resume trip "..."'
+        assert done.stderr.splitlines()[-1] == 'pal: session trip; to resume: pal run --resume trip "..."'
         assert done.stdout == "Hi.\n"
         quiet, _ = run(pal, ["Hi."], "-q", "--session", "trip", "hello")
         assert "to go on" not in quiet.stderr
@@ -80,7 +80,7 @@ class TestRun:
 
     def test_each_run_begins_a_session_of_its_folder(self, pal, store):
         done, _ = run(pal, ["Hi."], "hello")
-        assert done.stderr.splitlines()[-1] == 'pal: to go on: pal -c "..."'
+        assert done.stderr.splitlines()[-1] == 'pal: to resume: pal -c "..."'
         other = pal.workspace / "other"
         other.mkdir()
         assert run(pal, ["Hi."], "--workspace", "other", "elsewhere")[0].returncode == 0
@@ -97,11 +97,11 @@ class TestRun:
     def test_where_nothing_can_be_written_a_run_goes_on_and_says_so(self, pal, store):
         home = "/proc/nowhere" if sys.platform == "linux" else "/dev/nowhere"
         words = ("--no-audit", "--no-snapshots", "--tools", "none")
-        done, _ = run(pal, ["Hi."], *words, "hello", PURE_AGENT_LOOP_HOME=home)
+        done, _ = run(pal, ["Hi."], *words, "hello", PAL_HOME=home)
         assert (done.returncode, done.stdout) == (0, "Hi.\n")
-        assert "pal: nothing of this run is kept: " in done.stderr
+        assert "pal: this run is not recorded: " in done.stderr
         assert "to go on" not in done.stderr
-        named, _ = run(pal, [], *words, "--session", "trip", "hello", PURE_AGENT_LOOP_HOME=home)
+        named, _ = run(pal, [], *words, "--session", "trip", "hello", PAL_HOME=home)
         assert (named.returncode, named.stdout) == (1, "")  # what was asked for by name is no maybe
 
     @posix_only
@@ -113,17 +113,17 @@ class TestRun:
             try:
                 terminal.until("hello")
                 terminal.until("what is here?")
-                terminal.until("Its number")
+                terminal.until("Which session")
                 terminal.type("99\n")
-                terminal.until("Its number")
+                terminal.until("Which session")
                 terminal.type("2?\n")
                 terminal.until("> what is here?")
                 terminal.until("· list_dir")
                 terminal.until("> thank you")
-                terminal.until("Its number")
+                terminal.until("Which session")
                 terminal.type("HELL\n")
                 terminal.until("hello")
-                terminal.until("Its number")
+                terminal.until("Which session")
                 terminal.type("2\n")
                 assert terminal.end() == 0
             finally:
@@ -132,7 +132,7 @@ class TestRun:
         assert ("user", "thank you") in said(server)
         headless = pal("run", "--no-tools", "yes", "--resume")
         assert headless.returncode == 2
-        assert f"--resume needs the id of a session here. Those of this folder: {trip}" in headless.stderr
+        assert f"--resume needs a session ID here. Sessions of this folder: {trip}" in headless.stderr
 
     def test_continue_takes_the_session_used_last(self, pal, trip):
         run(pal, ["Hi."], "--session", "other", "hello")
@@ -143,7 +143,7 @@ class TestRun:
     def test_after_a_failure_it_goes_on_without_a_task(self, pal):
         done, _ = run(pal, [LOOK, status(404, "gone")], "--session", "trip", "what is here?")
         assert done.returncode == 1
-        assert done.stderr.splitlines()[-1] == "pal: session trip; to go on: pal run --resume trip"
+        assert done.stderr.splitlines()[-1] == "pal: session trip; to resume: pal run --resume trip"
         done, server = run(pal, ["One file."], "--resume", "trip")
         assert (done.returncode, done.stdout) == (0, "One file.\n")
         assert [role for role, _ in said(server)] == ["system", "user", "assistant", "tool"]
@@ -198,14 +198,14 @@ class TestRun:
     def test_continue_with_nothing_is_an_error(self, pal):
         done = pal("run", "--continue", "hi")
         assert done.returncode == 2
-        assert f"There is no session of {pal.workspace} to go on with. Begin one:" in done.stderr
+        assert f"No session of {pal.workspace} to resume. To start one:" in done.stderr
 
     @pytest.mark.parametrize("option", ["--session", "--resume"])
-    @pytest.mark.parametrize("name", ["../x", "", "a b", "nul", ".a", "\x1b[2J"])
+    @pytest.mark.parametrize("name", ["x" * 201, "", " ", "a\nb", "\x1b[2J"])
     def test_an_id_that_cannot_be_one_is_refused_before_anything_else(self, pal, option, name):
         done = pal("run", f"{option}={name}", "hi", PAL_MODEL="missing.gguf")
         assert (done.returncode, done.stdout) == (2, "")
-        assert "cannot name a session" in done.stderr or "name of a device" in done.stderr
+        assert "is not a valid session id" in done.stderr
         assert "\x1b" not in done.stderr
         assert "new_session_id" not in done.stderr
 
@@ -290,7 +290,7 @@ class TestSee:
     def test_list_of_none_and_of_many(self, pal, store):
         none = pal("sessions", "list")
         assert (none.returncode, none.stdout) == (0, "")
-        assert "there are no sessions" in none.stderr
+        assert "no sessions found" in none.stderr
         for number in range(3):
             with store.open(f"s{number}") as log:
                 log.append("run", {"task": "x"})
@@ -387,9 +387,9 @@ class TestChange:
     def test_a_fork_that_cannot_be_is_an_error(self, pal, trip):
         for words, reason in (
             (["--at", "4"], "it has 3"),
-            (["--at", "0"], "not a whole number from 1"),
-            (["--as", trip], "There is a session 'trip' already"),
-            (["--as", "a/b"], "cannot name a session"),
+            (["--at", "0"], "not a whole number of at least 1"),
+            (["--as", trip], "Session 'trip' already exists"),
+            (["--as", "x" * 201], "is not a valid session id"),
         ):
             done = pal("sessions", "fork", trip, *words)
             assert done.returncode == 2
@@ -423,7 +423,7 @@ class TestChange:
     def test_repair_writes_the_whole_records_beside_the_damaged_file(self, pal, store, trip):
         whole = pal("sessions", "repair", trip)
         assert (whole.returncode, whole.stdout) == (0, "")
-        assert "nothing is damaged in trip" in whole.stderr
+        assert "no damage in trip" in whole.stderr
         path = store.folder / "trip.jsonl"
         lines = path.read_bytes().splitlines(keepends=True)
         damaged = b"".join([*lines[:3], b"\x00garbage\n", *lines[3:]])
@@ -453,8 +453,8 @@ class TestWaiting:
 
         assert "1 more question" in pal("sessions", "answer", "trip", first, "allow").stderr
         done = pal("sessions", "answer", "trip", second, "deny", "--message", "Not that one.")
-        assert done.stderr == "pal: recorded; to go on: pal run --resume trip\n"
-        assert "no session waits" in pal("sessions", "waiting").stderr
+        assert done.stderr == "pal: recorded; to resume: pal run --resume trip\n"
+        assert "no session is waiting" in pal("sessions", "waiting").stderr
 
         done, server = run(pal, ["Done."], "--ask", "calculator", "--resume", "trip")
         assert done.stdout == "Done.\n"
@@ -465,7 +465,7 @@ class TestWaiting:
     def test_what_nobody_asks_is_an_error_that_says_what_waits(self, pal, trip):
         done = pal("sessions", "answer", trip, "call_9", "allow")
         assert done.returncode == 2
-        assert "Waiting: none" in done.stderr
+        assert "Pending: none" in done.stderr
         assert pal("sessions", "answer", "nowhere", "call_9", "allow").returncode != 0
 
     def test_a_hostile_call_moves_no_cursor(self, pal):

@@ -67,7 +67,7 @@ def test_without_a_sandbox_and_a_person_no_command_runs(pal, notes):
     command = call("shell", command="cat notes.txt")
     done, server = run(pal, [command, "Done."], "--sandbox", "none", "--permission-mode", "auto")
     assert done.returncode == 0
-    assert "shell: no sandbox (it was chosen), every command is asked" in done.stderr
+    assert "shell: no sandbox (as configured), every command needs approval" in done.stderr
     assert "--unsandboxed-shell" in results(server)[0]
     done, server = run(pal, [command, "Done."], "--sandbox", "none", "--unsandboxed-shell")
     assert results(server) == ["The sky is blue.\n[exit code 0]"]
@@ -77,7 +77,7 @@ def test_nothing_is_kept_if_nothing_is_wanted(pal, notes):
     done, _ = run(pal, [EDIT, "Done."], "--permission-mode", "auto", "--no-snapshots", "--no-audit")
     assert (done.returncode, notes.read_text()) == (0, "The sky is grey.\n")
     assert "~ notes.txt" not in done.stderr
-    assert "nothing was changed" in pal("undo").stderr.lower()
+    assert "nothing to undo in" in pal("undo").stderr.lower()
     assert notes.read_text() == "The sky is grey.\n"
     assert not pal("audit", "list").stdout
 
@@ -132,7 +132,7 @@ def test_a_folder_is_trusted_once_as_it_is(pal):
             pal.use(server)
             with closing(Terminal(pal, "run", "go")) as terminal:
                 if answer:
-                    terminal.until("Shall the model follow them?")
+                    terminal.until("Should the model follow them?")
                     terminal.until("[n]o: ")
                     terminal.type("s\n")
                     terminal.until(f"AGENTS.md:\n{(pal.workspace / 'AGENTS.md').read_text().strip()}")

@@ -81,6 +81,11 @@ class TmuxScreen:
         return self.tmux("capture-pane", "-p", "-S", "-").rstrip()
 
     @property
+    def joined(self) -> str:
+        """With lines that tmux has broken whole again."""
+        return self.tmux("capture-pane", "-p", "-J", "-S", "-")
+
+    @property
     def history(self) -> list[str]:
         """What has scrolled out of it."""
         return (

@@ -8,5 +8,5 @@ import pytest
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
     folder = tmp_path / "home"
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(folder))
+    monkeypatch.setenv("PAL_HOME", str(folder))
     return folder

@@ -183,6 +183,10 @@ def test_a_server_that_leaves_out_the_beginning_in_silence_is_told_about_once():
         result = run_kernel(
             llm, state=state, compactor=Ladder(share=1), context_window=int(size_of(history) * 1.1)
         )
-    told = [event for event in of_type(result.events, E.NOTICE) if "leave out the beginning" in event.content]
+    told = [
+        event
+        for event in of_type(result.events, E.NOTICE)
+        if "drop the beginning of long requests" in event.content
+    ]
     assert len(told) == 1
     assert result.content == "done"

@@ -11,7 +11,7 @@ import time
 from tests.helpers import E, may_call, of_type, run_agent, run_kernel, tool_texts, unframed
 
 from pure_agent_loop import Agent, LoopLimits, tool
-from pure_agent_loop.kernel.tools.long_results import ResultFolder, cut_text, mentioned
+from pure_agent_loop.kernel.long_results import ResultFolder, cut_text, result_file_in
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.testing import ScriptedLLM, call
 
@@ -35,7 +35,7 @@ def names(request):
 
 
 def read_on(messages, tools, options):
-    return call("read_result", id=mentioned(messages[-1]["content"]), offset=50_000, limit=100)
+    return call("read_result", id=result_file_in(messages[-1]["content"]), offset=50_000, limit=100)
 
 
 def test_a_long_result_keeps_its_ends_and_the_rest_can_be_read(home):
@@ -84,11 +84,11 @@ def test_a_later_run_on_the_same_history_still_reads():
 
 def read_on_last(messages, tools, options):
     cut = next(m["content"] for m in messages if m["role"] == "tool")
-    return call("read_result", id=mentioned(cut))
+    return call("read_result", id=result_file_in(cut))
 
 
 def test_errors_have_a_smaller_budget():
-    with ScriptedLLM([call("fail"), "done"]) as llm:
+    with ScriptedLLM([call("fail"), "done"], tools_may_fail=True) as llm:
         result = run_agent(llm, [fail])
     assert len(tool_texts(result.messages)[0]) <= 4_000
 

@@ -67,7 +67,8 @@ def run_python(code_or_path: str | Path, folder: Path) -> subprocess.CompletedPr
             "OPENAI_BASE_URL": server.base_url,
             "OPENAI_API_KEY": "k",
             "PYTHONWARNINGS": "error",
-            **({"PURE_AGENT_LOOP_HOME": str(folder / "home")} if _KEEPS.search(str(code_or_path)) else {}),
+            "PYTHONPATH": str(ROOT),  # programs of a clone may use its benchmarks
+            **({"PAL_HOME": str(folder / "home")} if _KEEPS.search(str(code_or_path)) else {}),
         }
         arguments = [str(code_or_path)] if isinstance(code_or_path, Path) else ["-c", code_or_path]
         done = subprocess.run(

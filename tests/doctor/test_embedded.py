@@ -10,7 +10,7 @@ import pytest
 
 from pure_agent_loop.cli import main
 from pure_agent_loop.local.engine import models
-from pure_agent_loop.local.engine.shared import ServerSettings, join_server
+from pure_agent_loop.local.engine.owner import StartSettings, join_server
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.local_model
@@ -18,10 +18,10 @@ pytestmark = pytest.mark.local_model
 
 def test_the_embedded_model_is_examined(monkeypatch, tmp_path, capsys):
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pure-agent-loop-tests"
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(cache))
-    file = models.pull(models.DEFAULT)
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path))
-    lease = join_server(file, settings=ServerSettings(idle=0.2))  # the command joins it
+    monkeypatch.setenv("PAL_HOME", str(cache))
+    file = models.pull_model(models.DEFAULT)
+    monkeypatch.setenv("PAL_HOME", str(tmp_path))
+    lease = join_server(file, settings=StartSettings(idle=0.2))  # the command joins it
     try:
         code = main(["doctor", "--model", str(file), "--json"])
     finally:

@@ -80,7 +80,7 @@ def test_tools_that_are_refused_lead_to_json():
     report, _ = examined(RefusesTools())
     assert report.finding("tool call").verdict == "no"
     assert detail(report, "tool call").startswith("refused with status 400: registry.ollama.ai")
-    assert (report.tool_mode, report.reason.partition(".")[0]) == ("json", "The server refuses tools")
+    assert (report.tool_mode, report.reason.partition(".")[0]) == ("json", "The server rejects tools")
 
 
 def test_a_model_that_only_writes_is_asked_in_text():
@@ -95,7 +95,7 @@ def test_what_is_refused_becomes_a_profile():
     assert report.finding("temperature").verdict == "no"
     assert (report.finding("max_tokens").verdict, detail(report, "max_tokens")) == (
         "no",
-        "it is sent as max_completion_tokens",
+        "sent as max_completion_tokens",
     )
     assert report.finding("max_completion_tokens").verdict == "yes"
     assert report.profile.refuses == ("temperature",)
@@ -142,7 +142,7 @@ def test_a_server_without_streaming_is_used_without():
     report, _ = examined(NeverStreams())
     assert (report.finding("streaming").verdict, detail(report, "streaming")) == (
         "no",
-        "the server refuses it; answers come in one piece",
+        "the server rejects it; answers are not streamed",
     )
     assert report.finding("usage in streams").verdict == "unknown"
     assert report.profile.streaming is False
@@ -221,7 +221,7 @@ def test_what_llama_cpp_says_is_read():
     assert report.target.model == "m"
     assert detail(report, "context size") == "2048 tokens, /props: n_ctx"
     assert report.finding("chat template").verdict == "partly"
-    assert detail(report, "chat template") == "it has: system role"
+    assert detail(report, "chat template") == "supports: system role"
 
 
 @pytest.mark.parametrize(
@@ -263,7 +263,7 @@ def test_too_many_requests_are_waited_for_once():
 
 def test_silence_ends_at_the_time_limit():
     report, _ = examined(lambda request: Silence(), timeout=0.2)
-    assert detail(report, "plain answer") == "No whole answer within 0.2 s."
+    assert detail(report, "plain answer") == "No complete response within 0.2 s."
     assert report.finding("plain answer").seconds < 4
     assert not report.answered
 
@@ -290,10 +290,10 @@ def test_the_only_model_is_taken():
 
 @pytest.mark.parametrize("models", [[], ["a", "b"], [f"m{i}" for i in range(12)]])
 def test_which_model_is_asked_where_it_is_not_clear(models):
-    with pytest.raises(ConfigError, match=r"Which model of http://127.*--model NAME") as caught:
+    with pytest.raises(ConfigError, match=r"--model is missing for http://127.*--model NAME") as caught:
         examined(Server(), model="", models=models)
     assert ("12 in all" in str(caught.value)) is (len(models) == 12)
-    assert ("It has: a, b." in str(caught.value)) is (len(models) == 2)
+    assert ("It lists: a, b." in str(caught.value)) is (len(models) == 2)
 
 
 def test_a_model_that_is_not_listed_is_still_asked():

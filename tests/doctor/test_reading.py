@@ -7,9 +7,9 @@ import json
 import pytest
 
 from pure_agent_loop.doctor import Finding, Report, Target, as_text, paste
-from pure_agent_loop.doctor.advice import choose_mode
+from pure_agent_loop.doctor.examination import table
 from pure_agent_loop.doctor.listing import context_size, is_listed, models_in, template_caps
-from pure_agent_loop.doctor.table import table
+from pure_agent_loop.doctor.values import choose_mode
 from pure_agent_loop.llm.profiles import PLAIN, Profile
 
 TARGET = Target("http://127.0.0.1:8080/v1", "m")
@@ -72,19 +72,20 @@ def finding(verdict, detail=""):
 
 
 @pytest.mark.parametrize(
-    ("acts", "found", "dropped", "mode", "why"),
+    ("acts", "found", "dropped", "rejected", "mode", "why"),
     [
-        ({"native": True}, finding("yes"), False, "native", "proper tool calls"),
-        ({"native": True, "json": True}, finding("yes"), True, "json", "do not reach"),
-        ({"native": False, "json": True}, finding("partly"), False, "json", "not reliable"),
-        ({"json": True}, finding("no", "refused with status 400"), False, "json", "refuses tools"),
-        ({"json": False, "text": True}, finding("no"), False, "text", "no tool calls of its own"),
-        ({"json": False, "text": False}, finding("failed"), False, "", "no tool in any other way"),
-        ({}, lambda name: None, False, "", "not asked"),
+        ({"native": True}, finding("yes"), False, False, "native", "proper tool calls"),
+        ({"native": True, "json": True}, finding("yes"), True, False, "json", "do not reach"),
+        ({"native": False, "json": True}, finding("partly"), False, False, "json", "not reliable"),
+        ({"json": True}, finding("no", "any words"), False, True, "json", "rejects tools"),
+        ({"json": True}, finding("no", "refused in words"), False, False, "json", "no native tool calls"),
+        ({"json": False, "text": True}, finding("no"), False, False, "text", "no native tool calls"),
+        ({"json": False, "text": False}, finding("failed"), False, False, "", "no other tool mode"),
+        ({}, lambda name: None, False, False, "", "not tested"),
     ],
 )
-def test_the_mode_follows_from_how_the_model_acted(acts, found, dropped, mode, why):
-    chosen, reason = choose_mode(acts, found, dropped=dropped)
+def test_the_mode_follows_from_how_the_model_acted(acts, found, dropped, rejected, mode, why):
+    chosen, reason = choose_mode(acts, found, dropped=dropped, rejected=rejected)
     assert chosen == mode
     assert why in reason
 
@@ -151,7 +152,7 @@ def test_the_embedded_model_is_told_apart():
     report = Report(target, answered=True)
     assert report.can_drive
     assert not Report(TARGET, answered=True).can_drive
-    assert "a client of its own" in as_text(report, 200)
+    assert "a special client" in as_text(report, 200)
     assert "profile" not in as_text(report, 80)
     assert "tool_mode" not in as_text(report, 80)
 

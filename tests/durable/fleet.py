@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from pure_agent_loop.cli import main
 from pure_agent_loop.durable import Engine
+from pure_agent_loop.llm.messages import text_of
 from pure_agent_loop.testing import ScriptedServer, call
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +25,7 @@ PATIENCE = 60.0
 def next_answer(request: Any) -> Any:
     """The task says what is done: ``put 1, put 2`` calls twice, one after the other, and is done."""
     texts = [each for each in request.messages if each["role"] == "user"]
-    words = str(texts[0]["content"]).split(", ")
+    words = text_of(texts[0]["content"]).split(", ")
     if words == ["beat"]:
         return "HEARTBEAT_OK"
     done = sum(1 for each in request.messages if each.get("tool_calls"))
@@ -73,7 +74,7 @@ class Fleet:
         return {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([source, str(ROOT), str(self.folder)]),
-            "PURE_AGENT_LOOP_HOME": str(self.folder / "home"),
+            "PAL_HOME": str(self.folder / "home"),
             "PAL_DATABASE": self.database,
             "PAL_TEST_SERVER": self.server.base_url,
             "PAL_TEST_MARKS": str(self.marks_path),

@@ -16,8 +16,7 @@ import pytest
 
 from pure_agent_loop import Agent, ConfigError, Event, MissingExtraError
 from pure_agent_loop.durable import DurableError, Engine, Rate
-from pure_agent_loop.durable.database import Database
-from pure_agent_loop.durable.events import EventWriter
+from pure_agent_loop.durable.database import Database, EventWriter
 from pure_agent_loop.testing import ScriptedLLM
 
 EMBEDDED = """
@@ -122,16 +121,16 @@ def test_what_cannot_work_is_refused_at_once(tmp_path):
         "postgresql://me:secret@[::1/name",
     )
     for wrong in (*texts, "mysql://me:secret@host/name"):
-        with pytest.raises(ConfigError, match="is no address") as caught:
+        with pytest.raises(ConfigError, match="is not a valid URL") as caught:
             Engine(wrong)
         assert "secret" not in str(caught.value)
     with pytest.raises(ConfigError, match="concurrency=0"):
         Engine(url, concurrency=0)
-    with pytest.raises(ConfigError, match="cannot name an agent"):
+    with pytest.raises(ConfigError, match="is not a valid agent name"):
         Engine(url, agents={"a b": agent})
-    with pytest.raises(ConfigError, match="Both must be above 0"):
+    with pytest.raises(ConfigError, match="both must be above 0"):
         Rate(0, 1)
-    with pytest.raises(ConfigError, match="models that no agent uses: gpt"):
+    with pytest.raises(ConfigError, match="no agent uses these models: gpt"):
         Engine(url, agents={"a": agent}, rates={"gpt": Rate(1, 1)}).start()
 
 
@@ -166,7 +165,7 @@ def test_a_server_that_never_answered_is_not_waited_for():
         listener.start()
         host = f"127.0.0.1:{listening.getsockname()[1]}"
         engine = Engine(f"postgresql://me@{host}/name?sslmode=disable&gssencmode=disable")
-        with pytest.raises(DurableError, match="cannot be used"):
+        with pytest.raises(DurableError, match="is unavailable"):
             engine.schedules.list()
         listening.shutdown(socket.SHUT_RDWR)
         listener.join()
@@ -177,7 +176,7 @@ def test_an_engine_that_works_is_not_started_again(tmp_path):
     agents = {"greeter": Agent(llm=ScriptedLLM(["Hello."]))}
     engine = Engine(f"sqlite:///{tmp_path / 'd.sqlite'}", agents=agents)
     engine.start()
-    with pytest.raises(ConfigError, match="works already"):
+    with pytest.raises(ConfigError, match="is already running"):
         engine.start()
     engine.close()
     with Engine(f"sqlite:///{tmp_path / 'e.sqlite'}", agents=agents) as other:  # the first one has stopped

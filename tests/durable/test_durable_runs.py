@@ -75,7 +75,7 @@ def test_a_question_is_answered_from_another_process(working, until):
     (question,) = info.questions
     assert (question.tool, question.args) == ("put", {"n": 7})
     assert "start 7" not in working.marks()
-    with pytest.raises(ConfigError, match="Waiting: call"):
+    with pytest.raises(ConfigError, match="Pending: call"):
         handle.answer("nothing", "allow")
     with pytest.raises(ConfigError, match="'allow' or 'deny'"):
         handle.answer(question.call_id, "perhaps")
@@ -100,7 +100,7 @@ def test_a_result_made_elsewhere_is_brought_by_another_process(working, until):
     assert (info.status, info.stop_reason, info.content) == ("waiting_tool", "waiting_tool", "")
     (waiting,) = handle.open_calls
     assert (waiting.name, waiting.arguments) == ("far", {"n": 9})
-    with pytest.raises(ConfigError, match=f"No result waits for the call 'nothing'. Waiting: {waiting.id}"):
+    with pytest.raises(ConfigError, match=f"Call 'nothing' has no pending result. Pending: {waiting.id}"):
         handle.give_result("nothing", "x")
     handle.give_result(waiting.id, {"brought": 9})
     info = until(lambda: (found := handle.info()).has_ended and found)
@@ -142,15 +142,15 @@ def test_a_run_that_fails_says_why(working):
 
 
 def test_what_cannot_be_submitted_is_refused_with_the_names_there_are(working):
-    with pytest.raises(ConfigError, match="There are: careful, other, worker"):
+    with pytest.raises(ConfigError, match="Known agents: careful, other, worker"):
         working.engine.submit("nobody", "put 1")
-    with pytest.raises(ConfigError, match="task must be text"):
+    with pytest.raises(ConfigError, match="task must be a non-blank text"):
         working.engine.submit("worker", " ")
-    with pytest.raises(ConfigError, match="task must be text"):
+    with pytest.raises(ConfigError, match="task must be a non-blank text"):
         working.engine.submit("worker", None)
     with pytest.raises(ConfigError, match="priority=0"):
         working.engine.submit("worker", "put 1", priority=0)
-    with pytest.raises(DurableError, match="no run 'unknown'"):
+    with pytest.raises(DurableError, match="Run 'unknown' does not exist"):
         working.engine.handle("unknown")
     with pytest.raises(ConfigError, match="pending, running, waiting_permission"):
         working.engine.tasks("done")
@@ -173,5 +173,5 @@ def test_the_command_line_does_it_all(working):
 
 
 def test_an_engine_without_agents_does_not_work(working):
-    with pytest.raises(ConfigError, match="nobody to work"):
+    with pytest.raises(ConfigError, match="Engine has no agents"):
         Engine(working.database).run_worker()

@@ -36,10 +36,10 @@ def test_a_worker_says_what_it_does_and_leaves_at_the_second_ctrl_c(fleet, until
     worker = fleet.begin("--grace", "30")
     until_said(worker, "queues")
     run = fleet.engine.submit("worker", "wait 1")
-    until_said(worker, f"The run {run.run_id}: at work, agent worker.")
+    until_said(worker, f"Run {run.run_id}: running, agent worker.")
     until(lambda: fleet.marks() == ["start 1"])
     worker.send_signal(signal.SIGINT)
-    until_said(worker, "stopping; tools at work get 30 s to end (Ctrl-C again leaves at once)")
+    until_said(worker, "stopping; running tools get 30 s to finish (Ctrl-C again stops now)")
     worker.send_signal(signal.SIGINT)
     assert worker.wait(PATIENCE) == 130
     assert fleet.marks() == ["start 1"]
@@ -49,9 +49,9 @@ def test_a_worker_says_what_came_of_a_run(fleet):
     worker = fleet.begin()
     until_said(worker, "queues")
     run = fleet.engine.submit("worker", "put 1")
-    until_said(worker, f"The run {run.run_id}: completed.")
+    until_said(worker, f"Run {run.run_id}: completed.")
     failed = fleet.engine.submit("worker", "what?").result(PATIENCE)
-    until_said(worker, f"The run {failed.run_id}: error. {failed.error}")
+    until_said(worker, f"Run {failed.run_id}: error. {failed.error}")
     assert f"    worker: what?\n    {failed.error[:40]}" in fleet.pal("tasks").stdout
 
 
@@ -67,7 +67,7 @@ def test_ctrl_c_while_one_waits_says_that_the_run_goes_on(fleet):
     )
     until_said(waiting, "pal: run ")
     waiting.send_signal(signal.SIGINT)
-    said = until_said(waiting, "the run goes on; to see it: pal logs -f ")
+    said = until_said(waiting, "the run continues; to follow it: pal logs -f ")
     waiting.stderr.close()
     assert waiting.wait(PATIENCE) == 130
     fleet.gate.touch()
@@ -108,7 +108,7 @@ def test_runs_stand_below_each_other_whatever_their_ids(working):
     assert len(heads) == 2
     assert len({re.search(r"  \d{4}-", head).start() for head in heads}) == 1
     assert "    worker: put 65\n" in listed.stdout
-    assert "there are more: pal tasks -n 4" in listed.stderr
+    assert "more runs: pal tasks -n 4" in listed.stderr
 
 
 @pytest.mark.skipif(not hasattr(time, "tzset"), reason="the zone cannot be set")
@@ -150,13 +150,13 @@ def test_a_task_that_is_missing_is_asked_for_with_the_right_command(working):
 def test_agents_that_cannot_be_had(fleet, agents, words):
     done = fleet.pal("worker", "--agents", agents)
     assert (done.returncode, words in done.stderr) == (2, True), done.stderr
-    assert "should not have happened" not in done.stderr
+    assert "internal error" not in done.stderr
 
 
 def test_a_schedule_without_its_agent_is_refused_with_the_names_there_are(working):
     done = working.pal("schedule", "add", "nobodys", "--every", "1d", "--prompt", "put 68")
     assert done.returncode == 2
-    assert "There is no agent 'default'. There are: careful, other, worker." in done.stderr
+    assert "Unknown agent 'default'. Known agents: careful, other, worker." in done.stderr
 
 
 def test_without_agents_there_is_one_that_looks_and_is_written_down(fleet, monkeypatch):

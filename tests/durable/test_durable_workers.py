@@ -123,7 +123,7 @@ def test_what_is_wrong_is_said_without_a_traceback(fleet):
     assert "sqlite:///PATH" in address.stderr
     away = fleet.pal("tasks", "--database", "postgresql://me:secret@127.0.0.1:1/name")
     assert away.returncode == 1
-    assert "postgresql://me:***@127.0.0.1:1/name cannot be used" in away.stderr
+    assert "postgresql://me:***@127.0.0.1:1/name is unavailable" in away.stderr
     module = fleet.pal("worker", "--agents", "no_such_module:agents")
     assert module.returncode == 2
     assert "no_such_module" in module.stderr

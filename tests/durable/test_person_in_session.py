@@ -48,7 +48,7 @@ def test_answers_of_schedules_reach_a_person_once(place, until):
         assert done.returncode == 0, done.stderr
         (notice,) = said(place.server.requests[-1], run_id)
         assert "Did 1." in notice
-    assert "go on: pal run --resume chat --database " in done.stderr
+    assert "to resume: pal run --resume chat --database " in done.stderr
     assert place.engine.database.rows("SELECT run FROM @notices WHERE session = 'chat'") == []
 
 
@@ -82,10 +82,13 @@ def test_from_python(place, until):
 
 
 def test_what_cannot_be(fleet):
-    assert "Say which: --session" in fleet.pal("run", "--database", fleet.database, "hi").stderr
+    assert (
+        "--database needs a session: add --session ID"
+        in fleet.pal("run", "--database", fleet.database, "hi").stderr
+    )
     wrong = fleet.pal("run", "--database", "mysql://x", "--session", "a", "hi")
     assert (wrong.returncode, "Use sqlite:///PATH" in wrong.stderr) == (2, True)
     fleet.engine.sessions.open("a").close()
     refused = fleet.pal("sessions", "repair", "--database", fleet.database, "a")
-    assert (refused.returncode, "not repaired" in refused.stderr) == (2, True)
+    assert (refused.returncode, "cannot be repaired" in refused.stderr) == (2, True)
     assert fleet.pal("sessions", "show", "--database", fleet.database, "b").returncode != 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from pure_agent_loop import Agent, tool
-from pure_agent_loop.durable import Engine
+from pure_agent_loop.durable import Engine, Schedule
 from pure_agent_loop.durable.attempt import Attempt
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database
@@ -24,10 +26,28 @@ def by_task(messages, tools, options):
     return call("do", what=task) if wants else f"This was: {task}"
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
-def test_a_run_that_waits_does_not_take_the_answer_of_the_one_that_went_on(kind, tmp_path, request):
-    done = []
+@pytest.fixture(params=["sqlite", "postgres"])
+def url(request, tmp_path):
+    """Where the runs of a test are kept."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres").url
+    return f"sqlite:///{tmp_path / 'd.sqlite'}"
 
+
+@pytest.fixture
+def done():
+    """What was done, in order."""
+    return []
+
+
+@pytest.fixture
+def name(request):
+    """Of the agent and the session: all tests share the database of PostgreSQL."""
+    return request.node.name.translate(str.maketrans("[]-", "___"))[-60:]
+
+
+@pytest.fixture
+def engine(url, done, name):
     @tool
     def do(what: str) -> str:
         """Do something."""
@@ -35,21 +55,97 @@ def test_a_run_that_waits_does_not_take_the_answer_of_the_one_that_went_on(kind,
         return "done"
 
     agent = Agent(llm=ScriptedLLM(by_task), tools=[do], permission_mode="ask")
-    url = f"sqlite:///{tmp_path / 'd.sqlite'}"
-    if kind == "postgres":
-        url = request.getfixturevalue("postgres").url
-    with Engine(url, agents={f"shared-{kind}": agent}) as engine:
-        first = engine.submit(f"shared-{kind}", "do one thing", session_id=f"chat-{kind}")
-        (question,) = first.result(PATIENCE).questions
-        second = engine.submit(f"shared-{kind}", "another question", session_id=f"chat-{kind}")
-        assert second.result(PATIENCE).content == "This was: another question"
+    with Engine(url, agents={name: agent}, concurrency=2) as engine:
+        yield engine
 
-        first.answer(question.call_id, "allow")  # what was asked about is no longer to be done
-        (again,) = first.result(PATIENCE).questions
-        assert done == []
-        first.answer(again.call_id, "allow")
-        info = first.result(PATIENCE)
+
+def test_a_run_that_waits_does_not_take_the_answer_of_the_one_that_went_on(engine, done, name):
+    first = engine.submit(name, "do one thing", session_id=name)
+    (question,) = first.result(PATIENCE).questions
+    other = Agent(llm=ScriptedLLM(by_task)).run("another question", session_id=name, sessions=engine.sessions)
+    assert other.content == "This was: another question"
+
+    first.answer(question.call_id, "allow")  # what was asked about is no longer to be done
+    (again,) = first.result(PATIENCE).questions
+    assert done == []
+    first.answer(again.call_id, "allow")
+    info = first.result(PATIENCE)
     assert (info.status, info.content, done) == ("completed", "This was: do one thing", ["do one thing"])
+
+
+def test_what_is_submitted_to_a_session_that_waits_is_done_after_it(engine, done, name, until):
+    first = engine.submit(name, "do one thing", session_id=name)
+    (question,) = first.result(PATIENCE).questions
+    others = [engine.submit(name, f"question {n}", session_id=name) for n in range(3)]
+    elsewhere = engine.submit(name, "question elsewhere", session_id=f"{name}-b")
+    assert elsewhere.result(PATIENCE).content == "This was: question elsewhere"  # they take nobody's place
+    until(lambda: all(handle.info().details.get("run_ahead") for handle in others))
+    assert [handle.status() for handle in others] == ["pending"] * 3
+    with pytest.raises(TimeoutError, match=f"{first.run_id}' uses its session"):
+        others[0].result(0)
+
+    assert [asked.call_id for asked in first.questions] == [question.call_id]
+    first.answer(question.call_id, "allow")
+    info = first.result(PATIENCE)
+    assert (info.status, info.content, done) == ("completed", "This was: do one thing", ["do one thing"])
+    assert [handle.result(PATIENCE).content for handle in others] == [
+        f"This was: question {n}" for n in range(3)
+    ]
+
+
+def test_runs_submitted_at_the_same_moment_are_each_asked_about_once(engine, done, name):
+    with ThreadPoolExecutor(6) as threads:
+        handles = list(
+            threads.map(lambda n: engine.submit(name, f"do {n}", session_id=name), range(6), timeout=PATIENCE)
+        )
+    asked = []
+    waiting = list(handles)
+    while waiting:
+        info = next(info for handle in itertools.cycle(waiting) if (info := handle.info()).questions)
+        (question,) = info.questions
+        asked.append((info.run_id, question.args["what"]))
+        engine.handle(info.run_id).answer(question.call_id, "allow")
+        assert engine.handle(info.run_id).result(PATIENCE).status == "completed"
+        waiting = [handle for handle in waiting if handle.run_id != info.run_id]
+    assert sorted(asked) == sorted((handle.run_id, f"do {n}") for n, handle in enumerate(handles))
+    assert sorted(done) == [f"do {n}" for n in range(6)]
+
+
+@pytest.mark.parametrize("ending", ["deny", "cancel"])
+def test_the_next_one_goes_on_however_the_first_ends(engine, done, name, ending):
+    first = engine.submit(name, "do one thing", session_id=name)
+    (question,) = first.result(PATIENCE).questions
+    second, third = (engine.submit(name, f"question {n}", session_id=name) for n in (2, 3))
+    assert second.cancel().status == "cancelled"  # while it waits for its turn
+    if ending == "deny":
+        first.answer(question.call_id, "deny")
+    else:
+        assert first.cancel().status == "cancelled"
+    assert third.result(PATIENCE).content == "This was: question 3"
+    assert (second.status(), done) == ("cancelled", [])
+
+
+def test_a_run_that_was_cancelled_is_not_brought_back(engine, done, name):
+    first = engine.submit(name, "do one thing", session_id=name)
+    waiting = first.result(PATIENCE)
+    first.cancel()
+    # As whoever answered at the same moment does, a little later.
+    engine._client._resume(waiting)
+    engine.submit(name, "question", session_id=name).result(PATIENCE)
+    assert (first.result(PATIENCE).status, done) == ("cancelled", [])
+
+
+def test_a_schedule_fires_into_a_session_that_waits(engine, done, name, until):
+    first = engine.submit(name, "do one thing", session_id=name)
+    (question,) = first.result(PATIENCE).questions
+    engine.schedules.add(Schedule(name[-30:], name, "question of a schedule", every=86_400, session=name))
+    run_id = engine.schedules.run_now(name[-30:])
+    until(lambda: [info for info in engine.tasks("pending") if info.run_id == run_id])
+    fired = engine.handle(run_id)
+    until(lambda: fired.info().details.get("run_ahead") == first.run_id)
+    first.answer(question.call_id, "allow")
+    assert (first.result(PATIENCE).status, done) == ("completed", ["do one thing"])
+    assert fired.result(PATIENCE).content == "This was: question of a schedule"
 
 
 class Frozen(SqliteStore):

@@ -131,7 +131,7 @@ def test_contains_and_equals():
 
 @pytest.mark.parametrize("evaluator", [Equals(), Contains()])
 def test_an_evaluator_with_nothing_to_compare_with_is_refused(evaluator):
-    with pytest.raises(ConfigError, match="'hi' expects nothing"):
+    with pytest.raises(ConfigError, match="'hi' has no expected output"):
         Dataset(["hi"], [evaluator]).run(agent())
 
 
@@ -158,7 +158,7 @@ def test_schemas():
     assert scores("go", Schema(dict[str, int]), reply=json_answer)["schema"] is True
     assert scores("go", Schema(list[int]), reply=json_answer)["schema"] is False
     assert scores("go", Schema(list[int]))["schema"] is False  # no JSON
-    with pytest.raises(ConfigError, match="no JSON Schema"):
+    with pytest.raises(ConfigError, match="not a JSON Schema"):
         Schema({"type": 7})
 
 
@@ -232,7 +232,7 @@ def test_scores_of_one_name_stay_apart():
 
 def test_what_cannot_be_a_dataset_is_refused():
     for wrong, words in (
-        ((), "no cases"),
+        ((), "cases must not be empty"),
         (["a", "a"], "two cases have the name 'a'"),
         ([3], "list of Case"),
         ("abc", "cases must be a list"),
@@ -340,10 +340,10 @@ def test_a_dataset_in_yaml_json_and_json_lines(tmp_path):
         ("cases: [{input: a, expect: b}]", "unknown field 'expect'"),
         ("cases: [{expected: b}]", "key 'input'"),
         ("case: []", "key 'cases'"),
-        ("cases: [a]\nevaluators: [equal]", "no evaluator 'equal'"),
-        ("cases: [a]\nevaluators: [{judge: {rule: x}}]", "'judge' cannot be made"),
+        ("cases: [a]\nevaluators: [equal]", "unknown evaluator 'equal'"),
+        ("cases: [a]\nevaluators: [{judge: {rule: x}}]", "invalid arguments of the evaluator 'judge'"),
         ("cases: [a]\nevaluators: [{max_steps: many}]", "positive number"),
-        ("cases: [a]\nevaluators: [max_steps]", "cannot be made"),
+        ("cases: [a]\nevaluators: [max_steps]", "invalid arguments of the evaluator"),
         ("cases: [{input: 3}]", "Case.input"),
         ("cases: [a, a]", "Two cases"),
         ("a: [", "cannot be read"),
@@ -456,12 +456,12 @@ def test_the_command_for_yaml_with_an_agent_or_a_model(tmp_path, monkeypatch, ca
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["d.yaml", "--sets", "multiple"], "--sets is understood only without FILE"),
-        (["--repeats", "2"], "--repeats is understood only with FILE"),
+        (["d.yaml", "--sets", "multiple"], "--sets can be used only without FILE"),
+        (["--repeats", "2"], "--repeats can be used only with FILE"),
         (["d.yaml", "--agent", "none:none"], "cannot be loaded"),
-        (["mine.py", "--model", "m"], "the agent has its own"),
+        (["mine.py", "--model", "m"], "an agent, which sets its own"),
         (["none.py"], "cannot be run"),
-        (["empty.py"], "0 objects of the kind Dataset"),
+        (["empty.py"], "0 Dataset objects"),
         (["d.txt"], "must end in"),
         (["mine.py", "--compare", "none.json"], "no report"),
     ],

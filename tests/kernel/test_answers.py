@@ -74,7 +74,7 @@ def test_two_empty_answers_are_an_error():
         result = run_agent(llm, [add])
     assert (result.stop_reason, result.steps) == ("error", 3)
     (error,) = of_type(result.events, E.ERROR)
-    assert (error.content, error.data["kind"]) == ("The model gave an empty answer, twice.", "incomplete")
+    assert (error.content, error.data["kind"]) == ("The model returned an empty answer twice.", "incomplete")
 
 
 def test_usage_is_summed():
@@ -105,10 +105,16 @@ def test_missing_usage_is_estimated():
     assert (usage.reasoning_tokens, usage.cached_tokens) == (None, None)
 
 
-def test_usage_after_a_failed_try_counts_once():
-    script = [deltas("half", TimeoutError("slow"), usage=None), answer("whole", usage=TokenUsage(1, 2, 3))]
-    with ScriptedLLM(script) as llm:
+def test_a_try_that_broke_off_counts_by_estimate_one_that_did_not_begin_does_not():
+    whole = answer("whole", usage=TokenUsage(1, 2, 3))
+    with ScriptedLLM([TimeoutError("slow"), whole]) as llm:
         assert run_agent(llm).usage == TokenUsage(1, 2, 3)
+    with ScriptedLLM([deltas("half", TimeoutError("slow"), usage=None), whole]) as llm:
+        result = run_agent(llm)
+    assert result.usage.estimated
+    assert result.usage.prompt_tokens > 1
+    assert result.usage.completion_tokens > 2
+    assert result.usage.total_tokens == result.state.ledger.tokens
 
 
 class OnlyChat(BaseLLMClient):

@@ -20,7 +20,7 @@ from pure_agent_loop import Budget, CancelToken, LLMError, LoopLimits, Price, Qu
 from pure_agent_loop.hooks import BeforeTool, Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import MemoryJournal
-from pure_agent_loop.kernel.settings import ToolRetries
+from pure_agent_loop.kernel.kit import ToolRetries
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.result import AgentResult

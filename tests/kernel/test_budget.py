@@ -116,7 +116,7 @@ ONE_EACH = {"scripted": Price(M, M)}  # a token costs one
 
 
 def test_money_is_counted_and_ends_the_run():
-    limits = LoopLimits(max_cost=300, prices=ONE_EACH, max_tokens=None)
+    limits = LoopLimits(max_cost=110, prices=ONE_EACH, max_tokens=None)
     with ScriptedLLM([*DIFFERENT[:5], "so far"]) as llm:
         result = run_agent(llm, [add], limits=limits)
     assert (result.stop_reason, result.cost) == ("budget", 90)
@@ -131,7 +131,7 @@ def test_cached_tokens_are_cheaper_in_a_run():
 
 
 def test_money_survives_a_restart():
-    limits = LoopLimits(max_cost=280, prices=ONE_EACH)
+    limits = LoopLimits(max_cost=75, prices=ONE_EACH)
     with ScriptedLLM([DIFFERENT[0], "one"]) as llm:
         first = run_agent(llm, [add], limits=limits)
     assert (first.stop_reason, first.cost) == ("completed", 30)
@@ -220,7 +220,7 @@ def test_a_budget_of_time_begins_when_it_is_made():
 
 
 def test_a_budget_is_used_by_one_run_after_another():
-    budget = Budget(max_tokens=280)
+    budget = Budget(max_tokens=75)
     with ScriptedLLM([DIFFERENT[0], "one"]) as llm:
         assert run_agent(llm, [add], budget=budget).stop_reason == "completed"
     with ScriptedLLM([DIFFERENT[1], "enough"]) as llm:
@@ -307,7 +307,7 @@ def test_nothing_is_asked_where_the_budget_was_used_up_before():
 
 
 MANY = [call("add", a=n, b=n) for n in range(200)]
-LEFT_OUT = "The limit of tool calls is reached; this call was not made."
+LEFT_OUT = "The tool call limit is reached; this call was not made."
 
 
 @pytest.mark.parametrize("of", ["the run", "all runs"])

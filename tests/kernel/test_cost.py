@@ -36,11 +36,12 @@ from pure_agent_loop.support.secrets.redaction import Redactor
 STEPS = 50
 OURS = str(Path(pure_agent_loop.__file__).parent)
 # As measured. Who needs more says what for; who needs less writes that down, too.
+# 22 of each are for one stage a question and one value a call in the gate and the round, which reads better.
 # 9 of "secrets" are for a call as a session keeps it, of which repetitions are noticed.
-MOST_CALLS = {"none": 496, "default": 588, "secrets": 665}
+MAX_CALLS = {"none": 515, "default": 610, "secrets": 666}
 # Over HTTP: all calls of a step, as they are aimed at, and as measured those of our functions, which an older
 # generation of the library calls more often.
-MOST_OVER_HTTP = {"httpx": (5_000, 477 if library.__name__ == "httpx2" else 571), "aiohttp": (1_200, 366)}
+MAX_OVER_HTTP = {"httpx": (5_000, 500 if library.__name__ == "httpx2" else 594), "aiohttp": (1_220, 391)}
 SERVER = """
 from tests.kernel.test_cost import Answers
 from tests.serving import serving
@@ -143,25 +144,25 @@ def calls_of_a_step(llm: ChatModel, limits: LoopLimits, secrets: list[str]) -> t
 
 
 def spread(most: float) -> float:
-    """Other versions of Python call some more, in asyncio above all."""
-    return most * (1 if sys.version_info[:2] == (3, 11) else 1.1)
+    """A busy event loop turns once more than a quiet one; other versions of Python call more in asyncio."""
+    return most + 1 if sys.version_info[:2] == (3, 11) else most * 1.1
 
 
-@pytest.mark.parametrize("given", MOST_CALLS)
+@pytest.mark.parametrize("given", MAX_CALLS)
 def test_a_step_costs_no_more_calls_than_it_did(given):
     """What nobody uses costs nothing: an agent with one tool, no session, no typed answer."""
     limits = LoopLimits() if given == "default" else FREE
     secrets = ["sk-one-that-is-known-0123456789"] if given == "secrets" else []
     counted = [calls_of_a_step(Counting(), limits, secrets)[0] for _ in range(2)]
-    assert min(counted) <= spread(MOST_CALLS[given])  # at first, modules may be loaded
+    assert min(counted) <= spread(MAX_CALLS[given])  # at first, modules may be loaded
 
 
-@pytest.mark.parametrize("http", MOST_OVER_HTTP)
+@pytest.mark.parametrize("http", MAX_OVER_HTTP)
 def test_a_step_over_http_costs_no_more_calls_than_it_did(http, monkeypatch):
     """Of several runs the one with the least: an answer may come early."""
     monkeypatch.setenv(HTTP_VARIABLE, http)
     with answering() as port:
         client = OpenAIClient("m", "k", f"http://127.0.0.1:{port}/v1")
         counted = [calls_of_a_step(client, FREE, []) for _ in range(5)]
-    for most, found in zip(MOST_OVER_HTTP[http], map(min, *counted), strict=True):
+    for most, found in zip(MAX_OVER_HTTP[http], map(min, *counted), strict=True):
         assert found <= spread(most)

@@ -163,7 +163,7 @@ def test_tools_are_seen_where_the_program_says_so():
     assert [hidden.count(word) for word in words] == [0, 0, 0]
     failed = Event.observation(1, "open", "/etc/secret: no such file", 0.5, is_error=True)
     assert "secret" not in json.dumps(failed.public(tools=True))
-    with pytest.raises(ConfigError, match="names of tools"):
+    with pytest.raises(ConfigError, match="list of tool names"):
         failed.public(tools="open")
 
 

@@ -11,11 +11,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.helpers import NO_WAIT, E, add, check_events, check_result, drive, of_type, run_kernel, start
 
-from pure_agent_loop import Agent, CancelToken, LLMError, LoopLimits, Part, PartTransitionError, tool
+from pure_agent_loop import (
+    Agent,
+    CancelToken,
+    ConfigError,
+    LLMError,
+    LoopLimits,
+    Part,
+    PartTransitionError,
+    tool,
+)
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.parts import TRANSITIONS
+from pure_agent_loop.parts import TRANSITIONS, change_of
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.testing import FakeClock, Gate, ScriptedLLM, answer, call, deltas
 from pure_agent_loop.tool import ToolRegistry
@@ -34,7 +43,7 @@ ILLEGAL = [(a, b) for a in STATES for b in STATES if (a, b) not in LEGAL]
 
 
 def part(state="pending", **more):
-    return Part("msg_1.1", "s", "msg_1", "tool", state, tool="add", call_id="c", input={"a": 1}, **more)
+    return Part("msg_1.1", "s", "msg_1", "tool", "add", state, call_id="c", input={"a": 1}, **more)
 
 
 # -- the table --------------------------------------------------------------------------------------
@@ -61,9 +70,7 @@ def test_legal_changes(before, after):
 @pytest.mark.parametrize(("before", "after"), [*ILLEGAL, ("pending", "lost"), ("running", "")])
 def test_illegal_changes_raise(before, after):
     allowed = ", ".join(sorted(TRANSITIONS[before])) or "nothing"
-    with pytest.raises(
-        PartTransitionError, match=rf"from {before} to {after}; from there only to: {allowed}"
-    ):
+    with pytest.raises(PartTransitionError, match=rf"from {before} to {after}; allowed: {allowed}"):
         part(before).to(after, 1.0)
 
 
@@ -198,7 +205,7 @@ def test_calls_that_fail_are_refused_or_broken():
 
     calls = [call("fails"), call("unknown"), call("add", a="x", b=1), call("add", a=1, b=1)]
     permit = lambda name, args, _: "deny" if args == {"a": 1, "b": 1} else "allow"  # noqa: E731 - short
-    with ScriptedLLM([calls, "done"]) as llm:
+    with ScriptedLLM([calls, "done"], tools_may_fail=True) as llm:
         result = run_kernel(llm, [fails, add], can_use_tool=permit)
     found = [
         (kind, states, text.splitlines()[1].removeprefix("Error type: "))
@@ -326,3 +333,35 @@ async def test_a_reader_may_change_what_it_was_told():
             event.part.clear()
     states = ("pending", "running", "completed")
     assert seen == [("tool", each) for each in states] + [("text", each) for each in states]
+
+
+def test_a_part_is_made_in_the_order_of_its_row_and_needs_no_clock():
+    made = Part("p1", "s1", "m1", "tool", "search", "pending")
+    assert (made.tool, made.state) == ("search", "pending")
+    ended = made.to("running").to("completed", output="found")
+    assert (ended.state, ended.output, ended.started <= ended.ended) == ("completed", "found", True)
+    assert Part.from_dict(ended.to_dict()) == ended
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"type": "picture"},
+        {"state": "lost"},
+        {"type": "pending"},
+        {"id": 5},
+        {"tool": None},
+        {"session_id": b"s"},
+    ],
+)
+def test_a_part_with_a_value_that_is_none_is_refused_when_made(wrong):
+    (name,) = wrong
+    with pytest.raises(ConfigError, match=f"Part.{name}"):
+        Part(**{"id": "i", "session_id": "s", "message_id": "m", "type": "text", **wrong})
+
+
+def test_the_record_of_a_part_keeps_text_and_thinking_but_not_what_calls_gave():
+    for kind in ("text", "reasoning"):
+        written = Part("i", "s", "m", kind).to("running", 1.0).to("completed", 2.0, "all of it")
+        assert change_of(written.to_dict())["output"] == "all of it"
+    assert "output" not in change_of(part().to("running", 1.0).to("completed", 2.0, "result").to_dict())

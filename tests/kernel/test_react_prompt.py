@@ -29,7 +29,7 @@ def test_role_and_constraints_are_filled_in_as_they_are(language):
 
 
 def test_the_language_of_the_environment(monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_LANG", "zh")
+    monkeypatch.setenv("PAL_LANG", "zh")
     assert react_prompt() == CHINESE.react_method
 
 
@@ -37,9 +37,9 @@ def test_the_language_of_the_environment(monkeypatch):
     ("options", "said"),
     [
         ({"role": 5}, "role must be text"),
-        ({"constraints": "Be brief."}, "constraints must be a list of sentences"),
-        ({"constraints": [1]}, "constraints must be a list of sentences"),
-        ({"language": "fr"}, "language='fr' is not known"),
+        ({"constraints": "Be brief."}, "constraints must be a list of strings"),
+        ({"constraints": [1]}, "constraints must be a list of strings"),
+        ({"language": "fr"}, "language='fr' is unknown"),
     ],
 )
 def test_what_cannot_be_filled_in_is_refused(options, said):

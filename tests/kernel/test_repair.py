@@ -57,9 +57,9 @@ def test_a_valid_history_stays_as_it_is(history):
 DEFECTS = {
     "a call without a result": ([ask(one())], "had no result"),
     "one of two results": ([ask(one("a"), one("b")), result("b"), USER], "call 'a' had no result"),
-    "a result without a call": ([USER, result("zz")], "without its call was dropped"),
-    "a second result": ([ask(one()), result(), result(content="again")], "without its call was dropped"),
-    "a late result": ([ask(one()), USER, result()], "without its call was dropped"),
+    "a result without a call": ([USER, result("zz")], "without its call became a user message"),
+    "a second result": ([ask(one()), result(), result(content="again")], "was moved to its call"),
+    "a late result": ([ask(one()), USER, result()], "was moved to its call"),
     "a double id": ([ask(one(), one()), result(), result()], "call id 'a' became 'a_2'"),
     "an id used before": ([ask(one()), result(), ask(one()), result()], "call id 'a' became 'a_2'"),
     "no id": ([ask({"function": {"name": "add", "arguments": "{}"}}), result(None)], "call id '' became"),
@@ -68,12 +68,13 @@ DEFECTS = {
     "arguments that are not JSON": ([ask(one(arguments="{a:")), result()], "are not valid JSON"),
     "arguments that are a list": ([ask(one(arguments="[1]")), result()], "must be a JSON object"),
     "NaN": ([ask(one(arguments='{"a": NaN}')), result()], "NaN is not allowed"),
-    "a key given twice": ([ask(one(arguments='{"a":1,"a":2}')), result()], "given twice"),
-    "calls that are no list": ([{"role": "assistant", "tool_calls": "add"}], "tool_calls is no list"),
+    "a key given twice": ([ask(one(arguments='{"a":1,"a":2}')), result()], "occurs twice"),
+    "calls that are no list": ([{"role": "assistant", "tool_calls": "add"}], "tool_calls is not a list"),
     "no content": ([{"role": "user"}], "content became text"),
     "content that is a number": ([{"role": "user", "content": 5}], "content became text"),
-    "parts without a type": ([{"role": "user", "content": ["hi"]}], "content became text"),
-    "a later system message": ([USER, {"role": "system", "content": "Obey."}], "became one of the user"),
+    "parts without a type": ([{"role": "user", "content": [5]}], "content became text"),
+    "a text among parts": ([{"role": "user", "content": ["hi"]}], "translated from another protocol"),
+    "a later system message": ([USER, {"role": "system", "content": "Obey."}], "became a user message"),
     "a legacy call": (
         [
             {"role": "assistant", "function_call": {"name": "add", "arguments": "{}"}},
@@ -164,7 +165,7 @@ def test_a_system_message_of_the_history_replaces_the_prompt():
             found = Agent(llm=llm).run("go", [{"role": "system", "content": content}, USER])
         assert llm.requests[0].messages[0] == {"role": "system", "content": "Be brief."}
         assert [m["role"] for m in llm.requests[0].messages] == ["system", "user", "user"]
-        assert [m["role"] for m in found.messages] == ["user", "user", "assistant"]
+        assert [m["role"] for m in found.messages] == ["system", "user", "user", "assistant"]
 
 
 def test_a_result_leads_to_the_next_run():
@@ -215,7 +216,8 @@ EVERY_KEY = ("x", "function_call", "tool_call_id", "tool_calls")
 @given(st.lists(messages, max_size=6))
 def test_any_soup_becomes_valid_and_stays_so(soup):
     fixed, _ = repair_history(soup, LOST)
-    assert check_history(to_wire(fixed), extra_keys=EVERY_KEY) == []
+    added = {key for m in fixed for call in m.get("tool_calls", ()) for key in (*call, *call["function"])}
+    assert check_history(to_wire(fixed), extra_keys={*EVERY_KEY, *added}) == []
     assert repair_history(fixed, LOST) == (fixed, [])
     json.dumps(fixed, allow_nan=False).encode()
 

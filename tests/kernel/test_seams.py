@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from tests.helpers import (
@@ -32,10 +32,12 @@ pytestmark = pytest.mark.anyio
 
 def test_a_kit_is_changed_in_fields_it_has():
     kit = Kit(ScriptedLLM([]), name="one")
-    assert kit.changed(name="two", cwd="/") == replace(kit, name="two", cwd="/")
+    changed, same = kit.replace(name="two", cwd="/"), replace(kit, name="two", cwd="/")
+    assert all(getattr(changed, each.name) == getattr(same, each.name) for each in fields(kit))
+    assert (changed.name, changed.cwd) == ("two", "/")
     assert kit.name == "one"
     with pytest.raises(TypeError, match="nothing"):
-        kit.changed(nothing=1)
+        kit.replace(nothing=1)
 
 
 class Recording(MemoryJournal):
@@ -289,7 +291,7 @@ def test_the_compactor_is_asked_before_each_request():
 
 
 def test_opening_notices_come_first():
-    result = run_kernel(ScriptedLLM(["hi"]), opening=("Model: x.", "Repaired."))
+    result = run_kernel(ScriptedLLM(["hi"]), start_notices=("Model: x.", "Repaired."))
     assert [(e.type.value, e.step, e.content) for e in result.events[1:3]] == [
         ("notice", 0, "Model: x."),
         ("notice", 0, "Repaired."),

@@ -7,8 +7,11 @@ import asyncio
 import pytest
 from tests.helpers import E, check_result, drive, nothing_left, of_type, start
 
-from pure_agent_loop import BaseLLMClient, LLMResponse, RetryConfig
-from pure_agent_loop.kernel.settings import Timeouts
+from pure_agent_loop import Agent, BaseLLMClient, LLMResponse, RetryConfig
+from pure_agent_loop.kernel.equip import bind_kit
+from pure_agent_loop.kernel.kit import Timeouts
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.testing import Gate, ScriptedLLM, deltas
 
@@ -39,7 +42,7 @@ async def test_before_the_first_piece():
         run = drive(start(), ScriptedLLM([silent]), retry=ONCE, timeouts=Timeouts(SHORT, None))
         result = check_result(await run)
     assert result.stop_reason == "error"
-    assert result.error == "The server was silent for 0.02 s while the beginning of its answer was awaited."
+    assert result.error == "The server was silent for 0.02 s; the beginning of its answer is missing."
     assert of_type(result.events, E.ERROR)[0].data["kind"] == "timeout"
 
 
@@ -50,7 +53,7 @@ async def test_between_two_pieces(client):
     async with nothing_left():
         run = drive(start(), client, retry=ONCE, timeouts=Timeouts(None, SHORT))
         result = check_result(await run)
-    assert result.error == "The server was silent for 0.02 s while the rest of its answer was awaited."
+    assert result.error == "The server was silent for 0.02 s; the rest of its answer is missing."
     assert (result.content, len(result.messages)) == ("", 1)
 
 
@@ -80,3 +83,17 @@ async def test_none_switches_both_off():
     await gate.reached.wait_async()
     gate.open()
     assert (await running).content == "late"
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:9/v1", "http://localhost:9/v1", "http://[::1]:9/v1"])
+def test_a_server_on_this_machine_may_read_a_long_prompt(address):
+    def patience(base_url, **options):
+        agent = Agent(model="m", api_key="k", base_url=base_url, **options)
+        return bind_kit(QueryState(), agent._kit).timeouts.first_byte
+
+    assert patience(address) is None
+    assert patience("https://api.example.com/v1") == 60.0
+    for own in (60.0, 5, None):  # what somebody sets holds
+        assert patience(address, first_byte_timeout=own) == own
+    assert OpenAIClient("m", "k", address)._settings["timeout"] > 1800  # of the connection
+    assert OpenAIClient("m", "k", address, timeout=7)._settings["timeout"] == 7

@@ -69,7 +69,7 @@ def test_the_words_are_those_of_the_language(language, words):
 
 
 def test_the_language_of_the_environment(monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_LANG", "zh_CN.UTF-8")
+    monkeypatch.setenv("PAL_LANG", "zh_CN.UTF-8")
     with ScriptedLLM([*adds(1), "done"]) as llm:
         run_agent(llm, [add], limits=LoopLimits(max_steps=1))
     assert notices(llm.requests) == ["【提示】你已经执行了 1 步。" + CHINESE.step_limit.partition("。")[2]]
@@ -92,6 +92,33 @@ def test_words_of_your_own_for_time():
     with ScriptedLLM([call("work", n=1), "done"]) as llm:
         run_kernel(llm, [timed(clock, 1.6)], clock=clock, limits=limits)
     assert notices(llm.requests) == ["2 s are gone"]
+
+
+def test_formats_and_the_steps_since_the_last_notice_are_filled_in():
+    words = (
+        "{checkpoint_steps:02d} since, {current_steps:>3} in all, {elapsed:.1f}/{timeout:.0f} s, {tokens:,}"
+    )
+    with ScriptedLLM([*adds(4), "done"]) as llm:
+        run_agent(llm, [add], limits=LoopLimits(max_steps=2, step_limit_prompt=words))
+    said = [text for text in notices(llm.requests) if text]
+    assert [text.split(" s, ")[0] for text in said] == [
+        "02 since,   2 in all, 0.0/300",
+        "02 since,   4 in all, 0.0/300",
+    ]
+    clock = FakeClock()
+    limits = LoopLimits(
+        timeout=1, timeout_prompt="{elapsed:.1f} of {timeout}, {seconds:d}, {max_steps:.1f}", max_steps=None
+    )
+    with ScriptedLLM([call("work", n=1), "done"]) as llm:
+        run_kernel(llm, [timed(clock, 1.62)], clock=clock, limits=limits)
+    assert notices(llm.requests) == ["1.6 of 1, 2, ∞"]
+
+
+def test_conversions_are_filled_in():
+    words = '{max_steps!r}, {steps!s:>3}, {max_tokens!a:.2}, {steps:.2}, {max_steps:g} {"b": {"c": 1}}'
+    with ScriptedLLM([*adds(1), "done"]) as llm:
+        run_agent(llm, [add], limits=LoopLimits(max_steps=1, step_limit_prompt=words))
+    assert notices(llm.requests) == ['1,   1, 10, 1.0, 1 {"b": {"c": 1}}']
 
 
 def test_none_switches_a_soft_limit_off():

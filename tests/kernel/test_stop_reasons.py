@@ -34,8 +34,7 @@ from pure_agent_loop import (
 )
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
-from pure_agent_loop.output.form import OutputForm
-from pure_agent_loop.output.typed import TypedOutput
+from pure_agent_loop.output.form import OutputForm, TypedOutput
 from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.stop_reasons import STOP_REASONS
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, deltas, raw_call
@@ -68,7 +67,7 @@ def cancelled():
 FREE = LoopLimits(timeout=None)
 A_TOKEN = {"scripted": Price(1e6, 1e6)}  # costs one
 OVER = "The budget is used up."
-NOT_ALLOWED = "The calls needed were not allowed."
+NOT_ALLOWED = "The required calls were denied."
 
 # Each reason, and each way to it: reason, what the run is given, what the model says, the answer.
 CASES = {
@@ -81,19 +80,19 @@ CASES = {
     ),
     "tokens that are not enough for a last answer": (
         "token_limit",
-        {"limits": LoopLimits(max_tokens=60)},
+        {"limits": LoopLimits(max_tokens=30)},
         [ADDS[0]],
         "[Stopped: The token limit is reached.]",
     ),
     "tokens that are enough for one more answer": (
         "token_limit",
-        {"limits": LoopLimits(max_tokens=200)},
+        {"limits": LoopLimits(max_tokens=40)},
         [ADDS[0], "so far"],
         "so far\n\n[Stopped: The token limit is reached.]",
     ),
     "turns, and no tokens for a last answer": (
         "max_steps",
-        {"limits": LoopLimits(max_turns=1, max_tokens=60)},
+        {"limits": LoopLimits(max_turns=1, max_tokens=30)},
         [ADDS[0]],
         "[Stopped: The step limit is reached.]",
     ),
@@ -107,7 +106,7 @@ CASES = {
         "max_tool_calls",
         {"limits": LoopLimits(max_tool_calls=2)},
         [ADDS[:2], "so far"],
-        "so far\n\n[Stopped: The limit of tool calls is reached.]",
+        "so far\n\n[Stopped: The tool call limit is reached.]",
     ),
     "seconds": (
         "budget",
@@ -123,7 +122,7 @@ CASES = {
     ),
     "money that is enough for one more answer": (
         "budget",
-        {"limits": LoopLimits(max_cost=200, prices=A_TOKEN)},
+        {"limits": LoopLimits(max_cost=40, prices=A_TOKEN)},
         [ADDS[1], "so far"],
         f"so far\n\n[Stopped: {OVER}]",
     ),
@@ -140,7 +139,7 @@ CASES = {
         "doom_loop",
         {},
         [*same_call(4), "I was stuck"],
-        "I was stuck\n\n[Stopped: The model went round in circles.]",
+        "I was stuck\n\n[Stopped: The model kept repeating the same calls.]",
     ),
     "cancelled": ("cancelled", cancelled, [], ""),
     "denied rounds": (
@@ -201,7 +200,7 @@ def test_the_table_has_every_reason():
     }
     assert with_a_note - {"output_limit", "content_filter"} == BY_A_LIMIT
     assert set(CHINESE.stopped) == with_a_note
-    assert {case[0] for case in CASES.values()} == {*STOP_REASONS} - {"backgrounded", "handed_off"}
+    assert {case[0] for case in CASES.values()} == {*STOP_REASONS} - {"handed_off"}
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -373,7 +372,7 @@ def test_a_wide_job_whose_calls_all_go_alike_is_told_twice_and_goes_on(fails):
         return "Please log in to see this page. " * 20
 
     script = [call("probe", host=f"host-{n}") for n in range(30)]
-    with ScriptedLLM([*script, "They are all alike."]) as llm:
+    with ScriptedLLM([*script, "They are all alike."], tools_may_fail=True) as llm:
         result = run_agent(llm, [probe], limits=LoopLimits(max_steps=40))
     assert (result.stop_reason, result.content) == ("completed", "They are all alike.")
     told = [n for n, text in enumerate(tool_texts(result.messages), 1) if "round in circles" in text]

@@ -170,7 +170,7 @@ def test_what_is_left_open_may_be_asked_in_the_resumed_run(office):
 @pytest.mark.parametrize("call_id", ["call_2", "call_9", "", None])
 def test_answers_to_nothing_are_refused(office, call_id):
     first = office.to_the_question(TWO)
-    with pytest.raises(ConfigError, match=r"No question waits.*Waiting: call_1, call_3"):
+    with pytest.raises(ConfigError, match=r"has no pending question.*Pending: call_1, call_3"):
         first.state.answer_permission(call_id, "allow")
     assert len(first.questions) == 2
 
@@ -189,7 +189,7 @@ def test_what_is_no_answer_is_refused(office, verdict):
 def test_an_answer_is_given_once(office):
     first = office.to_the_question([call("pay", amount=1)])
     first.state.answer_permission("call_1", "deny")
-    with pytest.raises(ConfigError, match="Waiting: none"):
+    with pytest.raises(ConfigError, match="Pending: none"):
         first.state.answer_permission("call_1", "allow")
 
 

@@ -141,7 +141,7 @@ def test_one_failure_does_not_hurt_the_others():
         raise ValueError("no luck")
 
     calls = [call("fails"), call("add", a=1, b=1), call("nothing"), call("add", a=2, b=2)]
-    with ScriptedLLM([calls, "ok"]) as llm:
+    with ScriptedLLM([calls, "ok"], tools_may_fail=True) as llm:
         result = run_agent(llm, [fails, add])
     texts = tool_texts(result.messages)
     assert (texts[1], texts[3]) == ("2", "4")

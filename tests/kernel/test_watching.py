@@ -18,7 +18,7 @@ from pure_agent_loop import (
     Tool,
     tool,
 )
-from pure_agent_loop.kernel.tools.observers import FileChange, StepChanges
+from pure_agent_loop.kernel.observers import FileChange, StepChanges
 from pure_agent_loop.testing import ScriptedLLM, assert_replays, call
 
 

@@ -66,12 +66,12 @@ def test_both_languages_know_the_same_reasons():
 )
 def test_the_language_is_chosen(monkeypatch, variable, language, expected):
     if variable is not None:
-        monkeypatch.setenv("PURE_AGENT_LOOP_LANG", variable)
+        monkeypatch.setenv("PAL_LANG", variable)
     assert prompts_for(language) is expected
 
 
 def test_an_unknown_language_is_refused():
-    with pytest.raises(ConfigError, match=r"language='fr' is not known. Use one of: en, zh"):
+    with pytest.raises(ConfigError, match=r"language='fr' is unknown. Use one of: en, zh"):
         prompts_for("fr")
 
 
@@ -82,7 +82,7 @@ def broken() -> str:
 
 
 def test_a_failed_tool_in_chinese():
-    with ScriptedLLM([call("broken"), "好"]) as llm:
+    with ScriptedLLM([call("broken"), "好"], tools_may_fail=True) as llm:
         result = Agent(llm=llm, tools=[broken], language="zh").run("去")
     (text,) = tool_texts(result.messages)
     for word in ("执行失败", "broken", "FileNotFoundError", "没有文件", CHINESE.tool_hint):
@@ -90,7 +90,7 @@ def test_a_failed_tool_in_chinese():
 
 
 def test_a_failed_tool_in_english():
-    with ScriptedLLM([call("broken"), "ok"]) as llm:
+    with ScriptedLLM([call("broken"), "ok"], tools_may_fail=True) as llm:
         result = Agent(llm=llm, tools=[broken]).run("go")
     (text,) = tool_texts(result.messages)
     assert text.splitlines() == [
@@ -103,7 +103,7 @@ def test_a_failed_tool_in_english():
 
 def test_words_of_your_own():
     mine = dataclasses.replace(ENGLISH, tool_error="{tool}/{type}/{error}/{hint}", tool_hint="!")
-    with ScriptedLLM([call("broken"), "ok"]) as llm:
+    with ScriptedLLM([call("broken"), "ok"], tools_may_fail=True) as llm:
         result = Agent(llm=llm, tools=[broken], prompts=mine).run("go")
     assert tool_texts(result.messages) == ["broken/FileNotFoundError/没有文件/!"]
 

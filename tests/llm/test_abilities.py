@@ -7,9 +7,9 @@ import asyncio
 import pytest
 
 from pure_agent_loop import Agent, BaseLLMClient, LLMResponse
-from pure_agent_loop.kernel.kit import Forces, KnowsKit, NoCompaction
+from pure_agent_loop.kernel.kit import Forces, KitAware, NoCompaction
 from pure_agent_loop.llm.base import Closes, FindsWindow, ShowsRequest, Streams
-from pure_agent_loop.support.abilities import able
+from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.testing import ScriptedLLM
 from tests.helpers import run_kernel
 
@@ -51,14 +51,14 @@ class OnlyChat:
 @pytest.mark.parametrize("ability", [Streams, Closes, FindsWindow, ShowsRequest])
 def test_a_client_is_able(ability):
     for client in (Whole(), Wrapped(Whole())):
-        assert able(client, ability) is client
+        assert as_protocol(client, ability) is client
     for thing in (OnlyChat(), None, "text"):
-        assert able(thing, ability) is None
+        assert as_protocol(thing, ability) is None
 
 
 def test_a_compactor_need_not_be_able():
-    assert able(NoCompaction(), Forces) is None
-    assert able(NoCompaction(), KnowsKit) is None
+    assert as_protocol(NoCompaction(), Forces) is None
+    assert as_protocol(NoCompaction(), KitAware) is None
 
 
 def test_a_client_with_only_chat_runs():
@@ -81,4 +81,4 @@ def test_asking_for_an_ability_reads_nothing_else():
         def context_window(self):
             raise AssertionError("nobody has asked for the window")
 
-    assert able(Careful([]), Closes) is not None
+    assert as_protocol(Careful([]), Closes) is not None

@@ -319,7 +319,12 @@ FRAGMENTS = st.builds(
 
 @given(st.lists(FRAGMENTS, max_size=8), st.sampled_from(["stop", "length"]))
 def test_any_fragments_give_valid_calls(parts: list[ToolCallDelta], finish: str):
-    response = assemble(*parts, finish=finish)
+    try:
+        response = assemble(*parts, finish=finish)
+    except LLMError as error:  # a call that was begun, and of which nothing came
+        begun = any(part.id for part in parts)
+        assert (error.kind, begun) == ("incomplete", True)  # noqa: PT017 - others give calls
+        return
     ids = [call.id for call in response.tool_calls]
     assert len(set(ids)) == len(ids)
     for call in response.tool_calls:

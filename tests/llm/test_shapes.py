@@ -225,7 +225,7 @@ def test_a_whole_completion_that_says_it_is_not_finished():
     "data", [{}, {"choices": []}, {"choices": None}, {"choices": [None]}, {"usage": {}}, None, 5, "x", []]
 )
 def test_a_completion_without_choices(data: Any):
-    with pytest.raises(LLMError, match="without any choice") as caught:
+    with pytest.raises(LLMError, match="has no choices") as caught:
         LLMResponse.from_openai(data)
     assert caught.value.kind == "incomplete"
 

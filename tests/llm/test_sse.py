@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop.llm.sse import SSEDecoder
+from pure_agent_loop.llm.wire import SSEDecoder
 
 from .streams import cut
 

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop.llm.response import Assembler, LLMResponse
-from pure_agent_loop.llm.think import ThinkSplitter
+from pure_agent_loop.llm.response import Assembler, LLMResponse, ThinkSplitter
 from pure_agent_loop.llm.values import Delta
 
 from .streams import part

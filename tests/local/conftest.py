@@ -15,5 +15,5 @@ def model_file():
     """The default model, pulled once by our own code and kept between runs of the tests."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pure-agent-loop-tests"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PURE_AGENT_LOOP_HOME", str(cache))
-        return models.pull(models.DEFAULT)
+        patch.setenv("PAL_HOME", str(cache))
+        return models.pull_model(models.DEFAULT)

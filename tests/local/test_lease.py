@@ -11,9 +11,8 @@ import threading
 import pytest
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.local.engine.lease import HOST, State, read_state, take_lease, write_state
+from pure_agent_loop.local.engine.owner import HOST, State, join_server, read_state, take_lease, write_state
 from pure_agent_loop.local.engine.server import Leases, thread_count
-from pure_agent_loop.local.engine.shared import join_server
 from pure_agent_loop.support.locking import file_lock
 
 KEY = "secret"
@@ -49,7 +48,7 @@ def test_a_server_nobody_comes_to_ends():
 
 def test_a_killed_user_holds_nothing():
     code = (
-        "import sys\nfrom pure_agent_loop.local.engine.lease import *\n"
+        "import sys\nfrom pure_agent_loop.local.engine.owner import *\n"
         "lease = take_lease(State(1, '', 'secret', int(sys.argv[1]), 0))\n"
         "print(lease is not None, flush=True)\nsys.stdin.read()"
     )
@@ -129,7 +128,7 @@ def test_one_core_is_left_to_the_machine():
 
 
 def test_bad_model_files_are_refused_before_anything_is_started(tmp_path):
-    with pytest.raises(ConfigError, match="no model file"):
+    with pytest.raises(ConfigError, match=r"gone\.gguf not found"):
         join_server(tmp_path / "gone.gguf")
     (tmp_path / "text.gguf").write_text("hello")
     with pytest.raises(ConfigError, match="not a GGUF"):
@@ -137,7 +136,7 @@ def test_bad_model_files_are_refused_before_anything_is_started(tmp_path):
 
 
 def test_a_missing_engine_is_named_with_its_extra(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path))
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     (tmp_path / "m.gguf").write_bytes(b"GGUF")
     with pytest.raises(MissingExtraError, match=r"\[local\]"):

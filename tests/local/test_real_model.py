@@ -12,8 +12,7 @@ import pytest
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.local import EmbeddedClient, open_local
-from pure_agent_loop.local.engine.lease import take_lease
-from pure_agent_loop.local.engine.shared import ServerSettings, join_server
+from pure_agent_loop.local.engine.owner import StartSettings, join_server, take_lease
 from pure_agent_loop.tool import tool
 from pure_agent_loop.toolbox import starter_tools
 
@@ -22,12 +21,12 @@ pytestmark = pytest.mark.local_model
 
 HELLO = [{"role": "user", "content": "Hello, how are you?"}]
 COUNT = [{"role": "user", "content": "Count to five."}]
-QUICK = ServerSettings(idle=0.2)
+QUICK = StartSettings(idle=0.2)
 
 
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
@@ -127,8 +126,8 @@ def _schema(name, **properties):
 def test_processes_share_one_server_which_outlives_a_killed_user_and_ends_with_the_last(model_file, home):
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from pure_agent_loop.local.engine.shared import ServerSettings, join_server\n"
-        "lease = join_server(Path(sys.argv[1]), settings=ServerSettings(idle=0.2))\n"
+        "from pure_agent_loop.local.engine.owner import StartSettings, join_server\n"
+        "lease = join_server(Path(sys.argv[1]), settings=StartSettings(idle=0.2))\n"
         "print(lease.state.pid, flush=True)\nsys.stdin.read()"
     )
     command = [sys.executable, "-c", code, str(model_file)]

@@ -13,7 +13,7 @@ from tests.helpers import E, check_result, of_type
 
 from pure_agent_loop import Agent, AgentResult, LoopLimits
 from pure_agent_loop.local.engine import models
-from pure_agent_loop.local.engine.lease import read_state
+from pure_agent_loop.local.engine.owner import read_state
 from pure_agent_loop.testing import ScriptedServer, call, check_history
 
 pytest.importorskip("xllamacpp")
@@ -56,15 +56,15 @@ def model_file() -> Path:
     """The default model, pulled once by our own code and kept between runs of the tests."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pure-agent-loop-tests"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PURE_AGENT_LOOP_HOME", str(cache))
-        return models.pull(models.DEFAULT)
+        patch.setenv("PAL_HOME", str(cache))
+        return models.pull_model(models.DEFAULT)
 
 
 @pytest.fixture
 def home(model_file: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
     """A home of our own that has the model; the servers that were started for it are ended."""
     home = tmp_path / "home"
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(home))
+    monkeypatch.setenv("PAL_HOME", str(home))
     (home / "models").mkdir(parents=True)
     (home / "models" / model_file.name).symlink_to(model_file)
     yield home

@@ -166,6 +166,8 @@ def call(ask):  # noqa: C901 - one branch for each kind
         return send({"id": number, "error": {"code": -32603, "message": "no\x1b[2J luck"}})
     if KIND == "result_wrong":
         return send({"id": number, "result": {"content": "fine"}})
+    if KIND == "result_broken":
+        return raw(f'{{"jsonrpc": "2.0", "id": {number}, "result": {{"content": [}}}}\n'.encode())
     if KIND == "not_base64":
         content = [{"type": "image", "data": "%%%", "mimeType": "image/png"}]
         return send({"id": number, "result": {"content": content}})

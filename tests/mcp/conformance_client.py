@@ -19,8 +19,7 @@ import httpx2
 
 from pure_agent_loop import Agent
 from pure_agent_loop.mcp import MCPServer, OAuth
-from pure_agent_loop.mcp.kept import Kept
-from pure_agent_loop.mcp.login import asking_browser
+from pure_agent_loop.mcp.login import TokenStorage, asking_browser
 from pure_agent_loop.testing import ScriptedLLM, call
 
 VALUES = {"integer": 2, "number": 2, "boolean": True, "array": [], "object": {}}
@@ -106,7 +105,7 @@ async def login_for(url: str) -> Any:
     """What puts the login into requests."""
     if "idp_id_token" not in CONTEXT:
         settings = MCPServer(url=url, name="suite", oauth=oauth_for(url)).settings
-        async with asking_browser(settings, print, Kept(settings)) as auth:
+        async with asking_browser(settings, print, TokenStorage(settings)) as auth:
             yield auth
         return
     from mcp.client.auth.extensions.identity_assertion import IdentityAssertionOAuthProvider
@@ -118,7 +117,7 @@ async def login_for(url: str) -> Any:
 
 
 async def main(url: str) -> None:
-    os.environ.setdefault("PURE_AGENT_LOOP_HOME", tempfile.mkdtemp())
+    os.environ.setdefault("PAL_HOME", tempfile.mkdtemp())
     os.environ["BROWSER"] = "curl -s -L -o /dev/null %s"  # a person who agrees to everything
     async with login_for(url) as auth:
         server = MCPServer(url=url, name="suite", pinned=False, auth=auth)

@@ -18,8 +18,8 @@ KINDS = {
     "locked": "pal mcp login bad",
     "page": "cannot be used",
     "elsewhere": "Redirect to",
-    "silent": "It did not answer within 0.5 seconds",
-    "huge": "It sent more than 50,000,000 bytes",
+    "silent": "The server did not answer within 0.5 seconds",
+    "huge": "The server sent more than 50,000,000 bytes",
     "half": "cannot be used",
 }
 
@@ -72,7 +72,7 @@ def address(loop):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_server_over_http_that_misbehaves_is_an_error_of_a_tool(loop, address, kind, tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path))
     start = {"start_timeout": 0.5} if kind == "silent" else {}
     bad = MCPServer(url=f"{address}/{kind}", name="bad", **start)
     agent = Agent(llm=ScriptedLLM([call("mcp__bad__connect"), "done"]), tools=[bad])

@@ -14,17 +14,17 @@ from pure_agent_loop.testing import ScriptedLLM, call
 
 SCRIPT = Path(__file__).with_name("bad_server.py")
 WORK, CONNECT, SEARCH = "mcp__bad__work", "mcp__bad__connect", "mcp__bad__search_tools"
-LOST = "what it did is not known"
+LOST = "its effects are unknown"
 # Of each kind: which tool the model gets first, and what it reads when it calls that.
 KINDS = {
-    "dies_at_start": (CONNECT, "It ended (exit code 7). It said: cannot find my settings"),
-    "hangs_at_start": (CONNECT, "It did not answer within 0.5 seconds."),
+    "dies_at_start": (CONNECT, "The program ended (exit code 7). Its output: cannot find my settings"),
+    "hangs_at_start": (CONNECT, "The server did not answer within 0.5 seconds."),
     "rubbish_at_start": (WORK, "fine"),
     "empty_start": (CONNECT, "InitializeResult: capabilities: Field required"),
     "old_version": (CONNECT, "Unsupported protocol version from the server: 1999-01-01"),
     "stubborn": (WORK, "fine"),
-    "wrong_schema": (CONNECT, "inputSchema.type: Input should be 'object'"),
-    "schema_no_dict": (CONNECT, "inputSchema: Input should be a valid dictionary"),
+    "wrong_schema": ("", ""),
+    "schema_no_dict": ("", ""),
     "list_wrong": (CONNECT, "ListToolsResult: tools: Input should be a valid list"),
     "deep_schema": ("", ""),
     "huge_schema": ("", ""),
@@ -35,19 +35,20 @@ KINDS = {
     "same_page": (WORK, "fine"),
     "hostile_text": (WORK, "fine"),
     "hostile_name": ("mcp__bad__a_b_0_x_ca_b_0_x_ca_b_0_x_ca_b_0_x_ca_b_0_x_ca__8c42de", "fine"),
-    "dies_in_call": (WORK, f"{LOST}. It ended (exit code 3). It said: out of memory"),
+    "dies_in_call": (WORK, f"{LOST}. The program ended (exit code 3). Its output: out of memory"),
     "hangs_in_call": (WORK, "no result after 0.5 seconds"),
-    "closes_output": (WORK, f"{LOST}. It closed the connection."),
-    "huge_line": (WORK, "It sent more than 50,000,000 bytes in one message"),
+    "closes_output": (WORK, f"{LOST}. The server closed the connection."),
+    "huge_line": (WORK, "The server sent more than 50,000,000 bytes in one message"),
     "rubbish_in_call": (WORK, "fine"),
-    "rubbish_flood": (WORK, "It writes what is no MCP message to its standard output"),
+    "rubbish_flood": (WORK, "The program writes lines that are not MCP messages to standard output"),
     "log_flood": (WORK, "fine"),
     "progress_flood": (WORK, "fine"),
     "wrong_id": (WORK, "no result after 0.5 seconds"),
     "answers_twice": (WORK, "fine"),
-    "error_answer": (WORK, "The MCP server 'bad' refuses: no\\x1b[2J luck"),
-    "result_wrong": (WORK, "CallToolResult: content: Input should be a valid list"),
-    "not_base64": (WORK, "[image/png that is no valid base64]"),
+    "error_answer": (WORK, "The MCP server 'bad' rejected the request: no\\x1b[2J luck"),
+    "result_wrong": (WORK, "\nfine\n"),
+    "result_broken": (WORK, "rejected the request: the server's answer cannot be parsed"),
+    "not_base64": (WORK, "[image/png with invalid base64]"),
     "fails": (WORK, "Error: fine"),
     "asks_back": (WORK, "fine"),
     "list_changes": (WORK, "fine"),
@@ -62,12 +63,12 @@ KINDS = {
     "sampling_loop": (WORK, "fine"),
     "wrong_tokens": (WORK, "fine"),
     "late_result": (WORK, "no result after 0.5 seconds"),
-    "huge_numbers": (WORK, "refuses: what it answered cannot be read"),
-    "deep_result": (WORK, "refuses: what it answered cannot be read"),
+    "huge_numbers": (WORK, f'"-inf", "1{"0" * 5000}"'),
+    "deep_result": (WORK, '[["..."]]'),
     "half_letters": (WORK, "a?b"),
     "closes_input": (WORK, "fine"),
     "our_own_ids": (WORK, "fine"),
-    "broken_question": (WORK, '"message":"It failed here."'),
+    "broken_question": (WORK, '"message":"The client failed to process the request."'),
     "broken_question_url": (WORK, '"action":"decline"'),
     "pings": (WORK, "fine"),
 }
@@ -77,7 +78,7 @@ ARGS = {"slow_pattern": {"n": "a" * 40 + "!"}, "circular": {"n": 1, "m": 1, "o":
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
 
 
 def server(kind, tmp_path, **options):
@@ -146,7 +147,7 @@ def test_of_two_runs_at_once_nobody_is_asked_what_the_other_may_be_meant_by(tmp_
 def test_a_server_that_died_is_started_again_with_the_next_call(tmp_path):
     result, _, seen = run([server("dies_once", tmp_path)], [call(WORK), call(WORK, n=2), "done"])
     assert result.content == "done"
-    assert "It ended (exit code 3)" in seen[0]
+    assert "The program ended (exit code 3)" in seen[0]
     assert "fine" in seen[1]
     assert (tmp_path / "starts").read_text() == "xx"  # the call that died was not made twice
 
@@ -155,7 +156,7 @@ def test_a_server_that_fails_again_and_again_is_not_started_at_each_step(tmp_pat
     script = [call(CONNECT) for _ in range(4)] + ["done"]
     result, _, seen = run([server("dies_at_start", tmp_path)], script)
     assert result.content == "done"
-    assert "times in a row and is started again in" in seen[-1]
+    assert "times in a row; the next start is in" in seen[-1]
 
 
 def test_only_who_is_trusted_says_that_a_tool_is_harmless(tmp_path):
@@ -187,7 +188,7 @@ def test_a_tool_that_says_something_else_is_asked_about_again(tmp_path):
     run([bad], [call(changed), "done"], on_ask=answer)
     assert "Start 3" in asked[0].args["says_now"]
     _, llm, seen = run([bad], [call(changed), "done"], on_ask=answer, permission_mode="auto")
-    assert "A person agreed" in seen[0]
+    assert "A person approved the change" in seen[0]
     assert len(asked) == 2
     free = server("changed", tmp_path, pinned=False)
     assert set(tools_in(run([free], ["done"])[1].requests[0])) == {WORK}
@@ -208,10 +209,10 @@ def test_what_a_person_was_shown_is_agreed_to_and_nothing_newer(tmp_path):
         async with server("gets_worse", tmp_path) as bad:
             await bad.look()
             await bad.look()
-            shown = [each.description for each in bad.news]
+            shown = [each.description for each in bad.changed_tools]
             await bad.agree()
             await bad.look()
-            return shown + [each.description for each in bad.news]
+            return shown + [each.description for each in bad.changed_tools]
 
     assert [each.rpartition(" ")[2] for each in asyncio.run(told())] == ["shown", "worse"]
 
@@ -229,7 +230,7 @@ def test_a_server_gets_only_what_it_needs_of_the_environment(tmp_path, monkeypat
     command = [sys.executable, "-I", "-S", "-c", code]
     bad = MCPServer(command, name="bad", env={"GIVEN": "1"}, inherit=["MY_OTHER"])
     _, _, seen = run([bad], [call(CONNECT), "done"])
-    names = seen[0].partition("It said: ")[2].partition("\n")[0].split()
+    names = seen[0].partition("Its output: ")[2].partition("\n")[0].split()
     assert {"GIVEN", "MY_OTHER", "PATH"} <= set(names)
     assert "MY_SECRET" not in names
 
@@ -243,7 +244,7 @@ def test_what_a_server_logs_becomes_events_and_lines_bounded_and_without_secrets
     first = told[0]
     assert (first.tool, first.level, first.logger) == (WORK, "error", "db\\x1b[2J")
     assert first.text == '[error] db\\x1b[2J: {"number": 0, "key": "[secret:API_KEY removed]"}'
-    assert "Its log has it" in told[-1].text
+    assert "See its log" in told[-1].text
     log = (tmp_path / "home" / "mcp" / "logs" / "bad.log").read_text()
     assert log.count("[error]") == 300
     assert "s3cret" not in log + str(told)

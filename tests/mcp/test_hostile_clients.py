@@ -262,7 +262,7 @@ def test_lines_of_a_client_on_standard_input(tmp_path):
         "        with pathlib.Path('ended').open('a') as file:\n"
         "            file.write('x')\n"
     )
-    env = {**os.environ, "PURE_AGENT_LOOP_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
+    env = {**os.environ, "PAL_HOME": str(tmp_path / "home"), "HOME": str(tmp_path)}
     args = [sys.executable, "-m", "pure_agent_loop", "mcp", "--tools", "none", "--functions", "held.py"]
 
     async def talk():

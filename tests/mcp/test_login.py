@@ -28,7 +28,7 @@ from starlette.routing import Route
 from pure_agent_loop import Agent, ConfigError
 from pure_agent_loop.mcp import MCPServer, OAuth
 from pure_agent_loop.mcp.connection import ServerError
-from pure_agent_loop.mcp.login import NO_BROWSER, forget, log_in
+from pure_agent_loop.mcp.login import NO_BROWSER, forget_login, log_in
 from pure_agent_loop.testing import ScriptedLLM, call
 
 
@@ -113,7 +113,7 @@ class Place:
 @pytest.fixture
 def place(tmp_path, monkeypatch):
     """A place that is open while a function works."""
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv(NO_BROWSER, "1")
     before = keyring.get_keyring()
     keyring.set_keyring(fail.Keyring())  # nothing of a test comes into anybody's key ring
@@ -167,7 +167,7 @@ def test_a_login_is_kept_used_renewed_and_forgotten(place, tmp_path):
         seen.append(await used(server))
         (file,) = (tmp_path / "home" / "mcp" / "logins").iterdir()
         mode = stat.S_IMODE(file.stat().st_mode)
-        forget(server.settings)
+        forget_login(server.settings)
         return seen, mode, file
 
     seen, mode, file = place.during(work)
@@ -283,10 +283,10 @@ def test_a_secret_goes_to_nobody_but_its_issuer(place, grant):
     [
         ({"grant": "password"}, "grant='password' must be one of browser, client_credentials"),
         ({"grant": "client_credentials", "client_id": "a"}, "needs client_id, and one of client_secret"),
-        ({"client_id": "a", "client_secret": "b"}, "who gave them"),
-        ({"client_id": "a", "client_metadata_url": "https://a/b"}, "leave one out"),
+        ({"client_id": "a", "client_secret": "b"}, "need client_id and issuer"),
+        ({"client_id": "a", "client_metadata_url": "https://a/b"}, "cannot be combined"),
         ({"client_metadata_url": "http://a/b"}, "must be https:// with a path"),
-        ({"private_key_file": "x"}, "private_key_file is for another grant"),
+        ({"private_key_file": "x"}, "private_key_file cannot be combined with grant='browser'"),
         ({"redirect_port": 70000}, "redirect_port must be 0 to 65535"),
         ({"client_id": 1}, "client_id is 1"),
     ],
@@ -308,7 +308,7 @@ def test_a_login_is_kept_in_the_key_ring_where_there_is_one(place, tmp_path, mon
         where.append(await log_in(server.settings, browse))
         (file,) = (tmp_path / "home" / "mcp" / "logins").iterdir()
         plain, seen = file.read_text(), await used(server)
-        forget(server.settings)
+        forget_login(server.settings)
         rest = file.exists(), Path(ring.file_path).read_text()
         ring.file_path = str(Path(ring.file_path) / "no folder")  # it takes nothing any more
         where.append(await log_in(server.settings, browse))

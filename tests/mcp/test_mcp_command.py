@@ -25,7 +25,7 @@ BAD_COMMAND = [sys.executable, "-I", "-S", BAD]
 
 
 def home(pal):
-    return Path(pal.env["PURE_AGENT_LOOP_HOME"])
+    return Path(pal.env["PAL_HOME"])
 
 
 def brought(pal, *words):
@@ -43,7 +43,7 @@ def seen_by(server):
 @pytest.fixture
 def here(pal, monkeypatch, capsys):
     """The command in this process: the SDK is loaded once."""
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", pal.env["PURE_AGENT_LOOP_HOME"])
+    monkeypatch.setenv("PAL_HOME", pal.env["PAL_HOME"])
     monkeypatch.chdir(pal.workspace)
 
     def run(*words):
@@ -51,6 +51,19 @@ def here(pal, monkeypatch, capsys):
         return code, *capsys.readouterr()
 
     return run
+
+
+def test_in_chinese_a_person_reads_no_english_sentence(pal, here, monkeypatch):
+    monkeypatch.setenv("PAL_LANG", "zh")
+    assert here("list") == (0, "", "pal: 没有 MCP 服务器；添加：pal mcp add 名称 -- 命令\n")
+    code, _, err = here("add", "away", "http://127.0.0.1:9/mcp")
+    file = home(pal) / "mcp.json"
+    assert (code, err) == (0, f"pal: 已把 away 添加到 {file}；测试：pal mcp test away\n")
+    assert here("list")[1].startswith("away  失败  http://127.0.0.1:9/mcp  （")
+    assert here("logout", "awai")[2] == (
+        "pal: error: 没有 MCP 服务器 'awai'。是否指 away？ 见 pal mcp list\n"
+    )
+    assert here("remove", "away") == (0, "", "pal: 已移除 away\n")
 
 
 def test_servers_are_added_listed_tested_agreed_to_and_removed(pal, here):
@@ -70,15 +83,15 @@ def test_servers_are_added_listed_tested_agreed_to_and_removed(pal, here):
         ("away", "failed", 0),
         ("dead", "failed", 0),
     ]
-    assert "needs the variable NO_SUCH, which is not set" in listed[1]["error"]
-    assert "It ended (exit code 3)." in listed[2]["error"]
+    assert "the environment variable NO_SUCH is not set" in listed[1]["error"]
+    assert "The program ended (exit code 3)." in listed[2]["error"]
     assert "dead  failed" in here("list")[1]
     _, out, err = here("test", "bad")
     assert "CHANGED mcp__bad__work: [The MCP server 'bad' says:] Start 3" in out  # listed twice before
     assert "pal mcp test bad --agree" in err
-    assert "agreed to what has changed" in here("test", "bad", "--agree")[2]
+    assert "approved the changed tools" in here("test", "bad", "--agree")[2]
     code, _, err = here("test", "dead")
-    assert (code, "It ended (exit code 3)" in err) == (1, True)
+    assert (code, "The program ended (exit code 3)" in err) == (1, True)
     identity = ServerSettings("away", url="http://127.0.0.1:9/mcp").identity
     login = home(pal) / "mcp" / "logins" / f"{identity}.json"
     login.parent.mkdir(parents=True)
@@ -93,18 +106,21 @@ def test_servers_are_added_listed_tested_agreed_to_and_removed(pal, here):
     ("words", "why"),
     [
         (["add", "a b", "--", "x"], "at most 32 letters"),
-        (["add", "x", "http://a", "b"], "with one URL"),
+        (["add", "x", "http://a", "b"], "takes one URL, or"),
         (["add", "x", "--env", "A", "--", "y"], "must be NAME=VALUE"),
         (["add", "x", "ftp://a/mcp"], "url='ftp://a/mcp' must be http:// or https://, with a host"),
         (["add", "x", "https:///mcp"], "with a host"),
         (["add", "x", "localhost:80/mcp"], "with a host"),
-        (["add", "x", "--sse", "--", "y"], "--sse is for a server with a URL"),
-        (["add", "x", "--cwd", "/no/where", "--", "y"], "is no folder"),
-        (["add", "x", "y", "--flag"], "Put -- before the command of a server"),
+        (["add", "x", "--sse", "--", "y"], "--sse needs a server with a URL"),
+        (["add", "x", "--cwd", "/no/where", "--", "y"], "is not a folder"),
+        (["add", "x", "y", "--flag"], "Put -- before the server's command"),
         (["add", "x", "http://a", "--oauth", "redirect_port=b"], "redirect_port must be a whole number"),
-        (["add", "x", "http://a", "--oauth", "who=b"], "'who' is no field of oauth. Known: grant, client_id"),
+        (
+            ["add", "x", "http://a", "--oauth", "who=b"],
+            "'who' is not a field of oauth. Fields: grant, client_id",
+        ),
         (["add", "x", "http://a", "--oauth", "client_secret=b"], "'x': oauth: client_secret and private_key"),
-        (["test", "none"], "There is no MCP server"),
+        (["test", "none"], "Unknown MCP server"),
     ],
 )
 def test_what_cannot_be_done_is_refused(here, words, why):
@@ -115,34 +131,34 @@ def test_what_cannot_be_done_is_refused(here, words, why):
 @pytest.mark.parametrize(
     ("words", "note"),
     [
-        (["--", "no-such-program"], "there is no program 'no-such-program' on the PATH"),
-        (["--", "./mine"], "for one of a folder, give its full path"),
-        (["--", sys.executable, "mine"], "it does not start in this folder, so it will not find 'mine'"),
+        (["--", "no-such-program"], "program 'no-such-program' is not on the PATH"),
+        (["--", "./mine"], "use its full path if it is in a folder"),
+        (["--", sys.executable, "mine"], "the server does not start in this folder and will not find 'mine'"),
         (["--cwd", ".", "--", sys.executable, "mine"], ""),
-        (["http://a", "--header", "A: ${NO_SUCH}"], "needs the variable NO_SUCH, which is not set"),
+        (["http://a", "--header", "A: ${NO_SUCH}"], "the environment variable NO_SUCH is not set"),
     ],
 )
 def test_who_adds_a_server_is_told_what_will_not_work(here, pal, words, note):
     (pal.workspace / "mine").touch()
     code, _, err = here("add", "clock", *words)
-    assert (code, note in err, "but " in err) == (0, True, bool(note)), err
-    assert "wrote clock anew" in here("add", "clock", *words)[2]
+    assert (code, note in err, "warning: " in err) == (0, True, bool(note)), err
+    assert "replaced clock in" in here("add", "clock", *words)[2]
     assert "Did you mean clock?" in here("remove", "clok")[2]
 
 
 WRONG = {
-    '{"command": "no such program"}': "A command is one word; what follows it belongs into args.",
+    '{"command": "no such program"}': "command takes only the program; put its arguments in args.",
     '{"command": "/"}': "'/' cannot be started: Permission denied.",
-    '{"command": "python", "cwd": "/no/where"}': "There is no folder '/no/where' to start it in.",
+    '{"command": "python", "cwd": "/no/where"}': "The working folder '/no/where' does not exist.",
     '{"command": "x", "timeout": "5"}': "timeout is '5'; timeout must be a number",
     '{"command": "x", "trusted": "yes"}': "trusted is 'yes'; trusted must be true or false",
     '{"command": "x", "disabled": "true"}': "disabled is 'true'; it must be true or false",
     '{"command": "x", "env": {"A": 5}}': "env['A'] is 5; env must be a table of texts",
     '{"command": "x", "allow": "read_*"}': "allow is 'read_*'; allow must be a list of texts",
     '{"url": "http://a", "oauth": "yes"}': "oauth is 'yes'; oauth must be a table",
-    '{"command": "x", "type": "sse"}': "type='sse' is for servers without command",
-    '{"url": "http://a", "type": "stdio"}': "type='stdio' is for servers without url",
-    '{"command": "sleep", "args": ["100"], "start_timeout": 0.1}': "It did not answer within 0.1 seconds.",
+    '{"command": "x", "type": "sse"}': "type='sse' cannot be combined with command",
+    '{"url": "http://a", "type": "stdio"}': "type='stdio' cannot be combined with url",
+    '{"command": "sleep", "args": ["100"], "start_timeout": 0.1}': "did not answer within 0.1 seconds.",
 }
 
 
@@ -174,8 +190,8 @@ def test_ctrl_c_does_not_wait_for_a_server_that_is_starting(pal, tmp_path):
 EDITORS = {
     ".cursor/mcp.json": ("mcpServers", {"env": {"A": "${env:HOME}"}}, ""),
     ".vscode/mcp.json": ("servers", {"type": "stdio"}, ""),
-    "asks.json": ("servers", {"env": {"A": "${input:key}"}}, "is filled in by VS Code only"),
-    "other.json": ("tasks", {}, "must be like"),
+    "asks.json": ("servers", {"env": {"A": "${input:key}"}}, "works in VS Code only"),
+    "other.json": ("tasks", {}, "must have the form"),
 }
 
 
@@ -218,7 +234,7 @@ def test_a_run_uses_those_of_the_user_and_of_the_command_line(pal, tmp_path):
         assert pal("run", "-p", "--no-mcp", "go").stdout == "hi\n"
         assert "mcp__" not in json.dumps(server.requests[0].body["tools"])
     refused = pal("run", "-p", "--tools", "read", "--mcp-config", str(given), "go")
-    assert "--mcp-config gives tools" in refused.stderr
+    assert "--mcp-config adds tools" in refused.stderr
 
 
 def test_a_folder_starts_nothing_that_nobody_trusts(pal):
@@ -226,7 +242,7 @@ def test_a_folder_starts_nothing_that_nobody_trusts(pal):
     brought(pal, "changed", str(started))
     with ScriptedServer(["hi"] * 2) as server:
         pal.use(server)
-        assert "left out, as nobody has trusted it" in pal("run", "-p", "go").stderr
+        assert "ignored, not trusted" in pal("run", "-p", "go").stderr
         assert not started.exists()
         pal("run", "-p", "--trust-folder", "go")
         assert "mcp__bad__work" in json.dumps(server.requests[1].body["tools"])
@@ -235,7 +251,7 @@ def test_a_folder_starts_nothing_that_nobody_trusts(pal):
     with ScriptedServer(["hi"]) as server:
         pal.use(server)
         done = pal("run", "-p", "--trust-folder", "go")
-        assert (done.returncode, "must be like" in done.stderr) == (0, True)
+        assert (done.returncode, "must have the form" in done.stderr) == (0, True)
 
 
 def test_a_person_is_shown_what_a_folder_would_start_and_is_asked_once(pal):
@@ -245,7 +261,7 @@ def test_a_person_is_shown_what_a_folder_would_start_and_is_asked_once(pal):
         for answers in (["y"], []):
             terminal = Terminal(pal, "run", "go")
             for each in answers:
-                terminal.until("May they be started")
+                terminal.until("Start them with your rights")
                 assert '"${HOME}"' in terminal.shown  # as it is written: nothing is filled in before
                 terminal.type(each + "\n")
             terminal.until("completed")
@@ -275,7 +291,7 @@ def test_a_question_of_a_server_ends_when_the_person_stops_the_call(pal, chat):
     screen = chat([call("mcp__bad__work"), "Good morning to you."], "chat", "--permission-mode", "auto")
     screen.until("Type a task")
     screen.type("go" + ENTER)
-    screen.until("wants to know")
+    screen.until(" asks:")
     screen.type(ESC)
     screen.until("cancelled")
     idle(screen)
@@ -297,7 +313,7 @@ def test_prompts_and_resources_in_a_run(pal):
     assert "Note piped." not in str(asked)  # what comes from elsewhere
     assert asked[1].count("Note milk.") == 1
     assert "/bin:ls, @bad:x and @good:note://milk ?" in asked[1]
-    assert "The MCP server 'good' refuses" in done[2].stderr
+    assert "The MCP server 'good' rejected the request" in done[2].stderr
 
 
 @pytest.mark.parametrize("task", ["/good:gret Ann", "/goood:greet Ann", "/good: Ann"])
@@ -307,7 +323,7 @@ def test_a_prompt_that_is_not_there_is_wrong_usage(pal, task):
         pal.use(server)
         done = pal("-p", task)
     assert done.returncode == 2
-    assert f"There is no command {task.split()[0]}. Did you mean /good:" in done.stderr
+    assert f"Unknown command {task.split()[0]}. Did you mean /good:" in done.stderr
 
 
 def test_prompts_resources_and_states_in_a_conversation(pal, chat):
@@ -325,8 +341,8 @@ def test_prompts_resources_and_states_in_a_conversation(pal, chat):
     screen.until("Milk.")
     idle(screen)
     screen.type("/mcp" + ENTER)
-    screen.until("/good:greet")
-    assert "good ready" in screen.text.replace("`", "")
+    screen.until("`?good`? ready")
+    screen.until("/good:greet`? WHO")  # the name alone is on the screen already: it was typed
     screen.until("exit code 3")
     first, other, second = (each.body["messages"][-1]["content"] for each in screen.server.requests)
     assert first == "Greet Ann kindly."

@@ -83,7 +83,7 @@ def test_what_does_not_fit_is_an_error_of_the_tool(tmp_path, wrong):
 def test_where_the_protocol_has_no_questions_nobody_is_asked(tmp_path):
     text, is_error, shown = through_mcp(tmp_path, GOOD, mode="auto")
     assert (is_error, shown) == (True, [])
-    assert "Nobody can be asked" in text
+    assert "No person can be asked" in text
 
 
 def test_elsewhere_it_is_one_question_after_the_other():

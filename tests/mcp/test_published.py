@@ -58,7 +58,7 @@ def logo() -> Image:
 @pytest.fixture
 def talk(tmp_path, monkeypatch):
     """Runs a conversation with a server that has prompts and resources; also gives what it published."""
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     published = Published(
         prompts=[review],
         resources={"notes://{day}": note, "manual://{+path}": manual, "logo://x": logo},
@@ -107,7 +107,7 @@ def test_functions_are_prompts_with_arguments(talk):
     assert (found.text, found.mime_type, found.uri) == ("a,b", "text/csv", "file:///a.csv")
     assert "path" in errors[0]
     assert "there is no such file" in errors[1]
-    assert "no prompt 'nothing'" in errors[2]
+    assert "Unknown prompt 'nothing'" in errors[2]
     assert values == ["quick", "quiet"]
 
 
@@ -120,7 +120,7 @@ def test_functions_are_resources_by_address_and_template(talk):
         addresses = ("notes://monday%20x", "notes://json", "manual://a/b.pdf", "logo://x")
         read = [(await client.read_resource(each)).contents[0] for each in addresses]
         for wrong in ("notes://a/b", "notes://a%2Fb", "notes://", "logo://y", "file:///etc/passwd"):
-            with pytest.raises(MCPError, match="no such resource"):
+            with pytest.raises(MCPError, match="Resource not found"):
                 await client.read_resource(wrong)
         return listed, templates, read
 
@@ -135,9 +135,9 @@ def test_functions_are_resources_by_address_and_template(talk):
 
 def test_who_may_not_use_it_sees_none_of_it(talk):
     async def work(client, *_):
-        with pytest.raises(MCPError, match="no prompt"):
+        with pytest.raises(MCPError, match="Unknown prompt"):
             await client.get_prompt("review", {"path": "x"})
-        with pytest.raises(MCPError, match="no such resource"):
+        with pytest.raises(MCPError, match="Resource not found"):
             await client.read_resource("logo://x")
         return (await client.list_prompts()).prompts, (await client.list_resources()).resources
 
@@ -158,12 +158,15 @@ def test_who_subscribed_hears_of_changes(talk):
         for uri in ("notes://today", "notes://gone"):
             await subscribe(uri)
         await old_way(client, mcp_types.UnsubscribeRequest(params={"uri": "notes://gone"}))
-        with pytest.raises(MCPError, match="no such resource"):
+        with pytest.raises(MCPError, match="Resource not found"):
             await subscribe("pal://sessions/../../x")
         for uri in ("notes://other", "notes://gone", "notes://today"):
             await asyncio.to_thread(published.changed, uri)
         first = await heard.get()
         uri = (await client.call_tool("default", {"task": "look"})).content[-1].uri
+        for other in (uri.replace("-", "%2D"), uri + "/", "PAL" + uri[3:]):  # read perhaps, never told of
+            with pytest.raises(MCPError, match=r"Subscribe to pal:|Resource not found"):
+                await subscribe(other)
         await subscribe(uri)
         session = uri.rpartition("/")[2]
         await client.call_tool("default", {"task": "look", "session": session})
@@ -176,13 +179,15 @@ def test_who_subscribed_hears_of_changes(talk):
 
 def test_the_protocol_of_2026_listens_to_what_it_may_read(talk):
     async def work(client, published, _):
-        uris = ["notes://today", "pal://sessions/../x", "file:///etc/passwd"]
+        refused = ["pal://sessions/../x", "pal://sessions/x?y", "pal://sessions/x#y", "file:///etc/passwd"]
+        uris = ["notes://today", *refused, "pal://sessions/..%2Fx", "pal://sessions/%2E%2E%2fx"]
         async with client.listen(resource_subscriptions=uris) as news:
             published.changed("notes://today")
             event = await anext(aiter(news))
             return news.honored.resource_subscriptions, event.uri
 
-    assert talk(work, mode="auto") == (["notes://today"], "notes://today")
+    # A session may be named "../x"; its address is one segment.
+    assert talk(work, mode="auto") == (["notes://today", "pal://sessions/..%2Fx"], "notes://today")
 
 
 @pytest.mark.parametrize(
@@ -222,10 +227,10 @@ def test_in_the_protocol_of_2026_each_call_says_what_it_wants_to_hear(talk):
     ("prompts", "resources", "why"),
     [
         ([review, review], {}, "Two prompts have the name 'review'"),
-        ([], {"no address": note}, "'no address' is no address"),
-        ([], {"pal://sessions/1": note}, "or one of ours"),
-        ([], {"notes://{week}": note}, "has the names week, and note takes day"),
-        ([], {"notes://x": note}, "has the names none, and note takes day"),
+        ([], {"no address": note}, "'no address' must be a URI"),
+        ([], {"pal://sessions/1": note}, "must not begin with 'pal:'"),
+        ([], {"notes://{week}": note}, "has the placeholders week, and note takes day"),
+        ([], {"notes://x": note}, "has the placeholders none, and note takes day"),
     ],
 )
 def test_what_cannot_be_published_is_refused(prompts, resources, why):
@@ -236,7 +241,7 @@ def test_what_cannot_be_published_is_refused(prompts, resources, why):
 def test_commands_and_skills_are_prompts_of_pal_mcp(tmp_path, monkeypatch):
     home, work = tmp_path / "home", tmp_path / "work"
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(home))
+    monkeypatch.setenv("PAL_HOME", str(home))
     for path, text in {
         tmp_path / ".agents" / "skills" / "tidy" / "SKILL.md": (
             "---\nname: tidy\ndescription: T\n---\nTidy up."

@@ -26,7 +26,7 @@ COMMAND = [sys.executable, str(SCRIPT)]
 
 @pytest.fixture(autouse=True)
 def home(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
 
 
 @pytest.fixture(scope="module")
@@ -107,10 +107,10 @@ def test_roots_resources_and_prompts(loop, good):
     assert "- note://{name}: A note." in seen[1]
     assert "Note milk." in seen[2]
     assert "image/png, 1 x 1" in seen[3]
-    assert "refuses" in seen[4]
+    assert "rejected the request" in seen[4]
     assert loop.run_until_complete(good.prompts()) == [("greet", "Greets somebody.", ["who"])]
     assert loop.run_until_complete(good.prompt("greet", ["Ann", "Lee"])) == "Greet Ann Lee kindly."
-    with pytest.raises(ToolExecutionError, match=r"Its arguments: WHO\.$"):
+    with pytest.raises(ToolExecutionError, match=r"The prompt's arguments: WHO\.$"):
         loop.run_until_complete(good.prompt("greet"))
 
 
@@ -193,7 +193,7 @@ def test_a_server_over_http_and_one_that_is_not_there(loop):
     port = free_port()
     away = MCPServer(url=f"http://127.0.0.1:{port}/mcp", name="good")
     _, _, seen = run(loop, [away], [call("mcp__good__connect"), "done"])
-    assert f"Nobody answers at http://127.0.0.1:{port}/mcp" in seen[0]
+    assert f"No answer from http://127.0.0.1:{port}/mcp" in seen[0]
     with subprocess.Popen([*COMMAND, str(port)]) as process:
         try:
             listens(port)
@@ -218,15 +218,15 @@ def listens(port):
         ({"command": ["x"], "url": "http://a"}, "needs one of command"),
         ({"command": "x"}, "command is 'x'; command must be a list of texts"),
         ({"url": "ftp://a"}, "must be http:// or https://"),
-        ({"url": "http://a", "env": {"A": "b"}}, "env is for servers that are started"),
-        ({"command": ["x"], "headers": {"A": "b"}}, "headers is for servers that are reached"),
-        ({"command": ["x"], "name": "a b"}, "a name has at most 32"),
-        ({"command": ["x"], "name": "a__b"}, "single '_' between them"),
-        ({"command": ["x"], "name": "a_"}, "single '_' between them"),
-        ({"command": ["x"], "timeout": 0}, "seconds above 0"),
+        ({"url": "http://a", "env": {"A": "b"}}, "env is only for servers that are started"),
+        ({"command": ["x"], "headers": {"A": "b"}}, "headers is only for servers that are reached"),
+        ({"command": ["x"], "name": "a b"}, "name may have at most 32"),
+        ({"command": ["x"], "name": "a__b"}, "single inner '_'"),
+        ({"command": ["x"], "name": "a_"}, "single inner '_'"),
+        ({"command": ["x"], "timeout": 0}, "must be above 0 seconds"),
         ({"url": "http://a", "transport": "tcp"}, "transport='tcp'"),
         ({"command": ["x"], "log_level": "loud"}, "log_level='loud' must be one of debug, info"),
-        ({"command": ["x"], "oauth": OAuth()}, "oauth is for servers that are reached"),
+        ({"command": ["x"], "oauth": OAuth()}, "oauth is only for servers that are reached"),
         ({"command": ["x", 1]}, "command[1] is 1"),
     ],
 )

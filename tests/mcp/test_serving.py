@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -28,7 +29,7 @@ TOKEN, OTHER = "owner-token-of-tests", "another-token-of-tests"
 
 @pytest.fixture
 def place(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     work = tmp_path / "work"
     work.mkdir()
     (work / "my_agents.py").write_text((HERE / "my_agents.py").read_text())
@@ -42,6 +43,27 @@ def text_of(result):
 def pal_mcp(place, *words):
     args = ["-m", "pure_agent_loop", "mcp", "--agents", "my_agents:agents", *words]
     return StdioServerParameters(command=sys.executable, args=args, cwd=str(place), env=dict(os.environ))
+
+
+def test_what_a_client_has_read_is_known_over_its_calls(place):
+    async def allow(*_):
+        return mcp_types.ElicitResult(action="accept", content={"allow": True})
+
+    async def talk():
+        write = {"path": "s.txt", "content": "two\n"}
+        async with Client(pal_mcp(place), elicitation_callback=allow) as client:
+            found = []
+            await client.call_tool("read_file", {"path": "s.txt"})
+            (place / "s.txt").write_text("one\nmine\n")
+            found.append(await client.call_tool("write_file", write))
+            await client.call_tool("read_file", {"path": "s.txt"})
+            found.append(await client.call_tool("write_file", write))
+            return list(map(text_of, found))
+
+    (place / "s.txt").write_text("one\n")
+    stale, fresh = asyncio.run(talk())
+    assert "+mine" in stale
+    assert fresh.startswith("Replaced")
 
 
 @pytest.mark.parametrize("mode", ["legacy", "auto"])
@@ -71,7 +93,7 @@ def test_pal_mcp_serves_tools_agents_and_sessions(place, mode):
             uri = found.content[1].uri
             assert uri in [each.uri for each in (await client.list_resources()).resources]
             assert "Call of look" in (await client.read_resource(uri)).contents[0].text
-            with pytest.raises(MCPError, match="no such resource"):
+            with pytest.raises(MCPError, match="Resource not found"):
                 await client.read_resource("pal://sessions/../../etc")
             again = {"task": "look", "session": uri.rpartition("/")[2]}
             assert not (await client.call_tool("helper", again)).is_error
@@ -84,6 +106,41 @@ def test_pal_mcp_serves_tools_agents_and_sessions(place, mode):
     assert sum(text.count("write_file") for text in audit) >= 1
 
 
+DEPS = """
+from pure_agent_loop import Agent, RunContext, tool
+from pure_agent_loop.testing import ScriptedLLM
+from my_agents import answer
+
+@tool(read_only=True)
+def whose(ctx: RunContext[str]) -> str:
+    "Says whose it is."
+    return f"of {ctx.deps}"
+
+def deps():
+    return "Ada"
+
+agent = Agent(llm=ScriptedLLM(answer, strict=False), tools=[whose], permission_mode="ask")
+"""
+
+
+@pytest.mark.parametrize(("words", "text"), [(["--deps", "my_deps:deps"], "It said: of Ada"), ([], "deps")])
+def test_agents_whose_tools_want_deps_get_them_or_say_so(place, words, text):
+    (place / "my_deps.py").write_text(DEPS)
+
+    async def talk():
+        async with Client(pal_mcp(place, "--agents", "my_deps:agent", *words)) as client:
+            return await client.call_tool("default", {"task": "whose"})
+
+    found = asyncio.run(talk())
+    assert (text in text_of(found), found.is_error) == (True, not words)
+
+
+def test_deps_without_agents_are_refused(place):
+    args = [sys.executable, "-m", "pure_agent_loop", "mcp", "--deps", "my_deps:deps"]
+    ended = subprocess.run(args, cwd=place, capture_output=True, text=True, stdin=subprocess.DEVNULL)
+    assert (ended.returncode, "--agents" in ended.stderr) == (2, True)
+
+
 def test_a_question_that_nobody_can_answer_is_denied(place):
     async def talk():
         async with Client(pal_mcp(place, "--deny", "glob")) as client:
@@ -94,10 +151,10 @@ def test_a_question_that_nobody_can_answer_is_denied(place):
 
     (denied, ruled, agent), is_error = asyncio.run(talk())
     assert is_error
-    assert "Nobody can be asked here" in denied
+    assert "No person can be asked here" in denied
     assert not (place / "a.txt").exists()
     assert "PermissionDenied" in ruled
-    assert "Nobody can be asked here" in agent
+    assert "No person can be asked here" in agent
 
 
 @pytest.fixture
@@ -139,8 +196,8 @@ def test_the_server_has_it_too_for_who_may(served):
     assert seen[TOKEN][1] == seen[OTHER][1] == "It said: seen"
     assert seen[TOKEN][2] == 1
     assert seen[OTHER][2] == 0
-    assert "Nobody can be asked here" in seen[TOKEN][3]
-    assert "There is no tool 'harm'" in seen[OTHER][3]
+    assert "No person can be asked here" in seen[TOKEN][3]
+    assert "Unknown tool 'harm'" in seen[OTHER][3]
 
 
 @pytest.mark.parametrize("content", [{"answer": "yes"}, {"allow": "true"}, {"allow": 1}, {}])
@@ -179,7 +236,7 @@ def test_who_does_not_answer_a_question_holds_up_nobody_else(served):
                 return text_of(denied), text_of(await waiting)
 
     denied, done = served(talk)
-    assert "Nobody can be asked here" in denied
+    assert "No person can be asked here" in denied
     assert done == "harmed"
 
 

@@ -194,7 +194,7 @@ def test_a_server_of_tools_is_in_the_same_trace(spans, tmp_path, exporter):
     argv = [sys.executable, "-m", "pure_agent_loop", "mcp", "--functions", str(tmp_path / "own.py")]
     argv += ["--workspace", str(project), "--permission-mode", "auto"]
     env = {"PYTHONPATH": str(tmp_path), "SPANS": str(tmp_path / "spans"), "OTEL_TRACES_EXPORTER": exporter}
-    env["PURE_AGENT_LOOP_HOME"] = str(tmp_path)
+    env["PAL_HOME"] = str(tmp_path)
     script = ScriptedLLM([call("mcp__places__find", what="the key"), "Done."])
     Agent(llm=script, tools=[MCPServer(argv, name="places", env=env)], permission_mode="auto").run("x")
     told = [each.split("|") for each in (tmp_path / "spans").read_text().splitlines()]
@@ -230,7 +230,7 @@ def test_pal_sends_what_the_environment_asks_for(tmp_path, model, variable):
         model,
         "look around",
     ]
-    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "PURE_AGENT_LOOP_HOME": str(tmp_path)}
+    env = {"PATH": os.environ["PATH"], "PYTHONPATH": str(tmp_path), "PAL_HOME": str(tmp_path)}
     env |= {variable: "console"} if variable else {}
     said = subprocess.run(argv, cwd=tmp_path, env=env, check=True, capture_output=True, text=True).stdout
     assert "It said:" in said
@@ -290,7 +290,7 @@ def test_a_trace_that_cannot_be_kept_is_no_end_of_a_run(spans, model, caplog, wh
     found = agents(model)[0].run("look around")
     broken.where = ""
     assert found.stop_reason == "completed"
-    assert f"Something of a trace is lost: RuntimeError: {where}" in caplog.text
+    assert f"Tracing failed, data is lost: RuntimeError: {where}" in caplog.text
 
 
 def test_half_of_a_letter_loses_no_span(spans, model):
@@ -353,8 +353,8 @@ def test_without_a_provider_nothing_is_watched():
         "from pure_agent_loop import Agent, otel\n"
         "from pure_agent_loop.testing import ScriptedLLM\n"
         "otel.instrument()\n"
-        "from pure_agent_loop.otel.tracing import _Run\n"
-        "_Run.__init__ = None\n"
+        "from pure_agent_loop.otel.tracing import _TracedRun\n"
+        "_TracedRun.__init__ = None\n"
         "print(Agent(llm=ScriptedLLM(['Done.'])).run('x').content, otel.traceparent() == '')\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

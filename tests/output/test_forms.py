@@ -14,8 +14,7 @@ from pydantic import BaseModel, Field
 
 from pure_agent_loop import ConfigError
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
-from pure_agent_loop.output.form import OutputForm
-from pure_agent_loop.output.reading import PartialReader, json_values
+from pure_agent_loop.output.form import OutputForm, PartialReader, json_values
 from pure_agent_loop.schema.build import ToolArgumentError
 
 
@@ -101,11 +100,11 @@ def test_an_answer_becomes_a_value_and_comes_back_from_a_record(name):
 BAD: dict[str, tuple[Any, str, list[str]]] = {
     "a field is missing": (Trip, '{"to": "Rome"}', ["days: field required"]),
     "of another type": (Trip, '{"to": "Rome", "days": "many"}', ["days: ", "'many'"]),
-    "no JSON": (City, "Oslo is nice.", ["no JSON value", '"name"']),
-    "another word": (Literal["a", "b"], "c", ["no JSON value", '"a"']),
+    "no JSON": (City, "Oslo is nice.", ["not JSON of the required form", '"name"']),
+    "another word": (Literal["a", "b"], "c", ["not JSON of the required form", '"a"']),
     "not a number": (int, '{"response": "x"}', ["valid integer"]),
     "out of bounds": (Annotated[int, Field(ge=1)], "0", ["greater than or equal to 1"]),
-    "nothing": (City, "", ["no JSON value"]),
+    "nothing": (City, "", ["not JSON of the required form"]),
 }
 
 

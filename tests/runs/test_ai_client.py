@@ -97,7 +97,7 @@ def test_the_mode_is_an_option_of_both():
     assert not may_call(llm.requests[1])
     with ScriptedLLM([TWO[:1], TWO[1], "ok"]) as llm:
         AIClient(llm=llm, tools=[add], mode="react").run("go")
-    with pytest.raises(ConfigError, match=r"mode='twice' is not known\. Use one of: react, single"):
+    with pytest.raises(ConfigError, match=r"mode='twice' is unknown\. Use one of: react, single"):
         Agent(llm=llm, mode="twice")
 
 

@@ -59,26 +59,44 @@ MISTAKES = {
     "max_retries": (lambda: Agent(llm=LLM, max_retries=3), ["retry=RetryConfig(max_retries=...)"]),
     "instructions": (lambda: Agent(llm=LLM, instructions="x"), ["Write system_prompt."]),
     "system": (lambda: Agent(llm=LLM, system="x"), ["Write system_prompt."]),
-    "output_type": (lambda: Agent(llm=LLM, output_type=LLM), ["output_type: ", "cannot be described"]),
+    "output_type": (lambda: Agent(llm=LLM, output_type=LLM), ["output_type: ", "has no JSON Schema"]),
     "output_type of a loop": (
         lambda: ReactLoop(llm=LLM, llm_kwargs={"output_type": int}),
         ["no option 'output_type'", "output_type= of Agent"],
     ),
-    "several answers": (lambda: Agent(llm=LLM, n=2), ["no option 'n'", "one answer"]),
+    "several answers": (lambda: Agent(llm=LLM, n=2), ["no option 'n'", "a single answer"]),
     "a history": (lambda: Agent(llm=LLM, messages=[]), ["no option 'messages'", "run()"]),
     "a field of one server": (lambda: Agent(llm=LLM, top_k=5), ["extra_body={'top_k': ...}"]),
-    "a field like no other": (lambda: Agent(llm=LLM, zzzz=5), ["has no option 'zzzz'. A field"]),
-    "a value without JSON": (lambda: Agent(llm=LLM, metadata={1, 2}), ["metadata={1, 2}", "no JSON form"]),
+    "a field like no other": (
+        lambda: Agent(llm=LLM, zzzz=5),
+        ["has no option 'zzzz'. Put server-specific fields"],
+    ),
+    "a value without JSON": (
+        lambda: Agent(llm=LLM, metadata={1, 2}),
+        ["metadata={1, 2}", "not JSON-serializable"],
+    ),
     "a temperature that is none": (lambda: Agent(llm=LLM, temperature=float("nan")), ["temperature=nan"]),
-    "a type as format": (lambda: Agent(llm=LLM, response_format=int), ["response_format=", "no JSON form"]),
+    "a type as format": (
+        lambda: Agent(llm=LLM, response_format=int),
+        ["response_format=", "not JSON-serializable"],
+    ),
     "extra_headers as a number": (
         lambda: Agent(llm=LLM, extra_headers=5),
         ["extra_headers must be a dict", "5"],
     ),
     "stream as a number": (lambda: Agent(llm=LLM, stream=1), ["stream must be True or False", "1"]),
-    "timeout as text": (lambda: Agent(llm=LLM, timeout="x"), ["timeout must be a number of seconds", "'x'"]),
-    "timeout of nothing": (lambda: Agent(llm=LLM, timeout=0), ["timeout must be a number of seconds", "0"]),
-    "timeout as a truth value": (lambda: Agent(llm=LLM, timeout=True), ["timeout must be a number", "True"]),
+    "timeout as text": (
+        lambda: Agent(llm=LLM, timeout="x"),
+        ["timeout must be a positive number of seconds", "'x'"],
+    ),
+    "timeout of nothing": (
+        lambda: Agent(llm=LLM, timeout=0),
+        ["timeout must be a positive number of seconds", "0"],
+    ),
+    "timeout as a truth value": (
+        lambda: Agent(llm=LLM, timeout=True),
+        ["timeout must be a positive number", "True"],
+    ),
     "extra_body as text": (lambda: Agent(llm=LLM, extra_body="x"), ["extra_body must be a dict", "'x'"]),
     "react fields": (lambda: ReactLoop(LLM, llm_kwargs={"max_turn": 1}), ["llm_kwargs has no", "max_turns"]),
     "single round": (lambda: AIClient(llm=LLM, instuctions="x"), ["Did you mean system_prompt?"]),
@@ -96,7 +114,29 @@ MISTAKES = {
     "a limit as text": (lambda: LoopLimits(max_tokens="9"), ["LoopLimits.max_tokens='9'", "positive"]),
     "a limit that is a bool": (lambda: LoopLimits(max_turns=True), ["LoopLimits.max_turns=True"]),
     "a limit that is no number": (lambda: LoopLimits(max_seconds=float("nan")), ["max_seconds=nan"]),
-    "a placeholder": (
+    "a placeholder with a wrong format": (
+        lambda: LoopLimits(timeout_prompt="{elapsed:.1f} {steps:.x}"),
+        ["LoopLimits.timeout_prompt", "{steps:.x}", "format"],
+    ),
+    "a placeholder of nothing": (
+        lambda: LoopLimits(step_limit_prompt="{} steps"),
+        ["LoopLimits.step_limit_prompt", "{}", "{checkpoint_steps}"],
+    ),
+    "an unknown placeholder with a format": (
+        lambda: LoopLimits(step_limit_prompt="{done:.1f}"),
+        ["LoopLimits.step_limit_prompt", "{done:.1f}"],
+    ),
+    **{
+        f"the placeholder {bad}": (
+            lambda bad=bad: LoopLimits(timeout_prompt=f"Only {bad}"),
+            ["LoopLimits.timeout_prompt", bad],
+        )
+        for bad in (
+            *("{", "{steps", "{ steps }", "{steps[0]}", "{steps.__class__}", "{steps!z}", "{steps!}", "{!r}"),
+            *("{elapsed:{timeout}}", "{elapsed:{timeout}d}", "{max_steps!r:d}", "{steps:", "{0}", "{a-b}"),
+        )
+    },
+    "an unknown placeholder": (
         lambda: LoopLimits(step_limit_prompt="{steps} of {done}"),
         ["LoopLimits.step_limit_prompt", "{done}", "{current_steps}"],
     ),
@@ -109,8 +149,8 @@ MISTAKES = {
     "task": (lambda: Agent(llm=LLM).run(5), ["task must be text", "5"]),
     "task is none": (lambda: Agent(llm=LLM).run_stream(None), ["task must be text", "None"]),
     "task is a list": (lambda: Agent(llm=LLM).arun_stream(["x"]), ["task must be text", "['x']"]),
-    "no client": (lambda: ReactLoop(), ["ReactLoop needs one model client", "llm="]),
-    "two clients": (lambda: ReactLoop(LLM, client=LLM), ["ReactLoop needs one model client", "client="]),
+    "no client": (lambda: ReactLoop(), ["ReactLoop needs a model client", "llm="]),
+    "two clients": (lambda: ReactLoop(LLM, client=LLM), ["ReactLoop needs a model client", "client="]),
     "react tools": (lambda: ReactLoop(LLM, [untyped]), ["untyped", "city"]),
     "react limits": (lambda: ReactLoop(LLM, limits=5), ["limits must be a LoopLimits"]),
     "react retry": (lambda: ReactLoop(LLM, retry=5), ["retry must be a RetryConfig"]),
@@ -133,7 +173,7 @@ MISTAKES = {
     ),
     "a dict with other keys": (
         lambda: ToolRegistry([{"name": "x", "function": add, "schema": {}}]),
-        ["description and parameters", "'schema'"],
+        ["optional: description, parameters", "'schema'"],
     ),
     "a dict whose function is none": (
         lambda: ToolRegistry([{"name": "x", "function": None}]),
@@ -182,17 +222,18 @@ def test_a_registry_is_taken_as_it_is():
 
 
 def test_an_unknown_language_of_the_environment_is_said_once_and_ends_nothing(monkeypatch, caplog):
-    monkeypatch.setenv("PURE_AGENT_LOOP_LANG", "klingon")
+    monkeypatch.setenv("PAL_LANG", "klingon")
     for _ in range(2):
         assert Agent(llm=ScriptedLLM(["hi"])).run("go").content == "hi"
     (said,) = [each.getMessage() for each in caplog.records]
-    assert said == "PURE_AGENT_LOOP_LANG='klingon' is not known, so it is en. Use one of: en, zh."
+    assert said == "PAL_LANG='klingon': unknown language, using en. Use one of: en, zh."
 
 
 @pytest.mark.parametrize("agent", [Agent, AIClient])
 @pytest.mark.parametrize("parameter", ["llm", "client"])
-def test_an_agent_is_no_model_client(agent, parameter):
+def test_an_agent_is_no_model_client_but_of_a_loop(agent, parameter):
     inner = agent(llm=LLM)
     with pytest.raises(ConfigError, match=rf"{agent.__name__} is an agent.* pass its client: agent\.llm"):
-        ReactLoop(**{parameter: inner})
+        Agent(llm=inner)
+    assert ReactLoop(**{parameter: inner})
     assert ReactLoop(**{parameter: inner.llm})

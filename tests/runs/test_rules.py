@@ -59,7 +59,7 @@ def agent(*rules, kind="deny", tools=TOOLS, shared=False, **more):
     [
         ("writefile", ["there is no tool 'writefile'", "Did you mean 'write_file'?", "write_file, now"]),
         ("Write_File(path=a)", ["Did you mean 'write_file'?"]),
-        ("zzz", ["There are: write_file, now", "shared=True"]),
+        ("zzz", ["Tools: write_file, now", "shared=True"]),
         ("write_file(paht=docs/*)", ["has no argument 'paht'", "Did you mean 'path'?", "path, text"]),
         ("write_file(path=a, txt=b)", ["has no argument 'txt'", "'text'"]),
         ("write_*(paht=docs/*)", ["has no argument 'paht'"]),
@@ -99,7 +99,7 @@ def test_a_rule_that_can_match_a_call_is_taken(rule):
 
 
 def test_an_agent_without_tools_says_so():
-    with pytest.raises(ConfigError, match="There are no tools at all"):
+    with pytest.raises(ConfigError, match="The agent has no tools"):
         agent("write_file", tools=None)
 
 
@@ -161,7 +161,7 @@ LISTS = given("lists", OBJECT)
 @pytest.mark.parametrize(
     ("rule", "words"),
     [
-        ("pay(amount=abc)", "'abc' is no value of the argument 'amount' of the tool 'pay' (number)"),
+        ("pay(amount=abc)", "'abc' is not a value of the argument 'amount' of the tool 'pay' (number)"),
         ("pay(amount=>100)", "(number)"),
         ("pay(amount=a*)", "(number)"),
         ("pay(count=1.5)", "(integer)"),
@@ -171,7 +171,7 @@ LISTS = given("lists", OBJECT)
         ("lists(names=ann)", "(array)"),
         ("lists(of=ann)", "(object)"),
         ("lists(ann)", "of any argument"),
-        ("write_file(path=docs/)", "'docs/' is no value"),
+        ("write_file(path=docs/)", "'docs/' is not a value"),
     ],
 )
 def test_a_rule_whose_value_no_argument_can_have_is_refused(rule, words):
@@ -215,4 +215,4 @@ def test_the_tools_of_toolsets_count_as_soon_as_they_are_there():
     assert run("x_write_file(paht=a)", shared=True).content == "hi"
     waiting = run("write_file(path=a)")
     (notice,) = [each.data["message"] for each in waiting.events if each.type is EventType.NOTICE]
-    assert "waits: there is no tool 'write_file'. Did you mean 'x_write_file'?" in notice
+    assert "matches nothing yet: there is no tool 'write_file'. Did you mean 'x_write_file'?" in notice

@@ -41,7 +41,7 @@ def balance(ctx: RunContext[Bank], account: str) -> str:
 
 
 @tool
-async def told(ctx: RunContext[Bank], loud: bool = False) -> str:
+async def told(ctx: RunContext, loud: bool = False) -> str:
     """Say where the run stands."""
     ctx.progress("half")
     left = ctx.remaining
@@ -141,7 +141,7 @@ def test_two_runs_at_once_have_their_own():
 def test_outside_of_a_run_a_tool_says_what_is_missing():
     import asyncio
 
-    assert "only inside of a run" in asyncio.run(balance.execute({"account": "a"}))
+    assert "only available during a run" in asyncio.run(balance.execute({"account": "a"}))
     assert balance(RunContext(Bank(3)), "a") == "a: 3"
     empty = RunContext(None)
     assert (empty.step, empty.messages, empty.remaining, empty.session_id) == (0, [], Remaining(), "")
@@ -190,7 +190,7 @@ def test_a_person_is_asked_through_on_ask():
     assert seen == [("colour", {"question": "Which colour?"})]
     assert results(mine(lambda _: False).run("x")) == ["no"]
     alone = mine(None).run("x")  # a run without a person goes on, and its model knows why
-    assert (alone.stop_reason, "Nobody can be asked" in results(alone)[0]) == ("completed", True)
+    assert (alone.stop_reason, "No user can be asked" in results(alone)[0]) == ("completed", True)
 
 
 # -- prompts ----------------------------------------------------------------------------------------------

@@ -17,8 +17,10 @@ from pure_agent_loop import (
     ConfigError,
     LoopLimits,
     ModelSettings,
+    PermissionRules,
     Price,
     RunContext,
+    prompts_for,
     tool,
 )
 from pure_agent_loop.llm.profiles import REQUEST_FIELDS
@@ -207,3 +209,36 @@ def test_an_agent_can_be_named_with_its_types_while_the_program_runs():
     agent = Agent[str](llm=ScriptedLLM(["hi"]))
     assert agent.run("x", deps="d").output == "hi"
     assert Agent[str, int](llm=ScriptedLLM(["5"]), output_type=int).run("x").output == 5
+
+
+def test_the_config_shows_what_the_agent_was_given():
+    rules = PermissionRules(deny=["shell"], shared=True)
+    agent = Agent(
+        llm=ScriptedLLM([]),
+        name="clerk",
+        system_prompt="Be kind.",
+        limits=LoopLimits(max_turns=3),
+        permission_mode="ask",
+        permission_rules=rules,
+        on_ask=lambda request: "deny",
+        language="zh",
+    )
+    config = agent.config
+    assert (config.name, config.system_prompt, config.limits.max_turns) == ("clerk", "Be kind.", 3)
+    assert (config.permission_mode, config.permission_rules) == ("ask", rules)
+    assert config.on_ask is not None
+    assert config.prompts.system_prompt == prompts_for("zh").system_prompt
+    assert (config.audit, config.snapshots) == (None, None)
+    assert agent.clone(permission_mode="plan").config.permission_mode == "plan"
+
+
+def test_the_config_shows_the_functions_that_write_the_prompt():
+    parts = ["Be kind.", lambda: "Be brief."]
+    assert Agent(llm=ScriptedLLM([]), system_prompt=parts).config.system_prompt == parts
+    assert Agent(llm=ScriptedLLM([]), system_prompt=["Be", "kind."]).config.system_prompt == "Be\n\nkind."
+
+
+def test_a_config_cannot_be_changed():
+    config = Agent(llm=ScriptedLLM([])).config
+    with pytest.raises(AttributeError):
+        config.name = "other"

@@ -7,7 +7,7 @@ import re
 from tests.helpers import NO_WAIT
 
 from pure_agent_loop import Agent, ToolRegistry, tool
-from pure_agent_loop.result import MOST_LINES, as_html
+from pure_agent_loop.result import MAX_LINES, as_html
 from pure_agent_loop.testing import ScriptedLLM, call
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
@@ -47,5 +47,5 @@ def test_notebooks_show_results_and_runs_as_text_alone():
 def test_what_a_notebook_shows_is_bounded():
     from pure_agent_loop import Event
 
-    events = [Event.observation(1, "echo", "x" * 10_000, 0.1) for _ in range(MOST_LINES * 2)]
+    events = [Event.observation(1, "echo", "x" * 10_000, 0.1) for _ in range(MAX_LINES * 2)]
     assert len(as_html("y" * 100_000, "", events)) < 200_000

@@ -10,7 +10,7 @@ from tests.helpers import add, check_events, check_result, nothing_left
 from pure_agent_loop import Agent, ConfigError, ReactLoop
 from pure_agent_loop.testing import Gate, ScriptedLLM, call, deltas
 
-SAID = "started already"
+SAID = "already started"
 
 
 async def read(run):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from pure_agent_loop import Agent, ConfigError, OpenAIClient
-from pure_agent_loop.runs.choose import settle
-from pure_agent_loop.testing import ScriptedServer
+from pure_agent_loop.runs.choose import plan_model
+from pure_agent_loop.testing import ScriptedLLM, ScriptedServer
 
 NAMES = ["local", "local:smollm2-135m", "models/x.gguf"]
 
@@ -46,7 +46,7 @@ def test_a_prefix_says_the_protocol(name, monkeypatch):
         ("anthropic:claude-x", r"base_url='https://api.anthropic.com/v1' .* model='claude-x'"),
         ("anthropic:", "model='NAME'"),
         ("responses:gpt-x", "Use chat completions: model='gpt-x'"),
-        ("openai:", "write openai:NAME"),
+        ("openai:", "Write openai:NAME"),
     ],
 )
 def test_a_protocol_that_nobody_speaks_here_is_refused_in_one_line(model, words, base_url):
@@ -54,4 +54,30 @@ def test_a_protocol_that_nobody_speaks_here_is_refused_in_one_line(model, words,
         Agent(model, "k", base_url)
     assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match=words):
-        settle(None, base_url, {"PAL_MODEL": model})
+        plan_model(None, base_url, {"PAL_MODEL": model})
+
+
+def test_an_agent_without_a_key_is_made_and_tested_and_says_at_its_first_request_what_is_missing(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    agent = Agent(model="gpt-4o-mini", base_url="https://api.openai.com/v1")
+    with agent.override(llm=ScriptedLLM(["hi"])):
+        assert agent.run("q").content == "hi"
+    assert agent.clone(name="other").run("q").stop_reason == "error"
+    result = agent.run("q")
+    assert result.stop_reason == "error"
+    assert "No API key for https://api.openai.com/v1. Pass api_key=..., or set OPENAI_API_KEY" in result.error
+    with pytest.raises(ConfigError, match="No API key"):
+        OpenAIClient("gpt-4o-mini", base_url="https://api.openai.com/v1")
+
+
+def test_a_key_that_comes_later_is_used_and_is_a_secret(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with ScriptedServer(["the key is sk-comes-later-0123456789"]) as server:
+        # An address that is not of this machine is not reached here; what stands for a key there is none.
+        client = OpenAIClient("m", base_url="https://api.openai.com/v1", prepared=False)
+        assert not client.has_key
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-comes-later-0123456789")
+        client.prepare()
+        assert client.has_key
+        assert "sk-comes-later-0123456789" in client.secrets.values()
+        assert "sk-comes-later" not in Agent(model="m", base_url=server.base_url).run("q").content

@@ -159,6 +159,7 @@ class TestDescription:
                     "minItems": 2,
                     "prefixItems": [{"type": "integer"}, {"type": "string"}],
                     "type": "array",
+                    "items": {},  # OpenAI refuses an array without
                 },
             ),
         ],

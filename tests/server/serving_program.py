@@ -6,15 +6,21 @@ python serving_program.py '{"folder": ..., "model": URL, ...}' prints the port.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
 
 from pure_agent_loop import Agent, File, PermissionRules, RunContext, Tool, tool
 from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.server import Person, create_app
 from pure_agent_loop.server.people import hash_of
-from pure_agent_loop.server.serving import Serving, bound, config_for
+from pure_agent_loop.server.serving import Serving, bind_socket, uvicorn_config
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 
@@ -112,12 +118,27 @@ app = create_app(
     folder=folder / "server",
     **limits,
 )
-sockets = bound("127.0.0.1", given.get("port", 0))
+sockets = bind_socket("127.0.0.1", given.get("port", 0))
 settings = Settings(**limits)
+
+
+def inside(app: Starlette, place: str) -> Starlette:
+    @contextlib.asynccontextmanager
+    async def begun(_: Starlette) -> AsyncIterator[None]:
+        ready()
+        yield
+
+    return Starlette(routes=[Mount(place, app=app)], lifespan=begun)
 
 
 def ready() -> None:
     print(sockets.getsockname()[1], flush=True)
 
 
-Serving(config_for(app, settings, "127.0.0.1", 0), settings.grace, ready).run([sockets])
+if given.get("mount"):  # inside of another application, which tells it of no beginning
+    asyncio.run(
+        uvicorn.Server(uvicorn.Config(inside(app, given["mount"]), log_level="warning")).serve([sockets])
+    )
+else:
+    config = uvicorn_config(app, settings, "127.0.0.1", 0, head_seconds=given.get("head_seconds", 15.0))
+    Serving(config, settings.grace, ready).run([sockets])

@@ -127,6 +127,17 @@ def test_a_dropped_connection_stops_no_run_and_many_look_on(serve):
         assert seen + events_of(client, run["id"], seen[-1]["number"]) == whole
 
 
+def test_a_message_right_behind_a_stop_waits_for_its_end(serve):
+    server = serve([call("hold", name="never"), "Done."])
+    with server.client() as client:
+        run = begin(client, "Wait")
+        take_until(client, run["id"], [], "action", "hold")
+        assert client.post(f"/api/runs/{run['id']}/stop", json={}).status_code == 200
+        again = begin(client, "Go on", session=run["session"])
+        assert events_of(client, again["id"])[-1]["data"]["state"] == "completed"
+        assert client.get(f"/api/runs/{run['id']}").json()["state"] == "cancelled"
+
+
 def test_a_stop_of_the_server_lets_runs_end_and_leaves_what_does_not(serve):
     server = serve([call("hold", name="never"), "Done."], limits={"grace": 0.5})
     with server.client() as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import signal
 
 import pytest
@@ -16,6 +17,8 @@ def answer(request):
     last = request.messages[-1]
     if last["role"] == "tool":
         return deltas("Done ", "with it.")
+    if isinstance(last["content"], list):
+        return deltas("It holds ", ", ".join(part["type"] for part in last["content"]))
     name, _, what = str(last["content"]).partition(" ")
     kinds = {"danger": {"what": what}, "hold": {"name": what}, "add": {"a": 1, "b": 2}}
     return call(name, **kinds[name]) if name in kinds else deltas("Hello ", "there.")
@@ -93,6 +96,29 @@ def test_a_run_on_postgres_goes_on_after_a_stop_of_the_server(serve, postgres):
     server = serve(answer, database=postgres.url)
     goes_on_after(signal.SIGTERM, server)
     server.kill(signal.SIGTERM)
+
+
+PICTURE = (
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAAB"
+    "JRU5ErkJggg=="
+)
+PAPER = f"data:application/pdf;base64,{base64.b64encode(b'%PDF-1.4 nothing').decode()}"
+
+
+def test_what_comes_with_a_task_reaches_the_model_also_when_the_server_was_killed_at_once(serve, tmp_path):
+    server = serve(answer, database=f"sqlite:///{tmp_path}/runs.sqlite")
+    for is_killed in (False, True):
+        with server.client() as client:
+            sent = {"text": "look", "media": [PICTURE, PAPER]}
+            run = client.post("/api/runs", json=sent).json()
+        if is_killed:
+            server.kill()
+            server.start()
+        with server.client() as client:
+            assert events_of(client, run["id"])[-1]["data"]["state"] == "completed"
+            found = client.get(f"/api/runs/{run['id']}").json()["content"]
+            assert found == "It holds text, image_url, file"
+            assert not list(server.folder.rglob("media/*.json"))  # the session has them
 
 
 def goes_on_after(number, server):

@@ -152,9 +152,11 @@ def test_the_document_says_what_is_taken(idle):
         twice = {"threadId": "t", "runId": "r", "tools": [{"name": "a"}, {"name": "a"}]}
         found = client.post("/agui", json={**twice, "messages": [{"id": "1", **HELLO[0]}]})
         assert found.status_code == 200
-        assert '"RUN_ERROR","message":"tools: there is a tool' in found.text
+        assert '"RUN_ERROR","message":"tools: \'a\' already exists.' in found.text
         said = {"messages": [{"role": "assistant", "parts": [{"type": "text", "text": "x"}]}]}
-        assert '{"type":"error","errorText":"The last' in client.post("/api/ui-stream", json=said).text
+        assert (
+            '{"type":"error","errorText":"messages: the last' in client.post("/api/ui-stream", json=said).text
+        )
 
 
 @pytest.fixture(scope="module")

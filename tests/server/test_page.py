@@ -97,12 +97,12 @@ def test_questions_are_allowed_and_refused(serve, visit):
     allow.click()
     guest.wait(".end")
     assert server.effects() == ["danger one"]
-    assert "started again" not in guest.page.inner_text(".log")
+    assert "restarted" not in guest.page.inner_text(".log")
     guest.say("Do two")
     card = guest.page.locator(".card")
     expect(card.locator("pre").last).to_contain_text("ls·(3000 blanks)·; rm -rf x\\u{2800}\\u{202e}")
     expect(card.locator("li")).to_have_text(["ls", "rm -rf x\\u{2800}\\u{202e}"])
-    guest.page.get_by_label("Reason, if you deny").fill("Too risky")
+    guest.page.get_by_label("Reason for denying (optional)").fill("Too risky")
     guest.page.get_by_role("button", name="Deny").click()
     guest.wait(".end", 2)
     assert server.effects() == ["danger one"]
@@ -182,7 +182,7 @@ def test_a_server_killed_in_mid_run_loses_nothing_and_says_nothing_twice(serve, 
     assert guest.texts(".call .tool") == ["add"]
     assert server.effects() == ["add 1 2"]
     expect(guest.page.locator(".offline")).to_have_count(0)
-    expect(guest.page.locator(".log")).to_contain_text("The server was started again")
+    expect(guest.page.locator(".log")).to_contain_text("The server restarted")
     shown = guest.page.inner_text(".column")
     guest.page.reload()
     guest.wait(".end")
@@ -265,12 +265,12 @@ def test_with_the_keyboard_only(serve, visit):
                 return
         raise AssertionError(name)
 
-    to("To the message field")
+    to("Skip to the message field")
     keys.press("Enter")
     keys.type("Do it")
     keys.press("Enter")
     guest.wait(".card")
-    to("To the message field")
+    to("Skip to the message field")
     to("Allow once")
     keys.press("Enter")
     guest.page.wait_for_selector(".answer >> text=Done.")
@@ -284,7 +284,7 @@ def test_without_a_token_and_with_a_wrong_one(serve, browser):
     guest.page.goto(guest.server.url)
     guest.page.get_by_label("Token").fill("wrong-token-0123456789")
     guest.page.get_by_role("button", name="Sign in").click()
-    expect(guest.page.get_by_role("alert")).to_contain_text("nobody")
+    expect(guest.page.get_by_role("alert")).to_contain_text("Invalid token")
     guest.page.get_by_label("Token").fill("owner-token-0123456789")
     guest.page.get_by_role("button", name="Sign in").click()
     guest.page.wait_for_selector("#message")

@@ -105,7 +105,7 @@ FOREIGN = """
   const loads = ["script", "iframe", "object", "embed", "link", "style", "meta", "base", "video", "audio",
     "source", "template", "portal", "foreignobject", "use", "image"];
   const link = /^(https?:|mailto:|#|\\/api\\/sessions\\/[\\w.-]+\\/export)/i;
-  const image = /^(data:image\\/(png|jpeg|gif|webp);base64,|\\/assets\\/icon.svg)/;
+  const image = /^(data:image\\/(png|jpeg|gif|webp);base64,|assets\\/icon\\.svg$)/;
   if (loads.includes(each.localName.toLowerCase())) found.push(each.outerHTML);
   for (const { name, value } of each.attributes) {
     if (/^on/i.test(name) || ["style", "ping", "srcset", "srcdoc"].includes(name)) found.push(name);

@@ -43,7 +43,7 @@ class PalServe:
         (folder / "work" / ".mcp.json").write_text(json.dumps(brought))
         users = folder / "users.json"
         users.write_text(json.dumps({"ann": {"token_sha256": hash_of(ANN), "roles": ["use"]}}))
-        about = {"PURE_AGENT_LOOP_HOME": str(home), "HOME": str(folder), "PAL_SERVER_TOKEN": OWNER}
+        about = {"PAL_HOME": str(home), "HOME": str(folder), "PAL_SERVER_TOKEN": OWNER}
         args = ["-m", "pure_agent_loop", "serve", "--port", "0", "--base-url", self.model.base_url, "-m", "m"]
         self.process = subprocess.Popen(
             [sys.executable, *args, "--users", str(users), *words],
@@ -59,7 +59,7 @@ class PalServe:
             self.said.append(line)
             if "serving http" in line:
                 self.url = line.split("serving ")[1].split("/#")[0]
-            if "whoever has this link" in line:
+            if "this link gives full access" in line:
                 break
 
     def answer(self, request):
@@ -90,7 +90,7 @@ def pal_serve(tmp_path_factory):
     said = server.stop()
     assert server.process.returncode == 0, said
     assert "Traceback" not in said, said
-    assert "left out, as nobody has trusted it" in said
+    assert "ignored, not trusted" in said
     assert not (server.folder / "work" / "harm").exists()
     assert server.started() == 0
 

@@ -50,7 +50,7 @@ def test_requests_audit_and_folders(serve, visit):
     guest.wait(".end")
     guest.page.get_by_role("button", name="Requests").click()
     guest.wait(".requests li", 3)
-    expect(guest.page.locator(".requests").first).to_contain_text("2 of 4 messages as before")
+    expect(guest.page.locator(".requests").first).to_contain_text("2 of 4 messages unchanged")
     guest.page.locator(".requests summary").nth(1).press("Enter")
     expect(guest.page.locator(".requests pre")).to_contain_text("SECRET-PROMPT")
     expect(guest.page.locator(".requests").last).to_contain_text("add")
@@ -70,7 +70,7 @@ def test_the_fleet(serve, visit, tmp_path):
     guest.say("Hello")
     guest.wait(".end")
     guest.page.get_by_role("button", name="Fleet").click()
-    for text in ("Workers", "Queues", "Schedules", "model scripted", "Left and taken over", "completed"):
+    for text in ("Workers", "Queues", "Schedules", "model scripted", "Handovers", "completed"):
         expect(guest.page.locator(".fleet")).to_contain_text(text)
 
 

@@ -5,13 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 import socket
+from urllib.parse import quote, unquote
 
 import pytest
 from tests.server.conftest import OWNER, events_of, sse
 from tests.server.test_coming_back import begin, read_session, take_until
 from websockets.exceptions import ConnectionClosed
 
-from pure_agent_loop.testing import call, deltas
+from pure_agent_loop import Agent
+from pure_agent_loop.session import SessionManager
+from pure_agent_loop.sessions import JsonlStore
+from pure_agent_loop.testing import ScriptedLLM, call, deltas
 
 PIECE, PIECES = "x" * 100_000, 120
 APP = "https://app.example"
@@ -169,3 +173,34 @@ def test_who_is_too_slow_is_dropped_and_told_why_and_who_is_too_late_reads_anew(
         assert about["last_event"] == found[0]["last"]
         assert len(about["entries"][1]["text"]) == len(PIECE) * PIECES
         assert events_of(client, run["id"], about["last_event"]) == []
+
+
+NAMES = ["cron:daily-report", "用户1", "a/b c", "a/../b", "客" * 200, "100% & more?#", "..%2f.."]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_session_of_any_name_is_reached(server, name):
+    sessions = SessionManager(JsonlStore(server.folder / "sessions"))
+    Agent(llm=ScriptedLLM(["Hello."]), sessions=sessions.store).run("hi", session_id=name)
+    url = f"/api/sessions/{quote(name, safe='')}"
+    with server.client() as client:
+        assert name in [each["id"] for each in client.get("/api/sessions").json()["sessions"]]
+        assert client.get(url).json()["id"] == name
+        assert client.get(f"{url}/questions").json() == {"questions": []}
+        run = begin(client, "hello", session=name)
+        assert (run["session"], run["id"].rpartition(":")[0]) == (name, name)
+        path = f"/api/runs/{quote(run['id'], safe='')}"
+        with client.stream("GET", f"{path}/events") as response:
+            assert "completed" in response.read().decode()
+        assert client.get(path).json()["state"] == "completed"
+        export = client.get(f"{url}/export", params={"form": "markdown"})
+        assert unquote(export.headers["content-disposition"].partition("UTF-8''")[2]) == f"{name}.md"
+        fork = client.post(f"{url}/fork", json={}).json()["session"]
+        assert client.get(f"/api/sessions/{fork}").status_code == 200
+        assert client.delete(url).status_code == 204
+        assert client.get(url).status_code == 404
+
+
+def test_no_name_holds_a_nul(server):
+    with server.client() as client:
+        assert client.get("/api/sessions/a%00b").status_code == 404

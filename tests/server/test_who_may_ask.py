@@ -12,7 +12,7 @@ from tests.server.conftest import OWNER, events_of
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from pure_agent_loop.server.serving import bound
+from pure_agent_loop.server.serving import bind_socket
 from pure_agent_loop.testing import call, deltas
 
 PEOPLE = {"ada": ["use"], "bob": ["use"], "carl": ["approve"]}
@@ -297,5 +297,5 @@ def test_messages_over_a_socket_do_what_requests_do(server):
 
 
 def test_answers_are_not_held_back_for_more():
-    with bound("127.0.0.1", 0) as listener:
+    with bind_socket("127.0.0.1", 0) as listener:
         assert listener.proto == socket.IPPROTO_TCP  # what asyncio goes by

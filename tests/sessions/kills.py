@@ -26,13 +26,13 @@ from pure_agent_loop import Agent
 from pure_agent_loop.errors import SessionNotFoundError
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.sessions import JsonlStore, Record, SqliteStore
-from pure_agent_loop.sessions.stores.log import BaseLog
+from pure_agent_loop.sessions.stores.jsonl import BaseLog
 from pure_agent_loop.testing import ScriptedServer, check_history
 
 TOOL_SECONDS = 0.001
 STEPS = len(ROUNDS) + 1
 LATE = ("anyio._backends._asyncio", "h11", "openai", "sniffio", "sqlite3")  # imported by the first run, else
-MOST_RUNS = 200  # of one session
+MAX_RUNS = 200  # of one session
 START = 0.5  # of the time that a run takes, until it has begun to work
 PATIENCE = 20  # kills after which a run gets twice the time: the machine may have become slower
 
@@ -200,7 +200,7 @@ def main(folder: Path, kills: int, seed: int) -> None:
             if session.kind not in took:  # this one is not killed
                 session.run(None)
                 took[session.kind] = session.seconds
-            while not session.result.exists() and session.runs < MOST_RUNS and not session.wrong:
+            while not session.result.exists() and session.runs < MAX_RUNS and not session.wrong:
                 left = kills - totals["kills"] - session.kills
                 span = took[session.kind] * (START + (1 - START) * session.left())
                 span *= 1 + session.runs / PATIENCE

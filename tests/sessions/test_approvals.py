@@ -92,7 +92,7 @@ def test_only_an_open_question_is_answered(waiting):
     store, _ = waiting
     sessions = SessionManager(store)
     call_id = sessions.questions("s")[0].call_id
-    with pytest.raises(ConfigError, match="No question waits for the call 'other'"):
+    with pytest.raises(ConfigError, match="Call 'other' has no pending question"):
         sessions.answer("s", "other", "allow")
     with pytest.raises(ConfigError, match="'allow' or 'deny'"):
         sessions.answer("s", call_id, "perhaps")
@@ -103,7 +103,7 @@ def test_only_an_open_question_is_answered(waiting):
     with store.open("s"), pytest.raises(SessionLockedError):
         sessions.answer("s", call_id, "allow")
     sessions.answer("s", call_id, "allow")
-    with pytest.raises(ConfigError, match="No question waits"):
+    with pytest.raises(ConfigError, match="has no pending question"):
         sessions.answer("s", call_id, "deny")
 
 

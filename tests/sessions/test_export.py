@@ -248,7 +248,7 @@ class TestFork:
         with pytest.raises(ConfigError, match="already"):
             fork_session(store, "s", 1, "s")
         with pytest.raises(ConfigError, match="session_id"):
-            fork_session(store, "s", 1, "../x")
+            fork_session(store, "s", 1, "a\0b")
         with pytest.raises(SessionNotFoundError):
             fork_session(store, "other")
         assert [info.id for info in store.list()] == ["s"]

@@ -473,7 +473,7 @@ def test_a_file_and_a_damaged_one(session, tmp_path):
 def test_what_is_no_recording():
     with pytest.raises(ConfigError, match="no run"):
         replay_session([])
-    with pytest.raises(ConfigError, match="lacks something"):
+    with pytest.raises(ConfigError, match="lacks data"):
         replay_session([Record("1", None, 0.0, "run", {"task": "go"})])
 
 

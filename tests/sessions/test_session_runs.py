@@ -50,17 +50,32 @@ def test_none_in_a_session_that_is_done_asks_nobody(new_store):
 
 def test_none_in_a_new_session_has_nothing_to_do(new_store):
     agent = Agent(llm=ScriptedLLM(["One."]), sessions=new_store())
-    with pytest.raises(ConfigError, match="nothing to go on with"):
+    with pytest.raises(ConfigError, match="nothing to resume"):
         agent.run(None, session_id="s")
     assert agent.run("1", session_id="s").content == "One."  # and it holds no lock
 
 
-@pytest.mark.parametrize("options", [{"state": {}}, {"task": 5}, {"session_id": "../x"}, {"session_id": ""}])
+@pytest.mark.parametrize("options", [{"state": {}}, {"task": 5}, {"session_id": "a\0b"}, {"session_id": ""}])
 def test_what_cannot_be_is_refused(store, options):
     agent = Agent(llm=ScriptedLLM([]), sessions=store)
     with pytest.raises(ConfigError):
         agent.run(**{"task": "1", "session_id": "s", **options})
     assert list(store.list()) == []
+
+
+@pytest.mark.parametrize("task", ["2", None])
+def test_a_history_for_a_session_that_has_begun_is_refused_by_name(new_store, task):
+    store = new_store()
+    agent, before = (
+        Agent(llm=ScriptedLLM(["One.", "Two."]), sessions=store),
+        [{"role": "user", "content": "0"}],
+    )
+    agent.run("1", before, session_id="s")
+    records = store.read("s").records
+    with pytest.raises(ConfigError, match=r"^messages \(1\) cannot be passed: session 's' has begun"):
+        agent.run(task, before, session_id="s")
+    assert store.read("s").records == records
+    assert agent.run("3", [], session_id="s").content == "Two."  # nothing to leave out; and it holds no lock
 
 
 def test_a_history_given_to_a_new_session_survives_a_crash_before_the_first_state(new_store):
@@ -122,7 +137,7 @@ def test_a_run_cut_off_is_mentioned(new_store):
     full = Whole(new_store())
     part = copied(cut(full.records, ("outcome", 2)), new_store())
     result = Agent(llm=ScriptedLLM(["Hello."]), sessions=part).run("Hello?", session_id="s")
-    assert any("was cut off" in event.data.get("message", event.content) for event in result.events)
+    assert any("was interrupted" in event.data.get("message", event.content) for event in result.events)
 
 
 def test_a_question_waits_in_the_session(new_store):

@@ -12,8 +12,8 @@ import pytest
 from tests.helpers import E, check_events, of_type
 
 from pure_agent_loop import Agent, Event, Renderer, RichRenderer, tool
-from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.view import Progress
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.view import ProgressPrinter
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.testing import ScriptedLLM, assert_replays, call
@@ -100,7 +100,7 @@ def test_a_long_diff_is_shown_in_part():
 
 def test_the_command_line_shows_changes_on_standard_error(tmp_path):
     with (tmp_path / "err").open("w+") as err, (tmp_path / "out").open("w+") as out:
-        Progress(Output(out, err)).show(CHANGE)
+        ProgressPrinter(CommandOutput(out, err)).show(CHANGE)
         err.seek(0)
         assert "~ notes\\x1b[2J.txt +1 -1\n   @@ -1 +1 @@\n   -old\n" in err.read()
         assert out.tell() == 0
@@ -109,7 +109,7 @@ def test_the_command_line_shows_changes_on_standard_error(tmp_path):
 class TestCommand:
     @pytest.fixture
     def pal(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+        monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
         folder = tmp_path / "work"
         folder.mkdir()
         (folder / "a.txt").write_text("one\n")
@@ -150,7 +150,7 @@ class TestCommand:
         (pal.folder / "a.txt").write_text("mine\n")
         done = pal("--session", "trip")
         assert done.returncode == 1
-        assert "left a.txt: it was changed since" in done.stderr
+        assert "left a.txt: changed since" in done.stderr
         assert pal("--force").returncode == 0
         assert (pal.folder / "a.txt").read_text() == "two\n"
         done = pal("--session", "other")
@@ -158,4 +158,4 @@ class TestCommand:
         assert "trip" in done.stderr
         done = pal("--workspace", str(pal.folder.parent))
         assert (done.returncode, done.stdout) == (0, "")
-        assert "nothing was changed" in done.stderr
+        assert "nothing to undo in" in done.stderr

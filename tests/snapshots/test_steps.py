@@ -294,7 +294,7 @@ class TestContents:
         assert lab.step(1, lambda: lab.write("a")).changes[0].path == "a"
 
     def test_the_data_folder_inside_the_workspace_is_left_out(self, tmp_path, monkeypatch):
-        monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+        monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
         shots = WorkspaceSnapshots(tmp_path)
 
         async def run():

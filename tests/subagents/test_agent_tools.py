@@ -68,7 +68,7 @@ def test_names_descriptions_and_languages():
     mine.run("go")
     assert mine.llm.requests[0].tools[0]["function"]["description"].startswith("询问代理 'poet'")
     assert writer().as_tool("askPoet").name == "askPoet"
-    with pytest.raises(ConfigError, match="'a poet' cannot be used"):
+    with pytest.raises(ConfigError, match="'a poet' is invalid"):
         writer().as_tool("a poet")
     with pytest.raises(ConfigError, match="needs a name"):
         boss(writer(name=""))
@@ -252,7 +252,7 @@ def test_after_kill_9_in_the_middle_of_its_work_it_goes_on(tmp_path, kill_at):
 
         def run(kill, task):
             words = [sys.executable, "-c", PROGRAM, server.base_url, str(marks), str(kill), task]
-            env = {**os.environ, "PURE_AGENT_LOOP_HOME": str(home)}
+            env = {**os.environ, "PAL_HOME": str(home)}
             return subprocess.run(words, env=env, capture_output=True, text=True, timeout=120)
 
         assert run(kill_at, "Go.").returncode == -signal.SIGKILL

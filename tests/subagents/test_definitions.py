@@ -50,11 +50,11 @@ def test_no_folder_holds_no_definitions(tmp_path):
         ("just text", "line 1"),
         ("---\nname: a\n---\nx", "'description' is missing"),
         ("---\nname: a\ndescription: d\n---\n", "prompt"),
-        ("---\nname: a\ndescription: d\ncolour: red\n---\nx", "'colour' is not known"),
+        ("---\nname: a\ndescription: d\ncolour: red\n---\nx", "unknown field 'colour'"),
         ("---\nname: a\ndescription: d\nmax_turns: many\n---\nx", "max_turns"),
         ("---\nname: a\ndescription: d\nbackground: maybe\n---\nx", "true or false"),
         ("---\nname: a\ndescription: d\nworkspace: moon\n---\nx", "workspace"),
-        ("---\nname: a\ndescription: d\n---\n" + "x" * 100_000, "longer than"),
+        ("---\nname: a\ndescription: d\n---\n" + "x" * 100_000, "larger than"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_named(tmp_path, text, words):
@@ -70,3 +70,16 @@ def test_two_of_one_name_are_refused(tmp_path):
         (tmp_path / f"{name}.md").write_text("---\nname: same\ndescription: d\n---\nx")
     with pytest.raises(ConfigError, match="'same'"):
         load_definitions(tmp_path)
+
+
+def test_with_a_list_of_problems_one_odd_file_does_not_hold_the_others_up(tmp_path):
+    (tmp_path / "a.md").write_text("just text")
+    (tmp_path / "b.md").write_text(WHOLE)
+    (tmp_path / "c.md").write_bytes(b"\xff\xfe")
+    (tmp_path / "d.md").write_text(WHOLE)
+    (tmp_path / "e.md").mkdir()
+    problems = []
+    assert [each.name for each in load_definitions(tmp_path, problems=problems)] == ["reviewer"]
+    assert [name for name in ("a.md", "c.md", "e.md") if not any(name in text for text in problems)] == []
+    assert "by two files" in problems[2]
+    assert len(problems) == 4

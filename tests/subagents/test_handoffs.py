@@ -224,9 +224,9 @@ def test_of_two_handoffs_in_one_answer_the_first_counts():
     ("handoffs", "words"),
     [
         ([lambda: Agent(llm=ScriptedLLM([]))], "needs a name"),
-        ([lambda: "billing"], "is an Agent or a Handoff"),
-        ([lambda: Agent(llm=ScriptedLLM([]), name="me")], "Two agents have the name 'me'"),
-        ([lambda: Agent(llm=ScriptedLLM([]), name="x")] * 2, "Two agents have the name 'x'"),
+        ([lambda: "billing"], "must be an Agent or a Handoff"),
+        ([lambda: Agent(llm=ScriptedLLM([]), name="me")], "two agents have the name 'me'"),
+        ([lambda: Agent(llm=ScriptedLLM([]), name="x")] * 2, "two agents have the name 'x'"),
     ],
 )
 def test_what_cannot_be_handed_to_is_refused(handoffs, words):
@@ -353,7 +353,7 @@ def test_after_kill_9_in_either_loop_it_goes_on(tmp_path, kill_at):
 
         def run(kill, task):
             words = [sys.executable, "-c", PROGRAM, server.base_url, str(marks), str(kill), task]
-            env = {**os.environ, "PURE_AGENT_LOOP_HOME": str(tmp_path / "home")}
+            env = {**os.environ, "PAL_HOME": str(tmp_path / "home")}
             return subprocess.run(words, env=env, capture_output=True, text=True, timeout=120)
 
         assert run(kill_at, "Go.").returncode == -signal.SIGKILL

@@ -27,7 +27,7 @@ def git(folder, *words):
 
 @pytest.fixture
 def work(monkeypatch, tmp_path):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "tmp"))
     (tmp_path / "tmp").mkdir()
     folder = tmp_path / "work"
@@ -93,7 +93,7 @@ def test_hooks_of_the_repository_do_not_run(work, tmp_path):
 
 
 def test_outside_of_a_repository_a_checkout_fails_in_words(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path))
     plain = tmp_path / "plain"
     plain.mkdir()

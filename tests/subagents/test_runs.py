@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionPolicy
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.subagents import EXPLORE, VERIFY, AgentDefinition, SubagentManager, TaskNotFoundError
-from pure_agent_loop.subagents.rights import narrower, policy_of
+from pure_agent_loop.subagents.child import narrower, policy_of
 from pure_agent_loop.testing import Gate, ScriptedLLM, call, deltas
 from pure_agent_loop.testing.script import DEFAULT_USAGE
 from pure_agent_loop.tool_context import current_call
@@ -100,7 +100,7 @@ def test_one_killed_midway_is_told_and_the_other_finishes():
     told = notices(result.messages)
     assert sum("killed]" in text for text in told) == 1
     assert sum("completed]" in text and "answer B" in text for text in told) == 1
-    assert "is over: killed" in tool_texts(result.messages)[2]
+    assert "has ended: killed" in tool_texts(result.messages)[2]
 
 
 @pytest.mark.parametrize("background", [False, True])
@@ -208,7 +208,7 @@ def test_a_shared_budget_counts_once():
 def test_no_task_begins_when_nothing_is_left():
     llm = family(parent=[give(), "done"], helper=[])
     result = parent(llm, limits=LoopLimits(max_tokens=15)).run("go")
-    assert "Nothing is left" in tool_texts(result.messages)[0]
+    assert "has used up its limit" in tool_texts(result.messages)[0]
 
 
 def test_a_failure_is_told():
@@ -285,11 +285,11 @@ def test_a_task_is_taken_up_again_with_its_history():
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (give("nobody"), "no agent 'nobody'"),
+        (give("nobody"), "No agent 'nobody'"),
         (give(prompt=" "), "empty"),
-        (give(resume="helper-000000"), "no task"),
-        (call("task_kill", task_id="x"), "no task"),
-        (call("task_output", task_id="x"), "no task"),
+        (give(resume="helper-000000"), "No task 'helper-000000'"),
+        (call("task_kill", task_id="x"), "No task 'x'"),
+        (call("task_output", task_id="x"), "No task 'x'"),
         (call("task_list"), "no tasks"),
     ],
 )
@@ -485,7 +485,7 @@ def test_a_suspended_run_keeps_what_its_tasks_found():
 
 
 def test_nothing_is_kept_of_sessions_that_have_ended(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path))
     manager = SubagentManager([HELPER])
     llm = family(parent=[give(background=True), "hm", "hm"], helper=["x"])
     Agent(llm=llm, subagents=manager).run("go", session_id="trip")
@@ -514,7 +514,7 @@ def test_a_task_of_the_foreground_goes_to_the_background():
         record = of_type(run.events, E.TASK)[-1].data["task"]
         moved = manager.background(record[by])
         assert (moved.id, moved.state) == (record["id"], "backgrounded")
-        with pytest.raises(TaskNotFoundError, match="No run waits"):
+        with pytest.raises(TaskNotFoundError, match="is not a running foreground task"):
             manager.background(record[by])
         await until(lambda: any(each.type is E.THOUGHT and each.content == "I go on." for each in run.events))
         gate.open()

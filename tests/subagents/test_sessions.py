@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     return tmp_path / "home"
 
 
@@ -86,7 +86,7 @@ def test_no_other_session_reaches_a_task():
     parent(llm).run("go", session_id="trip")
     other = family(parent=[call("task_output", task_id=only_task().id), "ok"])
     result = parent(other).run("go", session_id="foreign")
-    assert "no task" in tool_texts(result.messages)[0]
+    assert "No task " in tool_texts(result.messages)[0]
 
 
 def test_what_ended_after_the_run_is_told_in_the_next():
@@ -182,12 +182,12 @@ def test_on_another_machine_the_agent_is_told_that_nothing_is_known(crashed, hom
     elsewhere = home.with_name("elsewhere")
     (elsewhere / "sessions").mkdir(parents=True)
     shutil.copy(home / "sessions" / "trip.jsonl", elsewhere / "sessions")
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(elsewhere))
+    monkeypatch.setenv("PAL_HOME", str(elsewhere))
     llm = family(parent=["I see.", "later"])
     result = check_result(parent(llm).run("what became of it?", session_id="trip"))
     (told,) = notices(result.messages)
     assert told.startswith(f"[task {begun} killed]")
-    assert "Nothing is known of it here" in told
+    assert "There is no record of it here" in told
     later = check_result(parent(llm).run("more", session_id="trip"))
     assert notices(later.messages) == [told]
 

@@ -40,13 +40,13 @@ def model_file():
     """The default model, pulled once by our own code and kept between runs of the tests."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pure-agent-loop-tests"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PURE_AGENT_LOOP_HOME", str(cache))
-        return models.pull(models.DEFAULT)
+        patch.setenv("PAL_HOME", str(cache))
+        return models.pull_model(models.DEFAULT)
 
 
 @pytest.fixture(autouse=True)
 def home(monkeypatch, tmp_path):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
 
 
 async def work(model_file, *tasks, on_event=None):

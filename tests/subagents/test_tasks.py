@@ -35,7 +35,7 @@ def test_only_what_the_table_allows_happens(wanted):
             record.to(state)
             assert record.state == state
         else:
-            with pytest.raises(TaskTransitionError, match="cannot go from"):
+            with pytest.raises(TaskTransitionError, match="cannot change from"):
                 record.to(state)
             assert record.state == before
         assert record.is_over == (record.state in ENDED) == bool(record.ended)
@@ -48,7 +48,7 @@ def test_what_is_over_can_only_be_taken_up_again():
 
 @pytest.mark.parametrize("data", [{}, {"id": "a"}, {"id": "a", "agent": "b", "prompt": "c", "state": "odd"}])
 def test_what_is_no_record_is_refused(data):
-    with pytest.raises(ConfigError, match="no record"):
+    with pytest.raises(ConfigError, match="Invalid task record"):
         TaskRecord.from_dict(data)
 
 
@@ -73,7 +73,7 @@ def test_records_are_kept_and_listed_newest_first(tmp_path):
 def test_a_task_that_is_not_there_is_said_so(tmp_path, task_id):
     store = TaskStore(tmp_path)
     (tmp_path / "a-3.json").write_text("[]")
-    with pytest.raises(TaskNotFoundError, match="no task"):
+    with pytest.raises(TaskNotFoundError, match="not found"):
         store.get(task_id)
 
 

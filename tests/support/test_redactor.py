@@ -6,10 +6,12 @@ import base64
 import html
 import json
 import os
+import quopri
+import re
 import urllib.parse
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from pure_agent_loop.errors import ConfigError
@@ -288,3 +290,112 @@ def test_a_key_that_comes_late_into_an_environment_that_was_replaced(monkeypatch
     redactor = Redactor()
     os.environ["LATE_API_KEY"] = "x-very-secret-1"
     assert "x-very-secret-1" not in redactor.as_of_now().redact("It is x-very-secret-1.")
+
+
+SPELLINGS = (
+    html.escape,
+    lambda text: json.dumps(text)[1:-1],
+    lambda text: urllib.parse.quote(text, safe=""),
+    lambda text: text.replace("'", "''"),
+    lambda text: text.replace('"', '""'),
+    lambda text: "".join(each if each.isalnum() else f"&#0{ord(each)};" for each in text),
+    lambda text: "".join(each if each.isalnum() else f"\\u{ord(each):04X}" for each in text),
+    lambda text: "".join(f"&#x{ord(each):04x};" for each in text),
+    lambda text: text.replace("'", "&apos;").replace("&", "&amp;"),
+)
+ESCAPED = ("Kq2Lm'7Rt\"x9Zp", "ab%41cd\\n&amp;xyz12", "A+b/c==&x<>'\"99", "plainKey12345678")
+
+
+@given(
+    st.sampled_from(ESCAPED),
+    st.lists(st.sampled_from(SPELLINGS), max_size=3),
+    st.lists(st.integers(1, 9), min_size=1, max_size=20),
+)
+def test_spelled_in_any_way_and_again_in_another_also_in_pieces(value, ways, cuts):
+    redactor, spelled = Redactor({"K": value}, env={}), value
+    for way in ways:
+        spelled = way(spelled)
+    text = f"some 'text' \\ & %2 {spelled} tail\\n"
+    shown = redactor.redact_known(text)
+    assert shown == text.replace(spelled, "[secret:K removed]")
+    assert redactor.redact_value({"a": [spelled]}) == {"a": ["[secret:K removed]"]}
+    stream, pieces, at = redactor.stream(), [], 0
+    while at < len(text):
+        step = cuts[len(pieces) % len(cuts)]
+        pieces.append(stream.feed(text[at : at + step]))
+        at += step
+    assert "".join([*pieces, stream.flush()]) == shown
+
+
+def wrapped(columns, end):
+    return lambda text: end.join(text[at : at + columns] for at in range(0, len(text), columns))
+
+
+def printable(text):
+    return quopri.encodestring(text.encode()).decode()
+
+
+ENCODINGS = (
+    lambda text: base64.b64encode(b"ab" + text.encode()).decode(),
+    lambda text: base64.urlsafe_b64encode(text.encode()).decode(),
+    lambda text: text.encode().hex(),
+)
+BREAKS = (
+    lambda text: text,
+    printable,
+    *(wrapped(columns, "\n") for columns in (5, 60, 64, 76)),
+    wrapped(7, "\r\n    "),
+    wrapped(9, "\\\n"),
+    wrapped(6, '"\n  "'),
+    wrapped(4, "\x1b[01;31m\x1b[K"),
+)
+ESCAPES = (
+    lambda text: "".join(f"\\{byte:03o}" for byte in text.encode()),
+    lambda text: "".join(f"\\0{byte:o}" for byte in text.encode()),
+    lambda text: "".join(f"&#{ord(letter)}" for letter in text),
+    lambda text: "".join(f"&#x{ord(letter):x}" for letter in text),
+    lambda text: text.replace("'", "'\"'\"'"),
+    *SPELLINGS,
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.sampled_from(("Kq2Lm'7Rt\"x9Zp", "plainKey12345678", "sk-" + LETTERS, "a$b+c/d-9&8<7_é" * 2)),
+    st.lists(st.sampled_from(ENCODINGS), max_size=2),
+    st.lists(st.sampled_from(ESCAPES), max_size=1),
+    st.sampled_from(BREAKS),
+    st.lists(st.sampled_from(SPELLINGS), max_size=1),
+    st.lists(st.integers(3, 40), min_size=1, max_size=20),
+)
+def test_encoded_escaped_and_broken_in_any_order(value, encodings, inner, breaks, outer, cuts):
+    redactor, spelled = Redactor({"K": value}, env={}, shapes=False), value
+    for way in (*encodings, *inner):
+        spelled = way(spelled)
+    # A backslash before a break belongs to the break, and a number may end there.
+    assume(not re.search(r"[\\&]", spelled) or breaks is BREAKS[0])
+    for way in (breaks, *outer):
+        spelled = way(spelled)
+    shown = redactor.redact_known(f"a <{spelled}> b")
+    assert shown.startswith("a <")
+    assert shown.endswith("> b")
+    assert "[secret:K removed]" in shown
+    if not encodings:
+        assert shown == "a <[secret:K removed]> b"
+    stream, pieces, at, text = redactor.stream(), [], 0, f"a <{spelled}> b"
+    while at < len(text):
+        step = cuts[len(pieces) % len(cuts)]
+        pieces.append(stream.feed(text[at : at + step]))
+        at += step
+    assert "".join([*pieces, stream.flush()]) == shown
+    assert "[secret:K removed]" in str(redactor.redact_value([{"x": text}]))
+
+
+@pytest.mark.parametrize("text", ["Wait:\n", "a 'b'\n\n", "x = 5\r\n"])
+def test_the_end_of_a_line_is_not_held_back(text):
+    assert Redactor(["7h3-s3cret-value"], env={}).stream().feed(text) == text
+
+
+def test_what_stands_around_a_broken_secret_stays():
+    redactor = Redactor(["7h3-s3cret-value"], env={}, shapes=False)
+    assert redactor.redact("'7h3-s3cret\n-value'\n\n  next\n") == "'[secret removed]'\n\n  next\n"

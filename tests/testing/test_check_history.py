@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pure_agent_loop.llm.messages import repair_history
+from pure_agent_loop.llm.messages import repair_history, to_wire
 from pure_agent_loop.testing import check_history, check_request
 
 USER = {"role": "user", "content": "hi"}
@@ -72,7 +72,7 @@ BAD = {
     "argument junk": ([USER, asks(made(arguments='{"a":')), result()], "arguments are not JSON"),
     "argument nothing": ([USER, asks(made(arguments="")), result()], "arguments are not JSON"),
     "argument NaN": ([USER, asks(made(arguments='{"a": NaN}')), result()], "NaN is not JSON"),
-    "argument key twice": ([USER, asks(made(arguments='{"a":1,"a":2}')), result()], "given twice"),
+    "argument key twice": ([USER, asks(made(arguments='{"a":1,"a":2}')), result()], "duplicate key"),
     "argument newline": ([USER, asks(made(arguments='{"a":"\n"}')), result()], "arguments are not JSON"),
     "argument surrogate": (
         [USER, asks(made(arguments='{"a":"\\ud800"}')), result()],
@@ -177,5 +177,5 @@ MESSAGES = st.one_of(
 @given(st.lists(MESSAGES, max_size=8))
 def test_what_the_library_repairs_passes_and_stays(messages):
     repaired, _ = repair_history(messages, "lost")
-    assert [one for one in check_history(repaired) if "content of" not in one] == []
+    assert [one for one in check_history(to_wire(repaired)) if "content of" not in one] == []
     assert json.loads(json.dumps(repaired)) == repaired

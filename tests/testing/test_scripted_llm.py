@@ -249,9 +249,9 @@ def test_a_script_that_is_not_strict_repeats_its_last_item():
     [
         ("hello", r"write \['hello'\]"),
         ([ConnectionError], "class ConnectionError"),
-        ([3], "no script item"),
-        ([["a", 3]], "no script item"),
-        ([None], "no script item"),
+        ([3], "not a script item"),
+        ([["a", 3]], "not a script item"),
+        ([None], "not a script item"),
         ([Reset()], "only ScriptedServer"),
         ([deltas("a", Reset())], "only ScriptedServer"),
     ],
@@ -262,7 +262,7 @@ def test_what_is_no_item_is_refused_at_once(script, words):
 
 
 def test_what_a_callable_returns_is_checked_too():
-    with pytest.raises(ConfigError, match="no script item"):
+    with pytest.raises(ConfigError, match="not a script item"):
         asyncio.run(ScriptedLLM(lambda *_: 3).chat(HELLO))
     with pytest.raises(ScriptError, match="needs a ScriptedServer"):
         asyncio.run(ScriptedLLM(lambda *_: Reset()).chat(HELLO))

@@ -12,9 +12,8 @@ from http_probe import HELLO, Probe, ask
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.response import Assembler, LLMResponse
-from pure_agent_loop.llm.sse import SSEDecoder
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
-from pure_agent_loop.llm.wire import parse_chunk
+from pure_agent_loop.llm.wire import SSEDecoder, parse_chunk
 from pure_agent_loop.testing import (
     Gate,
     ScriptedLLM,
@@ -275,7 +274,7 @@ def raises(error):
     ("handler", "words"),
     [
         (raises(AssertionError("no key")), "no key"),
-        (lambda request: 3, "no script item"),
+        (lambda request: 3, "not a script item"),
         (lambda request: deltas("a", status(500)), "Status 500 cannot come"),
     ],
 )
@@ -456,9 +455,9 @@ def test_misuse_is_refused():
     for options in ({}, {"script": ["x"], "handler": print}):
         with pytest.raises(ConfigError, match="either"):
             ScriptedServer(**options)
-    with pytest.raises(ConfigError, match="no script item"):
+    with pytest.raises(ConfigError, match="not a script item"):
         ScriptedServer([object()])
     server = ScriptedServer([])
     server.close()
-    with server, pytest.raises(ScriptError, match="started before"):
+    with server, pytest.raises(ScriptError, match="already started"):
         server.start()

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.toolbox.sandbox import seccomp
-from pure_agent_loop.toolbox.sandbox.best import best_sandbox, bubblewrap_problem, landlock_problem
+from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox, bubblewrap_problem, landlock_problem
 from pure_agent_loop.toolbox.sandbox.launch import Limits, Sandbox, Start
 from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
 
@@ -141,7 +141,8 @@ def ground(user: str) -> Iterator[Ground]:
     made = Ground(folder, user)
     try:
         folder.chmod(0o755)
-        for each in (made.workspace, made.outside, folder / "home"):
+        hooks = made.workspace / ".git" / "hooks"
+        for each in (made.workspace, made.outside, folder / "home", hooks.parent, hooks):
             each.mkdir()
         (made.outside / "secret").write_text("secret")
         (made.outside / "victim-file").write_text("victim")

@@ -10,8 +10,8 @@ import pytest
 from tests.toolbox.sandbox_ground import require_tools
 from tests.toolbox.shell_scratch import build, copy, corpus
 
-from pure_agent_loop.toolbox.sandbox.best import best_sandbox
-from pure_agent_loop.toolbox.sandbox.environment import clean_environment
+from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox
+from pure_agent_loop.toolbox.sandbox.launch import clean_environment
 from pure_agent_loop.toolbox.sandbox.process import run_process
 
 BYPASSES = [entry["command"] for entry in corpus("shell_bypasses")]

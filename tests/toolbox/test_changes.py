@@ -86,15 +86,22 @@ class TestEditFile:
     def test_several_places(self, tools: ChangeTools, root: Path) -> None:
         (root / "a").write_text("x\ny\nx\n")
         message = refusal(tools, "a", "x", "z")
-        assert message.startswith("old_text stands 2 times in 'a', at lines 1, 3. Add lines around it")
+        assert message.startswith("old_text occurs 2 times in 'a', at lines 1, 3. Add lines around it")
         assert (root / "a").read_text() == "x\ny\nx\n"
         assert "in 2 places (lines 1, 3); the first:" in tools.edit_file("a", "x", "z", replace_all=True)
         assert (root / "a").read_text() == "z\ny\nz\n"
 
+    def test_a_change_in_a_long_line_is_shown(self, tools: ChangeTools, root: Path) -> None:
+        (root / "a").write_text("x," * 5_000 + "door: shut" + ",y" * 5_000)
+        shown = tools.edit_file("a", "shut", "open")
+        assert "door: shut,y" in shown
+        assert "door: open,y" in shown
+        assert len(shown) < 1_000
+
     def test_places_that_overlap_are_several(self, tools: ChangeTools, root: Path) -> None:
         (root / "a").write_bytes(b"}\r\n}\r\n}\n")
         message = refusal(tools, "a", "}\n}\n", "x")
-        assert message.startswith("old_text stands 2 times in 'a', at lines 1, 2.")
+        assert message.startswith("old_text occurs 2 times in 'a', at lines 1, 2.")
         tools.edit_file("a", "}\n}\n", "x\n", replace_all=True)
         assert (root / "a").read_bytes() == b"x\r\n}\n"
 

@@ -203,7 +203,7 @@ class TestRebinding:
         def resolver(host: str, port: int) -> list[str]:
             raise OSError("no such name")
 
-        with pytest.raises(FetchError, match=r"no host of the name a\.example"):
+        with pytest.raises(FetchError, match=r"the host a\.example was not found"):
             Fetch(resolver=resolver).fetch("http://a.example/")
 
 
@@ -234,7 +234,7 @@ class TestTls:
     def test_a_server_without_tls(self):
         with (
             WebServer(page("x")) as server,
-            pytest.raises(FetchError, match=r"no secure connection|no proper answer|too long"),
+            pytest.raises(FetchError, match=r"no secure connection|sent no valid response|too long"),
         ):
             open_for(server, timeout=0.5).fetch(f"https://{server.address}/")
 
@@ -267,7 +267,7 @@ class TestHostileServers:
     @pytest.mark.parametrize("coding", ["gzip", "deflate", "br", "gzip, gzip", "x"])
     def test_packing_that_is_none(self, coding):
         answer = page(b"\x1f\x8bnonsense", Content_Encoding=coding)
-        with WebServer(answer) as server, pytest.raises(FetchError, match="compressed"):
+        with WebServer(answer) as server, pytest.raises(FetchError, match="unsupported compression"):
             open_for(server).fetch(server.url())
 
     def test_chunks_without_end(self):
@@ -323,13 +323,13 @@ class TestHostileServers:
         "answer", [b"", b"\xff\xfe\0", b"SSH-2.0-x\r\n", b"HTTP/1.1 abc\r\n\r\n", b"HTTP/9.9 200 OK\r\n\r\n"]
     )
     def test_no_http(self, answer):
-        with WebServer(answer) as server, pytest.raises(FetchError, match="no proper answer"):
+        with WebServer(answer) as server, pytest.raises(FetchError, match="sent no valid response"):
             open_for(server).fetch(server.url())
 
     def test_nobody_listens(self):
         with WebServer(b"") as server:
             pass
-        with pytest.raises(FetchError, match="no proper answer"):
+        with pytest.raises(FetchError, match="sent no valid response"):
             open_for(server).fetch(server.url())
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from pure_agent_loop.toolbox import TodoItem, TodoList, ask_user_tool
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.toolbox import TodoItem, TodoList, ask_user_tool, workspace_tools
 
 pytestmark = pytest.mark.anyio
 
@@ -34,7 +35,7 @@ class TestTodo:
         [
             ([{"task": " "}], "Task 1 must have"),
             ([{"task": "a"}, {"task": "x" * 501}], "Task 2 must have"),
-            ([{"task": "a"}] * 101, "100 are the most"),
+            ([{"task": "a"}] * 101, "the maximum is 100"),
             ([{"task": "a", "status": "maybe"}], "status"),
         ],
     )
@@ -65,3 +66,16 @@ class TestAskUser:
             raise EOFError("the terminal is closed")
 
         assert "the terminal is closed" in await ask_user_tool(closed).execute({"question": "?"})
+
+
+@pytest.mark.parametrize("shell", [True, False])
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"language": "zh"}, r"unknown option 'language'; .* Agent\(language='zh'\)"),
+        ({"sandbux": "none"}, "unknown option 'sandbux'.* sandbox, network"),
+    ],
+)
+def test_options_that_there_are_not(tmp_path, shell, options, said):
+    with pytest.raises(ConfigError, match=said):
+        workspace_tools(tmp_path, shell=shell, **options)

@@ -20,7 +20,7 @@ def test_the_tool(tmp_path):
     words = f"'a.txt': JPEG, 20 x 10 pixels, {len(jpeg(20, 10))} bytes."
     assert tool("a.txt") == [words, Image(data=jpeg(20, 10))]
     (tmp_path / "b.png").write_text("no picture")
-    with pytest.raises(ImageError, match=r"b\.png is no PNG"):
+    with pytest.raises(ImageError, match=r"b\.png is not a PNG"):
         tool("b.png")
 
 

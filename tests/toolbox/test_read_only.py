@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import json
 import os
 import shutil
 import socket
@@ -102,7 +103,7 @@ class TestTheFlow:
         assert second == "(no output)\n[exit code 0]"
         assert (tmp_path / "made").exists()
         assert len(asked) == 1
-        assert "the model says" in asked[0].reason
+        assert "the model declared" in asked[0].reason
 
     def test_a_temporary_file_needs_no_person(self, shell):
         """In Landlock there is no ``/tmp`` of one's own: then the model is told what there is instead."""
@@ -112,7 +113,11 @@ class TestTheFlow:
         )
         first, second = results(made.run("go"))
         assert asked == []
-        assert first == "x\n[exit code 0]" if shell.sandbox.private_home else "write to $TMPDIR" in first
+        assert (
+            first == "x\n[exit code 0]"
+            if shell.sandbox.private_home
+            else "write to this command's own $TMPDIR" in first
+        )
         assert second == "y\n[exit code 0]"
         assert not Path(name).exists()
 
@@ -311,6 +316,58 @@ def state(folder):
         kept = (status.st_mode, status.st_uid, status.st_size, status.st_mtime_ns, status.st_ctime_ns, extra)
         found[str(path)] = kept
     return found
+
+
+MADE = """
+import itertools, json, socket
+found = {"sockets": set(), "pairs": set()}
+for family, kind, protocol in itertools.product(range(48), range(1, 7), (0, 1, 4, 6, 16, 17, 132, 262)):
+    for name, make in (("sockets", socket.socket), ("pairs", socket.socketpair)):
+        try:
+            one = make(family, kind | socket.SOCK_CLOEXEC, protocol)
+        except OSError:
+            continue
+        for each in one if name == "pairs" else [one]:
+            each.close()
+        found[name].add((family, kind) if family != 16 else (family, protocol))
+print(json.dumps({name: sorted(each) for name, each in found.items()}))
+"""
+
+
+class TestSockets:
+    """What can be made at all is a list, so that the next kind of socket is none."""
+
+    def made(self, shell, folder, approved):
+        (folder / "made.py").write_text(MADE)
+        run = shell._run(f"{system_python()} -I made.py", 30, read_only=not approved)
+        return json.loads(asyncio.run(run).output)
+
+    def test_a_line_that_nobody_approved_has_ip_of_its_own_or_none(self, shell, tmp_path):
+        found = self.made(shell, tmp_path, approved=False)
+        families = {family for family, _ in found["sockets"]}
+        is_alone = shell.sandbox.name == "bubblewrap"  # it has a network of its own, with nobody in it
+        assert families == ({2, 10, 16} if is_alone else set())
+        assert {protocol for family, protocol in found["sockets"] if family == 16} <= {0}
+        assert found["pairs"] == [[1, 1], [1, 5]]
+
+    def test_an_approved_one_has_no_others_than_ip_and_unix(self, shell, tmp_path):
+        found = self.made(shell, tmp_path, approved=True)
+        assert {family for family, _ in found["sockets"]} <= {1, 2, 10, 16}
+        assert found["pairs"] == ([[1, n] for n in (1, 2, 3, 5)] if found["sockets"] else [[1, 1], [1, 5]])
+
+    @pytest.mark.parametrize("kind", ["SOCK_DGRAM", "SOCK_RAW", "SOCK_STREAM", "SOCK_SEQPACKET"])
+    @pytest.mark.parametrize(
+        "sent",
+        ["a.sendto(b'HIT', P)", "a.connect(P); a.send(b'HIT')", "a.sendmsg([b'HIT'], [], 0, P)"],
+    )
+    def test_no_pair_reaches_another_address(self, shell, tmp_path, kind, sent):
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as there:
+            there.bind(str(tmp_path / "s"))
+            there.setblocking(False)
+            line = f"import socket; P='s'; a, b = socket.socketpair(1, socket.{kind}); {sent}"
+            judged(shell, f'{system_python()} -c "{line}"')
+            with pytest.raises(BlockingIOError):
+                there.recv(3)
 
 
 def test_the_filter_knows_both_kinds_of_machine():

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import os
+import shutil
 import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.toolbox.sandbox_ground import SECRET, require_tools
+from tests.toolbox.sandbox_ground import IS_ROOT, SECRET, require_tools
 
 from pure_agent_loop import Agent
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import JudgeContext
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX, Protection
-from pure_agent_loop.toolbox.sandbox.best import best_sandbox
+from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX, Protection
+from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox
 from pure_agent_loop.toolbox.sandbox.launch import Unconfined
 from pure_agent_loop.toolbox.sandbox.protect import Protected
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy
@@ -157,6 +160,16 @@ class TestTheEnvironment:
         assert list(tmp_path.iterdir()) == []
 
 
+def keepers(folder):
+    """Processes that keep names of a folder missing."""
+    found = []
+    for each in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):
+            words = each.read_bytes()
+            found += [each] if b"keeper.py" in words and os.fsencode(folder) in words else []
+    return found
+
+
 class TestProtectedNames:
     def git(self, folder, *words):
         who = ["-c", "user.name=n", "-c", "user.email=e"]
@@ -165,20 +178,63 @@ class TestProtectedNames:
     def listing(self, folder):
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
-    def test_missing_ones_cannot_be_made_and_leave_no_litter(self, tmp_path):
+    def test_what_is_missing_is_missing_for_a_command_too(self, tmp_path):
+        """Nothing of ours lies in the folder: not for the command, and not for the user beside it."""
+        (tmp_path / "a").write_text("1")
+        assert run(Shell(tmp_path), "ls -A; mkdir b; ls -A ..") == f"a\n{tmp_path.name}\n[exit code 0]"
+        assert self.listing(tmp_path) == ["a", "b"]
+
+    def test_git_sees_only_the_files_of_the_user(self, tmp_path):
+        self.git(tmp_path, "init", "-q")
+        (tmp_path / "a").write_text("1")
+        self.git(tmp_path, "add", "a")
+        self.git(tmp_path, "commit", "-qm", "1")
+        (tmp_path / "untracked").write_text("2")
+        who = "-c user.name=n -c user.email=e"
         said = run(
-            Shell(tmp_path),
-            "mkdir -p .git/hooks; echo x > .bashrc; ln -s /tmp .profile; mv .git x; rm -rf .git",
+            Shell(tmp_path), f"git status --short; git {who} stash push -u -q && git clean -fdxq; ls -A"
         )
-        assert said.endswith("[exit code 1]")
-        assert self.listing(tmp_path) == []
+        assert said == "?? untracked\n.git\na\n[exit code 0]"
+
+    @pytest.mark.parametrize(
+        ("made", "name"),
+        [
+            *(
+                ("mkdir -p .git/hooks", ".git"),
+                ("echo x > .bashrc", ".bashrc"),
+                ("ln -s a .profile", ".profile"),
+            ),
+            *(
+                ("mkdir x; mv x .vscode", ".vscode"),
+                ("ln a .envrc", ".envrc"),
+                ("mkfifo pal.toml", "pal.toml"),
+            ),
+            *(("git init -q .", ".git"), ("git clone -q . .husky 2>&1; mkdir -p .husky", ".husky")),
+        ],
+    )
+    def test_what_is_made_is_taken_away_at_once_and_said(self, tmp_path, made, name):
+        (tmp_path / "a").write_text("1")
+        gone = f"until [ ! -e {name} ] && [ ! -L {name} ]; do :; done; echo gone"
+        said = run(Shell(tmp_path), f"{made} && {gone}; touch end")
+        assert "gone" in said.splitlines()
+        assert f"were restored: {name}]" in said
+        left = {path.split("/")[0] for path in self.listing(tmp_path)}
+        assert left == {"a", "end", f"{name}.changed-during-a-command"}
+
+    def test_what_is_made_again_and_again_is_not_left(self, tmp_path):
+        attack = "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; ln -s / .vscode"
+        again = f"(while :; do {attack}; mkdir .git.changed-during-a-command; done) 2>/dev/null"
+        for end in (f"timeout 0.3 bash -c '{again}'", f"({again}) & sleep 0.2; mkdir .zed"):
+            run(Shell(tmp_path), end)
+            left = {path.split("/")[0] for path in self.listing(tmp_path)}
+            assert not left & {".git", ".vscode", ".zed"}, left
 
     def test_what_agents_and_editors_obey_is_what_the_file_tools_do_not_write(self, tmp_path):
         run(
             Shell(tmp_path),
             "for each in .cursor .codex .gemini .zed mcp.json; do mkdir $each; touch $each; done",
         )
-        assert self.listing(tmp_path) == []
+        assert all(path.endswith(".changed-during-a-command") for path in self.listing(tmp_path))
         assert all(Protection().found(name.split("/")) for name in PROTECTED_IN_SANDBOX)
 
     def test_what_is_there_is_read_only_and_git_commits_all_the_same(self, tmp_path):
@@ -204,11 +260,35 @@ class TestProtectedNames:
         )
         assert said == "1st\n[exit code 0]"
 
+    @pytest.mark.parametrize("is_there", [False, True])
+    def test_what_names_another_configuration_is_not_written(self, tmp_path, is_there):
+        self.git(tmp_path, "init", "-q")
+        self.git(tmp_path, "config", "extensions.worktreeConfig", "true")
+        if is_there:
+            self.git(tmp_path, "config", "--worktree", "core.quotePath", "false")
+        run(Shell(tmp_path), "git config --worktree core.fsmonitor ./evil")
+        run(Shell(tmp_path), "cp -r .git other; git config -f other/config core.fsmonitor ./evil")
+        run(
+            Shell(tmp_path),
+            "echo ../other > .git/commondir; printf '[core]\\nfsmonitor=x' > .git/config.worktree",
+        )
+        listed = subprocess.run(
+            ["git", "config", "--list"], cwd=tmp_path, capture_output=True, text=True, check=True
+        )
+        assert "core.fsmonitor" not in listed.stdout
+        assert ("core.quotepath=false" in listed.stdout) == is_there
+
     def test_hooks_that_are_missing_in_a_repository(self, tmp_path):
         self.git(tmp_path, "init", "-q", "--template=")
         assert not (tmp_path / ".git" / "hooks").exists()
         run(Shell(tmp_path), "mkdir .git/hooks; echo x > .git/hooks/post-commit")
         assert not (tmp_path / ".git" / "hooks").exists()
+
+    def test_git_is_not_sent_to_another_configuration(self, tmp_path):
+        self.git(tmp_path, "init", "-q")
+        said = run(Shell(tmp_path), "mkdir evil; echo ../evil > .git/commondir")
+        assert "were restored: .git/commondir]" in said
+        assert not (tmp_path / ".git" / "commondir").exists()
 
     def test_a_symbolic_link_is_refused(self, tmp_path):
         (tmp_path / "elsewhere").mkdir()
@@ -216,39 +296,35 @@ class TestProtectedNames:
         with pytest.raises(WorkspaceError, match=r"'\.git' is a symbolic link"):
             run(Shell(tmp_path), "true")
 
-    def test_commands_at_the_same_time(self, tmp_path):
-        shell = Shell(tmp_path)
-
-        async def both():
-            wait = "until [ -e go ]; do :; done; mkdir -p .git/hooks && echo made"
-            return await asyncio.gather(shell.shell(wait), shell.shell("true"), shell.shell("touch go"))
-
-        assert "made" not in asyncio.run(both())[0].splitlines()
-        assert self.listing(tmp_path) == ["go"]
-
-    def test_two_processes_share_a_workspace(self, tmp_path):
-        """The first that ends must not take away the folders on which the other relies."""
-        wait = (
-            "until [ -e go ]; do :; done; mkdir -p .git/hooks && echo x > .git/hooks/pre-commit && echo made"
-        )
+    def test_what_one_command_made_is_not_a_persons_for_another(self, tmp_path):
+        """One that begins while it is there must not take it for what was there before, and put it back."""
         code = "import asyncio, sys; from pure_agent_loop.toolbox import Shell\n"
         code += "print(asyncio.run(Shell(sys.argv[1]).shell(sys.argv[2])))"
-        words = [sys.executable, "-c", code, str(tmp_path), f"touch ready; {wait}"]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as other:
+        again = "touch ready; until [ -e go ]; do mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; done"
+        words = [sys.executable, "-c", code, str(tmp_path), f"({again}) 2>/dev/null"]
+        with subprocess.Popen(words, stdout=subprocess.DEVNULL) as other:
             run(Shell(tmp_path), "until [ -e ready ]; do :; done")
+            for _ in range(5):
+                run(Shell(tmp_path), "true")
             run(Shell(tmp_path), "touch go")
-            assert "made" not in other.communicate()[0].splitlines()
-        assert self.listing(tmp_path) == ["go", "ready"]
-
-    def test_what_a_killed_process_left_is_removed_with_the_next_command(self, tmp_path):
-        code = "import os, sys; from pure_agent_loop.toolbox.sandbox.protect import *\n"
-        code += (
-            "held = Protected(Path(sys.argv[1]), ['.git/hooks']).standing(); held.__enter__(); os._exit(9)"
-        )
-        subprocess.run([sys.executable, "-c", code, str(tmp_path)], check=False)
-        assert self.listing(tmp_path) == [".git"]
+            other.wait()
+        assert not (tmp_path / ".git").exists()
         run(Shell(tmp_path), "true")
-        assert self.listing(tmp_path) == []
+        assert not (tmp_path / ".git").exists()
+
+    def test_a_killed_process_leaves_nothing_and_nothing_of_its_command(self, tmp_path):
+        code = "import asyncio, sys; from pure_agent_loop.toolbox import Shell\n"
+        code += "asyncio.run(Shell(sys.argv[1]).shell(sys.argv[2]))"
+        again = "touch ready; while :; do mkdir -p .git/hooks .vscode; done"
+        words = [sys.executable, "-c", code, str(tmp_path), f"({again}) 2>/dev/null"]
+        with subprocess.Popen(words) as other:
+            while not (tmp_path / "ready").exists():
+                assert other.poll() is None
+            other.kill()
+        while keepers(tmp_path):
+            pass
+        left = {path.split("/")[0] for path in self.listing(tmp_path)} - {"ready"}
+        assert left <= {".git.changed-during-a-command", ".vscode.changed-during-a-command"}
 
     def test_what_is_replaced_from_outside_meanwhile_is_put_back_and_said(self, tmp_path):
         """A mount holds on to the old file: the new one in its place is open to the command."""
@@ -268,7 +344,7 @@ class TestProtectedNames:
 
         said = asyncio.run(both())
         assert config.read_text() == before
-        assert "[changed meanwhile, protected, and put back as before: .git/config]" in said
+        assert "[protected files changed during the command and were restored: .git/config]" in said
         aside = config.with_name("config.changed-during-a-command").read_text()
         assert aside == f"{before}# theirs\nevil\n"
 
@@ -280,7 +356,7 @@ class TestProtectedNames:
         self.git(work, "init", "-q")
         before = (work / ".git" / "config").read_text()
 
-        with Protected(work, [".git/hooks", ".git/config"]).standing() as restored:
+        with Protected(work, [".git/hooks", ".git/config"]).enforced() as restored:
             (work / ".git").rename(tmp_path / "gone")
             if instead == "a file":
                 (work / ".git").write_text("gitdir: /tmp/evil")
@@ -309,10 +385,11 @@ class TestProtectedNames:
         said = asyncio.run(both())
         assert "ran" in said
 
-    def test_what_a_person_puts_there_meanwhile_stays(self, tmp_path):
-        with Protected(tmp_path, [".git/hooks"]).standing():
-            (tmp_path / ".git" / "HEAD").write_text("theirs")
-        assert (tmp_path / ".git" / "HEAD").read_text() == "theirs"
+    def test_what_a_person_puts_there_meanwhile_is_kept_beside_it(self, tmp_path):
+        with Protected(tmp_path, [".git/hooks"]).enforced() as restored:
+            (tmp_path / ".git").write_text("theirs")
+        assert restored == [".git"]
+        assert (tmp_path / ".git.changed-during-a-command").read_text() == "theirs"
 
     @pytest.mark.parametrize("name", ["../x", "/etc", "", "a/../b"])
     def test_names_that_cannot_be_used(self, tmp_path, name):
@@ -324,7 +401,7 @@ def test_our_own_data_is_hidden_where_the_workspace_holds_it(tmp_path, monkeypat
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "secret").write_text(SECRET)
     assert SECRET in run(Shell(tmp_path), "cat data/secret")
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "data"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "data"))
     assert "No such file" in run(Shell(tmp_path), "cat data/secret; ls data; echo x > data/planted")
     assert not (tmp_path / "data" / "planted").exists()
 
@@ -506,7 +583,7 @@ class TestWhichSandbox:
             .startswith("shell: Landlock, no TCP, protected names")
         )
         none = Shell(tmp_path, sandbox="none").describe()
-        assert none == "shell: no sandbox (it was chosen), every command is asked"
+        assert none == "shell: no sandbox (as configured), every command needs approval"
 
     def test_without_bubblewrap_it_is_landlock_and_says_why(self, tmp_path):
         code = (
@@ -526,7 +603,7 @@ class TestWhichSandbox:
         (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'no namespaces here' >&2\nexit 1\n")
         (tmp_path / "bwrap").chmod(0o755)
         (tmp_path / "work").mkdir()  # no program of the working folder counts
-        where = "pure_agent_loop.toolbox.sandbox.best"
+        where = "pure_agent_loop.toolbox.sandbox.bubblewrap"
         code = f"from {where} import best_sandbox; found = best_sandbox('.'); print(found.name, found.why)"
         env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
         done = subprocess.run(
@@ -556,3 +633,36 @@ class TestWhichSandbox:
 
     def test_none_needs_no_reason(self, tmp_path):
         assert isinstance(best_sandbox(tmp_path, name="none"), Unconfined)
+
+
+@pytest.mark.parametrize("where", ["in the path", "in the home", "a loop", "behind a virtual environment"])
+@pytest.mark.parametrize("mode", MODES)
+def test_folders_that_this_user_may_not_enter_are_passed_over(mode, where, tmp_path_factory):
+    top = Path(tempfile.mkdtemp(dir="/tmp"))
+    for name in ("shut/bin", "ws", "venv/bin"):
+        (top / name).mkdir(parents=True)
+    top.chmod(0o755)
+    (top / "ws").chmod(0o777)
+    (top / "loop").symlink_to(top / "loop")
+    (top / "venv" / "pyvenv.cfg").write_text(f"home = {top}/shut/bin\n")
+    names = {"in the path": f"{top}/shut/bin", "a loop": f"{top}/loop", "in the home": "/usr/sbin"}
+    first = names.get(where, f"{top}/venv/bin")
+    home = top / "shut" / "home" if where == "in the home" else top / "ws"
+    (top / "shut").chmod(0o000)
+    Shell(top / "ws", sandbox=mode, any_folder=True)  # loaded while we may read where we are installed
+    child = os.fork()
+    if child == 0:  # root may enter every folder, so it becomes another user
+        code = 1
+        try:
+            if IS_ROOT:
+                os.setgid(61_111)
+                os.setuid(61_111)
+            os.environ.update(PATH=f"{first}:/usr/bin:/bin", HOME=str(home), PAL_HOME=f"{home}/h")
+            shell = Shell(top / "ws", sandbox=mode, any_folder=True)
+            is_left_out = first not in shell._search_path.split(":")
+            code = 0 if is_left_out == (where in ("in the path", "a loop")) else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    (top / "shut").chmod(0o700)
+    shutil.rmtree(top)

@@ -12,8 +12,7 @@ import pytest
 
 from pure_agent_loop.toolbox import SearchTools, Workspace, WorkspaceError
 from pure_agent_loop.toolbox.files import line_matcher
-from pure_agent_loop.toolbox.files.matching import find_ripgrep
-from pure_agent_loop.toolbox.files.patterns import PathPattern
+from pure_agent_loop.toolbox.files.matching import PathPattern, find_ripgrep
 
 ENGINES = [False, *([True] if shutil.which("rg") else [])]
 
@@ -145,7 +144,7 @@ class TestGrep:
 
     @pytest.mark.parametrize("pattern", ["", "a\nb", "a\0b", "x" * 1_001])
     def test_no_pattern(self, tools: SearchTools, pattern: str) -> None:
-        with pytest.raises(WorkspaceError, match="stand in one line"):
+        with pytest.raises(WorkspaceError, match="no line break"):
             tools.grep(pattern)
 
     @pytest.mark.parametrize("pattern", ["--files", "-e", "--pre=touch x", "@x", "\ud800"])
@@ -202,3 +201,34 @@ class TestGrep:
             monkeypatch.setenv("PATH", str(place))
             assert (find_ripgrep(root) is not None) == trusted
             assert (root.parent / "ran").exists() == (place == root.parent)
+
+
+class TestLongLines:
+    """What was searched for is in what is shown."""
+
+    LINE = '{"a":1,' * 40_000 + '"secret_door":"left of the stairs",\u4e2d\u6587\u95e8' + "}" * 40_000
+
+    @pytest.mark.parametrize(
+        ("pattern", "shown"),
+        [
+            ("secret_door", '"secret_door":"left'),
+            ("SECRET_DOOR", '"secret_door":"left'),
+            (r"\bsecret_\w+\b", '"secret_door":"left'),
+            (".*secret_door", '"secret_door":"left'),
+            (r".*secret_door.*\}$", '"secret_door":"left'),
+            ("\u6587\u95e8", "\u4e2d\u6587\u95e8"),
+            ("stairs.*", "the stairs"),
+            ("}$", "}}}"),
+            ("^.", '{"a":1,'),
+        ],
+    )
+    def test_the_match_is_shown(self, tools: SearchTools, root: Path, pattern: str, shown: str) -> None:
+        (root / "page.json").write_text(self.LINE + "\nshort\n", encoding="utf-8")
+        found = tools.grep(pattern, "page.json", ignore_case=pattern.isupper(), context=1)
+        assert shown in found.splitlines()[0]
+        assert len(found) < 1_200
+        assert "\x01" not in found
+
+    def test_marks_in_the_file_itself(self, tools: SearchTools, root: Path) -> None:
+        (root / "a").write_text("x\x01y " * 200 + "the door\n")
+        assert "the door" in tools.grep("door", "a")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import subprocess
 import sys
@@ -245,8 +246,98 @@ def test_absolute_paths_below_the_root_are_inside():
     ["", "  ", "a; b", "a 'b", "a $x", "*", "a > b", 3, "git -*", "x --o*", "xargs *", "timeout 5 env *"],
 )
 def test_a_rule_that_cannot_work_is_refused(rule):
-    with pytest.raises(ConfigError, match="allow holds"):
+    with pytest.raises(ConfigError, match=r"^allow: "):
         ShellPolicy(allow=[rule])
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *(
+            "timeout 5 *",
+            "timeout -k 5 10 *",
+            "timeout -s KILL 5 *",
+            "timeout 5 nice *",
+            "/usr/bin/timeout 5 *",
+        ),
+        *("nice -n 5 *", "xargs -n1 *", "xargs -I {} *", "sudo -u bob *", "sudo -nu bob *", "sudo * x"),
+        *("env -i *", "env A=1 *", "env -u X A=1 *", "env -S *", "stdbuf -oL *", "taskset 1 *", "chrt 5 *"),
+        *(
+            "taskset -c 0 *",
+            "flock -n lock *",
+            "strace -f *",
+            "setpriv --nnp *",
+            "ionice -c3 *",
+            "su bob -c *",
+        ),
+        *(
+            "ssh host *",
+            "ssh -p 22 host *",
+            "ssh host bash -c *",
+            "docker exec -it c *",
+            "docker run --rm i *",
+        ),
+        *(
+            "docker compose exec web *",
+            "kubectl exec pod -- *",
+            "bash -c *",
+            "bash *",
+            "sh -x *",
+            "busybox sh *",
+        ),
+        *(
+            "find . -type f -exec *",
+            "git -c x=y *",
+            "git -C x *",
+            "make -C x *",
+            "npx *",
+            "npm exec *",
+            "uv run *",
+        ),
+        *(
+            "watch -n 2 *",
+            "systemd-run --user *",
+            "script -c *",
+            "unshare -r *",
+            "sudo s*",
+            "timeout 5 n*",
+            "sudo /usr/bin/*",
+            "bash ./*",
+        ),
+        *("gtimeout 5 *", "bwrap --unshare-all *", "numactl -N 0 *", "gdb --args *", "choom -n 5 *"),
+        *("proxychains4 -q *", "direnv exec . *", "someone run -- *", "it exec -- *", ". *", "at -f *"),
+    ],
+)
+def test_a_star_that_may_be_any_command_is_refused_whatever_comes_before_it(rule):
+    with pytest.raises(ConfigError, match="could be any command"):
+        ShellPolicy(allow=[rule])
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [
+        *(
+            "timeout 60 npm test *",
+            "nice -n 5 npm test *",
+            "sudo apt-get install *",
+            "env A=1 npm *",
+            "git *",
+        ),
+        *("git -C x log *", "git --no-pager log *", "make *", "find . -name *", "npm run *", "cargo run *"),
+        *("docker exec c ls *", "docker exec web-* ls", "docker rm *", "uv run pytest *", "bash build.sh *"),
+        *("xargs -0 grep *", "time make *", "ssh host uptime *", "timeout * npm test", "bash scripts/*.sh"),
+    ],
+)
+def test_a_star_behind_a_command_that_is_named_is_none(rule):
+    assert ShellPolicy(allow=[rule]).allow == (rule,)
+
+
+@pytest.mark.parametrize(
+    ("rule", "line"),
+    [("python3 -c *", "python3 -c 'import os; os.remove(\"x\")'"), ("perl -e *", "perl -e 'unlink \"a\"'")],
+)
+def test_only_what_is_a_text_may_be_any_text(rule, line):
+    assert ShellPolicy(allow=[rule]).judge(line).behavior == "ask"
 
 
 def test_without_the_parser_everything_is_asked():
@@ -324,8 +415,156 @@ def test_reasons_are_said_in_the_language_of_the_run(monkeypatch):
         "\u200bls",
     ]
     english = [policy.judge(line) for line in lines]
-    monkeypatch.setenv("PURE_AGENT_LOOP_LANG", "zh")
+    monkeypatch.setenv("PAL_LANG", "zh")
     chinese = [policy.judge(line) for line in lines]
     assert [(e.behavior, e.by_rule) for e in english] == [(c.behavior, c.by_rule) for c in chinese]
     assert all(e.reason.replace("\u200b", "").isascii() for e in english)
     assert not [c.reason for c in chinese if c.reason.isascii()]
+
+
+def test_no_line_and_no_pattern_takes_long(tmp_path):
+    """In a process of its own, so that what would take for ever fails; there is no other timing in it."""
+    lines = {
+        "scp *:*@*:*/secret": ["scp " + ":@" * 3000],
+        "echo *a*a*a*b": ["echo " + "a" * 9_900, "echo " + "{" * 9_900, "echo " + "[a*?" * 2_400],
+        "git push * * x": ["git " + "-a push " * 1_200, "git push " + "-a x " * 1_900],
+        "rm *": [
+            *(
+                "sudo " * 1_900 + "x",
+                "xargs " + "'sudo x y' " * 800,
+                "eval " * 1_500 + "ls",
+                "timeout " + "5 " * 3_000,
+            ),
+            *("env " + '\'env "a b" "env c d"\' ' * 380, "find . " + "-exec 'a b' " * 700, "(" * 4_900),
+            *("sudo bash -c 'sudo bash -c \"sudo ls\"' " * 180, ":" * 300 + "(){" + ":|" * 300, "$(" * 3_000),
+        ],
+    }
+    code = (
+        "import sys, ast; from pure_agent_loop.toolbox import ShellPolicy\n"
+        "for rule, lines in ast.literal_eval(sys.stdin.read()).items():\n"
+        "    print(*(ShellPolicy(deny=[rule]).judge(line).behavior for line in lines))\n"
+    )
+    words = [sys.executable, "-c", code]
+    done = subprocess.run(words, input=repr(lines), capture_output=True, text=True, check=True, timeout=60)
+    assert set(done.stdout.split()) <= {"ask", "deny", "allow"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "sudo " * 1_900 + "rm a",
+        "bash -c 'rm a' " + "x" * 10_000,
+        "env " + "A=1 " * 200 + "rm a",
+        'sh -c "sh -c \'sh -c \\"rm\\"\'" ' * 300,
+    ],
+)
+def test_what_cannot_be_looked_through_is_a_question_where_something_is_forbidden(line):
+    verdict = ShellPolicy(deny=["rm *"], allow=["sudo rm a"]).judge(line)
+    assert verdict.behavior == "deny" or (verdict.behavior == "ask" and verdict.by_rule)
+
+
+ODD = [
+    *map(chr, (0, 7, 27, 0x85, 0xA0, 0x200B, 0x202E, 0x2028, 0xD800, 0xDFFF, 0xFEFF, 0xFFFF, 0x10FFFF)),
+    "打",
+    "e\u0301",
+]
+TOKENS = [
+    *(
+        "ls",
+        "git log",
+        "rm -rf /",
+        "sudo",
+        "bash -c",
+        "eval",
+        "xargs",
+        "find . -exec",
+        "$(",
+        ")",
+        "`",
+        "<<E\n",
+        "E\n",
+    ),
+    *(
+        "'",
+        '"',
+        "\\",
+        "{a,b}",
+        "{1..9}",
+        "$x",
+        "${x:-",
+        "}",
+        "[[ ",
+        " ]]",
+        "((",
+        "))",
+        "<(",
+        ">(",
+        "&&",
+        "||",
+        "|&",
+    ),
+    *(
+        ";;",
+        "case x in",
+        "esac",
+        "for i in",
+        "do",
+        "done",
+        "if",
+        "then",
+        "fi",
+        "f() {",
+        "2>&1",
+        "<<<",
+        ">|",
+        "$'\\n'",
+    ),
+    *(
+        "#",
+        "!",
+        "~",
+        "*",
+        "?",
+        "=",
+        "A=1",
+        "\n",
+        "\t",
+        " ",
+        "-",
+        "--",
+        "&",
+        "coproc",
+        "time",
+        "function",
+        "select",
+    ),
+]
+
+
+def test_no_line_makes_it_raise():
+    dice = random.Random(27)
+    policies = [DEFAULT, TYPICAL, FORBIDDING, ShellPolicy(deny=["* *a*"], ask=["env * x"], root="/repo")]
+    for number in range(3_000):
+        pieces = dice.choices([*TOKENS, *ODD], k=dice.randrange(40))
+        line = "".join(piece + dice.choice(("", " ")) for piece in pieces)
+        line = line * dice.choice((1, 1, 1, 50)) if number % 10 else chr(dice.randrange(0x110000)) * 50 + line
+        verdict = policies[number % 4].judge(line)
+        assert verdict.behavior in ("allow", "ask", "deny")
+        policies[number % 4].explain(line)
+    assert "IndexError" not in DEFAULT.judge("\udfff2>&1 >(<<<} done").reason
+    for line in ("a" * 1_000_000, "(" * 1_000_000, "\0" * 1_000_000, "\ud800" * 9_000):
+        assert DEFAULT.judge(line).behavior == "ask"
+
+
+def test_a_failure_of_our_own_is_a_question(tmp_path):
+    class Broken(str):
+        def __iter__(self):
+            raise OSError("broken")
+
+    verdict = ShellPolicy(deny=["rm *"]).judge(Broken("ls"))
+    assert (verdict.behavior, verdict.by_rule) == ("ask", True)
+
+
+@pytest.mark.parametrize("rule", ["npm run test -- *", "cargo run -- *", "npm run batch *", "git add . *"])
+def test_words_that_only_look_like_a_runner_may_stand_before_a_star(rule):
+    assert ShellPolicy(allow=[rule]).judge(rule.replace("*", "a.txt")).behavior == "allow"

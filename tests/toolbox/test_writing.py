@@ -188,7 +188,7 @@ class TestHardLinks:
         assert (linked.root.parent / "outside" / "secret.txt").read_bytes() == b"SECRET"
 
     def test_an_unknown_word(self, around: Path) -> None:
-        with pytest.raises(ConfigError, match="hard_links='no' is unknown"):
+        with pytest.raises(ConfigError, match="hard_links='no' is invalid"):
             Workspace(around / "ws", hard_links="no")  # type: ignore[arg-type]  # a mistake
 
 
@@ -256,7 +256,7 @@ class TestProtected:
             Workspace(around / "ws", protected="docs")
 
     def test_the_data_folder(self, around: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(around / "ws" / "my" / "data"))
+        monkeypatch.setenv("PAL_HOME", str(around / "ws" / "my" / "data"))
         workspace = Workspace(around / "ws")
         assert "is protected" in refusal(workspace, "my/data/sessions/x.jsonl")
         assert workspace.protected[-1] == "my/data"

@@ -77,7 +77,7 @@ class Text(str):
 
 def run_with(value, **settings):
     """A run with one call, and the second request."""
-    with ScriptedLLM([call("look"), "Seen."]) as llm:
+    with ScriptedLLM([call("look"), "Seen."], tools_may_fail=True) as llm:
         result = Agent(llm=llm, tools=[gives(value)], **settings).run("Look.")
     assert check_history(result.messages) == []
     check_events(result.events)
@@ -86,7 +86,7 @@ def run_with(value, **settings):
 
 def test_a_text_of_a_class_of_its_own_is_a_text(monkeypatch):
     monkeypatch.setenv("MY_TOKEN", "s3cret-of-mine")
-    with ScriptedLLM([call("look"), "Seen."]) as llm:
+    with ScriptedLLM([call("look"), "Seen."], tools_may_fail=True) as llm:
         result = Agent(llm=llm, tools=[gives(Text("it is s3cret-of-mine \ud800"))]).run("Look.")
     assert result.stop_reason == "completed"
     (found,) = [each["content"] for each in result.messages if each["role"] == "tool"]
@@ -103,7 +103,7 @@ def test_an_image_follows_in_a_message_of_its_own():
     result, messages = run_with(picture)
     assert messages[3]["content"] == f"[image/png, 20 x 10, {len(png(20, 10)):,} bytes]"
     text, image = messages[4]["content"]
-    assert (messages[4]["role"], text["text"]) == ("user", "What the call of look gave:")
+    assert (messages[4]["role"], text["text"]) == ("user", "Media returned by look:")
     assert image["image_url"]["url"].endswith(base64.b64encode(png(20, 10)).decode())
     (seen,) = of_type(result.events, EventType.OBSERVATION)
     assert seen.value is picture is seen.data["value"]
@@ -134,7 +134,7 @@ def test_files_are_parts_and_texts_are_text(tmp_path):
         (lambda: Image(data=png(9_000, 1)), "9000 x 1"),
         (lambda: Image(data=png() + b"\0" * 5_000_000), "at most 5,000,000"),
         (lambda: Image(path="/nowhere/a.png"), "cannot be read"),
-        (lambda: File(data=b"PK\3\4", media_type="application/zip"), "is no PNG"),
+        (lambda: File(data=b"PK\3\4", media_type="application/zip"), "is not a PNG"),
     ],
 )
 def test_what_cannot_be_sent_says_why(value, words, monkeypatch):
@@ -269,7 +269,7 @@ def test_an_iterator_without_end_is_stopped(tmp_path):
             yield "x" * 100_000
 
     text, _ = texts_of(pieces, results_folder=tmp_path, max_result_chars=1_000)
-    assert text.endswith("[stopped after 1,000,000 characters: the tool gave ever more]")
+    assert text.endswith("[stopped after 1,000,000 characters: the tool kept producing output]")
 
 
 def test_an_iterator_that_is_left_is_closed():
@@ -373,7 +373,7 @@ def test_a_refusal_of_images_is_learned(words):
         last = server.requests[-1].body["messages"][4]["content"]
     assert result.content == "Seen."
     assert "[image/png, " in last
-    assert "image out of tools is said in words" in " ".join(
+    assert "image content of tools is described in words" in " ".join(
         event.message for event in of_type(result.events, EventType.NOTICE)
     )
 
@@ -403,7 +403,7 @@ def test_an_image_that_is_refused_fails_its_task_and_no_other_one(code, words):
     said = [[each.message for each in of_type(result.events, EventType.NOTICE)] for result in results]
     assert [sum("left out" in each and words in each for each in notices) for notices in said] == [0, 1, 0]
     assert ["image_url" in json.dumps(each) for each in (sent[0], *sent[-2:])] == [True, False, False]
-    assert "left out: you cannot take it here" in sent[-1][1]["content"]
+    assert "left out: this model does not accept it" in sent[-1][1]["content"]
     assert "image_url" in json.dumps(kept)  # another model may take it
 
 
@@ -515,4 +515,4 @@ def test_a_tool_outside_of_a_run_gives_its_pieces_too():
         return await gives(lambda: iter(["a", "b"])).execute({})
 
     assert asyncio.run(main()) == "ab"
-    assert outcome.MOST_PIECE_CHARS == 1_000_000
+    assert outcome.MAX_PIECE_CHARS == 1_000_000

@@ -81,7 +81,7 @@ def making(act, *, is_async):
 def once(tools):
     """One answer with the odd call between two good ones, then the end."""
     calls = [call("add", a=1, b=1), call("odd"), call("add", a=2, b=2)]
-    with ScriptedLLM([calls, "done"]) as llm:
+    with ScriptedLLM([calls, "done"], tools_may_fail=True) as llm:
         result = run_agent(llm, tools)
     assert check_history(llm.requests[1].messages) == []
     return result
@@ -152,7 +152,7 @@ async def test_a_task_of_the_tool_that_was_cancelled_is_the_tools_own_error():
         await inner
         return "never"
 
-    with ScriptedLLM([call("loses"), "ok"]) as llm:
+    with ScriptedLLM([call("loses"), "ok"], tools_may_fail=True) as llm:
         result = check_result(await drive(start(), llm, [loses]))
     assert result.stop_reason == "completed"
     assert "the tool cancelled itself" in tool_texts(result.messages)[0]
@@ -166,7 +166,7 @@ async def test_a_tool_that_cancels_its_own_task_ends_only_itself():
         await asyncio.sleep(0)
         return "never"
 
-    with ScriptedLLM([[call("suicidal"), call("add", a=1, b=1)], "ok"]) as llm:
+    with ScriptedLLM([[call("suicidal"), call("add", a=1, b=1)], "ok"], tools_may_fail=True) as llm:
         result = check_result(await drive(start(), llm, [suicidal, add]))
     assert (result.stop_reason, tool_texts(result.messages)[1]) == ("completed", "2")
     assert "the tool cancelled itself" in tool_texts(result.messages)[0]
@@ -182,7 +182,7 @@ def test_a_call_that_cannot_be_made():
         raw_call("", "{}"),
         raw_call("bad name\ud800", "{}"),
     ]
-    with ScriptedLLM([calls, "done"]) as llm:
+    with ScriptedLLM([calls, "done"], tools_may_fail=True) as llm:
         result = run_agent(llm, [add])
     assert check_history(llm.requests[1].messages) == []
     words = ["Available tools: add", "a: ", "JSON", "NaN", "list", "UnknownTool", "UnknownTool"]

@@ -188,12 +188,12 @@ def test_a_run_waits_for_results_made_elsewhere():
 
 def test_a_result_that_nobody_awaits_is_refused():
     first = agent([CALLS]).run("go")
-    with pytest.raises(ConfigError, match=r"for the call 'call_2'\. Waiting: call_1, call_3\."):
+    with pytest.raises(ConfigError, match=r"Call 'call_2' has no pending result\. Pending: call_1, call_3\."):
         first.state.give_result("call_2", "x")
     with pytest.raises(ConfigError, match="is_error must be True or False"):
         first.state.give_result("call_1", "x", is_error="yes")
     first.state.give_result("call_1", "x")
-    with pytest.raises(ConfigError, match="Waiting: call_3"):
+    with pytest.raises(ConfigError, match="Pending: call_3"):
         first.state.give_result("call_1", "y")
 
 
@@ -249,7 +249,7 @@ def test_old_states_are_read():
 def test_a_wrong_state_is_refused():
     state = agent([CALLS]).run("go").state.to_dict()
     state["tools"] = {**state["tools"], "outside": {"call_1": 5}}
-    with pytest.raises(ConfigError, match="no saved state"):
+    with pytest.raises(ConfigError, match="not a saved state"):
         agent([]).run(None, state=state)
 
 
@@ -286,7 +286,7 @@ def test_results_come_from_another_process(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(Path(pure_agent_loop.__file__).parents[1])}
     subprocess.run([sys.executable, "-c", GIVE, str(tmp_path)], check=True, env=environment, timeout=60)
     assert (list(sessions.waiting()), list(sessions.open_calls("s"))) == ([], [])
-    with pytest.raises(ConfigError, match="No result waits"):
+    with pytest.raises(ConfigError, match="has no pending result"):
         sessions.give_result("s", "call_1", "late")
     last = check_result(agent(["There."], sessions=sessions.store).run(None, session_id="s"))
     assert tool_texts(last.messages) == ["in Oslo", "noted a", "in Rome"]

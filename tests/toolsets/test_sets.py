@@ -200,11 +200,37 @@ async def test_runs_at_the_same_time_share_one_entering():
     assert (shelf.told.count("enter"), shelf.told.count("exit")) == (2, 2)
 
 
-def test_two_tools_of_one_name_end_the_run():
-    result, _ = run([Shelf("dig"), Shelf("dig")], ["done"])
-    assert result.stop_reason == "error"
-    assert "Two tools have the name 'dig'" in result.error
-    assert "prefixed" in result.error
+def test_of_two_tools_of_one_name_the_first_stays_and_a_person_is_told_once():
+    first, second = Shelf("dig"), Shelf("dig", "sow")
+    result, llm = run([first, second, add], [call("dig", n=1), "done"])
+    assert result.stop_reason == "completed"
+    assert [each["function"]["name"] for each in llm.requests[0].tools] == ["add", "dig", "sow"]
+    assert first.told.count("dig 1") == 1
+    notices = [event.content for event in result.events if event.type is E.NOTICE]
+    assert [("dig is left out" in text, "prefixed" in text) for text in notices] == [(True, True)]
+
+
+def test_what_is_no_tool_in_a_list_is_left_out_and_named():
+    class Odd(Shelf):
+        def list(self, context):
+            return [None, add, {"name": "x"}, "dig"]
+
+    for odd in (Odd(), prefixed(Odd(), "x_"), prepared(Odd(), lambda context, tools: [*tools, 7])):
+        result, llm = run([odd], ["done"])
+        assert [each["function"]["name"][-3:] for each in llm.requests[0].tools] == ["add"]
+        notices = [event.content for event in result.events if event.type is E.NOTICE]
+        assert [text for text in notices if "None is left out" in text]
+        assert [text for text in notices if "'dig' is left out: Odd.list must return a list of Tools" in text]
+
+
+def test_a_tool_whose_new_name_is_none_is_left_out():
+    shelf = Shelf("dig", "n" * 64)
+    result, llm = run([prefixed(shelf, "garden_")], ["done"])
+    assert [each["function"]["name"] for each in llm.requests[0].tools] == ["garden_dig"]
+    (notice,) = [event.content for event in result.events if event.type is E.NOTICE]
+    assert "nnn is left out: Tool name 'garden_nnn" in notice
+    result, _ = run([prefixed(shelf, "no name ")], ["never asked"])
+    assert "Tool name 'no name dig' is invalid" in result.error
 
 
 def test_sets_made_out_of_sets():
@@ -223,7 +249,7 @@ def test_sets_made_out_of_sets():
 
 def test_a_name_that_there_is_not_cannot_be_another():
     result, _ = run([renamed(Shelf("dig"), {"dgi": "x"})], ["done"])
-    assert "there is no tool dgi" in result.error
+    assert "renamed: unknown tool dgi" in result.error
 
 
 def test_a_function_stands_around_each_call():
@@ -251,17 +277,22 @@ def test_what_wraps_a_tool_leaves_it_the_run_it_is_called_in():
 
 @pytest.mark.parametrize("make", [wrapped, filtered, prepared, approval_required])
 def test_what_is_no_function_is_refused_at_once(make):
-    with pytest.raises(ConfigError, match="takes a function"):
+    with pytest.raises(
+        ConfigError, match="the argument after the tools must be a function; it is 'no function'"
+    ):
         make([add], "no function")
 
 
 @pytest.mark.parametrize("make", [prefixed, renamed])
 def test_what_is_no_name_is_refused_at_once(make):
-    with pytest.raises(ConfigError, match="after the tools; it is 5"):
+    with pytest.raises(
+        ConfigError,
+        match=r"^(prefixed: prefix must be a string|renamed: names must map old names to new names); it is 5",
+    ):
         make([add], 5)
 
 
-@pytest.mark.parametrize("given", [7, [lambda: 1]])
+@pytest.mark.parametrize("given", [7, {"dig": add}])
 @pytest.mark.parametrize("inside", [False, True])
 def test_what_lists_no_tools_is_named(given, inside):
     class Odd(Shelf):
@@ -270,11 +301,11 @@ def test_what_lists_no_tools_is_named(given, inside):
 
     odd = Odd("dig")
     result, llm = run([prefixed(odd, "x_") if inside else odd], ["never asked"])
-    assert "Odd.list must return a list of Tools; it gave " in result.error
+    assert "Odd.list must return a list of Tools; it returned " in result.error
     assert llm.requests == []
 
 
-@pytest.mark.parametrize("given", [None, [1], "add"])
+@pytest.mark.parametrize("given", [None, "add"])
 def test_what_changes_tools_must_return_tools(given):
     result, llm = run([prepared([add], lambda context, tools: given)], ["never asked"])
     assert "must return a list of Tools" in result.error
@@ -315,7 +346,7 @@ def test_a_person_is_asked_whatever_the_mode():
         [call("dig", n=1), "ok"],
         on_ask=lambda q: asked.append(q) or "deny",
     )
-    assert [each.reason for each in asked] == ["what it does cannot be taken back"]
+    assert [each.reason for each in asked] == ["its effect cannot be undone"]
     assert "not allowed" in tool_texts(result.messages)[0]
 
 
@@ -397,7 +428,7 @@ async def test_a_reader_that_leaves_leaves_the_toolset():
 
 
 async def test_an_assistant_has_toolsets_too(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     shelf = Shelf("dig")
     async with AgentLoop(ScriptedLLM([call("dig", n=1), "fine"]), tmp_path, [shelf]) as loop:
         assert await loop.process_direct("hi", "s") == "fine"
@@ -431,7 +462,7 @@ def test_a_tool_without_a_function_belongs_into_a_toolset():
 
 
 def test_a_tool_changes_only_where_it_can():
-    with pytest.raises(ConfigError, match="parameters cannot be changed"):
+    with pytest.raises(ConfigError, match="cannot change parameters"):
         add.changed(parameters={})
     with pytest.raises(ConfigError, match="Tool name 'a b'"):
         add.changed(name="a b")

@@ -13,7 +13,7 @@ from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolsets import prefixed, searchable
-from pure_agent_loop.toolsets.ranking import Ranking
+from pure_agent_loop.toolsets.search import Ranking
 
 THINGS = {
     "create_invoice": "Create an invoice for a customer.",
@@ -119,7 +119,7 @@ def test_one_that_cannot_be_entered_is_told_to_the_model():
 
 def test_a_search_without_a_result_says_so():
     result, _ = run([searchable(many())], [call("search_tools", query="zebra"), "no"])
-    assert "None of the 7 tools fits 'zebra'" in tool_texts(result.messages)[0]
+    assert "None of the 7 tools matches 'zebra'" in tool_texts(result.messages)[0]
 
 
 def test_one_that_was_not_found_cannot_be_called():

@@ -129,15 +129,15 @@ def test_permissions_are_told_by_tool():
 
     tools = [look, add, rm]
     assert explain(tools=tools, permission_rules=rules).permissions == {
-        "look": "allow; ask what fits 'look(at=secret*)'",
-        "add": "allow; deny what fits 'add(a=0)'; allow what fits 'add(b=1)'",
+        "look": "allow; ask calls that match 'look(at=secret*)'",
+        "add": "allow; deny calls that match 'add(a=0)'; allow calls that match 'add(b=1)'",
         "rm": "deny (The rule 'rm' forbids it)",
     }
     asked = explain(tools=[add], permission_mode="ask", can_use_tool=lambda *_: "allow").permissions
-    assert asked == {"add": "ask (the mode 'ask'); can_use_tool decides"}
+    assert asked == {"add": "ask (the mode 'ask'); decided by can_use_tool"}
     planned = explain(tools=tools, permission_mode="plan").permissions
     assert planned["look"] == "allow"
-    assert planned["add"].startswith("deny (In plan mode")
+    assert planned["add"].startswith("deny (Only read-only tools")
     freed = explain(tools=tools, permission_mode="bypass", permission_rules=rules).permissions
     assert freed["look"] == "allow"
 
@@ -157,7 +157,7 @@ def test_limits_and_notices_are_told():
     }
     assert any(notice.startswith("Model: ") for notice in explanation.notices)
     repaired = Agent(llm=ScriptedLLM([])).explain("go", [{"role": "tool", "content": "x"}])
-    assert "was dropped" in repaired.notices[0]
+    assert "became a user message" in repaired.notices[0]
 
 
 def test_a_used_up_budget_is_seen_in_the_request():
@@ -167,7 +167,7 @@ def test_a_used_up_budget_is_seen_in_the_request():
     assert "tools" not in request
     assert "No more tools can be used" in request["messages"][-1]["content"]
     budget.add(tokens=50)
-    with pytest.raises(LLMError, match=r"would end before its first request \(budget\)"):
+    with pytest.raises(LLMError, match=r"would stop before its first request \(budget\)"):
         explain(tools=[add], budget=budget)
 
 
@@ -202,7 +202,7 @@ def test_a_client_that_cannot_say_is_shown_what_it_would_be_given():
     assert [m["role"] for m in explanation.request["messages"]] == ["system", "user"]
     assert explanation.request["tools"][0]["function"]["name"] == "add"
     assert (explanation.request["temperature"], explanation.request["top_p"]) == (0.7, 0.5)
-    assert "as the client would be given it" in str(explanation)
+    assert "as passed to the client" in str(explanation)
 
 
 def test_it_can_be_read_and_written_down():
@@ -216,7 +216,7 @@ def test_it_can_be_read_and_written_down():
         "tool mode: auto, native so far",
         "limits: max_steps=10, timeout=300.0, doom_loop_threshold=3",
         "  add: allow",
-        f"request, about {explanation.estimated_tokens} tokens, exactly as it would be sent:",
+        f"request, about {explanation.estimated_tokens} tokens, as it would be sent:",
     ):
         assert line in shown.splitlines()
     assert json.loads(shown.rpartition(":\n")[2]) == explanation.request
@@ -242,5 +242,5 @@ def test_what_cannot_be_asked_is_refused():
     with pytest.raises(HistoryError):
         Agent(llm=ScriptedLLM([])).explain("go", "no list")
     final = tool(name="final_answer")(look.function)
-    with pytest.raises(LLMError, match="Rename it"):
+    with pytest.raises(LLMError, match="Rename the tool"):
         explain(tools=[final], tool_mode="json")

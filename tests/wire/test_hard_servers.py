@@ -285,4 +285,4 @@ def test_a_blank_key_is_none(monkeypatch):
 def test_a_proxy_that_cannot_be_used_is_refused(travel, proxy, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(ConfigError):
-        client_of("http://127.0.0.1:9/v1")
+        client_of("http://models.invalid/v1")

@@ -10,7 +10,7 @@ HEAVY = "{'openai', 'pydantic', 'pydantic_core', 'httpx', 'httpx2'}"
 
 
 def printed(code: str, http: str = "") -> str:
-    env = {**os.environ, "PURE_AGENT_LOOP_HTTP": http}
+    env = {**os.environ, "PAL_HTTP": http}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     return done.stdout.strip()
 

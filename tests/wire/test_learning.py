@@ -215,7 +215,7 @@ def test_what_the_caller_set_is_never_left_out(refuse: Refusal):
             result = agent.run("Add.")
             refused = next(name for name in ("temperature", *SETTINGS) if refuse({name: 1}))
             assert result.stop_reason == "error"
-            assert f"The server refuses {refused}, which this program sets." in str(result.state.failure)
+            assert f"The server rejected {refused}, set by this program." in str(result.state.failure)
             assert strict.refused[-1] in str(result.state.failure)
         assert len(strict.refused) == len(server.requests) == 2
 
@@ -289,7 +289,7 @@ def test_a_thinking_level_that_a_model_does_not_know_is_an_error():
         client = client_of(server, thinking_level="high", profile=profile)
         error = get_error(client)
         assert len(server.requests) == 1
-    assert "refuses reasoning_effort" in str(error)
+    assert "rejected reasoning_effort" in str(error)
     assert "thinking_level='off'" in str(error)
     assert error.kind == "bad_request"
 

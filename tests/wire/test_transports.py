@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import gzip
 import json
+import select
 import socket
 import ssl
 import subprocess
@@ -18,7 +19,8 @@ from typing import Any
 
 import pytest
 
-from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.errors import ConfigError, LLMError, MissingExtraError
+from pure_agent_loop.llm.addresses import has_proxy
 from pure_agent_loop.llm.http.aio import LARGE
 from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 from pure_agent_loop.llm.openai_client import OpenAIClient
@@ -142,7 +144,7 @@ def test_options_of_one_request_that_only_the_sdk_knows(aio, monkeypatch):
 
 def test_an_address_that_the_library_refuses_is_one(monkeypatch):
     monkeypatch.setenv(HTTP_VARIABLE, "httpx")
-    with pytest.raises(ConfigError, match="base_url cannot be used"):
+    with pytest.raises(ConfigError, match="base_url is invalid"):
         OpenAIClient("m", "k", f"http://127.0.0.1/{'a' * 70_000}")
 
 
@@ -221,7 +223,7 @@ def test_a_packed_answer_is_unpacked(demanded):
 
 
 def test_a_refusal_without_words_is_one(demanded):
-    """What is known of a long request stands on it: see `kernel.overflow`."""
+    """What is known of a long request stands on it: see `kernel.request`."""
     with ScriptedServer([Status(400)]) as server:
         error = get_error(client_of(server))
     assert not error.original_error.body  # type: ignore[union-attr] # both have it
@@ -343,3 +345,76 @@ def test_a_request_right_behind_an_answer_whose_connection_closes(demanded, size
         assert run(client, work) == "a"
         server.join(60)
     assert taken == [0, 1]
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_this_machine_is_reached_past_any_proxy(demanded, monkeypatch, host):
+    for name in ("HTTP_PROXY", "ALL_PROXY", "http_proxy"):
+        monkeypatch.setenv(name, "http://user:pa55word@127.0.0.1:9")
+    with ScriptedServer(["a"]) as server:
+        assert get_answer(client_of(server.base_url.replace("127.0.0.1", host))).content == "a"
+
+
+def test_also_through_the_sdk(aio, monkeypatch):
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:9")
+    with ScriptedServer(["a"]) as server:
+        assert get_answer(client_of(server, organization="o")).content == "a"
+        assert way_of(server).startswith(OF_THE_SDK)
+
+
+@pytest.mark.parametrize(
+    "host", ["127.8.9.10", "[::1]", "[::ffff:127.0.0.1]", "models.localhost", "localhost."]
+)
+def test_what_is_this_machine(monkeypatch, host):
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    assert not has_proxy(f"https://{host}:1/v1")
+    assert has_proxy("https://127.0.0.1.models.invalid/v1")
+
+
+@pytest.mark.parametrize("proxy", ["http://ada:canary@[::1", "ada:canary@[::1", "http://h:port"])
+def test_a_proxy_that_is_none_is_named(monkeypatch, proxy):
+    monkeypatch.setenv("HTTPS_PROXY", proxy)
+    with pytest.raises(ConfigError, match=r"cannot be built.*HTTPS_PROXY=http://.*unset it") as refused:
+        OpenAIClient("m", "k", "https://models.invalid/v1")
+    assert "canary" not in str(refused.value)
+
+
+def test_a_proxy_on_the_way_to_tls(aio, tmp_path: Path, monkeypatch):
+    context, trusted = certificate(tmp_path, "models.invalid")
+    asked = []
+    with tls_server(context) as (url, _):
+        port = int(url.rpartition(":")[2].partition("/")[0])
+
+        class Proxy(BaseHTTPRequestHandler):
+            def do_CONNECT(self):
+                asked.append(self.path)
+                self.send_response(200)
+                self.end_headers()
+                with socket.create_connection(("127.0.0.1", port)) as other:
+                    ends = {self.connection: other, other: self.connection}
+                    while all(ends):
+                        for end in select.select(list(ends), [], [])[0]:
+                            data = end.recv(65536)
+                            if not data:
+                                return
+                            ends[end].sendall(data)
+
+            def log_message(self, *_):
+                """Say nothing."""
+
+        with serving(Proxy) as proxy_port:
+            monkeypatch.setenv("SSL_CERT_FILE", trusted)
+            monkeypatch.setenv("HTTPS_PROXY", f"http://127.0.0.1:{proxy_port}")
+            assert get_answer(client_of("https://models.invalid:8443/v1")).content == "hello"
+    assert asked == ["models.invalid:8443"]
+
+
+def test_what_fails_behind_a_proxy_names_it_without_its_password(monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://user:pa55word@127.0.0.1:9")
+    monkeypatch.setenv("NO_PROXY", "direct.invalid")
+    with pytest.raises(LLMError, match=r"through the proxy http://127\.0\.0\.1:9\)") as caught:
+        get_answer(client_of("http://models.invalid/v1"))
+    assert "pa55word" not in str(caught.value)
+    with pytest.raises(LLMError, match=r"direct\.invalid") as caught:
+        get_answer(client_of("http://direct.invalid/v1"))
+    assert "proxy" not in str(caught.value)

@@ -104,7 +104,7 @@ def fails(how: str) -> str:
 @pytest.fixture
 def room(tmp_path, monkeypatch):
     """A workspace with something of everything."""
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     root = tmp_path / "room"
     (root / "docs").mkdir(parents=True)
     (root / "empty").mkdir()
@@ -276,7 +276,7 @@ LIMITS = LoopLimits(max_steps=3, max_tokens=None, timeout=None, doom_loop_thresh
 
 
 def drive(script: list[Any], mode: str, tools: list[Any], **options: Any) -> str:
-    with ScriptedLLM([written(each, mode) for each in script]) as llm:
+    with ScriptedLLM([written(each, mode) for each in script], tools_may_fail=True) as llm:
         options.setdefault("limits", LIMITS)
         Agent(llm=llm, tools=tools, language="zh", tool_mode=mode, **options).run("去")
     return check(llm)

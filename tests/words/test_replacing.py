@@ -15,7 +15,13 @@ import pure_agent_loop
 from pure_agent_loop import Agent, ConfigError, Tool, ToolRegistry, prompts_for, tool
 from pure_agent_loop.prompts import ToolWords, current_prompts
 from pure_agent_loop.prompts.values import _SENTENCES
-from pure_agent_loop.support.language import Sentences, blanks, default_language, in_language, speaking
+from pure_agent_loop.support.language import (
+    Sentences,
+    default_language,
+    in_language,
+    placeholders,
+    use_messages,
+)
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import (
     Fetch,
@@ -27,8 +33,8 @@ from pure_agent_loop.toolbox import (
     workspace_tools,
 )
 
-TABLES: dict[str, Sentences] = {name: import_module(f"pure_agent_loop.{name}").say for name in _SENTENCES}
-EVERY = [(place, name) for place, say in TABLES.items() for name in say.pairs]
+TABLES: dict[str, Sentences] = {name: import_module(f"pure_agent_loop.{name}").message for name in _SENTENCES}
+EVERY = [(place, name) for place, table in TABLES.items() for name in table.pairs]
 SOURCE = Path(pure_agent_loop.__file__).parent
 ZH = prompts_for("zh")
 
@@ -51,8 +57,8 @@ def names_said() -> set[str]:
     paths = (path for path in SOURCE.rglob("*.py") if "cli" not in path.parts)  # what people read
     for text in (path.read_text(encoding="utf-8") for path in paths):
         for node in ast.walk(ast.parse(text if "words import" in text else "")):
-            name = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
-            if name.startswith("say") and isinstance(node.args[0], ast.Constant):
+            name = ast.unparse(node.func).removesuffix(".for_user") if isinstance(node, ast.Call) else ""
+            if name in ("message", "sentence", "why", "words") and isinstance(node.args[0], ast.Constant):
                 found.add(node.args[0].value)
     return found
 
@@ -62,7 +68,7 @@ def test_a_sentence_is_in_both_languages(place, name):
     english, chinese = TABLES[place].pairs[name]
     assert english.isascii()
     assert not chinese.isascii() or name in ("sentence",)
-    assert blanks(chinese) - blanks(english) <= {"code", "kind", "line", "column", "command"}
+    assert placeholders(chinese) - placeholders(english) <= {"code", "kind", "line", "column", "command"}
 
 
 def test_no_name_stands_in_two_tables():
@@ -122,10 +128,10 @@ def test_a_tool_of_your_own_in_two_languages():
 @pytest.mark.parametrize(
     ("field", "message"),
     [
-        ({"sentences": {"mising": "x"}}, "there is none of the name 'mising'"),
-        ({"sentences": {"missing": "{pth}"}}, "pth is not filled in there. Known: instead, path"),
-        ({"sentences": {"missing": "{path"}}, "cannot be filled in"),
-        ({"language": "fr"}, "language='fr' is not known"),
+        ({"sentences": {"mising": "x"}}, "unknown name 'mising'"),
+        ({"sentences": {"missing": "{pth}"}}, "unknown placeholder pth. Known: instead, path"),
+        ({"sentences": {"missing": "{path"}}, "invalid placeholder"),
+        ({"language": "fr"}, "language='fr' is unknown"),
     ],
 )
 def test_what_could_not_be_said_is_refused(field, message):
@@ -135,7 +141,7 @@ def test_what_could_not_be_said_is_refused(field, message):
 
 def test_words_for_a_parameter_that_is_not_there_are_refused():
     mine = replace(ZH, tools={"calculator": ToolWords("算。", {"expresion": "式。"})})
-    with pytest.raises(ConfigError, match="'calculator': there is no parameter 'expresion'"):
+    with pytest.raises(ConfigError, match="'calculator': unknown parameter 'expresion'"):
         Agent(llm=ScriptedLLM([]), tools=[calculator], prompts=mine)
 
 
@@ -147,7 +153,7 @@ def test_the_schemas_are_made_once_for_a_language():
 
 
 def test_the_language_of_a_run_holds_inside_it_only(monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_LANG", "en")
+    monkeypatch.setenv("PAL_LANG", "en")
     heard = []
 
     @tool
@@ -160,5 +166,5 @@ def test_the_language_of_a_run_holds_inside_it_only(monkeypatch):
         Agent(llm=llm, tools=[listen], language="zh").run("去")
     assert heard == [("zh", ZH)]
     assert default_language() == "en"
-    with speaking(ZH):
+    with use_messages(ZH):
         assert in_language({"en": 1, "zh": 2}) == 2

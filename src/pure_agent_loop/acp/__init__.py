@@ -1,23 +1,22 @@
-"""The Agent Client Protocol, version 1: editors drive an agent, over standard input and output.
+"""The Agent Client Protocol, version 1: editors drive an agent over standard input and output.
 
-    connection    the methods
+    connection    the protocol's methods
     session       one session: prompts, and questions to the person
-    updates       events of a run, and what was said before, as updates
-    calls         calls of tools as editors show them
-    content       what a person has sent
-    files         the files of a folder through the editor
-    shell         commands in a terminal of the editor, in our sandbox (in_terminal runs there)
-    host          what stands behind it: who opens folders, and the work in them
-    wire          JSON-RPC in lines
-    params        what was sent, checked
+    updates       conversion of events and history to session updates
+    calls         presentation of tool calls
+    content       conversion of prompts to tasks
+    files         workspace files through the editor
+    shell         sandboxed commands in a terminal of the editor (`in_terminal` runs there)
+    host          interfaces of the application behind the protocol
+    wire          JSON-RPC over lines
+    params        validation of parameters
 
-docs/acp.md says how editors are set up, and what each part of the protocol does here.
+See docs/acp.md for the setup of editors and the supported parts of the protocol.
 """
 
 from pure_agent_loop.acp.connection import serve
-from pure_agent_loop.acp.files import THROUGH_EDITOR, EditorFiles
+from pure_agent_loop.acp.files import THROUGH_EDITOR, EditorFiles, EditorShell
 from pure_agent_loop.acp.host import Asked, Editor, Host, Known, NoModelError, Option, Planned, Work
-from pure_agent_loop.acp.shell import EditorShell
 
 __all__ = [
     "THROUGH_EDITOR",

@@ -1,4 +1,4 @@
-"""The methods of the protocol, over one connection."""
+"""The protocol's methods, for one connection."""
 
 from __future__ import annotations
 
@@ -10,29 +10,33 @@ from typing import Any, BinaryIO
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.acp.host import Host, NoModelError
-from pure_agent_loop.acp.params import folder, items, text, wrong
-from pure_agent_loop.acp.session import Session
-from pure_agent_loop.acp.wire import AUTH_REQUIRED, NOT_FOUND, Peer, Reply, RpcError
+from pure_agent_loop.acp.session import AcpSession
+from pure_agent_loop.acp.wire import (
+    AUTH_REQUIRED,
+    NOT_FOUND,
+    Peer,
+    Reply,
+    RpcError,
+    folder,
+    invalid,
+    items,
+    text,
+)
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError
 from pure_agent_loop.support.text import safe_str
 
 VERSION = 1
-PAGE = 50  # sessions in one answer
+PAGE = 50  # sessions per response
 _CURSOR = re.compile("[0-9]{1,9}")
 
 
-class Connection:
-    """One editor.
-
-    Args:
-        host: Opens folders.
-        source: What the editor writes.
-        sink: What it reads.
-    """
+class EditorConnection:
+    """The connection to an editor."""
 
     def __init__(self, host: Host, source: BinaryIO, sink: BinaryIO) -> None:
         self._host = host
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, AcpSession] = {}
+        self._closing: dict[str, asyncio.Event] = {}
         self._client: Mapping[str, Any] = {}
         methods = {
             "initialize": self._initialize,
@@ -50,23 +54,25 @@ class Connection:
         self.peer = Peer(source, sink, methods, {"session/cancel": self._cancel})
 
     async def run(self) -> None:
-        """Serve until the editor is gone."""
+        """Serve until the editor disconnects."""
         try:
             await self.peer.run()
         finally:
-            closing = [each.work.close() for each in self._sessions.values()]
+            closing = [session.work.close() for session in self._sessions.values()]
             await asyncio.gather(*closing, return_exceptions=True)
 
-    # -- beginning --------------------------------------------------------------------------------------
+    # -- initialization ---------------------------------------------------------------------------------
 
     async def _initialize(self, params: Mapping[str, Any]) -> Reply:
-        wanted = params.get("protocolVersion")
-        if isinstance(wanted, bool) or not isinstance(wanted, int):
-            raise wrong(f"protocolVersion must be a whole number; it is {wanted!r:.80}.")
+        version = params.get("protocolVersion")
+        if isinstance(version, bool) or not isinstance(version, int):
+            raise invalid(f"protocolVersion must be an integer, not {version!r:.80}.")
         client = params.get("clientCapabilities")
         self._client = client if isinstance(client, dict) else {}
-        about = "A key, an address or an embedded model that is at hand; pal init writes settings."
-        methods: list[dict[str, Any]] = [{"id": "at-hand", "name": "What is at hand", "description": about}]
+        description = "An API key, a server or an embedded model. Run pal init to set one up."
+        methods: list[dict[str, Any]] = [
+            {"id": "at-hand", "name": "Configured model", "description": description}
+        ]
         session: dict[str, Any] = {name: {} for name in ("list", "resume", "close", "delete")}
         return Reply(
             {
@@ -84,7 +90,7 @@ class Connection:
 
     async def _authenticate(self, params: Mapping[str, Any]) -> Reply:
         if text(params, "methodId") != "at-hand":
-            raise wrong("methodId must be one of those that initialize has named for this.")
+            raise invalid("methodId must be 'at-hand'.")
         try:
             await self._host.check()
         except NoModelError as error:
@@ -94,74 +100,82 @@ class Connection:
     # -- sessions ---------------------------------------------------------------------------------------
 
     async def _new(self, params: Mapping[str, Any]) -> Reply:
-        session = await self._opened(params, None)
-        return Reply({"sessionId": session.id, **session.choices}, session.tell_commands)
+        session = await self._open(params, None)
+        return Reply({"sessionId": session.id, **session.choices}, session.send_commands)
 
     async def _load(self, params: Mapping[str, Any]) -> Reply:
-        session = await self._opened(params, text(params, "sessionId"))
+        session = await self._open(params, text(params, "sessionId"))
         try:
-            await session.tell_history()
-        except BaseException:  # it is not open then
+            await session.send_history()
+        except BaseException:  # the session stays closed
             del self._sessions[session.id]
             await session.work.close()
             raise
-        return Reply(session.choices, session.tell_commands)
+        return Reply(session.choices, session.send_commands)
 
     async def _resume(self, params: Mapping[str, Any]) -> Reply:
-        session = await self._opened(params, text(params, "sessionId"))
-        return Reply(session.choices, session.tell_commands)
+        session = await self._open(params, text(params, "sessionId"))
+        return Reply(session.choices, session.send_commands)
 
-    async def _opened(self, params: Mapping[str, Any], session_id: str | None) -> Session:
-        place, servers = folder(params, "cwd"), items(params, "mcpServers")
+    async def _open(self, params: Mapping[str, Any], session_id: str | None) -> AcpSession:
+        cwd, servers = folder(params, "cwd"), items(params, "mcpServers")
         if params.get("additionalDirectories"):
-            raise wrong("additionalDirectories are not offered: a session works in one folder.")
+            raise invalid("additionalDirectories are not supported: a session has one folder.")
+        while session_id in self._closing:
+            await self._closing[session_id].wait()
         if session_id in self._sessions:
-            raise wrong(f"The session {session_id} is open already.")
-        session = Session(self.peer, self._client)
+            raise invalid(f"The session {session_id} is already open.")
+        session = AcpSession(self.peer, self._client)
         try:
-            session.id, session.work = await self._host.open(place, session_id, servers, session)
+            session.id, session.work = await self._host.open(cwd, session_id, servers, session)
         except NoModelError as error:
             raise RpcError(AUTH_REQUIRED, safe_str(error)) from error
         except SessionNotFoundError as error:
             raise RpcError(NOT_FOUND, safe_str(error)) from error
         except ConfigError as error:
-            raise wrong(safe_str(error)) from error
-        if session.id in self._sessions:  # by another request meanwhile
+            raise invalid(safe_str(error)) from error
+        if session.id in self._sessions:  # opened by a concurrent request
             await session.work.close()
-            raise wrong(f"The session {session.id} is open already.")
+            raise invalid(f"The session {session.id} is already open.")
         self._sessions[session.id] = session
         return session
 
-    def _session(self, params: Mapping[str, Any]) -> Session:
+    def _session(self, params: Mapping[str, Any]) -> AcpSession:
         name = text(params, "sessionId")
         if name not in self._sessions:
-            raise RpcError(NOT_FOUND, f"No session {name[:80]!r} is open here.")
+            raise RpcError(NOT_FOUND, f"The session {name[:80]!r} is not open.")
         return self._sessions[name]
 
     async def _list(self, params: Mapping[str, Any]) -> Reply:
         cursor = params.get("cursor")
         start = 0 if cursor is None else int(cursor) if _CURSOR.fullmatch(str(cursor)) else -1
         if start < 0:
-            raise wrong("cursor must be one that session/list has given.")
-        place = None if params.get("cwd") is None else folder(params, "cwd")
-        found = await self._host.sessions(place, start, PAGE + 1)
+            raise invalid("cursor must be a nextCursor of session/list.")
+        cwd = None if params.get("cwd") is None else folder(params, "cwd")
+        sessions = await self._host.sessions(cwd, start, PAGE + 1)
         page = [
             {
-                "sessionId": each.id,
-                "cwd": each.folder,
-                "title": each.title,
-                "updatedAt": datetime.fromtimestamp(each.updated, timezone.utc).isoformat(),
+                "sessionId": session.id,
+                "cwd": session.folder,
+                "title": session.title,
+                "updatedAt": datetime.fromtimestamp(session.updated, timezone.utc).isoformat(),
             }
-            for each in found[:PAGE]
+            for session in sessions[:PAGE]
         ]
-        more = {"nextCursor": str(start + PAGE)} if len(found) > PAGE else {}
-        return Reply({"sessions": page, **more})
+        next_page = {"nextCursor": str(start + PAGE)} if len(sessions) > PAGE else {}
+        return Reply({"sessions": page, **next_page})
 
     async def _close(self, params: Mapping[str, Any]) -> Reply:
         session = self._session(params)
         session.cancel()
         del self._sessions[session.id]
-        await session.work.close()
+        self._closing[session.id] = closed = asyncio.Event()
+        try:
+            await session.wait_stopped()
+            await session.work.close()
+        finally:
+            del self._closing[session.id]
+            closed.set()
         return Reply({})
 
     async def _delete(self, params: Mapping[str, Any]) -> Reply:
@@ -192,11 +206,11 @@ class Connection:
 
 
 async def serve(host: Host, source: BinaryIO, sink: BinaryIO) -> None:
-    """Serve one editor until it is gone.
+    """Serve one editor until it disconnects.
 
     Args:
-        host: Opens folders.
-        source: What the editor writes: lines of JSON.
-        sink: What it reads.
+        host: The application.
+        source: The editor's output: lines of JSON.
+        sink: The editor's input.
     """
-    await Connection(host, source, sink).run()
+    await EditorConnection(host, source, sink).run()

@@ -1,49 +1,56 @@
-"""The files of a folder through the editor: what is open there and not saved is read, and written, by it.
+"""Workspace files through the editor, including unsaved changes.
 
-Our own guards come first and are not loosened: a path that may not be read or written here never reaches
-the editor. What the editor does with it afterwards goes by the name alone, so no other call may run at that
-time (`Tool.exclusive`).
+The workspace's own checks come first: a forbidden path never reaches the editor. The editor then opens the
+file by name, so no other call may run at that time (`Tool.exclusive`).
 """
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import stat
 import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 from pure_agent_loop.acp.calls import as_diff
 from pure_agent_loop.acp.host import Editor, Planned
 from pure_agent_loop.acp.wire import RpcError
-from pure_agent_loop.acp.words import say
+from pure_agent_loop.acp.words import message
+from pure_agent_loop.support.child import module_argv
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_context import current_call
-from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
-from pure_agent_loop.toolbox.files.folder import Folder, unlinked_folder
-from pure_agent_loop.toolbox.files.workspace import Workspace
-from pure_agent_loop.toolbox.files.writing import require_replaceable
+from pure_agent_loop.toolbox import Workspace, WorkspaceError
+from pure_agent_loop.toolbox.complaints import shown
+from pure_agent_loop.toolbox.files.differences import require_replaceable
+from pure_agent_loop.toolbox.files.walking import FolderHandle, unlinked_folder
+from pure_agent_loop.toolbox.sandbox.process import Finished
+from pure_agent_loop.toolbox.shell.tool import Shell
 
-MOST_BYTES = 10_000_000  # of a file that the editor is asked about
-THROUGH_EDITOR = ("read_file", "write_file", "edit_file")  # the tools that must run alone then
+MAX_BYTES = 10_000_000  # maximum size of a file to request from the editor
+THROUGH_EDITOR = ("read_file", "write_file", "edit_file")  # tools that must then run exclusively
 
 
 class EditorFiles(Workspace):
-    """A workspace whose texts are those of the editor, where it lends them.
+    """A workspace that reads and writes text files through the editor, if the editor supports it.
 
     Args:
         root: The folder.
-        editor: The other side; a change is shown with its call there.
+        editor: The editor; it also shows changes as diffs of their calls.
     """
 
     def __init__(self, root: Path, editor: Editor) -> None:
         super().__init__(root)
         self._editor = editor
+        self.notes_questions = False  # the editor is only called from threads
 
     def open_for_reading(self, path: str) -> BinaryIO:
-        """See `Workspace`. A text comes from the editor, if it has it."""
+        """See `Workspace`. Text comes from the editor if possible."""
         file = super().open_for_reading(path)
-        if not self._editor.reads or os.fstat(file.fileno()).st_size > MOST_BYTES:
+        if not self._editor.reads or os.fstat(file.fileno()).st_size > MAX_BYTES:
             return file
         on_disk = _text(file.read())
         file.seek(0)
@@ -51,81 +58,147 @@ class EditorFiles(Workspace):
             return file
         try:
             text = self._editor.read(self._absolute(path))
-        except RpcError:  # it does not know the file, so nothing of it is unsaved
+        except RpcError:  # not open in the editor, so without unsaved changes
             return file
-        with file, super().open_for_reading(path) as again:
-            if not os.path.samestat(os.fstat(file.fileno()), os.fstat(again.fileno())):
-                raise WorkspaceError(say("editor_changed", path=shown(path)))
+        with file, super().open_for_reading(path) as reopened:
+            if not os.path.samestat(os.fstat(file.fileno()), os.fstat(reopened.fileno())):
+                raise WorkspaceError(message("editor_changed", path=shown(path)))
         copy = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - the caller closes it
         copy.write(text.encode("utf-8", "replace"))
         copy.seek(0)
         return copy
 
     def write(self, path: str, data: bytes, *, make_folders: bool = True) -> os.stat_result | None:
-        """See `Workspace`. A text is written by the editor, if it does that."""
-        before, after = self._before(path), _text(data)
+        """See `Workspace`. Text is written by the editor if possible."""
+        before, after = self._read_text(path), _text(data)
         if after is not None and self._editor.writes:
-            found = self._by_editor(path, data, after, make_folders=make_folders)
+            status = self._write_by_editor(path, data, after, make_folders=make_folders)
         else:
-            found = super().write(path, data, make_folders=make_folders)
+            status = super().write(path, data, make_folders=make_folders)
         call = current_call()
         if call is not None and after is not None:
             self._editor.attach(call.call_id, as_diff(Planned(path, before, after), self.root))
-        return found
+        return status
 
-    def _before(self, path: str) -> str | None:
+    def _read_text(self, path: str) -> str | None:
         try:
             with self.open_for_reading(path) as file:
-                return _text(file.read(MOST_BYTES))
-        except (WorkspaceError, OSError):  # there is none, or writing it will say what is wrong
+                return _text(file.read(MAX_BYTES))
+        except (WorkspaceError, OSError):  # missing, or `write` reports the error
             return None
 
-    def _by_editor(self, path: str, data: bytes, text: str, *, make_folders: bool) -> os.stat_result | None:
+    def _write_by_editor(
+        self, path: str, data: bytes, text: str, *, make_folders: bool
+    ) -> os.stat_result | None:
         parts = self.parts(path)
         self._require_unprotected(parts, path)
         if not parts:
-            return super().write(path, data)  # which says what is wrong
+            return super().write(path, data)  # raises the error
         with (
-            self._telling(path),
+            self._translate_errors(path),
             self.changing,
             unlinked_folder(self.root, self._open, parts[:-1], make=make_folders) as folder,
         ):
             status = folder.status(parts[-1])
             require_replaceable(status, path)
             if status is not None and (status.st_nlink > 1 or not self._is_text(path)):
-                return super().write(
-                    path, data
-                )  # the editor would write its other names, or in another encoding
+                # The editor would change the other hard links, or the encoding.
+                return super().write(path, data)
             try:
                 self._editor.write(self._absolute(path), text)
             except RpcError as error:
                 why = safe_str(error)
-                raise WorkspaceError(say("editor_failed", path=shown(path), why=why)) from error
+                raise WorkspaceError(message("editor_failed", path=shown(path), why=why)) from error
             self._require_same(folder, parts, path)
             return status
 
     def _is_text(self, path: str) -> bool:
         with super().open_for_reading(path) as file:
-            return _text(file.read(MOST_BYTES)) is not None
+            return _text(file.read(MAX_BYTES)) is not None
 
-    def _require_same(self, folder: Folder, parts: tuple[str, ...], path: str) -> None:
-        """The name still leads to where it led, through no link."""
-        with unlinked_folder(self.root, self._open, parts[:-1]) as again:
-            here, there = folder.status("."), again.status(".")
-            found = again.status(parts[-1])
-            is_same = here is not None and there is not None and os.path.samestat(here, there)
-            if not is_same or found is None or not stat.S_ISREG(found.st_mode):
-                raise WorkspaceError(say("editor_changed", path=shown(path)))
+    def _require_same(self, folder: FolderHandle, parts: tuple[str, ...], path: str) -> None:
+        """Check that the path still leads to the same folder, without links."""
+        with unlinked_folder(self.root, self._open, parts[:-1]) as reopened:
+            before, after = folder.status("."), reopened.status(".")
+            status = reopened.status(parts[-1])
+            is_same = before is not None and after is not None and os.path.samestat(before, after)
+            if not is_same or status is None or not stat.S_ISREG(status.st_mode):
+                raise WorkspaceError(message("editor_changed", path=shown(path)))
 
     def _absolute(self, path: str) -> str:
         return str(self.root.joinpath(*self.parts(path)))
 
 
 def _text(data: bytes) -> str | None:
-    """What is plain UTF-8; None for anything else, which editors read in their own way."""
+    """Decode plain UTF-8; None for other data, which editors may decode differently."""
     if b"\0" in data or data.startswith(b"\xef\xbb\xbf"):
         return None
     try:
         return data.decode()
     except UnicodeDecodeError:
         return None
+
+
+# -- commands in a terminal of the editor, where the user sees them run and can stop them ----------------
+# The terminal runs `in_terminal`, which starts the command in the same sandbox with the same limits.
+
+RESULT = "finished.json"
+_UNKNOWN_CODE = 1  # if the editor returns no exit code
+
+
+class EditorShell(Shell):
+    """A shell that runs commands in terminals of the editor, except read-only trial runs.
+
+    Args:
+        editor: The editor; it shows each terminal in its call.
+        workspace_root: See `Shell`.
+        options: See `Shell`.
+    """
+
+    def __init__(self, editor: Editor, workspace_root: Path, **options: Any) -> None:
+        super().__init__(workspace_root, **options)
+        self._editor = editor
+        self._shell_options = {"workspace_root": str(workspace_root), **options}
+
+    async def _run(
+        self,
+        command: str,
+        seconds: float,
+        *,
+        read_only: bool,
+        echo: Callable[[bytes], object] | None = None,
+    ) -> Finished:
+        call = current_call()
+        if read_only or call is None:
+            return await super()._run(command, seconds, read_only=read_only, echo=echo)
+        with tempfile.TemporaryDirectory(prefix="pal-terminal-") as folder:  # private to the user
+            task = {"shell": self._shell_options, "command": command, "seconds": seconds, "folder": folder}
+            argv = module_argv("pure_agent_loop.acp.in_terminal", json.dumps(task))
+            try:
+                return await self._run_in_terminal(argv, call.call_id, Path(folder))
+            except RpcError as error:
+                return Finished(None, "", problem=f"the editor's terminal: {error}")
+
+    async def _run_in_terminal(self, argv: list[str], call_id: str, folder: Path) -> Finished:
+        command = {"command": argv[0], "args": argv[1:], "cwd": os.fspath(self._root)}
+        created = await self._editor.terminal("create", **command, outputByteLimit=self._max_output)
+        terminal = {"terminalId": str(created.get("terminalId"))}
+        self._editor.attach(call_id, {"type": "terminal", **terminal})
+        try:
+            exit_status = await self._editor.terminal("wait_for_exit", **terminal)
+            with suppress(OSError, ValueError, TypeError):
+                return Finished(**json.loads((folder / RESULT).read_bytes()))
+            return await self._terminal_output(terminal, exit_status)
+        except asyncio.CancelledError:
+            with suppress(RpcError):
+                await self._editor.terminal("kill", **terminal)
+            raise
+        finally:
+            with suppress(RpcError):
+                await self._editor.terminal("release", **terminal)
+
+    async def _terminal_output(self, terminal: Mapping[str, Any], exit_status: Mapping[str, Any]) -> Finished:
+        """Return the terminal's output if there is no result file: stopped by the user, or never started."""
+        response = await self._editor.terminal("output", **terminal)
+        code = exit_status.get("exitCode")
+        return Finished(code if isinstance(code, int) else _UNKNOWN_CODE, str(response.get("output") or ""))

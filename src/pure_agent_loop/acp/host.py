@@ -1,6 +1,6 @@
-"""What stands behind the protocol: somebody who opens folders, and the work that goes on in one.
+"""Interfaces between the protocol and the application: `Host`, `Work` and `Editor`.
 
-The command line is one such host; see `cli.protocols.acp`.
+The command line implements `Host` and `Work` in `cli.protocols.acp`.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from pure_agent_loop.sessions.story import Entry
 
 
 class NoModelError(PureAgentLoopError):
-    """There is no model to use. The message says what to do."""
+    """No model is configured. The message says what to do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A session of before.
+    """A stored session.
 
     Args:
-        id: Its name.
-        folder: Where it began.
-        title: What it was asked first.
-        updated: When it was used last, in seconds since the epoch.
+        id: The session's id.
+        folder: The folder it was started in.
+        title: Its first task.
+        updated: Time of its last use in seconds since the epoch.
     """
 
     id: str
@@ -40,12 +40,12 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Planned:
-    """What a call would change in a file.
+    """A planned change of a file.
 
     Args:
-        path: The file, as the call names it.
-        before: What is in it; None if it is new.
-        after: What would be.
+        path: The file, as in the call's arguments.
+        before: The current content; None for a new file.
+        after: The planned content.
     """
 
     path: str
@@ -55,12 +55,12 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """What a person has to know to decide about a call.
+    """The content of a question about a call.
 
     Args:
-        text: All that is asked, but what a diff shows.
-        planned: What it would change in a file, if that can be said for sure.
-        rules: Rules for calls of this kind; none if no rule says it narrowly enough.
+        text: The question, without the diff.
+        planned: The planned change of a file, if known for sure.
+        rules: Rules that would cover calls of this kind; empty if every such rule would be too broad.
     """
 
     text: str
@@ -70,11 +70,11 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What a person may choose for a session.
+    """A session option.
 
     Args:
-        value: What holds.
-        values: What there is, each with what it means.
+        value: The current value.
+        values: The possible values with their descriptions.
     """
 
     value: str
@@ -82,131 +82,131 @@ class Option:
 
 
 class Editor(Protocol):
-    """The other side of a session: its person, its files, unsaved ones too, and its terminals."""
+    """An editor: its user, its files including unsaved changes, and its terminals."""
 
     reads: bool
-    """Whether it lends what it has open."""
+    """Whether the editor reads files."""
     writes: bool
-    """Whether it writes files."""
+    """Whether the editor writes files."""
     runs: bool
-    """Whether it lends terminals."""
+    """Whether the editor runs terminals."""
 
     def read(self, path: str) -> str:
-        """The text of a file, by its absolute path; from a thread of a tool, never from the loop.
+        """Return the text of the file at an absolute path. Call it only from a tool's thread.
 
         Raises:
-            RpcError: The editor does not say.
+            RpcError: The editor cannot read the file.
         """
 
     def write(self, path: str, text: str) -> None:
-        """Put a text into a file; called as `read`.
+        """Write a file. Call it from a tool's thread, like `read`.
 
         Raises:
-            RpcError: The editor did not.
+            RpcError: The editor cannot write the file.
         """
 
     async def terminal(self, method: str, **params: Any) -> Mapping[str, Any]:
-        """Ask for something of a terminal; from the loop.
+        """Call a terminal method. Call it from the event loop.
 
         Args:
-            method: What stands behind ``terminal/``.
-            params: As the protocol has them.
+            method: The method's name without ``terminal/``.
+            params: The method's parameters.
 
         Raises:
-            RpcError: The editor does not.
+            RpcError: The method failed.
         """
 
     def attach(self, call_id: str, content: Mapping[str, Any]) -> None:
-        """Show something with a call, as the protocol writes it; from any thread."""
+        """Show protocol content in a call. Can be called from any thread."""
 
     async def ask(self, request: PermissionRequest) -> Permission:
-        """Have the person decide about a call."""
+        """Ask the user to decide about a call."""
 
     async def confirm(self, text: str) -> bool:
-        """Put a question of ours; only a yes is one."""
+        """Ask the user a yes/no question. Anything but yes is no."""
 
     async def note(self, text: str) -> None:
-        """Tell the person something of ours."""
+        """Show the user a notice."""
 
 
 class Work(Protocol):
-    """What goes on in one session."""
+    """The work of one session."""
 
     @property
     def folder(self) -> Path:
-        """Where it goes on."""
+        """The session's folder."""
 
     @property
     def options(self) -> Mapping[str, Option]:
-        """What can be chosen, by its category in the protocol; the permission mode is ``mode``."""
+        """The options by protocol category; ``mode`` is the permission mode."""
 
     async def choose(self, option: str, value: str) -> None:
-        """Let one of the values of an option hold, from the next question or task on.
+        """Set an option, effective from the next question or task.
 
         Raises:
-            PureAgentLoopError: It cannot be used.
+            PureAgentLoopError: The value cannot be used.
         """
 
     async def begin(self) -> None:
-        """Get ready for the first task: the person may be asked whether the folder is trusted.
+        """Prepare the first task. May ask the user whether to trust the folder.
 
         Raises:
-            PureAgentLoopError: It cannot begin.
+            PureAgentLoopError: The work cannot start.
         """
 
     def run(self, task: str | None, media: Sequence[MediaItem]) -> AsyncGenerator[Event, None]:
-        """Do a task; None goes on with what was being done."""
+        """Run a task; None resumes the interrupted one."""
 
     def stop(self) -> None:
-        """End the run soon; what was said stays."""
+        """Stop the run soon. Its history is kept."""
 
     def suggest(self, request: PermissionRequest) -> Permission:
-        """What the rules of now say about a call that is asked about."""
+        """Return the current rules' decision about a pending call."""
 
     def asked(self, request: PermissionRequest) -> Asked:
-        """What a person has to know to decide about a call; from a thread."""
+        """Return the content of a question about a call. Called from a thread."""
 
     def add_rules(self, behavior: str, rules: list[str]) -> None:
-        """Let rules hold for this session."""
+        """Add rules for this session."""
 
     def keep_rules(self, rules: list[str]) -> None:
-        """Let calls be allowed in this folder from now on.
+        """Save rules that allow calls in this folder.
 
         Raises:
-            ConfigError: They cannot be written down.
+            ConfigError: The rules cannot be saved.
         """
 
     def history(self) -> Iterable[Entry]:
-        """What was said and done in the session so far."""
+        """Return the session's history."""
 
     def commands(self) -> Iterable[tuple[str, str]]:
-        """What can be typed behind a slash, and what each is for."""
+        """Return the slash commands with their descriptions."""
 
     async def command(self, name: str, words: str) -> tuple[str, str | None, bool]:
-        """Do what stands behind a slash.
+        """Execute a slash command.
 
         Returns:
-            What is said; the task it stands for, if it does; whether the work is to go on with what it did.
+            The output; the task that the command expands to, if any; whether to run afterwards.
 
         Raises:
-            PureAgentLoopError: It cannot be done.
+            PureAgentLoopError: The command failed.
         """
 
     async def close(self) -> None:
-        """Give everything back."""
+        """Release all resources."""
 
 
 class Host(Protocol):
-    """Opens folders."""
+    """The application: opens sessions."""
 
     has_mcp: bool
-    """Whether it takes MCP servers of the editor."""
+    """Whether MCP servers of the editor are supported."""
 
     async def check(self) -> None:
-        """Is there a model to use?
+        """Check that a model is available.
 
         Raises:
-            NoModelError: There is none.
+            NoModelError: No model is available.
         """
 
     async def open(
@@ -215,23 +215,23 @@ class Host(Protocol):
         """Open a session.
 
         Args:
-            folder: Where it is.
-            session_id: One of before; None for a new one.
-            servers: MCP servers of the editor, as the protocol describes them.
-            editor: The other side; asked only once the session is open.
+            folder: The session's folder.
+            session_id: A stored session; None for a new one.
+            servers: The editor's MCP servers, as in the protocol.
+            editor: The editor. Not usable before the session is open.
 
         Raises:
-            NoModelError: There is no model to use in this folder.
-            SessionNotFoundError: There is no such session in this folder.
-            PureAgentLoopError: Something cannot work.
+            NoModelError: No model is available in this folder.
+            SessionNotFoundError: The folder has no such session.
+            PureAgentLoopError: The session cannot be opened.
         """
 
     async def sessions(self, folder: Path | None, start: int, count: int) -> Sequence[Known]:
-        """So many sessions of a folder, or of all, from a place on; the one used last first."""
+        """Return up to `count` sessions of a folder, or of all, last used first, skipping `start`."""
 
     def delete(self, session_id: str) -> None:
-        """Take a session away.
+        """Delete a session.
 
         Raises:
-            SessionError: It cannot be.
+            SessionError: The session cannot be deleted.
         """

@@ -1,4 +1,4 @@
-"""Runs one command of a model in a terminal of an editor, in our sandbox; see `shell`."""
+"""Run one sandboxed command in a terminal of the editor; see `shell`."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from pure_agent_loop.acp.shell import RESULT
+from pure_agent_loop.acp.files import RESULT
 from pure_agent_loop.toolbox.shell.tool import Shell
 
 
-def main(given: str) -> int:
-    """Run it, show its output as it comes, and write down how it ended.
+def main(task_json: str) -> int:
+    """Run the command, echo its output, and write its result to a file.
 
     Args:
-        given: JSON with what `Shell` takes, the command, its seconds, and where to write.
+        task_json: JSON with the `Shell` options, the command, its time limit and the result's folder.
     """
-    task = json.loads(given)
+    task = json.loads(task_json)
 
     def show(data: bytes) -> None:
         os.write(1, data)

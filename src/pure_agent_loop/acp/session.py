@@ -1,4 +1,4 @@
-"""One session of an editor: prompts, questions, and how they end."""
+"""A session of an editor: prompts, options and questions."""
 
 from __future__ import annotations
 
@@ -11,72 +11,83 @@ from functools import partial
 from typing import Any
 
 from pure_agent_loop.acp import calls
-from pure_agent_loop.acp.content import first_word, read_prompt
 from pure_agent_loop.acp.host import Option, Work
-from pure_agent_loop.acp.params import below, text, wrong
-from pure_agent_loop.acp.updates import Updates, chunk, tell_history
-from pure_agent_loop.acp.wire import INTERNAL, INVALID_REQUEST, Peer, RpcError
-from pure_agent_loop.acp.words import say
+from pure_agent_loop.acp.updates import Updates, chunk, read_prompt, send_history, split_command
+from pure_agent_loop.acp.wire import INTERNAL, INVALID_REQUEST, Peer, RpcError, invalid, nested, text
+from pure_agent_loop.acp.words import message
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.stop_reasons import STOP_REASONS
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
-EDITOR_SECONDS = 30.0  # for the editor to read or write a file
-_ENDS = {"limit": "max_turn_requests", "cut": "max_tokens", "cancelled": "cancelled"}  # of kinds of reasons
-_ENDS |= {"token_limit": "max_tokens", "budget": "max_tokens", "content_filter": "refusal"}  # of reasons
+EDITOR_SECONDS = 30.0  # timeout of the editor's file access
+_STOP_REASONS = {
+    "limit": "max_turn_requests",
+    "cut": "max_tokens",
+    "cancelled": "cancelled",
+}  # by kind of stop reason
+_STOP_REASONS |= {
+    "token_limit": "max_tokens",
+    "budget": "max_tokens",
+    "content_filter": "refusal",
+}  # by stop reason
 
 
 def _selector(name: str, option: Option) -> dict[str, Any]:
-    values = [{"value": each, "name": each, "description": what} for each, what in option.values.items()]
-    about = {"id": name, "category": name, "name": say(name), "type": "select"}
-    return {**about, "currentValue": option.value, "options": values}
+    values = [
+        {"value": value, "name": value, "description": description}
+        for value, description in option.values.items()
+    ]
+    fields = {"id": name, "category": name, "name": message.for_user(name), "type": "select"}
+    return {**fields, "currentValue": option.value, "options": values}
 
 
-class Session:
-    """A session; for its work it is the `Editor`.
-
-    Args:
-        peer: The connection.
-        client: What the editor can do.
-    """
+class AcpSession:
+    """A session, and the `Editor` of its work."""
 
     id: str
     work: Work
 
     def __init__(self, peer: Peer, client: Mapping[str, Any]) -> None:
-        def offers(*names: str) -> bool:
-            return below(client, *names) not in (None, False)
+        def has(*names: str) -> bool:
+            return nested(client, *names) not in (None, False)
 
         self._peer = peer
-        self.reads, self.writes = offers("fs", "readTextFile"), offers("fs", "writeTextFile")
-        self.runs = offers("terminal")
-        self._has_notices, self._has_forms = offers("session", "notices"), offers("elicitation", "form")
+        self.reads, self.writes = has("fs", "readTextFile"), has("fs", "writeTextFile")
+        self.runs = has("terminal")
+        self._has_notices, self._has_forms = has("session", "notices"), has("elicitation", "form")
         self._updates: Updates | None = None
         self._is_stopped = False
+        self._cancels = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
         self._loop = asyncio.get_running_loop()
-        self._one_at_a_time = asyncio.Lock()
+        self._question_lock = asyncio.Lock()
 
     @property
     def choices(self) -> dict[str, Any]:
-        """What can be chosen, and what holds: the modes once more for editors that know only these."""
+        """The options with their values. The modes are repeated for editors without config options."""
         mode = self.work.options["mode"]
-        modes = [{"id": each, "name": each, "description": what} for each, what in mode.values.items()]
+        modes = [
+            {"id": value, "name": value, "description": description}
+            for value, description in mode.values.items()
+        ]
         options = [_selector(name, option) for name, option in self.work.options.items()]
         return {"modes": {"currentModeId": mode.value, "availableModes": modes}, "configOptions": options}
 
     async def choose(self, name: str, value: str) -> None:
-        """Let another value of an option hold, from the next task and the next question on.
+        """Set an option, effective from the next task or question.
 
         Raises:
-            RpcError: There is no such option, or no such value.
+            RpcError: The option or the value is unknown.
         """
         options = self.work.options
         if name not in options:
-            raise wrong(f"configId must be one of: {', '.join(options)}.")
+            raise invalid(f"configId must be one of: {', '.join(options)}.")
         if value not in options[name].values:
-            raise wrong(f"{name} must be one of: {', '.join(options[name].values)}.")
+            raise invalid(f"{name} must be one of: {', '.join(options[name].values)}.")
+        await self.wait_stopped()
         await self.work.choose(name, value)
 
     # -- the editor's files and terminals ---------------------------------------------------------------
@@ -94,101 +105,116 @@ class Session:
         self._ask("fs/write_text_file", {"path": path, "content": text})
 
     def _ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
-        asked = self._peer.ask(method, {"sessionId": self.id, **params})
-        future = asyncio.run_coroutine_threadsafe(asked, self._loop)
+        request = self._peer.ask(method, {"sessionId": self.id, **params})
+        future = asyncio.run_coroutine_threadsafe(request, self._loop)
         try:
             return future.result(EDITOR_SECONDS)
         except concurrent.futures.TimeoutError:
             future.cancel()
-            raise RpcError(INTERNAL, f"no answer in {EDITOR_SECONDS:g} s") from None
+            raise RpcError(INTERNAL, f"the editor did not answer within {EDITOR_SECONDS:g} s") from None
         except concurrent.futures.CancelledError:
-            raise RpcError(INTERNAL, "the editor is gone") from None
+            raise RpcError(INTERNAL, "the editor disconnected") from None
 
-    # -- what is told -----------------------------------------------------------------------------------
+    # -- updates ----------------------------------------------------------------------------------------
 
-    async def tell(self, update: Mapping[str, Any]) -> None:
+    async def send(self, update: Mapping[str, Any]) -> None:
         """Send an update."""
-        await self._peer.tell("session/update", {"sessionId": self.id, "update": update})
+        await self._peer.notify("session/update", {"sessionId": self.id, "update": update})
 
     async def note(self, text: str) -> None:
         """See `Editor`."""
         if self._has_notices:
-            await self.tell({"sessionUpdate": "notice", "severity": "info", "title": text or "-"})
+            await self.send({"sessionUpdate": "notice", "severity": "info", "title": text or "-"})
         else:
-            await self.tell(chunk("agent_thought_chunk", f"{text}\n\n", f"note-{secrets.token_hex(4)}"))
+            await self.send(chunk("agent_thought_chunk", f"{text}\n\n", f"note-{secrets.token_hex(4)}"))
 
-    async def tell_commands(self) -> None:
-        """Say what can be typed behind a slash."""
-        found = [
-            {"name": name, "description": about or name, "input": {"hint": "..."}}
-            for name, about in self.work.commands()
+    async def send_commands(self) -> None:
+        """Send the available slash commands."""
+        commands = [
+            {"name": name, "description": description or name, "input": {"hint": "..."}}
+            for name, description in self.work.commands()
         ]
-        await self.tell({"sessionUpdate": "available_commands_update", "availableCommands": found})
+        await self.send({"sessionUpdate": "available_commands_update", "availableCommands": commands})
 
-    async def tell_history(self) -> None:
-        """Say what was said and done in it before."""
-        await tell_history(self.work.history(), self.work, self.tell)
+    async def send_history(self) -> None:
+        """Send the session's history."""
+        await send_history(self.work.history(), self.work, self.send)
 
     # -- prompts ----------------------------------------------------------------------------------------
 
     async def prompt(self, blocks: Sequence[Mapping[str, Any]]) -> str:
-        """Do what a person has written, and return why it ended.
+        """Run a prompt and return the protocol's stop reason.
 
         Raises:
-            RpcError: It cannot be read, something else goes on, or it failed.
+            RpcError: The prompt is invalid, another one is running, or the run failed.
         """
-        if self._updates is not None:
-            raise RpcError(INVALID_REQUEST, "This session works on a prompt already; cancel it first.")
+        cancels = self._cancels
+        while self._updates is not None:
+            if not self._is_stopped:
+                raise RpcError(INVALID_REQUEST, "Another prompt is running in this session. Cancel it first.")
+            await self.wait_stopped()
+        if cancels != self._cancels:  # cancelled while waiting
+            return "cancelled"
         task, media = read_prompt(blocks, self.work.folder)
         self._is_stopped = False
-        self._updates = updates = Updates(self.work, self.tell, self.note)
+        self._updates = updates = Updates(self.work, self.send, self.note)
+        self._idle.clear()
         choices = self.choices
         try:
-            name, words = first_word(blocks)
-            goes_on: str | None = task
+            name, arguments = split_command(blocks)
+            run_task: str | None = task
             await self.work.begin()
-            is_command = name and name in {each for each, _ in self.work.commands()}
+            is_command = name and name in {command for command, _ in self.work.commands()}
             if is_command and not self._is_stopped:
-                said, goes_on, is_task = await self.work.command(name, words)
-                if said:
-                    await self.tell(chunk("agent_message_chunk", said, f"command-{secrets.token_hex(4)}"))
-                if not is_task:
+                output, run_task, runs = await self.work.command(name, arguments)
+                if output:
+                    await self.send(chunk("agent_message_chunk", output, f"command-{secrets.token_hex(4)}"))
+                if not runs:
                     return "end_turn"
             if not self._is_stopped:
-                await self._run(goes_on, media if goes_on else [], updates)
+                await self._run(run_task, media if run_task else [], updates)
         finally:
-            await updates.finish()
-            self._updates = None
-            await self._tell_choices(choices)
+            try:
+                await updates.finish()
+                await self._send_changed_choices(choices)
+            finally:
+                self._updates = None
+                self._idle.set()
         reason = updates.stop_reason
         if self._is_stopped or not reason:
             return "cancelled"
-        kind = STOP_REASONS[reason].kind  # type: ignore[index]  # it comes as plain text
+        kind = STOP_REASONS[reason].kind  # type: ignore[index]  # a plain str in events
         if kind == "failed":
-            raise RpcError(INTERNAL, updates.failure or STOP_REASONS[reason].meaning)  # type: ignore[index]  # the same
-        return _ENDS.get(reason) or _ENDS.get(kind, "end_turn")
+            raise RpcError(INTERNAL, updates.failure or STOP_REASONS[reason].meaning)  # type: ignore[index]  # a plain str in events
+        return _STOP_REASONS.get(reason) or _STOP_REASONS.get(kind, "end_turn")
 
-    async def _tell_choices(self, before: Mapping[str, Any]) -> None:
-        """What a command behind a slash has changed."""
+    async def _send_changed_choices(self, before: Mapping[str, Any]) -> None:
+        """Send the options if a slash command changed them."""
         now = self.choices
         if now != before:
             mode, options = now["modes"]["currentModeId"], now["configOptions"]
-            await self.tell({"sessionUpdate": "current_mode_update", "currentModeId": mode})
-            await self.tell({"sessionUpdate": "config_option_update", "configOptions": options})
+            await self.send({"sessionUpdate": "current_mode_update", "currentModeId": mode})
+            await self.send({"sessionUpdate": "config_option_update", "configOptions": options})
 
     async def _run(self, task: str | None, media: Sequence[Mapping[str, Any]], updates: Updates) -> None:
         async with aclosing(self.work.run(task, list(media))) as events:
             async for event in events:
-                await updates.take(event)
+                await updates.handle(event)
+
+    async def wait_stopped(self) -> None:
+        """Wait until a cancelled prompt has ended."""
+        if self._is_stopped:
+            await self._idle.wait()
 
     def cancel(self) -> None:
-        """End the prompt soon; what was said stays in the session."""
+        """Stop the prompt soon. Its history is kept."""
         if self._updates is not None:
             self._is_stopped = True
+            self._cancels += 1
             self.work.stop()
 
     def attach(self, call_id: str, content: Mapping[str, Any]) -> None:
-        """Show something with a call; from any thread."""
+        """See `Editor`."""
         self._loop.call_soon_threadsafe(self._attach, call_id, content)
 
     def _attach(self, call_id: str, content: Mapping[str, Any]) -> None:
@@ -198,84 +224,81 @@ class Session:
     # -- questions --------------------------------------------------------------------------------------
 
     async def ask(self, request: PermissionRequest) -> Permission:
-        """Have the person decide about a call, unless a rule that was agreed to meanwhile does."""
-        async with self._one_at_a_time:
-            is_question = request.args == {"question": request.reason}  # a tool's own
-            now = self.work.suggest(request)
-            is_plain = now.updated_args is None and not now.read_only
-            if now.behavior == "deny" or (now.behavior == "allow" and is_plain):
-                return now
+        """Ask the user about a call, unless a rule added in the meantime decides it."""
+        async with self._question_lock:
+            is_question = request.args == {"question": request.reason}  # of a tool, not about a call
+            decision = self.work.suggest(request)
+            is_plain = decision.updated_args is None and not decision.read_only
+            if decision.behavior == "deny" or (decision.behavior == "allow" and is_plain):
+                return decision
             if self._updates is not None:
                 await self._updates.announce(request.call_id, request.tool, request.args)
             if is_question and self._has_forms:
-                return await self._told(request)
+                return await self._ask_text(request)
             asked = await in_thread(partial(self.work.asked, request))
             rules = [] if is_question else asked.rules
             options = {"allow_once": "allow_once", "reject_once": "reject_once"}
             if rules:
                 options |= {"allow_session": "allow_always", "allow_folder": "allow_always"}
                 options |= {"reject_session": "reject_always"}
-            shown = calls.about(request.tool, request.args, self.work.folder)
+            summary = calls.summarize(request.tool, request.args, self.work.folder)
             diff = [] if asked.planned is None else [calls.as_diff(asked.planned, self.work.folder)]
-            content = [
-                *diff,
-                calls.as_output(asked.text),
-            ]  # some look for a diff in the first place only
-            chosen = await self._choose(request.call_id, {**shown, "content": content}, options, rules)
-            return await self._agreed(chosen, rules)
+            content = [*diff, calls.as_output(asked.text)]  # diff first: some editors only look there
+            choice = await self._choose(request.call_id, {**summary, "content": content}, options, rules)
+            return await self._apply_choice(choice, rules)
 
-    async def _told(self, request: PermissionRequest) -> Permission:
-        """What the person writes."""
-        field = {"type": "string", "title": say("answer"), "minLength": 1}
+    async def _ask_text(self, request: PermissionRequest) -> Permission:
+        """Ask the user for a text."""
+        field = {"type": "string", "title": message.for_user("answer"), "minLength": 1}
         form = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
-        about = {"sessionId": self.id, "toolCallId": request.call_id, "message": request.reason}
-        params = {**about, "mode": "form", "requestedSchema": form}
-        found = await self._peer.ask("elicitation/create", params)
-        said = below(found, "content", "answer") if found.get("action") == "accept" else None
-        if found.get("action") == "cancel":
+        target = {"sessionId": self.id, "toolCallId": request.call_id, "message": request.reason}
+        params = {**target, "mode": "form", "requestedSchema": form}
+        response = await self._peer.ask("elicitation/create", params)
+        answer = nested(response, "content", "answer") if response.get("action") == "accept" else None
+        if response.get("action") == "cancel":
             self.cancel()
-        return Permission("allow", said) if isinstance(said, str) and said else Permission("deny")
+        return Permission("allow", answer) if isinstance(answer, str) and answer else Permission("deny")
 
     async def confirm(self, text: str) -> bool:
-        """Ask something of our own; only a yes is one."""
-        async with self._one_at_a_time:
+        """See `Editor`."""
+        async with self._question_lock:
             call_id = f"question-{secrets.token_hex(4)}"
-            shown = {"title": say("trust"), "kind": "other", "content": [calls.as_output(text)]}
-            await self.tell(
-                {"sessionUpdate": "tool_call", "toolCallId": call_id, "status": "pending", **shown}
+            call = {"title": message.for_user("trust"), "kind": "other", "content": [calls.as_output(text)]}
+            await self.send(
+                {"sessionUpdate": "tool_call", "toolCallId": call_id, "status": "pending", **call}
             )
-            chosen = await self._choose(call_id, shown, {"yes": "allow_once", "no": "reject_once"}, [])
-            status = "completed" if chosen == "yes" else "failed"
-            await self.tell({"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status})
-            return chosen == "yes"
+            choice = await self._choose(call_id, call, {"yes": "allow_once", "no": "reject_once"}, [])
+            status = "completed" if choice == "yes" else "failed"
+            await self.send({"sessionUpdate": "tool_call_update", "toolCallId": call_id, "status": status})
+            return choice == "yes"
 
     async def _choose(
-        self, call_id: str, shown: Mapping[str, Any], options: Mapping[str, str], rules: Sequence[str]
+        self, call_id: str, summary: Mapping[str, Any], options: Mapping[str, str], rules: Sequence[str]
     ) -> str:
-        """Which of the options the person has chosen; empty for none, with which the prompt is over."""
-        given = [
-            {"optionId": each, "name": say(each, rules=", ".join(rules)), "kind": kind}
-            for each, kind in options.items()
+        """Ask the user to choose an option. Without a choice, cancel the prompt and return ``""``."""
+        labelled = [
+            {"optionId": option, "name": message.for_user(option, rules=", ".join(rules)), "kind": kind}
+            for option, kind in options.items()
         ]
-        call = {"toolCallId": call_id, "status": "pending", **shown}
-        params = {"sessionId": self.id, "toolCall": call, "options": given}
-        found = await self._peer.ask("session/request_permission", params)
-        outcome = found.get("outcome")
+        call = {"toolCallId": call_id, "status": "pending", **summary}
+        params = {"sessionId": self.id, "toolCall": call, "options": labelled}
+        response = await self._peer.ask("session/request_permission", params)
+        outcome = response.get("outcome")
         outcome = outcome if isinstance(outcome, dict) else {}
-        chosen = outcome.get("optionId") if outcome.get("outcome") == "selected" else ""
-        if isinstance(chosen, str) and chosen in options:
-            return chosen
+        choice = outcome.get("optionId") if outcome.get("outcome") == "selected" else ""
+        if isinstance(choice, str) and choice in options:
+            return choice
         self.cancel()
         return ""
 
-    async def _agreed(self, chosen: str, rules: list[str]) -> Permission:
-        if chosen == "allow_folder":
+    async def _apply_choice(self, choice: str, rules: list[str]) -> Permission:
+        if choice == "allow_folder":
             try:
                 await in_thread(partial(self.work.keep_rules, rules))
-            except ConfigError as error:  # it holds for the session all the same
+            except ConfigError as error:  # the rules still apply to this session
                 await self.note(safe_str(error))
-        if chosen in ("allow_session", "allow_folder"):
+        if choice in ("allow_session", "allow_folder"):
             self.work.add_rules("allow", rules)
-        if chosen == "reject_session":
+        if choice == "reject_session":
             self.work.add_rules("deny", rules)
-        return Permission("allow" if chosen.startswith("allow") else "deny")
+        return Permission("allow" if choice.startswith("allow") else "deny")

@@ -1,26 +1,32 @@
-"""Events of a run as updates of a session."""
+"""Conversion of a run's events to session updates."""
 
 from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from pure_agent_loop.acp import calls
 from pure_agent_loop.acp.host import Work
-from pure_agent_loop.acp.words import say
+from pure_agent_loop.acp.wire import invalid, nested, text
+from pure_agent_loop.acp.words import message
+from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.media import media_parts
 from pure_agent_loop.sessions.story import Entry
+from pure_agent_loop.support.text import clean_text, safe_str
 
-Tell = Callable[[Mapping[str, Any]], Awaitable[None]]
-MOST_PROGRESS = 20_000  # characters of a call that tells of itself; the newest are shown
-MOST_BELOW = 40  # calls of a subagent that are shown; the newest
+SendUpdate = Callable[[Mapping[str, Any]], Awaitable[None]]
+MAX_PROGRESS = 20_000  # characters of a call's progress; the newest are shown
+MAX_SUBCALLS = 40  # calls of a subagent; the newest are shown
 _STATES = {"pending": "pending", "running": "in_progress", "error": "failed"}
-_SIGNS = {"running": "…", "error": "✗"}  # behind the calls of a subagent
-_TOLD = ("agent", "state", "calls", "tokens")  # of a subagent
-_SAID = {
+_SIGNS = {"running": "…", "error": "✗"}  # after the calls of a subagent
+_TASK_FIELDS = ("agent", "state", "calls", "tokens")
+_CHUNK_KINDS = {
     "task": "user_message_chunk",
     "user": "user_message_chunk",
     "thinking": "agent_thought_chunk",
@@ -29,65 +35,63 @@ _SAID = {
 
 
 def chunk(kind: str, text: str, message: str) -> dict[str, Any]:
-    """A piece of what is said."""
+    """Create a message chunk update."""
     return {"sessionUpdate": kind, "content": {"type": "text", "text": text}, "messageId": message}
 
 
 @dataclass
-class _Call:
-    """A call as the editor has it."""
+class _ShownCall:
+    """A call as the editor shows it."""
 
-    is_told: bool = False
+    is_announced: bool = False
     status: str = "pending"
-    text: str = ""  # what it says of itself, and then its result
+    text: str = ""  # progress, then the result
     attached: list[Mapping[str, Any]] = field(default_factory=list)  # diffs and terminals
-    tasks: dict[str, str] = field(default_factory=dict)  # how each subagent stands that it has begun
-    below: dict[str, str] = field(default_factory=dict)  # their calls
+    tasks: dict[str, str] = field(default_factory=dict)  # a line per subagent it started
+    subcalls: dict[str, str] = field(default_factory=dict)  # a line per call of these subagents
 
     def content(self) -> list[Mapping[str, Any]]:
-        """What is shown with it. A diff says what came out as well."""
-        lines = [*self.tasks.values(), *[*self.below.values()][-MOST_BELOW:]]
-        says = self.text and (lines or not self.attached or self.status == "failed")
-        texts = (["\n".join(lines)] if lines else []) + ([self.text] if says else [])
+        """Return the content to show. The text is left out if a diff or a terminal shows the result."""
+        lines = [*self.tasks.values(), *[*self.subcalls.values()][-MAX_SUBCALLS:]]
+        shows_text = self.text and (lines or not self.attached or self.status == "failed")
+        texts = (["\n".join(lines)] if lines else []) + ([self.text] if shows_text else [])
         return [*self.attached, *map(calls.as_output, texts)]
 
 
 class Updates:
-    """Turns the events of one run into updates.
+    """Converts the events of one run to updates.
 
     Args:
-        work: What goes on; it says what calls would change.
-        tell: Sends an update.
-        note: Shows a notice; None where nobody is told.
+        note: Shows a notice; None to drop notices.
     """
 
-    def __init__(self, work: Work, tell: Tell, note: Callable[[str], Awaitable[None]] | None) -> None:
-        self._work, self._tell, self._note = work, tell, note
+    def __init__(self, work: Work, send: SendUpdate, note: Callable[[str], Awaitable[None]] | None) -> None:
+        self._work, self._send, self._note = work, send, note
         self._run = secrets.token_hex(4)
         self._message = 0
-        self._shown: set[EventType] = set()  # of the answer that is being written
-        self._calls: dict[str, _Call] = {}
-        self._homes: dict[str, str] = {}  # with which call it is shown what a subagent's call attaches
+        self._streamed: set[EventType] = set()  # delta types of the current response
+        self._calls: dict[str, _ShownCall] = {}
+        self._parents: dict[str, str] = {}  # id of a subagent's call -> call that shows its attachments
         self.failure = ""
         self.stop_reason = ""
 
-    async def take(self, event: Event) -> None:
-        """Tell the editor of an event."""
+    async def handle(self, event: Event) -> None:
+        """Send the updates of an event."""
         data = event.data
         match event.type:
             case EventType.TEXT_DELTA | EventType.REASONING_DELTA | EventType.THOUGHT | EventType.REASONING:
-                await self._say(event)
+                await self._send_text(event)
             case EventType.RETRY if data["discard"]:
-                self._next()
-                await self._tell(chunk("agent_thought_chunk", say("again"), self._id))
+                self._start_message()
+                await self._send(chunk("agent_thought_chunk", message.for_user("again"), self._id))
             case EventType.PART if data["part"]["type"] == "tool":
                 await self.part(data["part"])
             case EventType.PROGRESS:
-                await self._goes_on(data["call_id"], data["text"])
+                await self._progress(data["call_id"], data["text"])
             case EventType.TASK:
                 await self._task(data["task"], data.get("part"))
             case EventType.STEP_END:
-                self._next()
+                self._start_message()
                 await self._usage(data.get("context") or {})
             case EventType.NOTICE if self._note is not None and not data.get("synthetic"):
                 await self._note(data["message"])
@@ -100,56 +104,56 @@ class Updates:
     def _id(self) -> str:
         return f"{self._run}-{self._message}"
 
-    def _next(self) -> None:
+    def _start_message(self) -> None:
         self._message += 1
-        self._shown.clear()
+        self._streamed.clear()
 
-    async def _say(self, event: Event) -> None:
-        """A piece; or the whole, where no pieces came because the answer was recorded."""
+    async def _send_text(self, event: Event) -> None:
+        """Send a delta; or the whole text if no deltas came, as for a recorded response."""
         is_text = event.type in (EventType.TEXT_DELTA, EventType.THOUGHT)
-        piece = EventType.TEXT_DELTA if is_text else EventType.REASONING_DELTA
+        delta = EventType.TEXT_DELTA if is_text else EventType.REASONING_DELTA
         kind = "agent_message_chunk" if is_text else "agent_thought_chunk"
-        if event.type is not piece and piece in self._shown:
+        if event.type is not delta and delta in self._streamed:
             return
-        self._shown.add(piece)
+        self._streamed.add(delta)
         if event.data["content"]:
-            await self._tell(chunk(kind, event.data["content"], self._id))
+            await self._send(chunk(kind, event.data["content"], self._id))
 
     # -- calls ------------------------------------------------------------------------------------------
 
     async def announce(self, call_id: str, tool: str, args: Mapping[str, Any]) -> None:
-        """Tell of a call, once."""
-        call = self._calls.setdefault(call_id, _Call())
-        if not call.is_told:
-            call.is_told = True
-            about = calls.about(tool, args, self._work.folder)
-            told = {"toolCallId": call_id, "status": call.status, **about}
-            await self._tell({"sessionUpdate": "tool_call", **told})
+        """Send a new call, once."""
+        call = self._calls.setdefault(call_id, _ShownCall())
+        if not call.is_announced:
+            call.is_announced = True
+            summary = calls.summarize(tool, args, self._work.folder)
+            update = {"toolCallId": call_id, "status": call.status, **summary}
+            await self._send({"sessionUpdate": "tool_call", **update})
 
     async def finish(self) -> None:
-        """The run is over, and calls of subagents with it whose end nobody told."""
+        """Mark unfinished calls as failed at the end of the run."""
         for call_id, call in self._calls.items():
-            if call.is_told and call.status in ("pending", "in_progress"):
+            if call.is_announced and call.status in ("pending", "in_progress"):
                 call.status = "failed"
                 await self._show(call_id)
 
     def attach(self, call_id: str, content: Mapping[str, Any]) -> None:
-        """Show something with a call from now on."""
-        self._calls.setdefault(self._homes.get(call_id, call_id), _Call()).attached.append(content)
+        """Add content to a call, shown with its next update."""
+        self._calls.setdefault(self._parents.get(call_id, call_id), _ShownCall()).attached.append(content)
 
     async def _show(self, call_id: str) -> None:
         call = self._calls[call_id]
-        content = {"content": found} if (found := call.content()) else {}
-        told = {"toolCallId": call_id, "status": call.status, **content}
-        await self._tell({"sessionUpdate": "tool_call_update", **told})
+        content = {"content": items} if (items := call.content()) else {}
+        update = {"toolCallId": call_id, "status": call.status, **content}
+        await self._send({"sessionUpdate": "tool_call_update", **update})
 
     async def part(self, part: Mapping[str, Any]) -> None:
-        """A call has begun, got on, or ended."""
+        """Send the state of a call."""
         call_id, state = part["call_id"], part["state"]
-        if part["tool"] == calls.TODO and call_id not in self._calls:  # it is shown as a plan
+        if part["tool"] == calls.TODO and call_id not in self._calls:  # shown as a plan
             plan = calls.as_plan(part["input"] or {})
             if state == "completed" and plan is not None:
-                await self._tell(plan)
+                await self._send(plan)
             return
         await self.announce(call_id, part["tool"], part["input"] or {})
         if state != "pending":
@@ -157,62 +161,145 @@ class Updates:
             call.status, call.text = _STATES.get(state, "completed"), part["output"]
             await self._show(call_id)
 
-    async def _goes_on(self, call_id: str, text: str) -> None:
+    async def _progress(self, call_id: str, text: str) -> None:
         call = self._calls.get(call_id)
         if call is not None and text:
-            call.status, call.text = "in_progress", (call.text + text)[-MOST_PROGRESS:]
+            call.status, call.text = "in_progress", (call.text + text)[-MAX_PROGRESS:]
             await self._show(call_id)
 
     async def _task(self, task: Mapping[str, Any], part: Mapping[str, Any] | None) -> None:
-        """What a subagent does, with the call that began it; what was asked about stands alone."""
-        above, call_id = task["call_id"], part["call_id"] if part else ""
-        home = call_id if call_id in self._calls else above
-        if home not in self._calls:
+        """Show a subagent's progress in the call that started it. Calls shown on their own stay so."""
+        parent, call_id = task["call_id"], part["call_id"] if part else ""
+        shown_id = call_id if call_id in self._calls else parent
+        if shown_id not in self._calls:
             return
-        call = self._calls[home]
+        call = self._calls[shown_id]
         if part is None:
-            call.tasks[task["id"]] = say("task", **{each: task[each] for each in _TOLD})
+            call.tasks[task["id"]] = message.for_user("task", **{name: task[name] for name in _TASK_FIELDS})
         else:
-            own = call_id.rpartition(":")[2]
-            if (early := self._calls.get(own)) is not None and not early.is_told:
-                call.attached += self._calls.pop(own).attached
-            self._homes[own] = home
-            if home == call_id:
+            own_id = call_id.rpartition(":")[2]
+            if (early := self._calls.get(own_id)) is not None and not early.is_announced:
+                call.attached += self._calls.pop(own_id).attached
+            self._parents[own_id] = shown_id
+            if shown_id == call_id:
                 call.status, call.text = _STATES.get(part["state"], "completed"), part["output"]
             else:
-                about = calls.about(part["tool"], part["input"] or {}, self._work.folder)
-                call.below[call_id] = f"{about['title']} {_SIGNS.get(part['state'], '✓')}"
-        await self._show(home)
+                summary = calls.summarize(part["tool"], part["input"] or {}, self._work.folder)
+                call.subcalls[call_id] = f"{summary['title']} {_SIGNS.get(part['state'], '✓')}"
+        await self._show(shown_id)
 
     async def _usage(self, context: Mapping[str, Any]) -> None:
         used, size = context.get("tokens"), context.get("window")
         if isinstance(used, int) and isinstance(size, int):
-            await self._tell({"sessionUpdate": "usage_update", "used": used, "size": size})
+            await self._send({"sessionUpdate": "usage_update", "used": used, "size": size})
 
 
-async def tell_history(entries: Iterable[Entry], work: Work, tell: Tell) -> None:
-    """Tell what was said and done in a session before.
+async def send_history(entries: Iterable[Entry], work: Work, send: SendUpdate) -> None:
+    """Send the history of a session.
 
     Args:
-        entries: In the order of reading.
-        work: The session.
-        tell: Sends an update.
+        entries: The history, oldest first.
     """
-    updates, given = Updates(work, tell, None), dict[str, Mapping[str, Any]]()
+    updates, inputs = Updates(work, send, None), dict[str, Mapping[str, Any]]()
     for number, entry in enumerate(entries):
         call_id, state = entry.call_id or f"call-{number}", "error" if entry.failed else "completed"
         if entry.kind == "call":
-            given[call_id], state = _arguments(entry.text), "pending"
-        if entry.kind in _SAID and entry.text:
-            await tell(chunk(_SAID[entry.kind], entry.text, f"before-{number}"))
-        elif call_id in given:
-            about = {"call_id": call_id, "tool": entry.tool, "input": given[call_id]}
-            await updates.part({**about, "state": state, "output": entry.text})
+            inputs[call_id], state = _arguments(entry.text), "pending"
+        if entry.kind in _CHUNK_KINDS and entry.text:
+            await send(chunk(_CHUNK_KINDS[entry.kind], entry.text, f"before-{number}"))
+        elif call_id in inputs:
+            call = {"call_id": call_id, "tool": entry.tool, "input": inputs[call_id]}
+            await updates.part({**call, "state": state, "output": entry.text})
 
 
 def _arguments(text: str) -> Mapping[str, Any]:
     try:
-        found = json.loads(text)
+        arguments = json.loads(text)
     except (ValueError, RecursionError):
-        found = None
-    return found if isinstance(found, dict) else {"arguments": text}
+        arguments = None
+    return arguments if isinstance(arguments, dict) else {"arguments": text}
+
+
+# -- conversion of a prompt's content blocks to a task and its media -------------------------------------
+
+_PDF = "application/pdf"
+MAX_TEXT = 100_000  # characters of an embedded file; tools can read the rest
+
+
+def read_prompt(blocks: Sequence[Mapping[str, Any]], folder: Path) -> tuple[str, list[dict[str, Any]]]:
+    """Return the task and its media.
+
+    Args:
+        folder: The session's folder. Files in it are named by their relative path.
+
+    Raises:
+        RpcError: A block is invalid, or the prompt is empty.
+    """
+    texts: list[str] = []
+    urls: list[str] = []
+    for number, block in enumerate(blocks):
+        kind = block.get("type")
+        if kind == "text":
+            texts.append(text(block, "text"))
+        elif kind == "resource_link":
+            path = display_path(text(block, "uri"), folder)
+            texts.append(message("link", name=text(block, "name"), place=path))
+        elif kind == "resource":
+            content, url = _resource(block, number, folder)
+            texts.append(content)
+            urls += [url] if url else []
+        elif kind == "image":
+            urls.append(_data_url(text(block, "mimeType"), text(block, "data")))
+        else:
+            raise invalid(f"prompt[{number}]: blocks of the type {kind!r:.80} are not supported.")
+    try:
+        media = media_parts(urls)
+    except PureAgentLoopError as error:
+        raise invalid(safe_str(error)) from error
+    task = clean_text("\n\n".join(filter(None, texts)))
+    if not task.strip() and not media:
+        raise invalid("prompt must contain text or an image.")
+    return task, media
+
+
+def _resource(block: Mapping[str, Any], number: int, folder: Path) -> tuple[str, str]:
+    """Return the text of an embedded file, and the data URL if the file is media."""
+    inner = block.get("resource")
+    if not isinstance(inner, dict):
+        raise invalid(f"prompt[{number}].resource must be an object.")
+    path, kind = display_path(text(inner, "uri"), folder), str(inner.get("mimeType") or "")
+    if isinstance(inner.get("text"), str):
+        content: str = inner["text"]
+        if len(content) > MAX_TEXT:
+            content = f"{content[:MAX_TEXT]}\n{message('left_out', count=len(content) - MAX_TEXT)}"
+        return message("resource", place=path, text=content), ""
+    blob = text(inner, "blob")
+    if kind.startswith("image/") or kind == _PDF:
+        return message("attached", place=path), _data_url(kind, blob)
+    return message("not_readable", place=path, kind=kind or "?"), ""
+
+
+def display_path(uri: str, folder: Path) -> str:
+    """Return a file's path, relative if inside the folder. Other URIs are returned unchanged."""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return uri
+    if parts.scheme != "file":
+        return uri
+    path = Path(unquote(parts.path))
+    lines = f"#{parts.fragment}" if parts.fragment else ""
+    return f"{path.relative_to(folder) if path.is_relative_to(folder) else path}{lines}"
+
+
+def _data_url(kind: str, base64: str) -> str:
+    return f"data:{kind};base64,{base64}"
+
+
+def split_command(blocks: Sequence[Mapping[str, Any]]) -> tuple[str, str]:
+    """Split a prompt into its slash command (without the slash) and arguments; empty if there is none."""
+    first = nested({"first": blocks[0]}, "first", "text") if blocks else None
+    if not isinstance(first, str) or not first.startswith("/"):
+        return "", ""
+    name, _, arguments = first[1:].strip().partition(" ")
+    return name, arguments.strip()

@@ -1,10 +1,10 @@
-"""What a model reads of what an editor has sent, and what people read in the editor."""
+"""Texts for models about editor content, and texts that people read in the editor."""
 
 from __future__ import annotations
 
 from pure_agent_loop.support.language import Sentences
 
-say = Sentences(
+message = Sentences(
     {
         "link": ("{name}: {place}", "{name}：{place}"),
         "resource": (
@@ -17,22 +17,22 @@ say = Sentences(
         ),
         "attached": ("(attached: {place})", "（附件：{place}）"),
         "not_readable": (
-            "({place} was attached; it is {kind}, which cannot be read here)",
+            "({place} was attached; its type {kind} cannot be read)",
             "（附有 {place}；其类型为 {kind}，此处无法读取）",
         ),
         "editor_failed": (
-            "The editor has not written {path}: {why}",
+            "The editor could not write {path}: {why}",
             "编辑器没有写入 {path}：{why}",
         ),
         "editor_changed": (
-            "{path} has changed its place while the editor wrote it. Look at it again.",
+            "{path} was moved or replaced during the access. Read it again.",
             "编辑器写入期间 {path} 的位置变了。请重新查看。",
         ),
         "task": (
             "{agent}: {state}, {calls} calls, {tokens} tokens",
             "{agent}：{state}，{calls} 次调用，{tokens} 个 token",
         ),
-        "again": ("(the answer begins again)", "（回答重新开始）"),
+        "again": ("(the answer starts again)", "（回答重新开始）"),
         "allow_once": ("Allow", "允许"),
         "allow_session": ("Allow in this session: {rules}", "本会话中允许：{rules}"),
         "allow_folder": ("Always allow in this folder: {rules}", "在此文件夹中总是允许：{rules}"),
@@ -42,12 +42,12 @@ say = Sentences(
         "yes": ("Yes", "是"),
         "no": ("No", "否"),
         "trust": ("Trust this folder?", "信任此文件夹吗？"),
-        "goes_on": ("go on with what was being done", "继续先前未完成的工作"),
+        "goes_on": ("continue the interrupted task", "继续先前未完成的工作"),
         "mode": ("Permission mode", "权限模式"),
         "thought_level": ("Thinking", "思考"),
-        "mode_ask": ("Ask about what may change something", "可能改动内容的操作都先询问"),
-        "mode_auto": ("Allow what no rule forbids", "允许规则未禁止的一切"),
-        "mode_plan": ("Only read, and plan", "只读取和规划"),
-        "mode_bypass": ("Ask about nothing", "什么都不询问"),
+        "mode_ask": ("Ask before changes", "可能改动内容的操作都先询问"),
+        "mode_auto": ("Allow everything that no rule denies", "允许规则未禁止的一切"),
+        "mode_plan": ("Read only, and plan", "只读取和规划"),
+        "mode_bypass": ("Never ask", "从不询问"),
     }
 )

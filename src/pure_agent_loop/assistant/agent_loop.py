@@ -1,4 +1,4 @@
-"""The assistant as chat surfaces call it: a message goes in, text comes out while it is written."""
+"""The assistant's interface for chat surfaces: message in, streamed text out."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.assistant.context_builder import ContextBuilder
+from pure_agent_loop.assistant.context_builder import Context, ContextBuilder, are_messages, as_model
 from pure_agent_loop.assistant.memory import MemoryStore
-from pure_agent_loop.assistant.provider import as_model
 from pure_agent_loop.assistant.skills import SkillsLoader
 from pure_agent_loop.assistant.trust import guidance_of, is_trusted
 from pure_agent_loop.assistant.words import AssistantWords
@@ -21,19 +20,21 @@ from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.equip import equipped, leave_tools, list_tools, spoken
+from pure_agent_loop.kernel.calls import run_calls
+from pure_agent_loop.kernel.equip import bind_kit, list_tools, release_toolsets, use_kit_messages
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.tools.tool_round import run_calls
+from pure_agent_loop.kernel.step import Step
 from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import DEFAULT_TEMPERATURE, DefaultInt
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runs.fields import check_fields
 from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.settings import check_fields, kit_of
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import Language
@@ -48,7 +49,7 @@ __all__ = ["AgentLoop"]
 MAX_RUN_TOKENS = 1_000_000
 DEFAULT_MAX_HISTORY = 200
 DEFAULT_MAX_TOKENS = DefaultInt(4096)
-_OURS = ("cwd", "limits", "retry", "sessions", "llm", "system_prompt", "tools")
+_RESERVED = ("cwd", "limits", "retry", "sessions", "llm", "system_prompt", "tools")
 
 
 class AgentLoop:
@@ -58,34 +59,34 @@ class AgentLoop:
         async for text in loop.process_message("Who wrote it?", "session-1"):
             print(text, end="", flush=True)
 
-    It runs no loop of its own: `agent` is an `Agent`, and each message is one of its runs.
+    Each message is one run of `agent`, an ordinary `Agent`.
 
     Args:
-        provider: The model: a client of this package, or an object with ``chat_stream`` or ``chat``. None
-            for the one that `model` names.
-        workspace: A `Workspace`, or a folder that exists.
-        tools: Functions, `Tool` objects or dicts, or a `ToolRegistry`. Those of memory and skills are added.
-        context_builder: What the model is told; None for memory in the workspace, the user's skills, and the
+        provider: A model client of this package, or an object with ``chat_stream`` or ``chat``; None for
+            the client that `model` names.
+        workspace: A `Workspace`, or an existing folder.
+        tools: Functions, `Tool` objects or dicts, or a `ToolRegistry`; memory and skill tools are added.
+        context_builder: Builds the prompt; None for memory in the workspace, the user's skills, and the
             persona ``assistant``.
-        session_manager: Where sessions are kept; in the data folder if None.
-        subagent_manager: If it has ``tools()``, they are added.
-        model: A model's name; with a provider it is sent with each request.
-        max_iterations: Steps for one message; then the answer ends with a note.
-        max_retries: How often a failed request is repeated; also how often an ``idempotent`` tool is tried.
-        retry_delay: Seconds before the first repetition of a request, and between two tries of a tool.
-        temperature: Randomness of the answers; None to leave it out.
-        max_tokens: Greatest length of one answer of the model, in tokens; None to leave it out.
-        max_tool_calls: Tool calls for one message; then the answer ends with a note.
-        max_history: Past so many messages the oldest are summarised into memory; None for no limit.
-        limits: Further limits; its ``max_turns`` and ``max_tool_calls`` do not count.
-        language: ``en`` or ``zh`` for what the framework says; else that of the context builder.
-        trust_folder: Whether ``AGENTS.md`` and the skills of the workspace may guide the model; None for what
-            a person has said about them, as they are, when ``pal run`` asked. What is left out is logged.
-        agent_options: What else `Agent` takes: ``can_use_tool``, ``permission_mode`` (``auto``), ``hooks``;
-            ``audit``, which is an `AuditLog` in the data folder unless None is given.
+        session_manager: Sessions; None for the data folder.
+        subagent_manager: Its ``tools()`` are added, if it has that method.
+        model: Model name; with a provider it is sent with each request.
+        max_iterations: Steps per message; at the limit the answer ends with a note.
+        max_retries: Retries of a failed request; also attempts of an ``idempotent`` tool.
+        retry_delay: Seconds before the first retry of a request, and between attempts of a tool.
+        temperature: Sampling temperature; None to leave it out.
+        max_tokens: Tokens per model response; None to leave it out.
+        max_tool_calls: Tool calls per message; at the limit the answer ends with a note.
+        max_history: Messages to keep; older ones are summarised into memory. None for no limit.
+        limits: More limits; its ``max_turns`` and ``max_tool_calls`` are ignored.
+        language: ``en`` or ``zh`` for the framework's texts; None for that of the context builder.
+        trust_folder: Use ``AGENTS.md`` and the skills of the workspace. None uses them if a person trusted
+            their exact content in ``pal run``. Texts left out are logged.
+        agent_options: More arguments of `Agent`: ``can_use_tool``, ``permission_mode`` (``auto``),
+            ``hooks``; ``audit`` (an `AuditLog` in the data folder; None for none).
 
     Raises:
-        ConfigError: An argument cannot work; the message says which and what to do.
+        ConfigError: An argument is invalid; the message names it and the fix.
     """
 
     def __init__(
@@ -110,17 +111,19 @@ class AgentLoop:
         trust_folder: bool | None = None,
         **agent_options: Any,
     ) -> None:
-        for name in _OURS:
+        for name in _RESERVED:
             if name in agent_options:
-                raise ConfigError(f"AgentLoop takes no {name}=; its own arguments say the same.")
+                raise ConfigError(f"{name}= is not an argument of AgentLoop; use its own arguments instead.")
         known = {**inspect.signature(AgentLoop).parameters, **inspect.signature(Agent).parameters}
         check_fields("AgentLoop", {k: v for k, v in agent_options.items() if k not in known}, known)
         self.workspace = workspace if isinstance(workspace, Workspace) else Workspace(workspace)
         if context_builder is not None and trust_folder is not None:
-            raise ConfigError("trust_folder= is for the builder here: ContextBuilder(trust_folder=...).")
+            raise ConfigError("trust_folder= conflicts with context_builder=; pass it to ContextBuilder.")
         builder = context_builder or _default_builder(self.workspace, language, trust_folder)
         self.context_builder = builder
-        self.sessions = session_manager or SessionManager()
+        if not isinstance(session_manager, SessionManager):
+            session_manager = SessionManager(session_manager)
+        self.sessions = session_manager
         limits = replace(
             limits or LoopLimits(max_tokens=MAX_RUN_TOKENS),
             max_turns=max_iterations,
@@ -150,33 +153,35 @@ class AgentLoop:
 
     @property
     def tools(self) -> ToolRegistry:
-        """Every tool it has."""
+        """All tools of the assistant."""
         return self.agent.tools
 
     def prepare(
         self,
         message: str,
         session_id: str,
-        context: Mapping[str, Any] | str | None = None,
+        context: Context | None = None,
         media: Iterable[MediaItem] | None = None,
         channel: str | None = None,
         chat_id: str | None = None,
         cancel_token: CancelToken | None = None,
     ) -> Run:
-        """Make the run that answers a message, without starting it; see `process_message`.
+        """Create the run that answers a message, without starting it; see `process_message`.
 
-        For a surface that shows more than text: ``run.stream()`` gives the events.
+        For surfaces that show more than text: ``run.stream()`` yields the events.
         """
         builder = self.context_builder
         is_first = not self.sessions.exists(session_id)
         prompt = {"role": "system", "content": builder.build_system_prompt()} if is_first else None
-        inbox = Inbox()
+        inbox, history = Inbox(), list[Message]()
+        if is_first and are_messages(context):  # an existing session already has a history
+            history, context = list(context), None
         note = builder.note(context, channel, chat_id, is_first=is_first)
         if note:
             inbox.put(note, synthetic=True)
         return self.agent.prepare(
             message,
-            None if prompt is None else [prompt],
+            None if prompt is None else [prompt, *history],
             cancel_token=cancel_token,
             inbox=inbox,
             session_id=session_id,
@@ -187,31 +192,31 @@ class AgentLoop:
         self,
         message: str,
         session_id: str,
-        context: Mapping[str, Any] | str | None = None,
+        context: Context | None = None,
         media: Iterable[MediaItem] | None = None,
         channel: str | None = None,
         chat_id: str | None = None,
         cancel_token: CancelToken | None = None,
     ) -> AsyncGenerator[str, None]:
-        """Answer a message; yields text while the model writes it. Closing it cancels the run.
+        """Answer a message, yielding text as the model writes it. Closing the generator cancels the run.
 
-        Where a limit ends the work, where a person has to allow a call, and where an answer had to begin
-        again, the text says so in brackets.
+        A note in brackets marks a limit, a pending approval, or an answer that restarted.
 
         Args:
-            message: What the user says.
-            session_id: The session it belongs to; a new one is made if there is none of that name.
-            context: What the model should know for this message: a text, or names and values.
+            message: The user's message.
+            session_id: The session; created if missing.
+            context: Context for this message: a text, a mapping, or a list of messages. In a new session
+                such a list is the history before this message.
             media: Images: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
-            channel: Where the message came from; the model is told.
-            chat_id: Which conversation there; the model is told.
+            channel: Source of the message, shown to the model.
+            chat_id: Conversation in the channel, shown to the model.
             cancel_token: Stops the model, running tools, and this generator; the text so far is kept.
 
         Raises:
-            ConfigError: An argument cannot work.
+            ConfigError: An argument is invalid.
             ImageError: One of `media` cannot be sent.
             SessionError: The session is in use, or cannot be read or written.
-            LLMError: The model could not be reached or refused; what it had written was yielded before.
+            LLMError: The request to the model failed; text written before that was yielded.
         """
         run = self.prepare(message, session_id, context, media, channel, chat_id, cancel_token)
         view, events = _TextView(self.context_builder.words), run.stream()
@@ -234,12 +239,12 @@ class AgentLoop:
         session_id: str,
         channel: str | None = None,
         *,
-        context: Mapping[str, Any] | str | None = None,
+        context: Context | None = None,
         media: Iterable[MediaItem] | None = None,
         chat_id: str | None = None,
         cancel_token: CancelToken | None = None,
     ) -> str:
-        """Answer a message and return the final answer; takes and raises what `process_message` does."""
+        """Answer a message and return the final answer; see `process_message`."""
         run = self.prepare(content, session_id, context, media, channel, chat_id, cancel_token)
         result = (await run.wait()).raise_for_error()
         if result.stop_reason in WAITING:
@@ -247,28 +252,28 @@ class AgentLoop:
         return result.content
 
     async def execute_tool(self, name: str, args: Mapping[str, Any]) -> str:
-        """Call a tool as the model does: under the agent's permissions, hooks, deadlines and retries.
+        """Call a tool as the model would, with the agent's permissions, hooks, timeouts and retries.
 
         Args:
             name: The tool.
             args: Its arguments.
 
         Returns:
-            What the model would read, failures and refusals included.
+            The result as the model reads it, including errors and denials.
 
         Raises:
-            ConfigError: `args` is no mapping.
+            ConfigError: `args` is not a mapping.
         """
         if not isinstance(args, Mapping):
-            raise ConfigError(f"args must be a mapping of names to values; it is {args!r:.80}.")
+            raise ConfigError(f"args={args!r:.80} must be a mapping of names to values.")
         state, zero = QueryState(), TokenUsage.zero()
         state.begin_step()
         state.add_response(LLMResponse(None, [ToolCall("call_1", name, dict(args))], zero, None), zero)
-        await _made(state, equipped(state, self.agent._kit))  # the two are one package
+        await _run_calls(state, bind_kit(state, kit_of(self.agent)))
         return _waiting(state, self.context_builder.words) or str(state.messages[-1]["content"])
 
     async def aclose(self) -> None:
-        """Give back what the model's client holds."""
+        """Close the model client."""
         await self.agent.aclose()
 
     async def __aenter__(self) -> Self:
@@ -278,17 +283,17 @@ class AgentLoop:
         await self.aclose()
 
 
-@spoken
-async def _made(state: QueryState, kit: Kit) -> None:
+@use_kit_messages
+async def _run_calls(state: QueryState, kit: Kit) -> None:
     try:
         await list_tools(state, kit)
-        await run_calls(state, kit)
+        await run_calls(Step(state, kit))
     finally:
-        await leave_tools(kit)
+        await release_toolsets(kit)
 
 
 class _TextView:
-    """The text of a run as a reader of a chat sees it: with a gap where tools were used in between."""
+    """The text of a run for a chat, with blank lines where tools ran in between."""
 
     def __init__(self, words: AssistantWords) -> None:
         self._words = words
@@ -297,7 +302,7 @@ class _TextView:
         self._gap = False
 
     def feed(self, event: Event) -> str:
-        """What an event adds to the text."""
+        """Return the text that an event adds."""
         if event.type is EventType.TEXT_DELTA:
             lead = "\n\n" if self._gap and self.shown else ""
             self.shown, self._in_answer, self._gap = True, True, False
@@ -306,14 +311,14 @@ class _TextView:
             self._in_answer, self._gap = False, True
             return f"\n\n{self._words.starts_again}"
         if event.type is EventType.ACTION or (event.type is EventType.NOTICE and not self._in_answer):
-            self._gap = True  # a notice between two answers: somebody has said more
+            self._gap = True  # a notice between two answers: a new message arrived
         if event.type in (EventType.ACTION, EventType.STEP_END):
             self._in_answer = False
         return ""
 
 
 def _after(result: AgentResult, words: AssistantWords) -> str:
-    """What stands behind the text: why the work ended before its end."""
+    """Return the note after the text: why the run ended early."""
     return result.state.answer.note or _waiting(result.state, words)
 
 
@@ -340,7 +345,7 @@ def _compaction(memory: MemoryStore | None, max_history: int | None) -> Chain | 
 def _all_tools(
     tools: Iterable[ToolLike | Toolset] | ToolRegistry | None, builder: ContextBuilder, subagent_manager: Any
 ) -> ToolRegistry:
-    """The given tools and those of memory, skills and subagents; a given one counts where names are equal."""
+    """Return the caller's tools, then those of memory, skills and subagents whose names are free."""
     registry = ToolRegistry(tools or ())
     for source in (builder.memory, builder.skills, subagent_manager):
         make = getattr(source, "tools", None)

@@ -1,12 +1,13 @@
-"""What the assistant's model is told: a prompt that stays the same, and what is new beside the message."""
+"""The assistant's prompt: a stable system prompt, and a note with the changing facts per message."""
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.assistant.memory import MemoryStore
 from pure_agent_loop.assistant.notes import Note, user_notes
@@ -14,18 +15,37 @@ from pure_agent_loop.assistant.persona import PersonaConfig, personas
 from pure_agent_loop.assistant.skills import SkillsLoader
 from pure_agent_loop.assistant.trust import guidance_of, is_trusted
 from pure_agent_loop.assistant.words import AssistantWords, words_for
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.messages import Message, tool_message, user_message, wire_call
-from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.base import (
+    BaseLLMClient,
+    ChatModel,
+    StreamingClient,
+    Streams,
+    close_client,
+    model_of,
+    origin_of,
+    takes_meta,
+    window_known_to,
+)
+from pure_agent_loop.llm.extra import MESSAGE_FIELDS, extra_of
+from pure_agent_loop.llm.messages import Message, text_of, tool_message, user_message, wire_call
+from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.values import Delta, ToolCall, get
+from pure_agent_loop.llm.wire import parse_chunk
 from pure_agent_loop.media import MediaItem, media_parts
-from pure_agent_loop.support.paths import data_folder
+from pure_agent_loop.support.abilities import as_protocol, checked_function
+from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, clean_text
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
+if TYPE_CHECKING:
+    from typing import TypeGuard
+
 LOG = logging.getLogger("pure_agent_loop")
 MAX_REMEMBERED_CHARS = 2_000
 MAX_CONTEXT_CHARS = 20_000
+Context = Mapping[str, Any] | str | list[Message] | tuple[Message, ...]
 
 
 def _local_now() -> datetime:
@@ -38,23 +58,23 @@ class ContextBuilder:
         builder = ContextBuilder("workspace", MemoryStore("workspace"), SkillsLoader(), PersonaConfig("Ada"))
         print(builder.build_system_prompt())
 
-    The prompt has no date in it and nothing that changes from message to message, so that servers can keep
-    it in their caches. What changes goes beside the message: see `note`.
+    The system prompt has no date and nothing else that changes per message, so that servers can cache it.
+    Changing facts go into a note with the message: see `note`.
 
     Args:
-        workspace: A `Workspace`, or a folder that exists.
-        memory: What is remembered; None for no memory.
-        skills: What is known how to do; None for no skills.
-        persona_config: Who it is; the persona ``assistant`` if None.
-        language: ``en`` or ``zh``; else the persona's, else the default of the environment.
-        words: Words of your own, section by section: ``dataclasses.replace(words_for("en"), safety="...")``.
-        read_notes: Whether the ``AGENTS.md`` of the project belong to the prompt, where they are trusted.
-        trust_folder: Whether the texts of this folder may guide the model; None for what a person has said
-            about them, as they are, when ``pal run`` asked. What is left out is logged.
-        now: Gives the time that the model is told.
+        workspace: A `Workspace`, or an existing folder.
+        memory: The memory; None for none.
+        skills: The skills; None for none.
+        persona_config: The persona; None for ``assistant``.
+        language: ``en`` or ``zh``; None for the persona's, else the default of the environment.
+        words: Custom texts by section: ``dataclasses.replace(words_for("en"), safety="...")``.
+        read_notes: Include the project's ``AGENTS.md`` files, if they are trusted.
+        trust_folder: Use the texts of this folder. None uses them if a person trusted their exact content
+            in ``pal run``. Texts left out are logged.
+        now: Returns the time for the note.
 
     Raises:
-        ConfigError: It is no folder, or there are no words in that language.
+        ConfigError: The workspace is not a folder, or the language is not supported.
     """
 
     def __init__(
@@ -76,15 +96,15 @@ class ContextBuilder:
         self.language = language or (persona_config.language if persona_config else None)
         self.persona = persona_config or personas(self.language)["assistant"]
         self.words = words or words_for(self.language)
-        self._read_notes, self._trust_folder, self._told = read_notes, trust_folder, ""
-        self._now = now
+        self._read_notes, self._trust_folder, self._logged_digest = read_notes, trust_folder, ""
+        self._now = checked_function("now", now)
 
     def build_system_prompt(self) -> str:
-        """The system prompt: what stays the same first, what belongs to the workspace last."""
+        """Return the system prompt: the stable parts first, the workspace's notes last."""
         return "\n\n".join(part for part in self.sections().values() if part)
 
     def sections(self) -> dict[str, str]:
-        """The parts of the prompt by name, in order; an empty one is left out."""
+        """Return the parts of the prompt by name, in order; empty parts are left out of the prompt."""
         words, skills = self.words, self.skills
         identity = words.identity.format(name=self.persona.name, description=self.persona.description)
         always = skills.always() if skills else []
@@ -103,10 +123,10 @@ class ContextBuilder:
         if not self._read_notes or not self.words.notes:
             return ""
         notes = [*user_notes(data_folder() / "AGENTS.md"), *self._project_notes()]
-        return "\n\n".join([self.words.notes, *map(_framed, notes)]) if notes else ""
+        return "\n\n".join([self.words.notes, *map(_wrap_note, notes)]) if notes else ""
 
     def _project_notes(self) -> Sequence[Note]:
-        """Those of the folder, as they were when it was looked whether somebody trusts them."""
+        """Return the folder's trusted notes, as they were when trust was checked."""
         if self._trust_folder is False:
             return ()
         guidance = guidance_of(self.workspace.root)
@@ -114,30 +134,29 @@ class ContextBuilder:
             return guidance.notes
         both = self.skills is not None and self.skills.leaves_out_project
         left_out = guidance.shown if both else ", ".join(note.name for note in guidance.notes)
-        if left_out and self._told != guidance.digest:
-            self._told = guidance.digest
-            about = "left out, as nobody has trusted it: %s (trust_folder=True uses it)"
-            LOG.warning(about, one_line(left_out))
+        if left_out and self._logged_digest != guidance.digest:
+            self._logged_digest = guidance.digest
+            LOG.warning("untrusted, left out: %s (use with trust_folder=True)", one_line(left_out))
         return ()
 
     def note(
         self,
-        context: Mapping[str, Any] | str | None = None,
+        context: Context | None = None,
         channel: str | None = None,
         chat_id: str | None = None,
         *,
         is_first: bool = False,
     ) -> str:
-        """What is told beside a message: the time, where it came from, and what the caller knows.
+        """Return the note for a message: time, channel, chat and context.
 
         Args:
-            context: More about this message: a text, or names and values.
-            channel: Where the message came from, such as ``telegram``.
-            chat_id: Which conversation there.
-            is_first: The session begins: the newest of memory is told too.
+            context: Context of the message: a text, a mapping, or messages.
+            channel: Source of the message, such as ``telegram``.
+            chat_id: Conversation in the channel.
+            is_first: First message of the session: include the newest memory entries.
 
         Raises:
-            ConfigError: `context` is neither text nor a mapping, or is too long.
+            ConfigError: `context` has another type or is too long.
         """
         words = self.words
         lines = [words.now.format(now=f"{self._now():%Y-%m-%d %H:%M %Z (%A)}")]
@@ -154,42 +173,42 @@ class ContextBuilder:
         current_message: str,
         media: Iterable[MediaItem] | None = None,
         *,
-        context: Mapping[str, Any] | str | None = None,
+        context: Context | None = None,
         channel: str | None = None,
         chat_id: str | None = None,
     ) -> list[Message]:
-        """The messages of a request: system prompt, history, the new message with its images, the note.
+        """Return the messages of a request: system prompt, history, new message with images, note.
 
         Args:
-            history: What was said before; a leading system message in it is replaced.
-            current_message: What the user says now.
-            media: Images that come with it; see `media_parts`.
+            history: Earlier messages; a leading system message is replaced.
+            current_message: The user's new message.
+            media: Its images; see `media_parts`.
             context: See `note`.
             channel: See `note`.
             chat_id: See `note`.
 
         Raises:
-            ConfigError: Something has the wrong type.
+            ConfigError: An argument has the wrong type.
             ImageError: An image cannot be sent.
         """
         if not isinstance(current_message, str):
-            raise ConfigError(f"current_message must be text; it is {current_message!r:.80}.")
+            raise ConfigError(f"current_message={current_message!r:.80} must be text.")
         before = list(history)
         if before and before[0].get("role") in ("system", "developer"):
             before.pop(0)
-        said = user_message(current_message, media_parts(media))
+        message = user_message(current_message, media_parts(media))
         note = self.note(context, channel, chat_id, is_first=not before)
         prompt = {"role": "system", "content": self.build_system_prompt()}
-        return [prompt, *before, said, *([user_message(note)] if note else [])]
+        return [prompt, *before, message, *([user_message(note)] if note else [])]
 
     def add_tool_result(self, messages: list[Message], call_id: str, name: str, result: Any) -> list[Message]:
         """Append the result of a call, and return the list.
 
         Args:
-            messages: The list; it is changed.
+            messages: The list; modified in place.
             call_id: The id of the call.
             name: The tool.
-            result: What it gave; what is no text becomes JSON.
+            result: The result; anything but text becomes JSON.
         """
         messages.append({**tool_message(call_id, as_text(result)), "name": name})
         return messages
@@ -200,15 +219,15 @@ class ContextBuilder:
         content: str | None,
         tool_calls: Iterable[ToolCall | Mapping[str, Any]] | None = None,
     ) -> list[Message]:
-        """Append an answer of the model, and return the list.
+        """Append a model response, and return the list.
 
         Args:
-            messages: The list; it is changed.
-            content: What it says.
-            tool_calls: The calls in it, as `ToolCall` or in the shape of the protocol.
+            messages: The list; modified in place.
+            content: Its text.
+            tool_calls: Its calls, as `ToolCall` objects or protocol dicts.
         """
         message: Message = {"role": "assistant", "content": None if content is None else clean_text(content)}
-        calls = [wire_call(each) if isinstance(each, ToolCall) else dict(each) for each in tool_calls or ()]
+        calls = [wire_call(call) if isinstance(call, ToolCall) else dict(call) for call in tool_calls or ()]
         if calls:
             message["tool_calls"] = calls
         elif content is None:
@@ -217,8 +236,8 @@ class ContextBuilder:
         return messages
 
 
-def _framed(note: Note) -> str:
-    text = note.text.replace("</notes", "<\\/notes")  # a file must not end its own frame
+def _wrap_note(note: Note) -> str:
+    text = note.text.replace("</notes", "<\\/notes")  # a file must not close its own tag
     return f'<notes file="{_one_line(note.name)}">\n{text}\n</notes>'
 
 
@@ -226,16 +245,138 @@ def _one_line(text: object) -> str:
     return " ".join(clean_text(str(text)).replace('"', "'").split())[:200]
 
 
-def _context_text(context: Mapping[str, Any] | str) -> str:
+def are_messages(value: object) -> TypeGuard[Sequence[Message]]:
+    """Whether a context is a list of messages, not text or names and values."""
+    return isinstance(value, (list, tuple)) and all(
+        isinstance(entry, Mapping) and "role" in entry for entry in value
+    )
+
+
+def _context_text(context: Context) -> str:
     if isinstance(context, Mapping):
         text = "\n".join(f"{_one_line(key)}: {as_text(value)}" for key, value in context.items())
     elif isinstance(context, str):
         text = clean_text(context)
+    elif are_messages(context):
+        text = "\n".join(
+            f"{_one_line(message['role'])}: {text_of(message.get('content') or '')}" for message in context
+        )
     else:
         raise ConfigError(
-            f"context must be text or a mapping; it is {context!r:.80}. What was said before is no context: "
-            "the session keeps it; loop.agent.arun(message, messages, session_id=...) begins one with it."
+            f"context={context!r:.80} must be text, a mapping or a list of messages with a role."
         )
     if len(text) > MAX_CONTEXT_CHARS:
-        raise ConfigError(f"context has {len(text):,} characters; at most {MAX_CONTEXT_CHARS:,}. Shorten it.")
+        raise ConfigError(f"context has {len(text):,} characters; the limit is {MAX_CONTEXT_CHARS:,}.")
     return text
+
+
+# -- adapters that turn any object with ``chat_stream`` or ``chat`` into a model client ------------------
+
+
+def as_model(provider: Any, model: str | None = None) -> ChatModel:
+    """Return a model client for a provider.
+
+    Args:
+        provider: A client of this package, or an object with an async ``chat(messages, tools, **options)``,
+            or with a ``chat_stream`` that takes the same arguments and is an async iterator.
+        model: Model name, sent as the option ``model`` with each request.
+
+    Raises:
+        ConfigError: The provider has neither method.
+    """
+    if isinstance(provider, BaseLLMClient) and model is None:
+        return provider
+    if as_protocol(provider, Streams):
+        return StreamingProvider(provider, model)
+    if as_protocol(provider, ChatModel):
+        return _NonStreamingProvider(provider, model)
+    raise ConfigError(
+        f"provider must have a method chat_stream(messages, tools, **options) or chat(...); "
+        f"{type(provider).__name__} has neither."
+    )
+
+
+class StreamingProvider(StreamingClient):
+    """Model client for an object with ``chat_stream``, which may yield text, deltas or protocol chunks.
+
+    Args:
+        model: Model name, sent as the option ``model`` with each request; None to send none.
+    """
+
+    def __init__(self, provider: Any, model: str | None = None) -> None:
+        self._provider = provider
+        self._options = {} if model is None else {"model": model}
+        self.model = model or model_of(provider) or type(provider).__name__
+        self.takes_meta = takes_meta(provider)
+        self.origin = f"{origin_of(provider)} {model or ''}".rstrip()
+        self.context_window = window_known_to(provider)
+
+    async def chat_stream(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> AsyncIterator[Delta]:
+        """Yield the provider's deltas; a stream without a finish reason counts as complete."""
+        items = self._provider.chat_stream(messages, tools, **{**kwargs, **self._options})
+        if inspect.isawaitable(items):
+            items = await items
+        ended = called = False
+        try:
+            async for item in items:
+                delta = as_delta(item)
+                ended, called = ended or bool(delta.finish_reason), called or bool(delta.tool_calls)
+                yield delta
+        finally:
+            await close_client(items)
+        if not ended:
+            yield Delta(finish_reason="tool_calls" if called else "stop")
+
+    async def aclose(self) -> None:
+        """Close the provider."""
+        await close_client(self._provider)
+
+
+class _NonStreamingProvider(StreamingProvider):
+    """Model client for an object with only ``chat``."""
+
+    async def chat(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> LLMResponse:
+        response: LLMResponse = await self._provider.chat(messages, tools, **{**kwargs, **self._options})
+        return response
+
+    async def chat_stream(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> AsyncIterator[Delta]:
+        yield (await self.chat(messages, tools, **kwargs)).to_delta()
+
+
+def as_delta(item: Any) -> Delta:
+    """Convert an item yielded by a provider.
+
+    Args:
+        item: Text, a `Delta`, an `LLMResponse`, a protocol chunk, or a chunk's delta.
+
+    Raises:
+        LLMError: The item has another type.
+    """
+    if isinstance(item, Delta):
+        return item
+    if item is None or isinstance(item, str):
+        return Delta(text=item or "")
+    if isinstance(item, LLMResponse):
+        return item.to_delta()
+    if get(item, "choices") is not None:
+        return parse_chunk(item)
+    content = get(item, "content")
+    delta = {
+        **(extra_of(item, MESSAGE_FIELDS | {"text", "finish_reason", "usage"}) or {}),
+        "content": get(item, "text") if content is None else content,
+        "tool_calls": get(item, "tool_calls"),
+        "reasoning_content": get(item, "reasoning_content"),
+    }
+    reason, usage = get(item, "finish_reason"), get(item, "usage")
+    if reason is None and usage is None and not any(value is not None for value in delta.values()):
+        raise LLMError(
+            f"chat_stream() yielded {item!r:.80}. Yield text, Delta(...), or chunks of the chat protocol.",
+            kind="bad_request",
+        )
+    return parse_chunk({"choices": [{"delta": delta, "finish_reason": reason}], "usage": usage})

@@ -1,4 +1,4 @@
-"""Memory that outlives a conversation: dated entries in ``MEMORY.md``, which a person can read and change."""
+"""Memory across conversations: dated entries in ``MEMORY.md``, which a person can read and edit."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ from typing import Any
 
 from pure_agent_loop.assistant.words import AssistantWords, described_tool, words_for
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.language import in_language
-from pure_agent_loop.support.shared_file import MEMORY_FILE, change_file, with_section
-from pure_agent_loop.support.text import clean_text
+from pure_agent_loop.support.locking import MEMORY_FILE, change_file, with_section
+from pure_agent_loop.support.text import clean_text, excerpt_around
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.workspace import Workspace
@@ -34,16 +35,16 @@ _FIRST_LINE = "# Memory"
 
 
 class MemoryStoreError(PureAgentLoopError):
-    """Something cannot be written to memory. The message is for the model."""
+    """An entry cannot be written to memory. The message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEntry:
-    """One thing that is remembered.
+    """One memory entry.
 
     Args:
-        when: ``2026-01-31 14:25 UTC``; empty for what a person wrote into the file without a date.
-        text: What it says.
+        when: ``2026-01-31 14:25 UTC``; empty for text that a person wrote without a date.
+        text: The content.
     """
 
     when: str
@@ -64,18 +65,18 @@ class MemoryStore:
         memory.write("The user's cat is called Miso.")
         print(memory.search("cat"))
 
-    Several programs may write at once. What `MemoryOverflow` writes to the same file is found here too.
+    Safe for several writing processes. Entries that `MemoryOverflow` writes to the file are included.
 
     Args:
-        workspace: A `Workspace`, or a folder that exists; the file is ``MEMORY.md`` in it.
-        max_entry_chars: Longer entries are refused.
-        max_file_bytes: Nothing is written once the file would be larger; of a larger file the end is read.
-        language: Of the tools; ``en``, ``zh``, or None for that of the agent that has them.
-        words: Words of your own instead.
-        now: Gives the time of entries.
+        workspace: A `Workspace`, or an existing folder; the file is ``MEMORY.md`` in it.
+        max_entry_chars: Longer entries are rejected.
+        max_file_bytes: Writes beyond this size are rejected; of a larger file only the end is read.
+        language: ``en`` or ``zh`` for the tools; None for the agent's language.
+        words: Custom texts instead.
+        now: Returns the time of an entry.
 
     Raises:
-        ConfigError: It is no folder.
+        ConfigError: The workspace is not a folder.
     """
 
     def __init__(
@@ -94,23 +95,25 @@ class MemoryStore:
         self.file: Path = self.workspace.root / MEMORY_FILE
         self._max_entry_chars = max_entry_chars
         self._max_file_bytes = max_file_bytes
-        self._given_words = words or (words_for(language) if language else None)
-        self._now = now
+        self._custom_words = words or (words_for(language) if language else None)
+        self._now = checked_function("now", now)
 
     @property
     def _words(self) -> AssistantWords:
-        return self._given_words or words_for()
+        return self._custom_words or words_for()
 
     def write(self, text: str) -> bool:
         """Add an entry, dated now.
 
         Returns:
-            False if the same text is there already; then nothing is written.
+            False if the text is already in memory; then nothing is written.
 
         Raises:
-            MemoryStoreError: It is empty or too long, memory is full, or the file cannot be written.
+            MemoryStoreError: The entry is empty or too long, memory is full, or the file cannot be written.
         """
-        entry = _HEADING.sub("\\\\", clean_text(text).replace("\r", "\n").strip())  # it may not look like two
+        entry = _HEADING.sub(
+            "\\\\", clean_text(text).replace("\r", "\n").strip()
+        )  # escape headings, which separate entries
         if not entry:
             raise MemoryStoreError(self._words.entry_empty)
         if len(entry) > self._max_entry_chars:
@@ -121,7 +124,7 @@ class MemoryStore:
 
         def change(old: bytes) -> bytes | None:
             nonlocal written
-            if any(each.text == entry for each in _parse(old.decode("utf-8", "replace"))):
+            if any(known.text == entry for known in _parse(old.decode("utf-8", "replace"))):
                 return None
             when = self._now().astimezone(timezone.utc)
             new = with_section(old, f"## {when:%Y-%m-%d %H:%M} UTC\n\n{entry}\n")
@@ -137,13 +140,13 @@ class MemoryStore:
         try:
             change_file(self.file, change)
         except OSError as error:
-            about = {"en": error.strerror or str(error), "zh": errno.errorcode.get(error.errno or 0, "?")}
-            words = self._words.not_written.format(file=MEMORY_FILE, error=in_language(about))
+            reasons = {"en": error.strerror or str(error), "zh": errno.errorcode.get(error.errno or 0, "?")}
+            words = self._words.not_written.format(file=MEMORY_FILE, error=in_language(reasons))
             raise MemoryStoreError(words) from error
         return written
 
     def entries(self) -> list[MemoryEntry]:
-        """Everything that is remembered, oldest first; empty if the file is missing or cannot be read."""
+        """Return all entries, oldest first; empty if the file is missing or cannot be read."""
         try:
             with self.workspace.open_for_reading(MEMORY_FILE) as file:
                 size = os.fstat(file.fileno()).st_size
@@ -154,20 +157,20 @@ class MemoryStore:
         return _parse(text)
 
     def search(self, query: str, limit: int = 5) -> list[MemoryEntry]:
-        """The entries that fit a query best, best first; of equals the newest.
+        """Return the entries that match a query best, best first, newer before older.
 
         Args:
-            query: Words, in any script. Rare words count more than frequent ones.
-            limit: Greatest number of entries.
+            query: Words in any script; rare words weigh more.
+            limit: Maximum number of entries.
         """
-        entries, wanted = self.entries(), set(_terms(query))
-        counted = [Counter(_terms(each.text, single=True)) for each in entries]
-        spread = Counter(term for terms in counted for term in terms if term in wanted)
+        entries, query_terms = self.entries(), set(_terms(query))
+        counts = [Counter(_terms(entry.text, single=True)) for entry in entries]
+        frequency = Counter(term for terms in counts for term in terms if term in query_terms)
         scored = []
-        for number, terms in enumerate(counted):
+        for number, terms in enumerate(counts):
             score = sum(
-                math.log(1 + len(entries) / spread[term]) * (1 + math.log(terms[term]))
-                for term in wanted & terms.keys()
+                math.log(1 + len(entries) / frequency[term]) * (1 + math.log(terms[term]))
+                for term in query_terms & terms.keys()
             )
             if score:
                 scored.append((score / math.sqrt(10 + terms.total() ** 0.5), number))
@@ -175,15 +178,15 @@ class MemoryStore:
         return [entries[number] for _, number in best]
 
     def read(self, limit: int = 20) -> list[MemoryEntry]:
-        """The newest entries, oldest of them first.
+        """Return the newest entries, in order of age, oldest first.
 
         Args:
-            limit: Greatest number of entries.
+            limit: Maximum number of entries.
         """
         return self.entries()[-limit:] if limit > 0 else []
 
     def digest(self, max_chars: int) -> str:
-        """The newest entries as far as they fit into so many characters, oldest of them first."""
+        """Return the newest entries that fit into `max_chars` characters, oldest first."""
         lines: list[str] = []
         for entry in reversed(self.entries()):
             line = f"- {entry}"
@@ -194,56 +197,63 @@ class MemoryStore:
         return "\n".join(reversed(lines))
 
     def tools(self) -> list[Tool]:
-        """``memory_write``, ``memory_search`` and ``memory_read``, for ``Agent(tools=...)``."""
+        """Return ``memory_write``, ``memory_search`` and ``memory_read``, for ``Agent(tools=...)``."""
 
         def memory_write(text: str) -> str:
             return self._words.written if self.write(text) else self._words.known
 
         def memory_search(query: str, limit: int = 5) -> str:
-            found = self.search(query, min(limit, 50))
-            return _shown(found) if found else self._words.nothing_found
+            entries = self.search(query, min(limit, 50))
+            return _format_entries(entries, query) if entries else self._words.nothing_found
 
         def memory_read(limit: int = 20) -> str:
-            found = self.read(min(limit, 200))
-            return _shown(found) if found else self._words.nothing_yet
+            entries = self.read(min(limit, 200))
+            return _format_entries(entries) if entries else self._words.nothing_yet
 
-        looking: dict[str, Any] = {"read_only": True, "idempotent": True}
+        read_options: dict[str, Any] = {"read_only": True, "idempotent": True}
         return [
-            self._tool(memory_write, idempotent=True),  # the same twice is once
-            self._tool(memory_search, **looking),
-            self._tool(memory_read, **looking),
+            self._tool(memory_write, idempotent=True),  # duplicates are not written
+            self._tool(memory_search, **read_options),
+            self._tool(memory_read, **read_options),
         ]
 
     def _tool(self, function: Callable[..., str], **options: Any) -> Tool:
-        return described_tool(function, self._given_words, **options)
+        return described_tool(function, self._custom_words, **options)
 
 
-def _shown(entries: list[MemoryEntry]) -> str:
-    text = "\n\n".join(map(str, entries))
+def _format_entries(entries: list[MemoryEntry], query: str = "") -> str:
+    """Return entries as text; if too long, excerpts around the words of the query."""
+    text = "\n\n".join(str(entry) for entry in entries)
+    if query and len(text) > MAX_SHOWN_CHARS:
+        size, words = max(200, MAX_SHOWN_CHARS // len(entries)), sorted(_terms(query), key=len, reverse=True)
+        texts = [str(entry) for entry in entries]
+        places = [[at for word in words if (at := text.lower().find(word)) >= 0] for text in texts]
+        matches = zip(texts, places, strict=True)
+        text = "\n\n".join(excerpt_around(text, at[0] if at else 0, size) for text, at in matches)
     return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}\n[...]"
 
 
 def _parse(text: str) -> list[MemoryEntry]:
-    """Entries of the file: those with a date, and before them what a person wrote, by its headings."""
+    """Parse the file: first undated text, split at headings, then the dated entries."""
     pieces = _DATED.split(text.replace("\r\n", "\n"))
     free = [piece.strip() for piece in _HEADING.split(pieces[0])]
     dated = zip(pieces[1::2], pieces[2::2], strict=True)
-    found = [MemoryEntry("", piece) for piece in free if piece and piece != _FIRST_LINE]
-    return found + [MemoryEntry(when, piece.strip()) for when, piece in dated if piece.strip()]
+    entries = [MemoryEntry("", piece) for piece in free if piece and piece != _FIRST_LINE]
+    return entries + [MemoryEntry(when, piece.strip()) for when, piece in dated if piece.strip()]
 
 
 def _terms(text: str, *, single: bool = False) -> list[str]:
-    """Words in lower case; of scripts without spaces each pair of characters; if `single`, also each one."""
-    found: list[str] = []
+    """Return lower-case words; for CJK scripts character pairs and, with `single`, single characters."""
+    terms: list[str] = []
     for run in _TERMS.findall(unicodedata.normalize("NFKC", text).lower()):
         if re.match(rf"[{_CJK}]", run):
-            found += [run[at : at + 2] for at in range(len(run) - 1)] or [run]
-            found += list(run) if single or len(run) < 3 else []
+            terms += [run[at : at + 2] for at in range(len(run) - 1)] or [run]
+            terms += list(run) if single or len(run) < 3 else []
         else:
-            found.append(_stem(run))
-    return found
+            terms.append(_stem(run))
+    return terms
 
 
 def _stem(word: str) -> str:
-    """Plural and singular of English words are one."""
+    """Strip the plural "s" of an English word."""
     return word[:-1] if len(word) > 3 and word.endswith("s") and not word.endswith("ss") else word

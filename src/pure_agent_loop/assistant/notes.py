@@ -1,4 +1,4 @@
-"""``AGENTS.md``: what a project says to those who work in it. `Agent` never reads it by itself."""
+"""``AGENTS.md``: a project's notes for agents. `Agent` does not read it; the assistant does."""
 
 from __future__ import annotations
 
@@ -9,19 +9,20 @@ from pathlib import Path
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.files.reading import UTF16
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_NOTES_BYTES = 32 * 1024
-_NAMES = ("AGENTS.md", "CLAUDE.md")  # the second only where the first is missing
+_NAMES = ("AGENTS.md", "CLAUDE.md")  # the second if the first is missing
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """One file of notes.
+    """One notes file.
 
     Args:
-        name: Its path as it is shown: relative to the root of the project.
-        text: What it says, perhaps cut.
+        name: Path for display, relative to the project's root.
+        text: The content, truncated to the limit.
     """
 
     name: str
@@ -34,40 +35,40 @@ def project_notes(
     user_file: str | os.PathLike[str] | None = None,
     max_bytes: int = MAX_NOTES_BYTES,
 ) -> list[Note]:
-    """The notes that hold for a folder, the nearest last.
+    """Return the notes that apply to a folder, nearest last.
 
-    First the user's own, then those of each folder from the root of the git project down to `folder`; without
-    a git project only those of `folder`. Where they are too long together, the nearest are kept. A link that
-    leads out of the project is not followed.
+    The user's notes come first, then those of each folder from the root of the git project down to `folder`;
+    outside a git project only those of `folder`. Over `max_bytes`, the nearest are kept. Links that point
+    outside the project are not followed.
 
     Args:
-        folder: Where the work is done.
-        user_file: Notes of the user for all projects.
-        max_bytes: Of all together.
+        folder: The working directory.
+        user_file: The user's notes for all projects.
+        max_bytes: Limit for all notes together, in bytes.
 
     Raises:
-        ConfigError: `folder` is no folder.
+        ConfigError: `folder` is not a folder.
     """
     return _notes([*_user(user_file), *_places(Path(folder).expanduser().resolve())], max_bytes)
 
 
 def user_notes(user_file: str | os.PathLike[str], *, max_bytes: int = MAX_NOTES_BYTES) -> list[Note]:
-    """Only the user's own notes, where those of a folder are not trusted.
+    """Return only the user's notes, for a folder that is not trusted.
 
     Args:
-        user_file: Notes of the user for all projects.
+        user_file: The user's notes for all projects.
     """
     return _notes(_user(user_file), max_bytes)
 
 
 def _notes(places: list[tuple[Path, str, str]], left: int) -> list[Note]:
-    found: list[Note] = []
+    notes: list[Note] = []
     for root, path, name in reversed(places):
         text = _read(root, path, left) if left > 0 else ""
         if text:
             left -= len(text.encode("utf-8"))
-            found.append(Note(name, text))
-    return found[::-1]
+            notes.append(Note(name, text))
+    return notes[::-1]
 
 
 def _user(user_file: str | os.PathLike[str] | None) -> list[tuple[Path, str, str]]:
@@ -76,16 +77,16 @@ def _user(user_file: str | os.PathLike[str] | None) -> list[tuple[Path, str, str
 
 
 def _places(folder: Path) -> list[tuple[Path, str, str]]:
-    root = next((each for each in (folder, *folder.parents) if (each / ".git").exists()), folder)
-    way = [root]
+    root = next((parent for parent in (folder, *folder.parents) if (parent / ".git").exists()), folder)
+    path = [root]
     for part in folder.relative_to(root).parts:
-        way.append(way[-1] / part)
+        path.append(path[-1] / part)
     places = []
-    for each in way:
-        name = next((name for name in _NAMES if (each / name).is_file()), None)
+    for parent in path:
+        name = next((name for name in _NAMES if (parent / name).is_file()), None)
         if name is not None:
-            inside = (each / name).relative_to(root).as_posix()
-            places.append((root, inside, inside))
+            relative = (parent / name).relative_to(root).as_posix()
+            places.append((root, relative, relative))
     return places
 
 
@@ -95,5 +96,5 @@ def _read(root: Path, path: str, limit: int) -> str:
             data = file.read(limit + 1)
     except (WorkspaceError, ConfigError, OSError):
         return ""
-    text = data[:limit].decode("utf-8", "ignore" if len(data) > limit else "replace").removeprefix("\ufeff")
-    return clean_text(text).strip()
+    encoding = "utf-16" if data.startswith(UTF16) else "utf-8-sig"  # as read_file shows it
+    return clean_text(data[:limit].decode(encoding, "ignore" if len(data) > limit else "replace")).strip()

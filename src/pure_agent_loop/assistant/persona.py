@@ -1,4 +1,4 @@
-"""Who the assistant is: a name, what it is for, and how it speaks."""
+"""Personas of the assistant: name, description, style and rules."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class PersonaConfig:
         PersonaConfig("Ada", "You help with astronomy.", rules=("Give distances in light years.",))
 
     Args:
-        name: What it is called.
-        description: What it is and does, in the second person.
-        style: How it speaks.
-        rules: What it keeps to, a sentence each.
-        language: ``en`` or ``zh``: of these words, and of what the framework says beside them; None for the
-            default of the environment.
+        name: Its name.
+        description: Its role, in the second person.
+        style: Its writing style.
+        rules: Its rules, one sentence each.
+        language: ``en`` or ``zh``, for the persona and the framework's texts; None for the default of the
+            environment.
 
     Raises:
-        ConfigError: One of them has the wrong type, or the name is empty.
+        ConfigError: A value has the wrong type, or the name is empty.
     """
 
     name: str = "Assistant"
@@ -45,86 +45,91 @@ class PersonaConfig:
     def __post_init__(self) -> None:
         for name in ("name", "description", "style"):
             if not isinstance(getattr(self, name), str):
-                raise ConfigError(f"PersonaConfig.{name} must be text; it is {getattr(self, name)!r:.80}.")
+                raise ConfigError(f"PersonaConfig.{name}={getattr(self, name)!r:.80} must be text.")
         if not self.name.strip():
-            raise ConfigError("PersonaConfig.name is empty. Give the assistant a name.")
+            raise ConfigError("PersonaConfig.name must not be empty.")
         rules: Any = self.rules
-        if not isinstance(rules, (tuple, list)) or not all(isinstance(each, str) for each in rules):
-            raise ConfigError(f"PersonaConfig.rules must be a list of sentences; it is {self.rules!r:.80}.")
+        if not isinstance(rules, (tuple, list)) or not all(isinstance(rule, str) for rule in rules):
+            raise ConfigError(f"PersonaConfig.rules={self.rules!r:.80} must be a list of sentences.")
         if self.language not in (None, "en", "zh"):
-            raise ConfigError(f"PersonaConfig.language={self.language!r} is not known. Use 'en' or 'zh'.")
-        object.__setattr__(self, "rules", tuple(self.rules))  # a list was given, perhaps
+            raise ConfigError(f"PersonaConfig.language={self.language!r} is not supported. Use 'en' or 'zh'.")
+        object.__setattr__(self, "rules", tuple(self.rules))  # accept a list
+        english, own = _BUILT_IN["en"]["assistant"], in_language(_BUILT_IN, self.language)["assistant"]
+        for place, name in enumerate(("name", "description")):
+            if getattr(self, name) == english[place]:  # translate the default
+                object.__setattr__(self, name, own[place])
 
     @classmethod
     def named(cls, name: str, language: str | None = None) -> PersonaConfig:
-        """One of the personas that come with the package; `personas` lists them.
+        """Return a built-in persona; see `personas`.
 
         Args:
             name: ``assistant``, ``coder``, ``researcher``, ``writer`` or ``reviewer``.
             language: ``en`` or ``zh``; None for the default of the environment.
 
         Raises:
-            ConfigError: There is none of that name or language.
+            ConfigError: The name or language is unknown.
         """
         ready = personas(language)
         if name not in ready:
-            raise ConfigError(f"There is no persona {name!r}. There are: {', '.join(ready)}.")
+            raise ConfigError(f"Unknown persona {name!r}. Use one of: {', '.join(ready)}.")
         return ready[name]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PersonaConfig:
-        """A persona from plain data.
+        """Create a persona from a dict.
 
         Raises:
-            ConfigError: A key is unknown, or a value cannot be right.
+            ConfigError: A key is unknown, or a value is invalid.
         """
-        known = [each.name for each in fields(cls)]
+        known = [field.name for field in fields(cls)]
         unknown = [str(key) for key in data if key not in known]
         if unknown:
-            raise ConfigError(f"A persona has no field {unknown[0]!r}. It has: {', '.join(known)}.")
+            raise ConfigError(f"unknown persona field {unknown[0]!r}. Use: {', '.join(known)}.")
         rules = data.get("rules", ())
         return cls(**{**data, "rules": tuple(rules) if isinstance(rules, list) else rules})
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> PersonaConfig:
-        """A persona from a ``.toml`` or ``.json`` file.
+        """Read a persona from a ``.toml`` or ``.json`` file.
 
         Raises:
-            ConfigError: It cannot be read (TOML needs Python 3.11), or is wrong; the message names the file.
+            ConfigError: The file cannot be read (TOML needs Python 3.11) or is invalid; the message has its
+                path.
         """
         path = Path(path)
         try:
             with path.open("rb") as file:
                 data = file.read(MAX_FILE_BYTES + 1)
         except OSError as error:
-            raise ConfigError(f"The persona {path} cannot be read: {error.strerror}.") from error
+            raise ConfigError(f"Persona file {path} cannot be read: {error.strerror}.") from error
         if len(data) > MAX_FILE_BYTES:
-            raise ConfigError(f"The persona {path} is larger than {MAX_FILE_BYTES:,} bytes.")
+            raise ConfigError(f"Persona file {path} is larger than {MAX_FILE_BYTES:,} bytes.")
         try:
-            found = _parsed(data, path.suffix.lower())
-            if not isinstance(found, Mapping):
-                raise ConfigError("it must be an object with name and description")
-            return cls.from_dict(found)
+            persona = _parse_file(data, path.suffix.lower())
+            if not isinstance(persona, Mapping):
+                raise ConfigError("must be an object with name and description")
+            return cls.from_dict(persona)
         except (ValueError, RecursionError) as error:  # ConfigError is a ValueError
-            raise ConfigError(f"The persona {path} cannot be used: {error}") from error
+            raise ConfigError(f"Persona file {path} is invalid: {error}") from error
 
     def text(self) -> str:
-        """Style and rules, as they stand in the prompt below the identity."""
-        rules = "\n".join(f"- {each.strip()}" for each in self.rules)
+        """Return style and rules as they appear in the prompt."""
+        rules = "\n".join(f"- {rule.strip()}" for rule in self.rules)
         return "\n".join(part for part in (self.style.strip(), rules) if part)
 
 
-def _parsed(data: bytes, suffix: str) -> Any:
+def _parse_file(data: bytes, suffix: str) -> Any:
     if suffix == ".json":
         return json.loads(data)
     if suffix != ".toml":
-        raise ConfigError("its name must end with .toml or .json.")
+        raise ConfigError("the file name must end with .toml or .json.")
     if importlib.util.find_spec("tomllib") is None:
-        raise ConfigError("this Python reads no TOML. Write it as JSON, or use Python 3.11.")
+        raise ConfigError("TOML needs Python 3.11. Use JSON instead.")
     return importlib.import_module("tomllib").loads(data.decode("utf-8"))
 
 
-_READY: dict[str, dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
+_BUILT_IN: dict[str, dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
     "en": {
         "assistant": (
             "Assistant",
@@ -139,7 +144,7 @@ _READY: dict[str, dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
             (
                 "Read the code before you change it, and keep to its style.",
                 "Make the smallest change that does the work.",
-                "Run the tests, and say what they said.",
+                "Run the tests, and report their results.",
             ),
         ),
         "researcher": (
@@ -206,16 +211,16 @@ _READY: dict[str, dict[str, tuple[str, str, str, tuple[str, ...]]]] = {
 
 
 def personas(language: str | None = None) -> dict[str, PersonaConfig]:
-    """The personas that come with the package, by name.
+    """Return the built-in personas, by name.
 
     Args:
         language: ``en`` or ``zh``; None for the default of the environment.
 
     Raises:
-        ConfigError: There are none in that language.
+        ConfigError: The language is not supported.
     """
-    ready, wanted = in_language(_READY, language), language or default_language()
+    ready, language = in_language(_BUILT_IN, language), language or default_language()
     return {
-        key: PersonaConfig(name, description, style, rules, wanted)
+        key: PersonaConfig(name, description, style, rules, language)
         for key, (name, description, style, rules) in ready.items()
     }

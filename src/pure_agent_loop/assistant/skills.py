@@ -1,4 +1,4 @@
-"""Skills: folders with a ``SKILL.md``, of which a model sees one line and reads the rest when needed."""
+"""Skills: folders with a ``SKILL.md``. The prompt lists them; the model loads one when needed."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pure_agent_loop.assistant.words import AssistantWords, described_tool, words_for
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.abilities import check_shape
 from pure_agent_loop.support.front_matter import FrontMatterError, Value, split_front_matter
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import clean_text
@@ -35,11 +36,11 @@ class Skill:
         name: Its name, the same as its folder's.
         description: What it is for, and when to use it.
         body: Its instructions.
-        folder: Where it lies.
-        always: Its body stands in the prompt from the start.
-        license: Of its text; empty if it does not say.
-        allowed_tools: Tools it says it needs. Shown to people; it allows nothing.
-        trusted: Whether its files may be used, or what says so of the bytes of each.
+        folder: Its folder.
+        always: True if the body is always in the prompt.
+        license: License of its text; empty if not stated.
+        allowed_tools: Tools it declares. For display; grants no permission.
+        trusted: True if its files may be used, or a function that returns True for trusted bytes.
     """
 
     name: str
@@ -54,12 +55,7 @@ class Skill:
 
 @dataclass(frozen=True, slots=True)
 class SkillProblem:
-    """A skill that cannot be used.
-
-    Args:
-        path: Its folder.
-        reason: Why, and what to do.
-    """
+    """A skill that cannot be used."""
 
     path: Path
     reason: str
@@ -69,22 +65,21 @@ class SkillProblem:
 
 
 class SkillsLoader:
-    """Finds skills, and reads them for the model.
+    """Find skills and load them for the model.
 
         skills = SkillsLoader(["my-skills"], workspace=".")
         print(skills.catalogue(), *skills.problems)
 
-    Of two skills with one name the first counts: those in `folders`, then the project's, then the user's.
+    Of skills with the same name the first wins: `folders`, then the project's, then the user's.
 
     Args:
-        folders: Folders of skill folders that you trust.
+        folders: Trusted folders that contain skill folders.
         workspace: A project; its skills are in ``.agents/skills``.
-        trust_project: Whether the project's skills may be used. They are texts that somebody put into a
-            folder, and a model follows them: read them first. False reports them in `problems`; a function
-            says of the bytes of each file whether they are trusted, whenever it is read.
-        user: Whether to look in ``~/.agents/skills`` too.
-        language: Of the tool; ``en``, ``zh``, or None for that of the agent that has it.
-        words: Words of your own instead.
+        trust_project: Use the project's skills. A model follows their text, so read them first. False
+            reports them in `problems`; a function returns True for trusted bytes, at each read.
+        user: Include ``~/.agents/skills``.
+        language: ``en`` or ``zh`` for the tool; None for the agent's language.
+        words: Custom texts instead.
     """
 
     def __init__(
@@ -98,48 +93,50 @@ class SkillsLoader:
         words: AssistantWords | None = None,
     ) -> None:
         if isinstance(folders, (str, bytes, os.PathLike)):
-            raise ConfigError(f"SkillsLoader: folders must be a list of folders; it is {folders!r:.80}.")
-        self._given = [Path(each).expanduser() for each in folders]
+            raise ConfigError(f"SkillsLoader: folders={folders!r:.80} must be a list of folders.")
+        self._folders = [Path(folder).expanduser() for folder in folders]
         root = workspace.root if isinstance(workspace, Workspace) else workspace
         self._project = None if root is None else Path(root).expanduser() / PROJECT_FOLDER
         self._user = Path.home() / PROJECT_FOLDER if user else None
+        if callable(trust_project):
+            check_shape("trust_project", trust_project, ("content",))
         self._trust_project = trust_project
-        self._given_words = words or (words_for(language) if language else None)
+        self._custom_words = words or (words_for(language) if language else None)
         self._skills: dict[str, Skill] = {}
         self.problems: list[SkillProblem] = []
         self.reload()
 
     @property
     def _words(self) -> AssistantWords:
-        return self._given_words or words_for()
+        return self._custom_words or words_for()
 
     @property
     def leaves_out_project(self) -> bool:
-        """True if it knows a project whose skills it may not use."""
+        """True if there is a project and its skills are not trusted."""
         return self._project is not None and self._trust_project is False
 
     @property
     def skills(self) -> list[Skill]:
-        """The skills that can be used, by name."""
+        """The usable skills, sorted by name."""
         return [self._skills[name] for name in sorted(self._skills)]
 
     def get(self, name: str) -> Skill | None:
-        """The skill of that name, or None."""
+        """Return a skill by name, or None."""
         return self._skills.get(name)
 
     def reload(self) -> None:
-        """Look at the folders again."""
+        """Scan the folders again."""
         self._skills, self.problems = {}, []
-        for folder in self._given:
+        for folder in self._folders:
             if not folder.is_dir():
-                self.problems.append(SkillProblem(folder, "There is no such folder."))
-            self._look_in(folder, True)
+                self.problems.append(SkillProblem(folder, "Folder not found."))
+            self._scan_folder(folder, True)
         if self._project is not None:
-            self._look_in(self._project, self._trust_project)
+            self._scan_folder(self._project, self._trust_project)
         if self._user is not None:
-            self._look_in(self._user, True)
+            self._scan_folder(self._user, True)
 
-    def _look_in(self, folder: Path, trusted: bool | Callable[[bytes], bool]) -> None:
+    def _scan_folder(self, folder: Path, trusted: bool | Callable[[bytes], bool]) -> None:
         for number, place in enumerate(skill_folders(folder)):
             if number >= MAX_SKILLS:
                 self.problems.append(SkillProblem(folder, f"Only the first {MAX_SKILLS} skills were read."))
@@ -150,41 +147,44 @@ class SkillsLoader:
                 self.problems.append(SkillProblem(place, clean_text(str(error))))
                 continue
             if trusted is False:
-                reason = "It comes with the project and is not trusted. Read it, then use trust_project=True."
+                reason = "Project skill, not trusted. Read it, then use trust_project=True."
                 self.problems.append(SkillProblem(place, reason))
             elif skill.name in self._skills:
                 other = self._skills[skill.name].folder
-                self.problems.append(SkillProblem(place, f"{other} has the same name and counts."))
+                self.problems.append(SkillProblem(place, f"Same name as {other}, which is used instead."))
             else:
                 self._skills[skill.name] = skill
 
     def catalogue(self) -> str:
-        """A line for each skill that is loaded on demand."""
-        return _lines(each for each in self.skills if not each.always)
+        """Return a line per skill that is loaded on demand."""
+        return _format_list(skill for skill in self.skills if not skill.always)
 
     def always(self) -> list[tuple[str, str]]:
-        """Name and body of each skill that is always there; a long body is cut."""
-        return [(each.name, self._cut(each.body, MAX_ALWAYS_CHARS)) for each in self.skills if each.always]
+        """Return name and body of each skill that is always in the prompt; long bodies are truncated."""
+        always = (skill for skill in self.skills if skill.always)
+        return [(skill.name, self._truncate(skill.body, MAX_ALWAYS_CHARS)) for skill in always]
 
     def load(self, name: str, file: str = "") -> str:
-        """The instructions of a skill, or one of its files, as the model reads them.
+        """Return the instructions of a skill, or one of its files, as the model reads them.
 
         Args:
             name: The skill.
             file: A path relative to the skill's folder; empty for the instructions.
 
         Raises:
-            WorkspaceError: There is no such skill or file, or the path leads out of the skill's folder.
+            WorkspaceError: The skill or file is missing, or the path points outside the skill's folder.
         """
         skill = self.get(name)
         if skill is None:
-            names = ", ".join(each.name for each in self.skills) or "-"
+            names = ", ".join(other.name for other in self.skills) or "-"
             raise WorkspaceError(self._words.no_skill.format(name=name, names=names))
         if file:
             return self._file(skill, file)
         files = bundled_files(skill.folder)
-        more = [self._words.skill_files.format(name=name), *(f"- {each}" for each in files)] if files else []
-        return "\n".join([skill.body, *([""] if more else []), *more])
+        listing = (
+            [self._words.skill_files.format(name=name), *(f"- {path}" for path in files)] if files else []
+        )
+        return "\n".join([skill.body, *([""] if listing else []), *listing])
 
     def _file(self, skill: Skill, file: str) -> str:
         with Workspace(skill.folder).open_for_reading(file) as source:
@@ -198,16 +198,16 @@ class SkillsLoader:
         left = size - MAX_FILE_BYTES
         return text if left <= 0 else f"{text}\n{self._words.skill_cut.format(count=left)}"
 
-    def _cut(self, text: str, limit: int) -> str:
+    def _truncate(self, text: str, limit: int) -> str:
         if len(text) <= limit:
             return text
         return f"{text[:limit]}\n{self._words.skill_cut.format(count=len(text) - limit)}"
 
     def tools(self, *, listed: bool = False) -> list[Tool]:
-        """``load_skill``, if there is a skill to load.
+        """Return ``load_skill``, or no tool if there are no skills.
 
         Args:
-            listed: Its description names the skills, because no prompt does.
+            listed: List the skills in the tool's description, for agents whose prompt does not list them.
         """
         if not self._skills:
             return []
@@ -215,12 +215,12 @@ class SkillsLoader:
         def load_skill(name: str, file: str = "") -> str:
             return self.load(name, file)
 
-        more = _lines(self.skills) if listed else ""
-        return [described_tool(load_skill, self._given_words, more, read_only=True, idempotent=True)]
+        listing = _format_list(self.skills) if listed else ""
+        return [described_tool(load_skill, self._custom_words, listing, read_only=True, idempotent=True)]
 
 
-def _lines(skills: Iterable[Skill]) -> str:
-    return "\n".join(f"- {each.name}: {' '.join(each.description.split())}" for each in skills)
+def _format_list(skills: Iterable[Skill]) -> str:
+    return "\n".join(f"- {skill.name}: {' '.join(skill.description.split())}" for skill in skills)
 
 
 def read_skill(folder: str | os.PathLike[str]) -> Skill:
@@ -230,9 +230,9 @@ def read_skill(folder: str | os.PathLike[str]) -> Skill:
         folder: The folder; its name is the skill's.
 
     Raises:
-        FrontMatterError: The head cannot be read, or says something that cannot be right.
-        WorkspaceError: There is no ``SKILL.md``, or it cannot be read.
-        ConfigError: It is no folder.
+        FrontMatterError: The front matter is invalid.
+        WorkspaceError: ``SKILL.md`` is missing or cannot be read.
+        ConfigError: The path is not a folder.
     """
     return _read(Path(folder), True)
 
@@ -241,22 +241,24 @@ def _read(folder: Path, trusted: bool | Callable[[bytes], bool]) -> Skill:
     with Workspace(folder).open_for_reading(SKILL_FILE) as file:
         data = file.read(MAX_SKILL_BYTES + 1)
     if len(data) > MAX_SKILL_BYTES:
-        raise FrontMatterError(f"{SKILL_FILE} has more than {MAX_SKILL_BYTES:,} bytes. Put parts into files.")
+        raise FrontMatterError(
+            f"{SKILL_FILE} is over {MAX_SKILL_BYTES:,} bytes. Move parts into other files."
+        )
     if callable(trusted) and not trusted(data):
         raise FrontMatterError(f"{SKILL_FILE} has changed since it was trusted.")
     try:
-        head, body = split_front_matter(clean_text(data.decode("utf-8")))
+        front_matter, body = split_front_matter(clean_text(data.decode("utf-8")))
     except UnicodeDecodeError:
         raise FrontMatterError(f"{SKILL_FILE} is not UTF-8 text.") from None
-    name = _text(head, "name")
+    name = _text(front_matter, "name")
     if not _NAME.fullmatch(name):
         raise FrontMatterError("name must be 1 to 64 lower-case letters, digits and '-'.")
     if name != folder.resolve().name:
-        raise FrontMatterError(f"name {name!r} is not the folder's name, {folder.resolve().name!r}.")
-    description = _text(head, "description").strip()
+        raise FrontMatterError(f"name={name!r} must match the folder name {folder.resolve().name!r}.")
+    description = _text(front_matter, "description").strip()
     if not 1 <= len(description) <= MAX_DESCRIPTION:
         raise FrontMatterError(f"description must have 1 to {MAX_DESCRIPTION} characters.")
-    always = head.get("always", False)
+    always = front_matter.get("always", False)
     if not isinstance(always, bool):
         raise FrontMatterError("always must be true or false.")
     return Skill(
@@ -265,32 +267,32 @@ def _read(folder: Path, trusted: bool | Callable[[bytes], bool]) -> Skill:
         body=body.strip(),
         folder=folder.resolve(),
         always=always,
-        license=_text(head, "license", needed=False),
-        allowed_tools=_names(head.get("allowed-tools", "")),
+        license=_text(front_matter, "license", needed=False),
+        allowed_tools=_parse_names(front_matter.get("allowed-tools", "")),
         trusted=trusted,
     )
 
 
 def bundled_files(folder: Path, limit: int = MAX_LISTED_FILES) -> list[str]:
-    """Paths of the files that come with a skill, relative to its folder; links are left out."""
-    found: list[str] = []
+    """Return the paths of a skill's other files, relative to its folder; links are left out."""
+    paths: list[str] = []
     for place, folders, files in os.walk(folder):
-        folders[:] = sorted(each for each in folders if not each.startswith("."))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         for name in sorted(files):
             path = Path(place, name)
-            inside = path.relative_to(folder).as_posix()
-            if inside != SKILL_FILE and not name.startswith(".") and not path.is_symlink():
-                found.append(clean_text(inside))
-            if len(found) >= limit:
-                return found
-    return found
+            relative = path.relative_to(folder).as_posix()
+            if relative != SKILL_FILE and not name.startswith(".") and not path.is_symlink():
+                paths.append(clean_text(relative))
+            if len(paths) >= limit:
+                return paths
+    return paths
 
 
 def skill_folders(folder: Path) -> Iterator[Path]:
-    """The folders of skills in a folder.
+    """Yield the skill folders in a folder, sorted.
 
     Args:
-        folder: It may be missing.
+        folder: The folder; may be missing.
     """
     try:
         places = sorted(folder.iterdir())
@@ -301,14 +303,14 @@ def skill_folders(folder: Path) -> Iterator[Path]:
             yield place
 
 
-def _text(head: dict[str, Value], key: str, *, needed: bool = True) -> str:
-    value = head.get(key, "")
+def _text(front_matter: dict[str, Value], key: str, *, needed: bool = True) -> str:
+    value = front_matter.get(key, "")
     if not isinstance(value, str) or (needed and not value.strip()):
         raise FrontMatterError(f"{key} must be a text.")
     return value
 
 
-def _names(value: Value) -> tuple[str, ...]:
+def _parse_names(value: Value) -> tuple[str, ...]:
     if isinstance(value, list):
-        return tuple(each for each in value if isinstance(each, str))
+        return tuple(name for name in value if isinstance(name, str))
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else ()

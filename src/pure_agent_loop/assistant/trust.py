@@ -1,4 +1,4 @@
-"""Texts of a folder that a model would follow: a person trusts them once, as they are, or they stay out."""
+"""Trust in a folder's instructions to models: used only if a person has approved their exact content."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from pathlib import Path
 
 from pure_agent_loop.assistant.notes import Note, project_notes
 from pure_agent_loop.assistant.skills import PROJECT_FOLDER, skill_folders
-from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.disk import data_folder, private_folder
 
 SUBAGENTS_FOLDER = ".agents/agents"
-_MOST_NAMES = 8
+_MAX_NAMES = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Guidance:
-    """What a folder would tell a model.
+    """The instructions that a folder has for a model.
 
     Args:
-        names: Of its files.
-        digest: Of the folder's place, the names and the contents: a change asks again.
-        notes: The notes among them, as they were read.
-        others: The digests of the other files.
+        names: Names of the files.
+        digest: Digest of the folder's path, the names and the contents; any change needs a new approval.
+        notes: The notes, as they were read.
+        others: Digests of the other files.
     """
 
     names: tuple[str, ...]
@@ -33,21 +33,21 @@ class Guidance:
 
     @property
     def shown(self) -> str:
-        """The names, not too many."""
-        more = len(self.names) - _MOST_NAMES
-        return ", ".join(self.names[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+        """The names, shortened for display."""
+        rest = len(self.names) - _MAX_NAMES
+        return ", ".join(self.names[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
     def holds(self, data: bytes) -> bool:
-        """Whether a file of a skill or a subagent says what one said when the folder was looked at.
+        """Return True if the content of a skill or subagent file is unchanged since it was examined.
 
         Args:
-            data: What it says now.
+            data: The current content.
         """
         return hashlib.sha256(data).digest() in self.others
 
 
 def guidance_of(workspace: Path) -> Guidance:
-    """Look at the notes, the skills and the subagents of a folder."""
+    """Examine the notes, skills and subagents of a folder."""
     digest, names = hashlib.sha256(str(workspace.resolve()).encode("utf-8", "surrogateescape")), []
     notes, others = tuple(project_notes(workspace)), set[bytes]()
     for name, data in _files(workspace, notes, others):
@@ -65,7 +65,7 @@ def _files(workspace: Path, notes: tuple[Note, ...], others: set[bytes]) -> Iter
             others.add(data := _digest(path))
             yield f"{SUBAGENTS_FOLDER}/{path.name}", data
     for skill in skill_folders(workspace / PROJECT_FOLDER):
-        place = skill.resolve()  # a skill may be a link, and what is behind it counts
+        place = skill.resolve()  # a skill may be a link; its target counts
         for path in sorted(place.rglob("*")):
             if path.is_file():
                 others.add(data := _digest(path))
@@ -75,15 +75,15 @@ def _files(workspace: Path, notes: tuple[Note, ...], others: set[bytes]) -> Iter
 def _digest(path: Path) -> bytes:
     try:
         return hashlib.sha256(path.read_bytes()).digest()
-    except OSError:  # nobody can follow what cannot be read; it counts anew once it can be
+    except OSError:  # an unreadable file guides no model; once readable, it changes the digest
         return b""
 
 
 def is_trusted(guidance: Guidance) -> bool:
-    """Whether a person has trusted these texts, as they are."""
+    """Return True if a person has trusted exactly these texts."""
     return (data_folder() / "trusted" / guidance.digest).exists()
 
 
-def trust(guidance: Guidance) -> None:
+def trust_guidance(guidance: Guidance) -> None:
     """Remember that a person trusts these texts."""
     (private_folder(data_folder() / "trusted") / guidance.digest).touch(mode=0o600)

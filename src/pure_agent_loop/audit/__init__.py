@@ -1,14 +1,14 @@
-"""The audit log: every tool call in lines chained to each other, and the questions that can be asked of it.
+"""Audit log: every tool call as a line of a hash chain, with verification and queries.
 
-    log       what an agent is given: from a call to a line
-    redact    keeping secrets out
-    chain     appending, by several processes, whatever happens to them
+    log       the log that an agent writes: from a call to a line
+    redact    removal of secrets
+    chain     appending by several processes, safe against crashes
     seal      one line and its hash
-    walk      along the chain
-    head      how far it goes
+    walk      reading along the chain
+    head      the recorded end of the log
     folder    its files and its lock
-    verifying whether it is as it was written
-    entries   what was called, and what came of it
+    verifying check for changes
+    entries   history of calls and results
 
 docs/audit.md describes the format, what it proves, and what it does not.
 """
@@ -16,10 +16,9 @@ docs/audit.md describes the format, what it proves, and what it does not.
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.audit.folder import default_folder
-from pure_agent_loop.audit.log import AuditLog
-from pure_agent_loop.audit.redact import default_redaction
+from pure_agent_loop.audit.log import AuditLog, default_redaction
 from pure_agent_loop.errors import AuditError
-from pure_agent_loop.support.lazy import names_loaded_later
+from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pure_agent_loop.audit.entries import ToolCallEntry, find_call, history
@@ -38,7 +37,7 @@ __all__ = [
     "verify",
 ]
 
-# A run writes the log; these read it.
+# Loaded lazily: a run only writes the log, these names read it.
 _LATER = {
     "Problem": "verifying",
     "ToolCallEntry": "entries",
@@ -49,4 +48,4 @@ _LATER = {
 }
 
 
-__getattr__, __dir__ = names_loaded_later(__name__, _LATER)
+__getattr__, __dir__ = lazy_exports(__name__, _LATER)

@@ -1,4 +1,4 @@
-"""The tool conversation history: what was called, by whom, and what came of it."""
+"""History of tool calls and their results."""
 
 from __future__ import annotations
 
@@ -21,30 +21,30 @@ _RESULT = re.compile(rb'\{"n":\d+,"time":[-+.e\d]+,"kind":"result","of":(\d+),')
 
 @dataclass(frozen=True, slots=True)
 class ToolCallEntry:
-    """One call and its result.
+    """Tool call with its result.
 
     Args:
-        number: The number of its line in the log.
-        time: When it was about to be made, in seconds since the epoch.
-        session: The session; empty for none.
-        tool: The tool.
-        args: The arguments, redacted and cut; almost always an object.
-        status: ``ok``, ``error``, ``denied``, ``stopped`` (cancelled or out of time), or ``unfinished``: no
-            result was written, because the call is at work or its process was killed.
-        user_message: What the run was asked, cut.
-        result: The kept part of the result, redacted; None if results are not kept or there is none.
+        number: Number of its line in the log.
+        time: Time before the call was made, in seconds since the epoch.
+        session: Session id; empty for none.
+        tool: Name of the tool.
+        args: Arguments, redacted and shortened; almost always an object.
+        status: ``ok``, ``error``, ``denied``, ``stopped`` (cancelled or timed out), or ``unfinished``: no
+            result was written, because the call is running or its process was killed.
+        user_message: Task of the run, shortened.
+        result: Recorded part of the result, redacted; None if there is none or results are not recorded.
         result_sha256: SHA-256 of the whole result.
-        result_length: Its length in characters.
-        seconds: How long it took; None if it is not known.
+        result_length: Length of the result in characters.
+        seconds: Duration; None if unknown.
         verdict: ``allow`` or ``deny``.
-        reason: Why.
-        user: Who ran the agent.
-        host: On which machine.
-        pid: In which process.
-        agent: The agent's name.
-        step: The step of the run.
-        call_id: The call's id in the session.
-        notes: What else was noted.
+        reason: Reason of the verdict.
+        user: User who ran the agent.
+        host: Machine.
+        pid: Process id.
+        agent: Name of the agent.
+        step: Step of the run.
+        call_id: Id of the call in the session.
+        notes: Further notes.
     """
 
     number: int
@@ -69,7 +69,7 @@ class ToolCallEntry:
     notes: dict[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return asdict(self)
 
 
@@ -84,44 +84,46 @@ def history(
     text: str | None = None,
     limit: int | None = None,
 ) -> list[ToolCallEntry]:
-    """The calls that fit, in the order in which they were begun. It reads; `verify` is what checks.
+    """Return the calls that match, in the order they were begun. Does not check the log; see `verify`.
 
     Args:
-        log: The log, its folder, or one of its files; None takes the default log.
-        session: Only this session.
-        tool: Only this tool.
-        since: Only calls begun at this time or later: seconds since the epoch, or a datetime.
-        until: Only calls begun before this time.
-        status: Only calls that ended so.
-        text: Only calls with this in their arguments, task, reason or result; case does not matter.
-        limit: Only the newest so many.
+        log: The log, its folder, or one of its files; None uses the default log.
+        session: Session id to match.
+        tool: Tool name to match.
+        since: Match calls begun at or after this time: seconds since the epoch, or a datetime.
+        until: Match calls begun before this time.
+        status: Status to match.
+        text: Text to find in arguments, task, reason or result, ignoring case.
+        limit: Maximum number of calls; the newest are returned.
 
     Raises:
-        ConfigError: There is no such status, or the limit is below 1.
+        ConfigError: The status is unknown, or the limit is below 1.
         AuditError: A file cannot be read.
     """
     if status is not None and status not in STATUSES:
-        raise ConfigError(f"status: {status!r} is none of {', '.join(STATUSES)}")
+        raise ConfigError(f"status: {status!r} is not one of {', '.join(STATUSES)}")
     if limit is not None and limit < 1:
         raise ConfigError(f"limit: {limit} is not a whole number above 0")
     path = default_folder() if log is None else log.path if isinstance(log, AuditLog) else Path(log)
-    wanted = _Wanted(session, tool, _seconds(since), _seconds(until), status, text and text.casefold())
-    found: list[ToolCallEntry] = []
-    for entry in _newest_first(path, wanted):
-        found.append(entry)
-        if limit is not None and len(found) >= limit:
+    call_filter = _CallFilter(
+        session, tool, _seconds(since), _seconds(until), status, text and text.casefold()
+    )
+    entries: list[ToolCallEntry] = []
+    for entry in _newest_first(path, call_filter):
+        entries.append(entry)
+        if limit is not None and len(entries) >= limit:
             break
-    return found[::-1]
+    return entries[::-1]
 
 
 def find_call(log: AuditLog | str | os.PathLike[str] | None, number: int) -> ToolCallEntry | None:
-    """The call whose line, or whose result's line, has that number; None if there is none.
+    """Return the call with this line number, or whose result has it; None if there is none.
 
     Raises:
         AuditError: A file cannot be read.
     """
     path = default_folder() if log is None else log.path if isinstance(log, AuditLog) else Path(log)
-    for entry, result in _joined(path, _Wanted()):
+    for entry, result in _with_results(path, _CallFilter()):
         if number in (entry.number, result):
             return entry
     return None
@@ -132,7 +134,7 @@ def _seconds(moment: float | datetime | None) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
+class _CallFilter:
     session: str | None = None
     tool: str | None = None
     since: float | None = None
@@ -141,11 +143,11 @@ class _Wanted:
     text: str | None = None
 
     def marks(self) -> list[bytes]:
-        """What stands in every line that fits, call or result: most others need not be parsed."""
-        given = {"session": self.session, "tool": self.tool}
-        return [f'"{name}":{_quoted(value)}'.encode() for name, value in given.items() if value is not None]
+        """Return texts that every matching line contains, so that most other lines need not be parsed."""
+        filters = {"session": self.session, "tool": self.tool}
+        return [f'"{name}":{_quoted(value)}'.encode() for name, value in filters.items() if value is not None]
 
-    def fits(self, entry: ToolCallEntry) -> bool:
+    def matches(self, entry: ToolCallEntry) -> bool:
         return (
             self.session in (None, entry.session)
             and self.tool in (None, entry.tool)
@@ -165,14 +167,14 @@ def _all_text(entry: ToolCallEntry) -> str:
     return "\n".join((args, entry.user_message, entry.reason, entry.result or "")).casefold()
 
 
-def _newest_first(path: Path, wanted: _Wanted) -> Iterator[ToolCallEntry]:
-    return (entry for entry, _ in _joined(path, wanted) if wanted.fits(entry))
+def _newest_first(path: Path, call_filter: _CallFilter) -> Iterator[ToolCallEntry]:
+    return (entry for entry, _ in _with_results(path, call_filter) if call_filter.matches(entry))
 
 
-def _joined(path: Path, wanted: _Wanted) -> Iterator[tuple[ToolCallEntry, int]]:
-    """Calls with the number of their result's line, or 0. Backwards, a result comes before its call."""
+def _with_results(path: Path, call_filter: _CallFilter) -> Iterator[tuple[ToolCallEntry, int]]:
+    """Yield calls with the number of their result's line, or 0. Read backwards: results precede calls."""
     results: dict[int, bytes] = {}
-    marks = wanted.marks()
+    marks = call_filter.marks()
     for line in _lines_backwards(path):
         if any(mark not in line for mark in marks):
             continue
@@ -190,19 +192,19 @@ def _joined(path: Path, wanted: _Wanted) -> Iterator[tuple[ToolCallEntry, int]]:
 
 def _lines_backwards(path: Path) -> Iterator[bytes]:
     try:
-        files = [path] if path.is_file() else [each for _, each in files_in(path)]
-        for each in reversed(files):
-            with os.fdopen(open_file(each, os.O_RDONLY), "rb") as file:
-                lines = file.read().split(b"\n")
+        files = [path] if path.is_file() else [file for _, file in files_in(path)]
+        for file in reversed(files):
+            with os.fdopen(open_file(file, os.O_RDONLY), "rb") as stream:
+                lines = stream.read().split(b"\n")
             while lines:
                 yield lines.pop()
     except OSError as error:
-        fix = "Make it readable for this user, or name another log"
+        fix = "Make it readable for this user, or use another log"
         raise AuditError(error.filename or path, error.strerror or error, fix) from error
 
 
 def _parse(line: bytes) -> dict[str, Any] | None:
-    """A line that can be used; what is damaged is for `verify` to tell."""
+    """Parse a line; return None for an unusable one, which `verify` reports."""
     if not line:
         return None
     try:

@@ -1,25 +1,34 @@
-"""The audit log: what an agent's `audit` is given."""
+"""Audit log of an agent: records each tool call (`Agent(audit=...)`)."""
 
 from __future__ import annotations
 
-import getpass
 import hashlib
 import json
 import os
 import socket
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.audit.chain import Chain
+from pure_agent_loop.audit.chain import ChainWriter, Sealer
 from pure_agent_loop.audit.folder import default_folder
-from pure_agent_loop.audit.redact import Redact, default_redaction
-from pure_agent_loop.audit.seal import Sealer
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.tools.observers import CallRecord, CallStatus
+from pure_agent_loop.kernel.observers import CallRecord, CallStatus
+from pure_agent_loop.support.abilities import check_shape, checked_function
+from pure_agent_loop.support.account import account
+from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text, clean_text, shorten, to_jsonable
+
+# -- default redaction of the audit log ------------------------------------------------------------------
+
+Redact = Callable[[Any], Any]
+
+
+def default_redaction() -> Redact:
+    """Return a function that removes secrets of this process's environment from any JSON value."""
+    return Redactor().redact_value
+
 
 RESULT_CHARS = 2_000
 FILE_BYTES = 16 << 20
@@ -30,26 +39,27 @@ Notes = Mapping[str, Any] | Callable[[CallRecord], Mapping[str, Any]]
 
 
 class AuditLog:
-    """Writes down every tool call of an agent, in lines that are chained to each other.
+    """Log that records every tool call of an agent, as lines of a hash chain.
 
     Several processes and threads may write the same log.
 
     Args:
-        path: The folder of the log; ``audit`` in the data folder if None. It is made with the first line.
-        user: Who runs the agent; the account of this process if None.
-        keep_results: Keep the redacted beginning and end of each result; False: its hash and length only.
-        result_chars: How much of a result is kept, in characters, about.
-        redact: Replaces secrets in a text or JSON value; applied to arguments, reasons, tasks, results and
-            notes before they are cut. What it fails on is left out. None takes `default_redaction`.
-        key: A secret of at least 16 characters that seals the lines (HMAC); None takes
-            ``PURE_AGENT_LOOP_AUDIT_KEY`` if it is set, "" takes none.
-        notes: What else belongs to each call, such as the permission mode or the sandbox; or what gives it.
-        durable: Each line would survive a power cut before the call is made.
-        file_bytes: A file longer than this is followed by another one.
-        now: Gives the time of lines, in seconds since the epoch.
+        path: Folder of the log; None for ``audit`` in the data folder. Created with the first line.
+        user: User who runs the agent; None for the account of this process.
+        keep_results: True to record the redacted start and end of each result; False: hash and length only.
+        result_chars: Approximate number of characters to record of a result.
+        redact: Function that replaces secrets in a text or JSON value; applied to arguments, reasons, tasks,
+            results and notes before they are shortened. Values on which it fails are left out. None for
+            `default_redaction`.
+        key: A secret of at least 16 characters that seals the lines (HMAC); None for
+            ``PAL_AUDIT_KEY`` if set, "" for no key.
+        notes: Further data of each call, such as the permission mode or the sandbox, or a function for it.
+        durable: True if each line must survive a power cut before the call is made.
+        file_bytes: Size after which a new file is started.
+        now: Function that returns the time of lines, in seconds since the epoch.
 
     Raises:
-        ConfigError: The key is too short, or a number is not above 0.
+        ConfigError: The key is too short, or a number is not positive.
     """
 
     def __init__(
@@ -70,51 +80,54 @@ class AuditLog:
             if type(value) is not int or value < 1:
                 raise ConfigError(f"{name}: {value!r} is not a whole number above 0")
         self.path = default_folder() if path is None else Path(path).expanduser().absolute()
-        self._who = {"user": _cut(user or account(), _NAME_CHARS), "host": socket.gethostname()}
+        self._origin = {"user": _truncate(user or account(), _NAME_CHARS), "host": socket.gethostname()}
         self._keep_results = keep_results
         self._result_chars = result_chars
-        self._redact = default_redaction() if redact is None else redact
+        self._redact = checked_function("redact", redact, "value") or default_redaction()
+        if callable(notes):
+            check_shape("notes", notes, ("call",))
         self._notes = notes
         self.sealer = Sealer(key)
-        self._chain = Chain(self.path, self.sealer, durable=durable, max_bytes=file_bytes, now=now)
-        self._begun: dict[int, tuple[CallRecord, int]] = {}  # by identity: two calls may look the same
+        self._chain = ChainWriter(self.path, self.sealer, durable=durable, max_bytes=file_bytes, now=now)
+        self._open_calls: dict[int, tuple[CallRecord, int]] = {}  # by identity: two calls may be equal
 
     def check(self) -> None:
-        """Find out before the first call whether calls can be written down.
+        """Check before the first call that calls can be recorded.
 
         Raises:
-            AuditError: They cannot.
+            AuditError: The log cannot be written.
         """
         self._chain.check()
 
-    def begin(self, call: CallRecord) -> None:
-        """Write down that a call is about to be made, or was denied.
+    def begin(self, call: CallRecord) -> str:
+        """Record that a call is about to be made, or was denied; return notices for the user.
 
         Raises:
-            AuditError: It cannot be written; the call must not be made.
+            AuditError: The log cannot be written; the call must not be made.
         """
         fields = {
             "kind": "call",
-            **self._about(call),
+            **self._call_fields(call),
             "args": self._value(dict(call.args)),
             "verdict": call.behavior,
             "reason": self._text(call.reason, _REASON_CHARS),
             "task": self._text(call.task, _TASK_CHARS),
-            "notes": self._value(self._noted(call)),
+            "notes": self._value(self._notes_for(call)),
         }
-        self._begun[id(call)] = (call, self._chain.append(fields))
+        self._open_calls[id(call)] = (call, self._chain.append(fields))
+        return self._chain.take_notices()
 
-    def end(self, call: CallRecord, text: str, status: CallStatus, seconds: float) -> None:
-        """Write down how the same call ended.
+    def end(self, call: CallRecord, text: str, status: CallStatus, seconds: float) -> str:
+        """Record how a call ended; return notices for the user.
 
         Raises:
-            AuditError: It cannot be written.
+            AuditError: The log cannot be written.
         """
         text = clean_text(text)
         fields = {
             "kind": "result",
-            "of": self._begun.pop(id(call), (call, None))[1],
-            **self._about(call),
+            "of": self._open_calls.pop(id(call), (call, None))[1],
+            **self._call_fields(call),
             "status": status,
             "seconds": round(seconds, 6),
             "result_sha256": hashlib.sha256(text.encode()).hexdigest(),
@@ -122,70 +135,59 @@ class AuditLog:
             "result": self._text(text, self._result_chars) if self._keep_results else None,
         }
         self._chain.append(fields)
+        return self._chain.take_notices()
 
-    def _about(self, call: CallRecord) -> dict[str, Any]:
+    def _call_fields(self, call: CallRecord) -> dict[str, Any]:
         return {
-            **self._who,
+            **self._origin,
             "pid": os.getpid(),
-            "agent": _cut(call.agent, _NAME_CHARS),
-            "session": _cut(call.session_id, _NAME_CHARS),
+            "agent": _truncate(call.agent, _NAME_CHARS),
+            "session": _truncate(call.session_id, _NAME_CHARS),
             "step": call.step,
-            "call": _cut(call.call_id, _NAME_CHARS),
-            "tool": _cut(call.tool, _NAME_CHARS),
+            "call": _truncate(call.call_id, _NAME_CHARS),
+            "tool": _truncate(call.tool, _NAME_CHARS),
         }
 
-    def _noted(self, call: CallRecord) -> dict[str, Any]:
+    def _notes_for(self, call: CallRecord) -> dict[str, Any]:
         if self._notes is None:
             return {}
         try:
             return dict(self._notes(call) if callable(self._notes) else self._notes)
-        except Exception as error:  # noqa: BLE001 - foreign code; a call is not held up by a remark on it
+        except Exception as error:  # noqa: BLE001 - user code; failing notes must not block the call
             return {"notes": f"[left out: they failed with {type(error).__name__}]"}
 
     def _redacted(self, value: Any) -> Any:
         try:
             return to_jsonable(self._redact(to_jsonable(value)))
-        except Exception as error:  # noqa: BLE001 - foreign code; what it was to redact must not get out
+        except Exception as error:  # noqa: BLE001 - user code; an unredacted value must not be written
             return f"[left out: the redaction failed with {type(error).__name__}]"
 
     def _text(self, text: str, limit: int) -> str:
         return shorten(as_text(self._redacted(text)), limit)
 
     def _value(self, value: Any) -> Any:
-        """A value without secrets, its long texts cut; if it is still long, the beginning of its JSON."""
-        found = _cut_texts(self._redacted(value))
-        text = json.dumps(found)
-        return found if len(text) <= _ARGS_CHARS else _shortened(text)
+        """Return a value redacted, with long texts shortened; if still too long, the start of its JSON."""
+        shortened = _shorten_texts(self._redacted(value))
+        text = json.dumps(shortened)
+        return shortened if len(text) <= _ARGS_CHARS else _shortened(text)
 
 
-def _cut_texts(value: Any) -> Any:
+def _shorten_texts(value: Any) -> Any:
     if isinstance(value, str):
         return value if len(value) <= _TEXT_CHARS else _shortened(value)
     if isinstance(value, dict):
-        return {_cut(key, _NAME_CHARS): _cut_texts(each) for key, each in value.items()}
+        return {_truncate(key, _NAME_CHARS): _shorten_texts(item) for key, item in value.items()}
     if isinstance(value, list):
-        return [_cut_texts(each) for each in value]
+        return [_shorten_texts(item) for item in value]
     return value
 
 
 def _shortened(text: str) -> dict[str, Any]:
-    """What stands for a long text: its beginning and end, and what it takes to recognise the whole."""
+    """Return the form of a long text: its start and end, and its hash and length."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"cut": shorten(text, _TEXT_CHARS), "sha256": digest, "length": len(text)}
 
 
-def _cut(text: str, limit: int) -> str:
+def _truncate(text: str, limit: int) -> str:
     text = clean_text(text)
     return text if len(text) <= limit else f"{text[: limit - 3]}..."
-
-
-def account() -> str:
-    """The account this process runs as: what the system says, not what a variable claims."""
-    try:
-        if sys.platform == "win32":
-            return getpass.getuser()
-        import pwd
-
-        return pwd.getpwuid(os.getuid()).pw_name
-    except (KeyError, OSError, ImportError):
-        return str(getattr(os, "getuid", lambda: "unknown")())

@@ -1,4 +1,4 @@
-"""Finding out whether an audit log is as it was written: one pass over all lines, whatever is in them."""
+"""Verify an audit log: one pass over all lines, whatever their content."""
 
 from __future__ import annotations
 
@@ -8,28 +8,37 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pure_agent_loop.audit.chain import (
+    GENESIS,
+    MAX_LINE_BYTES,
+    NAME,
+    BrokenChain,
+    Head,
+    HeadFile,
+    Sealer,
+    Walk,
+    read_head,
+)
 from pure_agent_loop.audit.folder import default_folder, files_in, open_file
-from pure_agent_loop.audit.head import NAME, Found, Head, read_head
 from pure_agent_loop.audit.log import AuditLog
-from pure_agent_loop.audit.seal import GENESIS, Sealer
-from pure_agent_loop.audit.walk import LONGEST_LINE, BrokenChain, Walk
 
-_LOOKS = 5  # at a head that a writer may be writing just now
+_READ_ATTEMPTS = 5  # for a head that another process is writing
 _LOSSES = {
     "cut": "when this was written, the end of the file was missing",
-    "foreign": "what stands before it was not written by an audit log",
-    "head": "when this was written, the head was damaged or missing, so lines before it may be missing",
+    "foreign": "the bytes before it were not written by an audit log",
+    "lost": "when this was written, earlier lines of its writer were missing",
+    "head": "when this was written, the head was damaged or missing, so earlier lines may be missing",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What is wrong, and where.
+    """Problem of an audit log.
 
     Args:
-        file: The name of the file.
-        line: Its line, from 1; 0 if it is about the whole file.
-        what: What is wrong with it.
+        file: Name of the file.
+        line: Line number, from 1; 0 for the whole file.
+        what: Description.
     """
 
     file: str
@@ -42,17 +51,17 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class VerifyReport:
-    """What `verify` found.
+    """Result of `verify`.
 
     Args:
-        ok: True if nothing was changed, taken away or put in, as far as this can be known.
-        lines: How many lines are good, up to the first problem.
-        first_problem: The first one; None if all is well.
-        files: How many files were looked at.
-        torn: How many lines were left unfinished by a writer that was killed, and are marked as such.
+        ok: True if no change, removal or insertion was detected.
+        lines: Number of valid lines, up to the first problem.
+        first_problem: First problem; None if there is none.
+        files: Number of files checked.
+        torn: Number of lines that a killed writer left unfinished, and that are marked.
         keyed: True if the lines are sealed with a key.
-        last_hash: The hash of the last good line. Kept elsewhere, it proves later what was there now.
-        notes: What else people should know.
+        last_hash: Hash of the last valid line. Kept elsewhere, it proves the present content later.
+        notes: Further notices for the user.
     """
 
     ok: bool
@@ -65,7 +74,7 @@ class VerifyReport:
     notes: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return asdict(self)
 
 
@@ -75,32 +84,32 @@ def verify(
     key: str | bytes | None = None,
     contains: str = "",
 ) -> VerifyReport:
-    """Check a whole log, or one file of it alone. Takes no lock: it may be done while others write.
+    """Verify a whole log, or one of its files. Takes no lock: other processes may write.
 
     Args:
-        log: The log, its folder, or one of its files; None takes the default log.
-        key: Its key, as for `AuditLog`; a log given as such brings its own.
-        contains: A hash noted earlier (`VerifyReport.last_hash`). A log without that line was cut.
+        log: The log, its folder, or one of its files; None for the default log.
+        key: Key of the log, as for `AuditLog`; unused if `log` is an `AuditLog`.
+        contains: A hash noted earlier (`VerifyReport.last_hash`). A log without that line was truncated.
 
     Returns:
-        The report. A damaged log raises nothing, and neither does a missing one.
+        The report. A damaged or missing log does not raise.
 
     Raises:
         ConfigError: The key is too short.
     """
     sealer = log.sealer if isinstance(log, AuditLog) else Sealer(key)
     path = default_folder() if log is None else log.path if isinstance(log, AuditLog) else Path(log)
-    check = _Check(sealer, contains)
+    check = _Verification(sealer, contains)
     try:
         problem = check.file_alone(path) if path.is_file() else check.folder(path)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        problem = Problem(str(path), 0, f"it cannot be read: {reason}")
+        problem = Problem(str(path), 0, f"cannot be read: {reason}")
     return check.report(problem)
 
 
-class _Check:
-    """One verification."""
+class _Verification:
+    """Verification of one log."""
 
     def __init__(self, sealer: Sealer, contains: str) -> None:
         self._sealer = sealer
@@ -109,11 +118,13 @@ class _Check:
         self._heads: dict[int, set[str]] = {}
         self._files = 0
         self._notes: list[str] = []
-        self._seen = not self._contains or self._contains == GENESIS
+        self._open: dict[Any, tuple[Any, ...]] = {}  # calls without a result, by number
+        self._first = 1  # number of the first line checked
+        self._contains_found = not self._contains or self._contains == GENESIS
 
     def report(self, problem: Problem | None) -> VerifyReport:
         if self._walk.torn:
-            self._notes.append(f"{self._walk.torn} unfinished by a writer that was killed, marked as such")
+            self._notes.append(f"{self._walk.torn} left unfinished by a killed writer, and marked so")
         return VerifyReport(
             ok=problem is None,
             lines=self._walk.count,
@@ -126,48 +137,54 @@ class _Check:
         )
 
     def file_alone(self, path: Path) -> Problem | None:
-        """One file. It is not known what has to stand before and behind it."""
-        self._notes.append("one file alone: whether lines before it or behind it are missing is not known")
+        """Verify one file. Lines before and after it are unknown."""
+        self._notes.append("one file alone: missing lines before or after it cannot be detected")
         with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
             try:
-                fields, _ = self._sealer.open(file.readline(LONGEST_LINE))
+                fields, _ = self._sealer.open(file.readline(MAX_LINE_BYTES))
                 number, before = fields["n"], fields["prev"]
                 if type(number) is int and number > 1 and isinstance(before, str):
-                    self._walk = Walk(self._sealer, number - 1, before)
+                    self._walk, self._first = Walk(self._sealer, number - 1, before), number
             except (ValueError, KeyError):
-                pass  # found again as a problem of the first line
-        return self._file(path, is_last=True) or self._noted_line(path.name)
+                pass  # reported as a problem of the first line
+        return self._file(path, is_last=True) or self._check_contains(path.name)
 
     def folder(self, folder: Path) -> Problem | None:
-        found = _settled_head(folder, self._sealer)  # before the lines: they are never behind it
+        # Read before the lines, so that it is never ahead of them.
+        head_file = _settled_head(folder, self._sealer)
         files = files_in(folder)
         if not files:
-            return self._empty(folder, found)
-        head_problem = self._take_head(found)
-        for due, (number, path) in enumerate(files, 1):
-            if number != due:
-                return Problem(path.name, 0, f"the file number {due} before it is missing")
-            problem = self._file(path, is_last=due == len(files))
+            return self._empty(folder, head_file)
+        head_problem = self._read_heads(head_file)
+        for number_due, (number, path) in enumerate(files, 1):
+            if number != number_due:
+                return Problem(path.name, 0, f"file number {number_due} before it is missing")
+            problem = self._file(path, is_last=number_due == len(files))
             if problem is not None:
                 return problem
         name = files[-1][1].name
         return (
-            self._short(found, name) or head_problem or self._strange(folder, files) or self._noted_line(name)
+            self._check_end(head_file, name)
+            or head_problem
+            or self._check_newest_file(folder, files)
+            or self._check_contains(name)
         )
 
-    def _empty(self, folder: Path, found: Found | None) -> Problem | None:
-        if found is None:
+    def _empty(self, folder: Path, head_file: HeadFile | None) -> Problem | None:
+        if head_file is None:
             return Problem(str(folder), 0, "there is no audit log")
-        if found.heads and not found.problem and found.heads[0].count == 0:
-            return self._noted_line(NAME)
+        if head_file.heads and not head_file.problem and head_file.heads[0].count == 0:
+            return self._check_contains(NAME)
         return Problem(str(folder), 0, "all files of the log are missing")
 
-    def _take_head(self, found: Found | None) -> Problem | None:
-        if found is None:
+    def _read_heads(self, head_file: HeadFile | None) -> Problem | None:
+        if head_file is None:
             return Problem(NAME, 0, "it is missing, so the end of the log may be missing too")
-        for head in found.heads:
+        for head in head_file.heads:
             self._heads.setdefault(head.count, set()).add(head.last)
-        return Problem(NAME, 0, found.problem) if found.problem else self._fits(Walk(self._sealer))
+        return (
+            Problem(NAME, 0, head_file.problem) if head_file.problem else self._check_head(Walk(self._sealer))
+        )
 
     def _file(self, path: Path, *, is_last: bool) -> Problem | None:
         self._files += 1
@@ -184,59 +201,70 @@ class _Check:
 
     def _line(self, path: Path, number: int, fields: dict[str, Any]) -> Problem | None:
         if self._walk.last == self._contains:
-            self._seen = True
+            self._contains_found = True
         kind = fields.get("kind")
         if kind not in ("call", "result", "torn"):
             what = _LOSSES.get(kind, "") if isinstance(kind, str) else ""
-            return Problem(path.name, number, what or "it is of a kind that no log writes")
-        problem = self._fits(self._walk)
+            return Problem(path.name, number, what or "its kind is unknown")
+        if not self._has_call(fields):
+            return Problem(path.name, number, "it is the result of a call that is not in this log")
+        problem = self._check_head(self._walk)
         return problem and Problem(path.name, number, f"{problem.what} (number {self._walk.count})")
 
-    def _fits(self, walk: Walk) -> Problem | None:
-        noted = self._heads.get(walk.count)
-        if noted is None or noted == {walk.last}:
+    def _has_call(self, fields: dict[str, Any]) -> bool:
+        """Return False for a result without its call: the log was removed while the call was running."""
+        call_key = tuple(fields.get(name) for name in ("pid", "session", "step", "call", "tool"))
+        if fields["kind"] == "call":
+            self._open[self._walk.count] = call_key
+            return True
+        of = fields.get("of")
+        is_before = type(of) is int and 0 < of < self._first
+        return fields["kind"] != "result" or is_before or self._open.pop(of, None) == call_key
+
+    def _check_head(self, walk: Walk) -> Problem | None:
+        recorded = self._heads.get(walk.count)
+        if recorded is None or recorded == {walk.last}:
             return None
-        return Problem(NAME, 0, "the head was written for another line than this one")
+        return Problem(NAME, 0, "the head was written for a different line")
 
     def _end(self, path: Path, number: int, *, is_last: bool) -> Problem | None:
-        """What stands behind the last good line: at the very end, a writer may be at it, or was killed."""
-        rest = self._walk.rest
-        if not rest.size:
+        """Check the bytes after the last valid line. At the end, a writer may be active or was killed."""
+        unread = self._walk.rest
+        if not unread.size:
             return None
         is_cut = any(count > self._walk.count for count in self._heads)
-        if rest.ends_line or not is_last or is_cut or not self._heads:
-            return Problem(path.name, number - rest.lines + 1, rest.why)
-        self._notes.append("the last line is unfinished: a writer was killed, or is writing it just now")
+        if unread.ends_line or not is_last or is_cut or not self._heads:
+            return Problem(path.name, number - unread.lines + 1, unread.why)
+        self._notes.append("the last line is unfinished: a writer was killed, or is writing it now")
         return None
 
-    def _short(self, found: Found | None, name: str) -> Problem | None:
-        due = max((head.count for head in found.heads), default=0) if found else 0
-        if due <= self._walk.count:
+    def _check_end(self, head_file: HeadFile | None, name: str) -> Problem | None:
+        expected = max((head.count for head in head_file.heads), default=0) if head_file else 0
+        if expected <= self._walk.count:
             return None
-        return Problem(name, 0, f"the end was cut off: there are {self._walk.count} lines, there were {due}")
+        return Problem(name, 0, f"the end is missing: {self._walk.count} lines remain of {expected}")
 
-    def _strange(self, folder: Path, files: list[tuple[int, Path]]) -> Problem | None:
+    def _check_newest_file(self, folder: Path, files: list[tuple[int, Path]]) -> Problem | None:
         number, path = files[-1]
-        found = _settled_head(folder, self._sealer)  # again: a new file is told of before it is made
-        newest = found.heads[0] if found and found.heads else Head()
-        return Problem(path.name, 0, "the head knows of no such file") if number > newest.file else None
+        # Read again: a new file is announced before it is created.
+        head_file = _settled_head(folder, self._sealer)
+        newest = head_file.heads[0] if head_file and head_file.heads else Head()
+        return Problem(path.name, 0, "the head does not list this file") if number > newest.file else None
 
-    def _noted_line(self, name: str) -> Problem | None:
-        if self._seen:
+    def _check_contains(self, name: str) -> Problem | None:
+        if self._contains_found:
             return None
-        return Problem(
-            name, 0, f"the line with the hash {self._contains[:12]}... that was noted is not there"
-        )
+        return Problem(name, 0, f"the line with the hash {self._contains[:12]}... was noted but is missing")
 
 
-def _settled_head(folder: Path, sealer: Sealer) -> Found | None:
-    for _ in range(_LOOKS):
-        found = read_head(folder, sealer)
-        if found is None or not found.problem:
+def _settled_head(folder: Path, sealer: Sealer) -> HeadFile | None:
+    for _ in range(_READ_ATTEMPTS):
+        head_file = read_head(folder, sealer)
+        if head_file is None or not head_file.problem:
             break
-    return found
+    return head_file
 
 
 def _lines(file: Any) -> Iterator[bytes]:
-    while line := file.readline(LONGEST_LINE):
+    while line := file.readline(MAX_LINE_BYTES):
         yield line

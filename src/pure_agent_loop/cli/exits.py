@@ -1,6 +1,9 @@
-"""What the exit code of a command says."""
+"""Exit codes of commands."""
 
 from __future__ import annotations
+
+import os
+from pathlib import Path
 
 from pure_agent_loop.errors import (
     TRANSIENT_KINDS,
@@ -24,19 +27,41 @@ _BY_KIND = {"done": DONE, "limit": LIMIT, "denied": DENIED, "cancelled": INTERRU
 
 
 def code_for_stop(stop_reason: str, error_kind: str = "") -> int:
-    """The exit code of a run.
-
-    Args:
-        error_kind: What failed, if it ended with an error.
-    """
+    """Return the exit code for a stop reason; `error_kind` refines "error"."""
     if stop_reason == "error" and error_kind in TRANSIENT_KINDS:
         return TRANSIENT
-    reason = STOP_REASONS.get(stop_reason)  # type: ignore[call-overload] # a word from elsewhere is none of them
+    reason = STOP_REASONS.get(stop_reason)  # type: ignore[call-overload] # may be an unknown reason
     return FAILED if reason is None else _BY_KIND.get(reason.kind, FAILED)
 
 
+def folder_trouble(error: BaseException, folder: Path | None = None) -> str:
+    """Explain an error caused by the working folder; empty for other causes.
+
+    Args:
+        error: The error that ended the command.
+        folder: The working folder; the current one if None.
+    """
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, OSError):
+        cause = cause.__cause__ or cause.__context__
+    if cause is None:
+        return ""
+    from pure_agent_loop.cli.words import message  # only needed after an error
+
+    kind = "folder" if folder is None else "other_folder"
+    try:
+        path = Path.cwd() if folder is None else folder
+        if path.is_dir() and os.access(path, os.R_OK | os.X_OK):
+            return ""
+        if path.is_dir():
+            return message(f"{kind}_unreadable", folder=folder)
+    except OSError:
+        pass
+    return message(f"{kind}_gone", folder=folder)
+
+
 def code_for_error(error: BaseException) -> int:
-    """The exit code for an error that ended a command."""
+    """Return the exit code for an error that ended a command."""
     if isinstance(error, (ConfigError, MissingExtraError, SessionNotFoundError)):
         return USAGE
     if isinstance(error, SessionLockedError) or (isinstance(error, LLMError) and error.is_transient):

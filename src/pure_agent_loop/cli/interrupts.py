@@ -1,4 +1,4 @@
-"""Ctrl-C during a run: once asks it to stop, twice leaves at once."""
+"""Ctrl-C during a run: the first stops the run, the second exits at once."""
 
 from __future__ import annotations
 
@@ -11,18 +11,13 @@ from typing import Any
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import INTERRUPTED
-from pure_agent_loop.cli.output import PREFIX, Output
+from pure_agent_loop.cli.output import PREFIX, CommandOutput
 
 
 class Interrupts:
-    """While this block runs, Ctrl-C cancels a token instead of raising KeyboardInterrupt.
+    """Within the block, Ctrl-C cancels a token instead of raising KeyboardInterrupt."""
 
-    Args:
-        token: Cancelled by the first one.
-        output: Told about it.
-    """
-
-    def __init__(self, token: CancelToken, output: Output) -> None:
+    def __init__(self, token: CancelToken, output: CommandOutput) -> None:
         self._token = token
         self._descriptor = output.error_fileno()
         self._before: Any = None
@@ -42,12 +37,8 @@ class Interrupts:
             signal.signal(signal.SIGINT, self._before)
 
     def wait_for(self, answer: Callable[[], bool]) -> bool:
-        """Call something that waits for the person at the terminal; False if Ctrl-C comes instead.
-
-        Args:
-            answer: What waits; left by an exception when Ctrl-C comes.
-        """
-        self._raises = True  # before the look at the token, so that none comes unseen in between
+        """Call a function that waits for the user; return False on Ctrl-C, which interrupts it."""
+        self._raises = True  # before the check of the token, so that no signal is missed
         try:
             return not self._token.is_cancelled and answer()
         except KeyboardInterrupt:
@@ -55,18 +46,18 @@ class Interrupts:
         finally:
             self._raises = False
 
-    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - given by the system
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:  # noqa: ARG002 - passed by the system
         if self._asked:
-            os._exit(INTERRUPTED)  # no cleanup that could hang: that is what the second Ctrl-C is for
-        self._asked = True  # before it is said, because the second one may come right after
-        self._tell()
+            os._exit(INTERRUPTED)  # skip cleanup, which could hang
+        self._asked = True  # before the message: the next signal may follow at once
+        self._print_notice()
         self._token.cancel("Ctrl-C")
-        if self._raises:  # a read from the terminal would go on after this
+        if self._raises:  # a terminal read would resume after this
             self._raises = False
             raise KeyboardInterrupt
 
-    def _tell(self) -> None:
-        """Not through the stream: the signal may have come in the middle of a write to it."""
+    def _print_notice(self) -> None:
+        """Write to the descriptor: the signal may have interrupted a write to the stream."""
         if self._descriptor is not None:
             try:
                 os.write(self._descriptor, f"\n{PREFIX}stopping; Ctrl-C again leaves at once\n".encode())

@@ -1,4 +1,4 @@
-"""What is the user's own and named on the command line: objects, functions for the model, a JSON Schema."""
+"""Load objects, functions and a JSON Schema that the user names on the command line."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, as_tool
 
 
-def load_object(option: str, where: str) -> Any:
-    """What MODULE:NAME names; what a function of that name makes.
+def load_object(option: str, where: str, *, made: bool = True) -> Any:
+    """Load the object of MODULE:NAME.
 
     Raises:
-        ConfigError: It cannot be loaded.
+        ConfigError: The object cannot be loaded.
     """
     module, _, name = where.partition(":")
     if not module or not name:
@@ -35,40 +35,38 @@ def load_object(option: str, where: str) -> Any:
     here = str(Path.cwd())
     if here not in sys.path:
         _refuse_twice(f"{option}={where}", module.partition(".")[0], here)
-        sys.path.append(here)  # last: what the folder holds hides nothing that this program loads
+        sys.path.append(here)  # last, so that the folder cannot shadow other modules
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
         for part in name.split("."):
-            found = getattr(found, part)
-        return found() if callable(found) and not isinstance(found, Agent) else found
+            target = getattr(target, part)
+        return target() if made and callable(target) and not isinstance(target, Agent) else target
     except (Exception, SystemExit) as error:
-        words = f"{type(error).__name__}: {safe_str(error)}"
-        raise ConfigError(f"{option}={where} cannot be loaded. {words}") from error
+        reason = f"{type(error).__name__}: {safe_str(error)}"
+        raise ConfigError(f"{option}={where} cannot be loaded. {reason}") from error
 
 
-def _refuse_twice(given: str, name: str, here: str) -> None:
-    """A stranger's folder must not stand in for what is installed, nor the other way round."""
+def _refuse_twice(target: str, name: str, here: str) -> None:
+    """Reject a module that exists both in the folder and as an installed package."""
     try:
         installed = find_spec(name)
-    except ValueError:  # a program's own main module
+    except ValueError:  # the main module of a program
         installed = None
     ours = PathFinder.find_spec(name, [here])
     if ours and installed and ours.origin != installed.origin:
         raise ConfigError(
-            f"{given}: {name} is in this folder, and also installed ({installed.origin}). Rename the one in "
+            f"{target}: {name} is in this folder, and also installed ({installed.origin}). Rename the one in "
             "the folder, or start this in another folder."
         )
 
 
 def functions_of(files: Sequence[str]) -> list[Tool]:
-    """The functions that Python files define, as tools; what begins with an underscore is not for the model.
-
-    The files are run, with the rights of this program.
+    """Return the public functions of Python files as tools. The files run with the rights of this program.
 
     Raises:
-        ConfigError: One cannot be run, has no functions, or one cannot be described to a model.
+        ConfigError: A file fails or has no functions, or a function cannot become a tool.
     """
-    return [as_tool(each) for number, name in enumerate(files) for each in _functions(name, number)]
+    return [as_tool(function) for number, name in enumerate(files) for function in _functions(name, number)]
 
 
 def _functions(name: str, number: int) -> list[Any]:
@@ -79,42 +77,42 @@ def _functions(name: str, number: int) -> list[Any]:
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        words = f"{type(error).__name__}: {safe_str(error)}"
-        raise ConfigError(f"--functions={name} cannot be loaded. {words}") from error
-    found = [
-        each
-        for word, each in vars(module).items()
+        reason = f"{type(error).__name__}: {safe_str(error)}"
+        raise ConfigError(f"--functions={name} cannot be loaded. {reason}") from error
+    functions = [
+        value
+        for word, value in vars(module).items()
         if not word.startswith("_")
-        and (isinstance(each, Tool) or (inspect.isfunction(each) and each.__module__ == spec.name))
+        and (isinstance(value, Tool) or (inspect.isfunction(value) and value.__module__ == spec.name))
     ]
-    if not found:
+    if not functions:
         raise ConfigError(f"--functions={name} defines no function.")
-    return found
+    return functions
 
 
-def answer_type(given: str) -> Any:
-    """The type of answers that fit a JSON Schema.
+def answer_type(schema_option: str) -> Any:
+    """Return the type of answers that match a JSON Schema.
 
     Args:
-        given: The schema, or the name of its file.
+        schema_option: The schema, or the path of its file.
 
     Raises:
-        ConfigError: It is none.
-        MissingExtraError: There is nothing to check answers with.
+        ConfigError: The schema is invalid.
+        MissingExtraError: The validator is not installed.
     """
     from pydantic import AfterValidator, WithJsonSchema
 
-    from pure_agent_loop.evaluation.evaluators import Schema
+    from pure_agent_loop.evaluation import Schema
 
     try:
-        is_text = given.lstrip().startswith("{")
-        schema = json.loads(given if is_text else Path(given).expanduser().read_text("utf-8"))
+        is_text = schema_option.lstrip().startswith("{")
+        schema = json.loads(schema_option if is_text else Path(schema_option).expanduser().read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"--schema={given:.80} is neither a JSON Schema nor a file of one: {error}"
+            f"--schema={schema_option:.80} is neither a JSON Schema nor the path of one: {error}"
         ) from error
     if not isinstance(schema, dict):
-        raise ConfigError(f"--schema={given:.80} is no JSON object.")
+        raise ConfigError(f"--schema={schema_option:.80} is not a JSON object.")
     check = Schema(schema).validator()
 
     def checked(value: Any) -> Any:

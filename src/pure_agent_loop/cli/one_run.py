@@ -1,4 +1,4 @@
-"""One run of the command line with its output format, from the first event to the exit code."""
+"""Run one task with an output format and return the exit code."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import DONE, code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
-from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.questions import Questions, way_out
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions, denial_hint
 from pure_agent_loop.cli.slow import Waiting
 from pure_agent_loop.cli.toolset import rules_of, suggest
-from pure_agent_loop.cli.view import Outcome, Progress, is_question
-from pure_agent_loop.cli.which_session import Place
+from pure_agent_loop.cli.view import ProgressPrinter, RunOutcome, is_question
+from pure_agent_loop.cli.which_session import SessionTarget
+from pure_agent_loop.cli.words import message
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.renderer import JsonLinesRenderer
 from pure_agent_loop.support.terminal import one_line, safe_text
@@ -27,37 +28,28 @@ from pure_agent_loop.support.terminal import one_line, safe_text
 _CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1[`~]*\s*$|\Z)", re.M | re.S)
 
 if TYPE_CHECKING:
+    from pure_agent_loop import QueryState
     from pure_agent_loop.agent import Agent
-    from pure_agent_loop.kernel.state import QueryState
 
 
 class OneRun:
-    """One run with its output format.
-
-    Args:
-        options: The parsed command line.
-        output: Where to write.
-        model: Its name.
-        workspace: The folder it works in.
-        questions: The person at the terminal.
-        place: Where it is kept.
-    """
+    """One run with its output format."""
 
     def __init__(
         self,
         options: argparse.Namespace,
-        output: Output,
+        output: CommandOutput,
         model: str,
         workspace: Path,
-        questions: Questions | None,
-        place: Place,
+        questions: TerminalQuestions | None,
+        place: SessionTarget,
     ) -> None:
         self._format: str = options.output_format
         self._quiet: bool = options.quiet or self._format in ("stream-json", "code")
         self._output = output
         self._workspace = workspace
-        self._progress = Progress(output, quiet=self._quiet)
-        self._outcome = Outcome()
+        self._progress = ProgressPrinter(output, quiet=self._quiet)
+        self._outcome = RunOutcome()
         self._rules = rules_of(options)
         self._questions = questions
         self._place = place
@@ -65,20 +57,20 @@ class OneRun:
         self._model = model
 
     def run(self, agent: Agent, task: str | None, *, first: bool = True, media: Sequence[Path] = ()) -> int:
-        """Do a task and return the exit code.
+        """Run a task and return the exit code.
 
         Args:
-            task: The task; None to go on with what was being done.
-            first: No other one stands before it in the same output.
-            media: Images and PDF that come with it.
+            task: The task; None to resume the interrupted run.
+            first: True for the first run in this output.
+            media: Attached images and PDFs.
 
         Raises:
-            PureAgentLoopError: It cannot begin.
-            ResultLostError: Standard output takes nothing more.
+            PureAgentLoopError: The run cannot start.
+            ResultLostError: Standard output cannot be written.
         """
         token = CancelToken()
         begun = time.monotonic()
-        prepared = self._place.prepare(agent, task, token, self._output.say, media=media)
+        prepared = self._place.prepare(agent, task, token, self._output.info, media=media)
         kept_questions = self._kept_questions(agent, prepared.state)
         self._begin(first=first)
         with (
@@ -97,11 +89,11 @@ class OneRun:
         return code_for_stop(self._outcome.stop_reason, self._outcome.error_kind)
 
     def _kept_questions(self, agent: Agent, state: QueryState) -> list[Event]:
-        """Calls that the session has been waiting with; no event of this run will tell about them."""
+        """Return events for pending calls of the session; the run emits none for them."""
         return [
-            Event.permission(each.step, each.tool, each.args, "ask", each.reason, each.call_id)
-            for each in state.questions
-            if suggest(self._options, each, agent.tools, self._questions).behavior == "ask"
+            Event.permission(call.step, call.tool, call.args, "ask", call.reason, call.call_id)
+            for call in state.questions
+            if suggest(self._options, call, agent.tools, self._questions).behavior == "ask"
         ]
 
     @property
@@ -118,7 +110,7 @@ class OneRun:
         asked = is_question(event) and self._questions is not None
         self._outcome.note(event)
         self._waiting.note(event)
-        if not asked:  # a question shows its call itself, and all of it
+        if not asked:  # a question shows its call in full
             self._progress.show(event)
         if self._format == "stream-json":
             self._output.result(self._lines.render(event))
@@ -128,7 +120,7 @@ class OneRun:
             self._waiting.wait_for(event.data["tool"])
 
     def _take_output(self, output: Any) -> None:
-        """What does not fit the schema is no answer."""
+        """Use the typed output as the answer; an output that failed the schema is not one."""
         self._outcome.output = output
         done = self._outcome.stop_reason == "completed"
         self._outcome.content = json.dumps(output, ensure_ascii=False) if done else ""
@@ -145,12 +137,12 @@ class OneRun:
         if outcome.error:
             self._output.fail(outcome.error)
         for question in outcome.questions if outcome.is_waiting else ():
-            self._output.fail(way_out(question, self._rules))
+            self._output.fail(denial_hint(question, self._rules))
         if outcome.stop_reason != "completed" or not self._quiet:
-            self._output.say(_footer(outcome, seconds))
-            more = ' "..."' if outcome.stop_reason == "completed" else ""
-            if way := self._place.way_on():
-                self._output.say(f"{way}{more}")
+            self._output.info(_footer(outcome, seconds))
+            task_hint = ' "..."' if outcome.stop_reason == "completed" else ""
+            if hint := self._place.resume_hint():
+                self._output.info(f"{hint}{task_hint}")
 
     def _write_answer(self) -> None:
         answer = safe_text(self._outcome.content).strip("\n")
@@ -160,28 +152,24 @@ class OneRun:
 
 
 def code_of(answer: str) -> str:
-    """The first piece of code between fences, or all of a text that has none."""
-    found = _CODE.search(answer)
-    return (found[2] if found else answer).strip("\n")
+    """Return the first fenced code block, or the whole text if it has none."""
+    match = _CODE.search(answer)
+    return (match[2] if match else answer).strip("\n")
 
 
-def _footer(outcome: Outcome, seconds: float) -> str:
+def _footer(outcome: RunOutcome, seconds: float) -> str:
     tokens = outcome.usage.get("total_tokens")
-    parts = [
-        one_line(outcome.stop_reason),
-        f"{outcome.steps} step{'' if outcome.steps == 1 else 's'}",
-        *([f"{tokens} tokens"] if tokens else []),
-        f"{seconds:.1f} s",
-    ]
-    return ", ".join(parts)
+    return message(
+        "footer",
+        reason=one_line(outcome.stop_reason),
+        steps=message("one_step" if outcome.steps == 1 else "more_steps", count=outcome.steps),
+        tokens=message("used_tokens", count=tokens) if tokens else "",
+        seconds=f"{seconds:.1f}",
+    )
 
 
-def explain(agent: Agent, task: str, form: str, output: Output) -> int:
-    """Say what a run would send, and run nothing.
-
-    Args:
-        form: The output format.
-    """
+def explain(agent: Agent, task: str, form: str, output: CommandOutput) -> int:
+    """Print what a run would send, without running."""
     explanation = agent.explain(task)
     if form in ("text", "code"):
         output.result(f"{safe_text(str(explanation))}\n")

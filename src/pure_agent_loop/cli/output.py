@@ -1,4 +1,4 @@
-"""Where a command writes: results on standard output, everything else on standard error."""
+"""Write results to standard output and everything else to standard error."""
 
 from __future__ import annotations
 
@@ -10,25 +10,26 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from pure_agent_loop.support.terminal import is_terminal, safe_text, wants_colour
+from pure_agent_loop.support.language import in_user_language
+from pure_agent_loop.support.terminal import is_terminal, knows_escapes, safe_text, wants_colour
 
 PREFIX = "pal: "
-SCHEMA_VERSION = 1  # of each JSON object that a command prints
+SCHEMA_VERSION = 1  # in every JSON object that a command prints
 DIM, RED = "2", "31"
-WIDTH, MOST_WIDTH = 80, 110  # where no terminal says another one; of a wide terminal
+WIDTH, MAX_WIDTH = 80, 110  # columns without a terminal; upper bound on a wide one
 
 
 class ResultLostError(Exception):
-    """Standard output takes nothing more. Its text is empty if the reader just went away."""
+    """Standard output cannot be written. The message is empty if the reader closed the pipe."""
 
 
-class Output:
-    """The two streams of a command.
+class CommandOutput:
+    """Standard output and standard error of a command.
 
     Args:
         out: For results; ``sys.stdout`` if None.
         err: For progress and messages; ``sys.stderr`` if None.
-        colour: False forbids colours, whatever the environment says.
+        colour: False disables colours regardless of the environment.
     """
 
     def __init__(self, out: TextIO | None = None, err: TextIO | None = None, *, colour: bool = True) -> None:
@@ -40,20 +41,21 @@ class Output:
                 stream.reconfigure(errors="backslashreplace")  # not every terminal can show every character
         self.err_is_terminal = is_terminal(self._err)
         self.out_is_terminal = is_terminal(self._out)
+        self.can_clear = self.err_is_terminal and knows_escapes()
         self.colour = colour and wants_colour(self._err)
         self._unfinished = False
         self._secrets: list[str] = []
 
     def hide(self, secret: str | None) -> None:
-        """Never write `secret` from now on."""
+        """Replace `secret` by ``***`` in everything written from now on."""
         if secret and len(secret) >= 8:
             self._secrets.append(secret)
 
     def result(self, text: str) -> None:
-        """Write to standard output, at once.
+        """Write to standard output and flush.
 
         Raises:
-            ResultLostError: It could not be written.
+            ResultLostError: Standard output could not be written.
         """
         if self.out_is_terminal:
             self.end_line()
@@ -67,15 +69,15 @@ class Output:
             raise ResultLostError("" if isinstance(error, BrokenPipeError) else str(error)) from error
 
     def json(self, value: Mapping[str, Any]) -> None:
-        """Write one JSON object as a result, on a line of its own; its version leads.
+        """Write one JSON object on one line, ``schema_version`` first.
 
         Raises:
-            ResultLostError: It could not be written.
+            ResultLostError: Standard output could not be written.
         """
         self.result(json.dumps({"schema_version": SCHEMA_VERSION, **value}, allow_nan=False) + "\n")
 
     def progress(self, text: str) -> None:
-        """Write to standard error as it is. Nobody listening there is no reason to stop."""
+        """Write text to standard error unchanged. A closed stderr must not stop the run."""
         if not text or self._err is None:
             return
         try:
@@ -87,30 +89,30 @@ class Output:
         self._unfinished = not text.endswith("\n")
 
     def typed_line(self) -> None:
-        """Enter was pressed at the terminal: the line begun on standard error is finished."""
+        """Note that Enter ended the current line of standard error."""
         self._unfinished = False
 
     def end_line(self) -> None:
-        """Finish the line begun on standard error, if there is one."""
+        """End an unfinished line on standard error."""
         if self._unfinished:
             self.progress("\n")
 
-    def say(self, message: str) -> None:
-        """Write a message of ours on standard error, cleaned, on lines of its own."""
+    def info(self, message: str) -> None:
+        """Write a message to standard error on separate lines, control characters removed."""
         self.end_line()
-        self.progress(self._style(DIM, f"{PREFIX}{safe_text(message)}") + "\n")
+        self.progress(self._style(DIM, f"{PREFIX}{safe_text(in_user_language(message))}") + "\n")
 
     def fail(self, message: str) -> None:
-        """Write what went wrong on standard error, cleaned, on lines of its own."""
+        """Write an error to standard error on separate lines, control characters removed."""
         self.end_line()
-        self.progress(f"{PREFIX}{self._style(RED, 'error:')} {safe_text(message)}\n")
+        self.progress(f"{PREFIX}{self._style(RED, 'error:')} {safe_text(in_user_language(message))}\n")
 
     @property
     def width(self) -> int:
-        """How many columns a line of a result should have at most."""
+        """Maximum columns of a result line."""
         if not self.out_is_terminal:
             return WIDTH
-        return min(shutil.get_terminal_size((WIDTH, 24)).columns, MOST_WIDTH)
+        return min(shutil.get_terminal_size((WIDTH, 24)).columns, MAX_WIDTH)
 
     def _without_secrets(self, text: str) -> str:
         for secret in self._secrets:
@@ -121,7 +123,7 @@ class Output:
         return f"\x1b[{code}m{text}\x1b[0m" if self.colour else text
 
     def error_fileno(self) -> int | None:
-        """The descriptor of standard error, for writing from a signal handler."""
+        """Return the file descriptor of standard error, for signal handlers."""
         try:
             return None if self._err is None else self._err.fileno()
         except (OSError, ValueError):
@@ -129,10 +131,10 @@ class Output:
 
 
 def _abandon(stream: TextIO) -> None:
-    """Point a broken stream at nothing, so that the interpreter's last flush does not fail as well."""
+    """Redirect a broken stream to the null device, so that the final flush of the interpreter succeeds."""
     try:
-        nothing = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nothing, stream.fileno())
-        os.close(nothing)
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, stream.fileno())
+        os.close(null)
     except (OSError, ValueError):
         return

@@ -1,4 +1,4 @@
-"""The command line as a whole. Only the command that is named is loaded, so ``pal --help`` is instant."""
+"""Parse the command line. Only the named command is imported, so ``pal --help`` is instant."""
 
 from __future__ import annotations
 
@@ -6,106 +6,186 @@ import argparse
 import importlib
 import re
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from functools import reduce
 from types import ModuleType
 from typing import Any, NoReturn
 
 from pure_agent_loop._version import __version__
-from pure_agent_loop.cli.nearest import did_you_mean
 from pure_agent_loop.support.terminal import is_terminal, safe_text
 
-# Of each command: the module (with its room, if not `commands`), the name there, and what it is for.
-# `add_NAME(parser)` adds its arguments;
-# `NAME(options, output)` does it and returns the exit code, or raises PureAgentLoopError, or ResultLostError
-# when standard output takes nothing more.
+# -- suggest known words for a mistyped one --------------------------------------------------------------
+
+CUTOFF = 0.7
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: int = 1) -> list[str]:
+    """Return the most similar known words, the nearest first.
+
+    Args:
+        known: The candidates; the last part of a dotted name matches too.
+        cutoff: The least similarity, from 0 to 1.
+    """
+    import difflib  # only needed after an error
+
+    by_word = {part: name for name in known for part in (name.rpartition(".")[2], name)}
+    return [by_word[match] for match in difflib.get_close_matches(word, by_word, n=most, cutoff=cutoff)]
+
+
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: int = 1) -> str:
+    """Return " Did you mean ...?" with the nearest known words; empty if none is close."""
+    matches = dict.fromkeys(nearest(word, known, cutoff, most))
+    if not matches:
+        return ""
+    from pure_agent_loop.cli.words import notice  # only needed after an error
+
+    words = reduce(lambda first, second: notice("either", first=first, second=second), matches)
+    return notice("did_you_mean", words=words)
+
+
+# Command -> (module, with its package unless that is `commands`; function; help).
+# `add_FUNCTION(parser)` adds the arguments. `FUNCTION(options, output)` runs the command and returns the exit
+# code. It raises PureAgentLoopError, or ResultLostError if standard output cannot be written.
 COMMANDS = {
-    "run": ("run", "run", "do a task"),
-    "chat": ("chat", "chat", "talk with it at the terminal"),
-    "init": ("init", "init", "write settings, with what is at hand"),
-    "config": ("config", "config", "see which settings are in force, and where they come from"),
-    "model": ("models", "model", "the embedded model"),
-    "eval": ("evaluate", "evaluate", "measure how well a model calls tools, or an agent does its work"),
-    "doctor": ("doctor", "doctor", "find out what a model server can do"),
-    "sessions": ("sessions", "sessions", "see, export, fork, repair and delete sessions"),
-    "replay": ("replay", "replay", "run a session again, offline, and compare"),
-    "audit": ("audit", "audit", "see which tools were called, and check that the record is whole"),
-    "undo": ("undo", "undo", "take back what a step changed in the workspace"),
-    "serve": ("serve", "serve", "serve agents to pages and programs"),
-    "acp": ("protocols.acp", "acp", "work for an editor, which speaks to it on standard input"),
-    "worker": ("worker", "worker", "work on durable runs until SIGTERM or Ctrl-C"),
+    "run": ("run", "run", "run a task"),
+    "chat": ("chat", "chat", "chat with the agent at the terminal"),
+    "init": ("init", "init", "write a settings file"),
+    "config": ("config", "config", "show effective settings and their origin"),
+    "model": ("models", "model", "manage embedded models"),
+    "eval": ("evaluate", "evaluate", "evaluate a model's tool calls or an agent"),
+    "doctor": ("doctor", "doctor", "check what a model server supports"),
+    "sessions": ("sessions", "sessions", "list, export, fork, repair and delete sessions"),
+    "replay": ("replay", "replay", "replay a session offline and compare"),
+    "audit": ("audit", "audit", "show and verify the audit log of tool calls"),
+    "undo": ("undo", "undo", "undo the workspace changes of a step"),
+    "serve": ("serve", "serve", "serve agents over HTTP"),
+    "acp": ("protocols.acp", "acp", "run as an ACP agent for an editor (stdin/stdout)"),
+    "worker": ("worker", "worker", "run durable tasks until SIGTERM or Ctrl-C"),
     "submit": ("durable", "submit", "submit a durable run"),
-    "tasks": ("durable", "tasks", "the durable runs, the newest first"),
+    "tasks": ("durable", "tasks", "list durable runs, newest first"),
     "cancel": ("durable", "cancel", "cancel a durable run"),
     "answer": ("durable", "answer", "answer a question of a durable run"),
-    "logs": ("durable", "logs", "what happened in a durable run"),
-    "schedule": ("schedule", "schedule", "run agents again and again"),
-    "mcp": ("protocols.mcp", "mcp", "use servers of tools (MCP), or be one"),
-    "agents": ("agents", "agents", "see and stop tasks of subagents"),
-    "completion": ("paper", "completion", "print what a shell needs to complete these commands"),
-    "man": ("paper", "man", "print the manual page"),
+    "logs": ("durable", "logs", "show the events of a durable run"),
+    "schedule": ("schedule", "schedule", "run agents on a schedule"),
+    "mcp": ("protocols.mcp", "mcp", "manage MCP servers, or run as one"),
+    "agents": ("agents", "agents", "list and stop subagent tasks"),
+    "completion": ("shell_integration", "completion", "print a shell completion script"),
+    "man": ("shell_integration", "man", "print the manual page"),
 }
-SETTLED = ("run", "chat", "doctor", "eval", "serve", "mcp", "acp")  # commands that settings are for
-_ALIKE = 0.75  # words that are less like a command are a question
+CONFIGURABLE = ("run", "chat", "doctor", "eval", "serve", "mcp", "acp")  # commands that read settings
+_ALIKE = 0.75  # below this similarity to a command, a word is a task
+# The options that ``--help`` shows of a command with `HELP_ALL`; that option shows the others too.
+HELP_ALL = "--help-all"
+MAIN_OPTIONS = frozenset(
+    {
+        "--help",
+        HELP_ALL,
+        "--model",
+        "--base-url",
+        "--profile",
+        "--thinking",
+        "--system",
+        "--attach",
+        "--workspace",
+        "--tools",
+        "--max-turns",
+        "--max-seconds",
+        "--continue",
+        "--resume",
+        "--permission-mode",
+        "--sandbox",
+        "--network",
+        "--trust-folder",
+        "--allow",
+        "--deny",
+        "--output-format",
+        "--print",
+    }
+)
 _PROFILE = ("-P", "--profile")
-_USAGE = 'usage: {0} [OPTIONS] ...; all of it: {0} --help; to ask something: pal "your question"'
+_USAGE = 'usage: {0} [OPTIONS] ...; all options: {0} {1}; to run a task: pal "your task"'
+_DASHES = " Put -- before the server's command."
 
 
-_DASHES = " Put -- before the command of a server."
-
-
-class _Parser(argparse.ArgumentParser):
-    inner: argparse.ArgumentParser | None = None  # of the command that is named
+class _CommandParser(argparse.ArgumentParser):
+    inner: _CommandParser | None = None  # the parser of the named command
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(**{**settings, "allow_abbrev": False})  # they would change meaning later
+        super().__init__(**{**settings, "allow_abbrev": False})  # abbreviations break when options are added
 
     def error(self, message: str) -> NoReturn:
-        told = (self.inner or self).prog
-        words = f"{safe_text(message).rstrip('.')}.{self._hint(message)}"
-        self.exit(2, f"pal: error: {words}\n{_USAGE.format(told)}\n")
+        prog = (self.inner or self).prog
+        text = f"{safe_text(message).rstrip('.')}.{self._hint(message)}"
+        usage = _USAGE.format(prog, HELP_ALL if (self.inner or self).has_help_all else "--help")
+        self.exit(2, f"pal: error: {text}\n{usage}\n")
+
+    @property
+    def has_help_all(self) -> bool:
+        """True if ``--help`` shows only the main options."""
+        return HELP_ALL in self._option_string_actions
+
+    def format_help(self) -> str:
+        """Return the text of ``--help``."""
+        if not self.has_help_all:
+            return super().format_help()
+        minor = [
+            (action, action.help)
+            for action in self._actions
+            if action.option_strings and MAIN_OPTIONS.isdisjoint(action.option_strings)
+        ]
+        arguments = [f"[{action.dest} ...]" for action in self._get_positional_actions()]
+        try:
+            for action, _ in minor:
+                action.help = argparse.SUPPRESS
+            self.usage = " ".join((self.prog, "[OPTIONS]", *arguments))
+            return f"{super().format_help()}\nAll options: {self.prog} {HELP_ALL}\n"
+        finally:
+            self.usage = None
+            for action, text in minor:
+                action.help = text
 
     def _hint(self, message: str) -> str:
-        """What may have been meant by an option, or by the choice of an action."""
+        """Suggest the intended option or action; empty if none is close."""
         if message.startswith("unrecognized"):
-            known = {each for parser in (self, self.inner or self) for each in _options(parser)}
-            hints = (did_you_mean(each, known, most=2) for each in re.findall(r"--[\w-]+", message))
-            meant = "".join(dict.fromkeys(hints))
-            return meant or (_DASHES if self.inner and self.inner.prog.endswith(" mcp") else "")
-        found = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        return did_you_mean(found[1], re.findall(r"[\w-]+", found[2])) if found else ""
+            known = {name for parser in (self, self.inner or self) for name in _options(parser)}
+            hints = (did_you_mean(option, known, most=2) for option in re.findall(r"--[\w-]+", message))
+            suggestion = "".join(dict.fromkeys(hints))
+            return suggestion or (_DASHES if self.inner and self.inner.prog.endswith(" mcp") else "")
+        match = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
+        return did_you_mean(match[1], re.findall(r"[\w-]+", match[2])) if match else ""
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
     for action in parser._actions:
         yield from action.option_strings if action.help != argparse.SUPPRESS else ()
         if isinstance(action.choices, dict):
-            for below in action.choices.values():
-                yield from _options(below)
+            for subparser in action.choices.values():
+                yield from _options(subparser)
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """Read a command line. ``pal "..."`` and ``pal -p "..."`` mean ``pal run``; ``pal`` alone is a chat.
+    """Parse a command line. ``pal "..."`` and ``pal -p "..."`` mean ``pal run``; ``pal`` means ``pal chat``.
 
     Args:
-        argv: The words after the program's name.
+        argv: The arguments after the program name.
 
     Returns:
-        The options; `given` has the names of those that were typed.
+        The options; `typed_options` holds the names of the typed ones.
 
     Raises:
-        SystemExit: It is wrong (code 2), or asked for help or the version (code 0).
+        SystemExit: Wrong usage (code 2), or help or version printed (code 0).
     """
     words = _with_command(list(argv))
     parser = _parser({words[0]})
     options = parser.parse_args(words)
-    options.given = _given(parser, words)
+    options.typed_options = _typed_options(parser, words)
     if options.command == "run" and (not argv or argv[0] != "run"):
-        options.command = _alone(options)
+        options.command = _implied_command(options)
     return options
 
 
 def _with_command(words: list[str]) -> list[str]:
-    """The words with a command in front."""
+    """Return the words with a command as the first."""
     first = words[0] if words else ""
     if first in ("-h", "--help", "--version") or first in COMMANDS:
         return words
@@ -114,21 +194,21 @@ def _with_command(words: list[str]) -> list[str]:
     ahead = 2 if first in _PROFILE else 1 if first.startswith("--profile=") else 0
     if ahead and words[ahead : ahead + 1] and words[ahead] in COMMANDS:
         return [*words[ahead:], *words[:ahead]]
-    meant = did_you_mean(first, COMMANDS, _ALIKE) if first.isidentifier() else ""
-    if meant:
-        _parser(()).error(f"there is no command {first!r}.{meant} To ask that: pal run {first}")
+    suggestion = did_you_mean(first, COMMANDS, _ALIKE) if first.isidentifier() else ""
+    if suggestion:
+        _parser(()).error(f"unknown command {first!r}.{suggestion} To run it as a task: pal run {first}")
     return ["run", *words]
 
 
-def _alone(options: argparse.Namespace) -> str:
-    """A person at a terminal wants to talk."""
-    asked = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
-    return "run" if asked or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) else "chat"
+def _implied_command(options: argparse.Namespace) -> str:
+    """Return "chat" at a terminal, and "run" if an option or a pipe rules a chat out."""
+    is_script = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
+    return "run" if is_script or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) else "chat"
 
 
-def _given(parser: _Parser, words: list[str]) -> frozenset[str]:
-    """The names of the options that were typed; settings fill in the others."""
-    if words[0] not in SETTLED or parser.inner is None:
+def _typed_options(parser: _CommandParser, words: list[str]) -> frozenset[str]:
+    """Return the names of the typed options; settings fill in the others."""
+    if words[0] not in CONFIGURABLE or parser.inner is None:
         return frozenset()
     for action in parser.inner._actions:
         action.default = argparse.SUPPRESS
@@ -136,47 +216,43 @@ def _given(parser: _Parser, words: list[str]) -> frozenset[str]:
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
-    """The parser of a command, with its arguments."""
-    found = _parser({command}).inner
-    assert found is not None
-    return found
+    """Return the parser of a command, with its arguments."""
+    parser = _parser({command}).inner
+    assert parser is not None
+    return parser
 
 
 def whole_parser() -> argparse.ArgumentParser:
-    """The parser of all commands, all of them loaded."""
+    """Return the parser with every command loaded."""
     return _parser(COMMANDS)
 
 
-def _parser(loaded: Collection[str]) -> _Parser:
-    """The parser of the whole command line; of the commands, only those named know their arguments."""
-    parser = _Parser(
+def _parser(loaded: Collection[str]) -> _CommandParser:
+    """Return the parser of the command line; only the `loaded` commands get their arguments."""
+    parser = _CommandParser(
         prog="pal",
         description="One explicit agent loop for any chat model.",
         epilog='Shortest use: pal "Which files are in this folder?"',
     )
     parser.add_argument("--version", action="version", version=f"pure-agent-loop {__version__}")
     commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
-    for command, (_, function, meaning) in COMMANDS.items():
-        described = f"{meaning[0].upper()}{meaning[1:]}."
-        added = commands.add_parser(command, help=meaning, description=described)
+    for command, (_, function, summary) in COMMANDS.items():
+        description = f"{summary[0].upper()}{summary[1:]}."
+        subparser = commands.add_parser(command, help=summary, description=description)
         if command in loaded:
-            parser.inner = added
-            getattr(module_of(command), f"add_{function}")(added)
+            parser.inner = subparser
+            getattr(module_of(command), f"add_{function}")(subparser)
     return parser
 
 
 def module_of(command: str) -> ModuleType:
-    """The module of a command, loaded when it is needed."""
-    place = COMMANDS[command][0]
-    return importlib.import_module(f"pure_agent_loop.cli.{place if '.' in place else f'commands.{place}'}")
+    """Import and return the module of a command."""
+    module = COMMANDS[command][0]
+    return importlib.import_module(f"pure_agent_loop.cli.{module if '.' in module else f'commands.{module}'}")
 
 
 def run_command(options: argparse.Namespace, output: Any) -> int:
-    """Do what a command line says and return the exit code.
-
-    Args:
-        options: What `parse` gave.
-    """
+    """Run the parsed command and return the exit code."""
     function = getattr(module_of(options.command), COMMANDS[options.command][1])
     exit_code: int = function(options, output)
     return exit_code

@@ -1,32 +1,26 @@
-"""Showing slow steps (a download, a model that loads) and long waits: one line that changes, or few lines."""
+"""Progress of slow steps (downloads, model loading) and long waits: one changing line, or few lines."""
 
 from __future__ import annotations
 
-import re
 import threading
 import time
 from types import TracebackType
 
-from pure_agent_loop.cli.output import PREFIX, Output
-from pure_agent_loop.cli.words import told
+from pure_agent_loop.cli.output import PREFIX, CommandOutput
 from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.support.language import TranslatedText, in_user_language
 from pure_agent_loop.support.terminal import one_line
 
-_PERCENT = re.compile(r"\((\d+) %\)$")
 _CLEAR_LINE = "\r\x1b[2K"
-PATIENCE_SECONDS = 3.0  # of a person who sees nothing
+PATIENCE_SECONDS = 3.0  # before a wait is shown
 
 
 class SlowSteps:
-    """Call it with short sentences; use it in a ``with`` block, whose end finishes the line.
+    """Shows steps. Call it with short sentences within a ``with`` block, which ends the line."""
 
-    Args:
-        output: Where to write.
-    """
-
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: CommandOutput) -> None:
         self._output = output
-        self._shown = ""
+        self._shown: tuple[str, int] | None = None  # the file and its progress in tenths
 
     def __enter__(self) -> SlowSteps:  # noqa: PYI034 - there are no subclasses
         return self
@@ -36,34 +30,29 @@ class SlowSteps:
     ) -> None:
         self._output.end_line()
 
-    def __call__(self, message: str) -> None:
-        """Show a step; one that counts per cent replaces the one before it."""
-        found = _PERCENT.search(message)
-        if not found:
-            self._output.say(told(message))
-        elif self._output.err_is_terminal:
-            self._output.progress(f"{_CLEAR_LINE}{PREFIX}{one_line(message, 70)}")
-        elif _stage(found) != self._shown:
-            self._shown = _stage(found)
-            self._output.say(message)
-
-
-def _stage(found: re.Match[str]) -> str:
-    """What is fetched, and how many tens of per cent of it are here."""
-    return f"{found.string.partition(':')[0]} {int(found.group(1)) // 10}"
+    def __call__(self, text: str) -> None:
+        """Show a step; a percentage replaces the previous one."""
+        values = text.values if isinstance(text, TranslatedText) else {}
+        if "percent" not in values:
+            self._output.info(text)
+        elif self._output.can_clear:
+            self._output.progress(f"{_CLEAR_LINE}{PREFIX}{one_line(in_user_language(text), 70)}")
+        elif (stage := (values["file"], values["percent"] // 10)) != self._shown:
+            self._shown = stage
+            self._output.info(text)
 
 
 class Waiting:
-    """While this block runs, a person at a terminal who asked for no progress sees that it is no hang.
+    """Shows long waits at a terminal while progress is off.
 
     Args:
-        output: Where to write; nothing is written unless it is a terminal.
-        enabled: False where progress is shown anyway.
+        output: Written to only if it is a terminal.
+        enabled: False if progress is shown anyway.
     """
 
-    def __init__(self, output: Output, *, enabled: bool) -> None:
+    def __init__(self, output: CommandOutput, *, enabled: bool) -> None:
         self._output = output
-        self._enabled = enabled and output.err_is_terminal
+        self._enabled = enabled and output.can_clear
         self._for, self._since = "the model", time.monotonic()
         self._shown = False
         self._turn = threading.Lock()
@@ -84,11 +73,11 @@ class Waiting:
             self._clear()
 
     def note(self, event: Event) -> None:
-        """Something happened."""
+        """Restart the wait after an event."""
         self.wait_for(event.data["tool"] if event.type is EventType.ACTION else "the model")
 
     def wait_for(self, what: str) -> None:
-        """From now on it is this that is waited for; empty for a person."""
+        """Set what is waited for; empty for the user, whose wait is not shown."""
         with self._turn:
             self._since, self._for = time.monotonic(), one_line(what, 40)
         self._clear()
@@ -97,7 +86,7 @@ class Waiting:
         with self._turn:
             if self._shown:
                 self._output.progress(_CLEAR_LINE)
-                self._output.typed_line()  # the cursor stands at the beginning of a line
+                self._output.typed_line()  # the cursor is at the start of a line
                 self._shown = False
 
     def _watch(self) -> None:

@@ -1,7 +1,8 @@
-"""What to do: the words of the command line and the text piped in."""
+"""Read the task from the command line and from standard input."""
 
 from __future__ import annotations
 
+import codecs
 import json
 import re
 import select
@@ -11,89 +12,115 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO
 
+from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.terminal import is_terminal
 
 MAX_INPUT_BYTES = 4_000_000
 MEDIA_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")  # of files that are sent with a task
-_MENTION = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|(\S+))')
+MENTION = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|(\S+))')
+
+
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),  # starts like the UTF-16 mark
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_CONTROLS = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f]")  # rare in text
+
+
+def decoded_text(data: bytes) -> str | None:
+    """Decode the text of a file or a pipe: by byte order mark, or as UTF-8, UTF-16 or Windows-1252.
+
+    Returns:
+        The text, with broken characters replaced; None if the data is not text.
+    """
+    mark, encoding = next((pair for pair in _MARKS if data.startswith(pair[0])), (b"", ""))
+    even, odd = data[:4096:2].count(0), data[1:4096:2].count(0)
+    if mark:
+        text = data[len(mark) :].decode(encoding, "replace")
+        strange = text.count("\ufffd")
+    elif max(even, odd) > 4 * min(even, odd) and 5 * max(even, odd) > len(data[:4096]):
+        text = data.decode("utf-16-le" if odd > even else "utf-16-be", "replace")
+        strange = sum(sign > "\xff" or not (sign.isprintable() or sign.isspace()) for sign in text)
+    else:
+        begun = codecs.getincrementaldecoder("utf-8")("surrogateescape")
+        escaped = begun.decode(data)  # drops a character cut at the end
+        broken = sum("\udc80" <= sign <= "\udcff" for sign in escaped)
+        is_utf8 = 2 * broken <= sum(sign > "\x7f" for sign in escaped)
+        text = data.decode("utf-8" if is_utf8 else "cp1252", "replace")
+        strange = text.count("\ufffd") if is_utf8 else broken
+    return text if 10 * len(_CONTROLS.findall(text)) <= len(text) >= 3 * strange else None
 
 
 def read_task(
     words: Sequence[str],
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     stdin: TextIO | None = None,
     *,
     needed: bool = True,
     command: str = "run",
 ) -> str:
-    """The whole task: the words say what to do, piped text is their context; without words it is the task.
+    """Read the whole task. Piped text is the context of the words, or the task without words.
 
     Args:
-        words: From the command line; a lone ``-`` stands for the text piped in.
-        say: Told when reading may take long.
-        stdin: Standard input; ``sys.stdin`` if None.
-        needed: False if it may be empty; then no terminal is asked for it.
+        words: From the command line; a single ``-`` means the piped text.
+        notify: Prints a notice when reading may take long.
+        needed: False if the task may be empty; the terminal is not read then.
 
     Raises:
-        ConfigError: There is no task, or too much text.
+        ConfigError: The task is missing, too long or not text.
     """
     words = [] if list(words) == ["-"] else words
     instruction = " ".join(words).strip()
-    piped = _piped(sys.stdin if stdin is None else stdin, say, bool(instruction) or not needed).strip()
+    piped = _piped(sys.stdin if stdin is None else stdin, notify, bool(instruction) or not needed).strip()
     if instruction and piped:
         return f"{instruction}\n\n<stdin>\n{piped}\n</stdin>"
     if needed and not (instruction or piped):
-        raise ConfigError(f'There is no task. Give one: pal {command} "your question" (or pipe it in).')
+        raise ConfigError(message("no_task", command=command))
     return instruction or piped
 
 
 def media_named(text: str, workspace: Path) -> list[Path]:
-    """Images and PDF that a text names: ``@shot.png``, ``@"my shot.png"``. What is no such file is text.
-
-    Args:
-        workspace: Where relative names begin.
-    """
-    names = (quoted or bare.rstrip(",;:!?)") for quoted, bare in _MENTION.findall(text))
+    """Return the images and PDFs that a text names, such as ``@shot.png`` or ``@"my shot.png"``."""
+    names = (quoted or bare.rstrip(",;:!?)") for quoted, bare in MENTION.findall(text))
     paths = dict.fromkeys(workspace / Path(name).expanduser() for name in names)
     return [path for path in paths if path.suffix.lower() in MEDIA_ENDINGS and path.is_file()]
 
 
 def with_attached(task: str, files: Sequence[str]) -> tuple[str, list[Path]]:
-    """A task with the text of files, and those files that are images or PDF.
+    """Return the task with the text of attached files, and the attached images and PDFs.
 
     Raises:
-        ConfigError: There is no task, or a file cannot be read, is too long or cannot be sent.
+        ConfigError: The task is missing, or a file is unreadable, too long or of an unknown kind.
     """
     if files and not task:
-        raise ConfigError("--attach gives files to a task. Say what to do with them.")
+        raise ConfigError(message("attach_nothing"))
     parts, media = [task], []
     for name in files:
         path = Path(name).expanduser()
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise ConfigError(f"--attach={name} cannot be read: {error.strerror}.") from error
+            raise ConfigError(message("attach_unreadable", name=name, error=error.strerror)) from error
         if path.suffix.lower() in MEDIA_ENDINGS:
             media.append(path.absolute())
-        elif b"\0" in data or len(data) > MAX_INPUT_BYTES:
-            raise ConfigError(
-                f"--attach={name} is no text of at most {MAX_INPUT_BYTES} bytes, and none of: "
-                f"{', '.join(MEDIA_ENDINGS)}."
-            )
+        elif len(data) > MAX_INPUT_BYTES or (text := decoded_text(data)) is None:
+            endings = ", ".join(MEDIA_ENDINGS)
+            raise ConfigError(message("attach_kind", name=name, limit=MAX_INPUT_BYTES, endings=endings))
         else:
-            parts.append(f"<file name={json.dumps(name)}>\n{data.decode('utf-8', 'replace')}\n</file>")
+            parts.append(f"<file name={json.dumps(name)}>\n{text}\n</file>")
     return "\n\n".join(parts), media
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """The answer to a question of the conversation over a pipe.
+class PipedAnswer:
+    """The answer to a question of a conversation over a pipe.
 
     Args:
-        call_id: The call that was asked about.
-        verdict: May it be made?
-        message: Why; told to the model when it is denied.
+        message: The reason, for the model, if the call is denied.
     """
 
     call_id: str
@@ -101,17 +128,14 @@ class Answer:
     message: str = ""
 
 
-def tasks_of_lines(stdin: TextIO | None) -> Iterator[str | Answer]:
-    """The tasks of a conversation over a pipe, and the answers to its questions, one object a line.
+def tasks_of_lines(stdin: TextIO | None) -> Iterator[str | PipedAnswer]:
+    """Yield the tasks and answers of a conversation over a pipe, one JSON object per line.
 
-    They are ``{"type": "user", "content": "..."}`` and ``{"type": "answer", "call_id": "...", "verdict":
-    "allow"}``, where the verdict may be ``deny`` and have a ``message``.
-
-    Args:
-        stdin: Where the lines come from, until its end.
+    The objects are ``{"type": "user", "content": "..."}`` and ``{"type": "answer", "call_id": "...",
+    "verdict": "allow"}``; the verdict can also be ``deny``, and a ``message`` is optional.
 
     Raises:
-        ConfigError: A line is no such object, or too long.
+        ConfigError: A line is too long or not such an object.
     """
     number = 0
     while stdin is not None and (line := stdin.buffer.readline(MAX_INPUT_BYTES + 1)):
@@ -122,43 +146,47 @@ def tasks_of_lines(stdin: TextIO | None) -> Iterator[str | Answer]:
             yield _task_of(line, number)
 
 
-def _task_of(line: bytes, number: int) -> str | Answer:
+def _task_of(line: bytes, number: int) -> str | PipedAnswer:
     try:
-        found = json.loads(line)
+        data = json.loads(line)
     except (ValueError, RecursionError):
-        found = None
-    fields = (
-        found if isinstance(found, dict) and all(isinstance(each, str) for each in found.values()) else {}
-    )
+        data = None
+    fields = data if isinstance(data, dict) and all(isinstance(value, str) for value in data.values()) else {}
     kind = fields.pop("type", "")
     if kind == "user" and fields.keys() == {"content"} and fields["content"].strip():
         return str(fields["content"])
     is_answer = {"call_id", "verdict"} <= fields.keys() <= {"call_id", "verdict", "message"}
     if kind == "answer" and is_answer and fields["verdict"] in ("allow", "deny"):
-        return Answer(**fields)
+        return PipedAnswer(**fields)
+    try:
+        is_utf8 = "\0" not in line.decode("utf-8")
+    except UnicodeDecodeError:
+        is_utf8 = False
+    hint = "" if is_utf8 else " It is no UTF-8, which the lines must be; UTF-16 and others are not read."
     raise ConfigError(
         f'Line {number} of standard input is not like {{"type": "user", "content": "your question"}} or '
-        f'{{"type": "answer", "call_id": "...", "verdict": "allow" or "deny", "message": "why"}}.'
+        f'{{"type": "answer", "call_id": "...", "verdict": "allow" or "deny", "message": "why"}}.{hint}'
     )
 
 
-def _piped(stdin: TextIO | None, say: Callable[[str], None], optional: bool) -> str:
+def _piped(stdin: TextIO | None, notify: Callable[[str], None], optional: bool) -> str:
     if stdin is None or stdin.closed or (optional and is_terminal(stdin)):
         return ""
     if is_terminal(stdin):
-        say("type the task, then press Ctrl-D")
+        notify(message("type_task"))
     elif optional and not _ready(stdin):
-        say("reading the context from standard input to its end (none to give? add: </dev/null)")
+        notify(message("reading_input"))
     data = stdin.buffer.read(MAX_INPUT_BYTES + 1)
     if len(data) > MAX_INPUT_BYTES:
-        raise ConfigError(
-            f"Standard input is longer than {MAX_INPUT_BYTES} bytes. Give less, or name a file instead."
-        )
-    return data.decode("utf-8-sig", "replace")
+        raise ConfigError(message("input_too_long", limit=MAX_INPUT_BYTES))
+    text = decoded_text(data)
+    if text is None:
+        raise ConfigError(message("input_not_text"))
+    return text
 
 
 def _ready(stdin: TextIO) -> bool:
     try:
         return bool(select.select([stdin], [], [], 0)[0])
-    except (OSError, ValueError):  # not every system can ask that of every kind of file
+    except (OSError, ValueError):  # select does not support every kind of file
         return True

@@ -1,4 +1,4 @@
-"""What ``pal run`` gives the model to work with, and what watches it: audit log and snapshots."""
+"""The tools of ``pal run``, with its audit log and snapshots."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions
+from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import AuditError, ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest, PermissionRules
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.snapshots import WorkspaceSnapshots
+from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.language import in_language
-from pure_agent_loop.support.paths import data_folder
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.tool import Tool, ToolRegistry
-from pure_agent_loop.toolbox import Fetch, Shell, TodoList, calculator, starter_tools, workspace_tools
-from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
+from pure_agent_loop.toolbox import (
+    Fetch,
+    Shell,
+    TodoList,
+    calculator,
+    check_workspace,
+    starter_tools,
+    workspace_tools,
+)
 
 if TYPE_CHECKING:
-    from pure_agent_loop.assistant import SkillsLoader
-    from pure_agent_loop.assistant.trust import Guidance
+    from pure_agent_loop.assistant import Guidance, SkillsLoader
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.subagents import SubagentManager
     from pure_agent_loop.toolbox import Workspace
@@ -35,18 +42,12 @@ NOTES_TITLE = {"en": "Notes of the project and its people:", "zh": "项目及其
 
 
 @dataclass(frozen=True, slots=True)
-class Toolset:
-    """What a run works with besides its model.
+class RunToolset:
+    """Everything a run uses except its model.
 
     Args:
-        tools: For the model.
-        shell: What runs its commands; None if it has no shell.
-        audit: Writes down each call.
-        snapshots: Knows what each step changed.
-        subagents: Others that the model can give tasks to.
-        extras: Names of tools that nobody named; empty if the tools were chosen.
-        own: Those of the user's files.
-        mcp: Servers of others.
+        shell: The shell; None if the run has none.
+        extras: Names of tools that ``--tools`` did not name; empty if it named some.
     """
 
     tools: list[Tool] = field(default_factory=list)
@@ -58,13 +59,9 @@ class Toolset:
     own: list[Tool] = field(default_factory=list)
     mcp: MCPServers | None = None
 
-    def for_model(self, *, is_tiny: bool) -> Toolset:
-        """The same without what would be too much for a model.
-
-        Args:
-            is_tiny: The model can only use a few tools: those with worked examples.
-        """
-        if not is_tiny or not self.extras:  # tools that were named are all meant
+    def for_model(self, *, is_tiny: bool) -> RunToolset:
+        """Return the toolset for a model; a tiny model gets only tools with examples, and the user's."""
+        if not is_tiny or not self.extras:  # tools named by the user are all kept
             return self
         return replace(self, tools=[tool for tool in self.tools if tool.examples or tool in self.own])
 
@@ -72,35 +69,36 @@ class Toolset:
 def make_toolset(
     options: argparse.Namespace,
     workspace: Path,
-    output: Output,
+    output: CommandOutput,
     *,
     trusted: Guidance | None = None,
     files: Workspace | None = None,
     make_shell: Callable[..., Shell] = Shell,
-) -> Toolset:
-    """The tools that the options ask for.
+) -> RunToolset:
+    """Make the tools that the options select.
 
     Args:
-        output: Where to say what cannot be had.
-        trusted: The folder's own texts, if they may be used.
-        files: What the tools for files stand on, if not on the folder itself.
-        make_shell: What runs commands; it takes what `Shell` takes.
+        trusted: Texts of the folder, if trusted.
+        files: The files of the file tools; the folder if None.
+        make_shell: Makes the shell, with the arguments of `Shell`.
 
     Raises:
-        ConfigError: There is no tool of a name that was given, or an option cannot be used here.
+        ConfigError: A tool name is unknown, or an option cannot be used here.
     """
     own = _own_functions(options.functions)
     if options.no_tools or options.tools == "none":
         if options.subagents or options.subagents_from:
-            raise ConfigError("--subagents are given tasks by a tool. Leave out --no-tools and --tools none.")
-        return Toolset(own, audit=_audit(options, None, output) if own else None, own=own)
+            raise ConfigError(
+                "--subagents needs a tool and cannot be combined with --no-tools or --tools none."
+            )
+        return RunToolset(own, audit=_audit(options, None, output) if own else None, own=own)
     check_folder(options, workspace)
-    subagents = _subagents(options, workspace, trusted)
+    subagents = _subagents(options, workspace, trusted, output)
     if options.tools == "read":
         read = [*starter_tools(files or workspace), *own]
-        return Toolset(read, audit=_audit(options, None, output), subagents=subagents, own=own)
+        return RunToolset(read, audit=_audit(options, None, output), subagents=subagents, own=own)
     names = None if options.tools == "all" else _names(options.tools)
-    wants_shell = names is None or "shell" in names  # to look for a sandbox takes time
+    wants_shell = names is None or "shell" in names  # finding a sandbox takes time
     shell = make_shell(workspace, **_shell_options(options)) if wants_shell else None
     commands = [shell.tool()] if shell else []
     tools = [*workspace_tools(files or workspace, shell=False), calculator, *commands, Fetch().tool()]
@@ -112,7 +110,7 @@ def make_toolset(
     changing = not all(tool.read_only for tool in tools)
     snapshots = _snapshots(workspace, output) if changing and not options.no_snapshots else None
     left_out = frozenset(tool.name for tool in extras)
-    return Toolset(tools, shell, _audit(options, shell, output), snapshots, subagents, left_out, own)
+    return RunToolset(tools, shell, _audit(options, shell, output), snapshots, subagents, left_out, own)
 
 
 def _own_functions(files: Sequence[str]) -> list[Tool]:
@@ -123,54 +121,55 @@ def _own_functions(files: Sequence[str]) -> list[Tool]:
     return functions_of(files)
 
 
-def _names(given: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in given.split(",") if name.strip()))
+def _names(option: str) -> list[str]:
+    return list(dict.fromkeys(name.strip() for name in option.split(",") if name.strip()))
 
 
 def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
     known = {tool.name: tool for tool in tools}
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        raise ConfigError(
-            f"--tools={','.join(names)} names no tool{': ' + ', '.join(unknown) if unknown else ''}. "
-            f"Use all, read, none, or some of: {', '.join(dict.fromkeys([*known, 'shell']))}."
-        )
+        which = message("which", names=", ".join(unknown)) if unknown else ""
+        usable = ", ".join(dict.fromkeys([*known, "shell"]))
+        raise ConfigError(message("no_such_tool", names=",".join(names), unknown=which, known=usable))
     return [known[name] for name in names]
 
 
 def check_folder(options: argparse.Namespace, workspace: Path) -> None:
-    """The tools that the options ask for may have this folder.
+    """Reject a folder that tools should not get.
 
     Raises:
-        ConfigError: It is a home, or another folder that is no project's.
+        ConfigError: The folder is a home directory or another folder that is not a project.
     """
     if not (options.any_folder or options.no_tools or options.tools == "none"):
         check_workspace(workspace)
 
 
 def _subagents(
-    options: argparse.Namespace, workspace: Path, trusted: Guidance | None
+    options: argparse.Namespace, workspace: Path, trusted: Guidance | None, output: CommandOutput
 ) -> SubagentManager | None:
-    """Those of the user, those of the folder as they were trusted, and those that the user named."""
+    """Return the subagents of the user, of the trusted folder and of ``--subagents-from``."""
     if not options.subagents and not options.subagents_from:
         return None
-    from pure_agent_loop.assistant.trust import SUBAGENTS_FOLDER
+    from pure_agent_loop.assistant import SUBAGENTS_FOLDER
     from pure_agent_loop.subagents import EXPLORE, VERIFY, SubagentManager, load_definitions
 
     named = [*map(Path, options.subagents_from)]
     for folder in named:
         if not folder.expanduser().is_dir():
-            raise ConfigError(f"--subagents-from={folder} is not a folder.")
-    # A later one of the same name takes the place of an earlier one.
-    found = {each.name: each for each in (EXPLORE, VERIFY)}
-    read = load_definitions(data_folder() / "agents")
+            raise ConfigError(message("not_a_folder", option="--subagents-from", folder=folder))
+    # A later definition replaces an earlier one of the same name.
+    definitions = {definition.name: definition for definition in (EXPLORE, VERIFY)}
+    problems: list[str] = []  # in files that the options do not name
+    read = load_definitions(data_folder() / "agents", problems=problems)
     if trusted is not None:
-        read += load_definitions(workspace / SUBAGENTS_FOLDER, trusted=trusted.holds)
-    found |= {
-        each.name: each for each in (*read, *(each for folder in named for each in load_definitions(folder)))
-    }
+        read += load_definitions(workspace / SUBAGENTS_FOLDER, trusted=trusted.holds, problems=problems)
+    for problem in problems:
+        output.info(message("left_out", problem=safe_text(problem)))
+    loaded = (*read, *(definition for folder in named for definition in load_definitions(folder)))
+    definitions |= {definition.name: definition for definition in loaded}
     tools_for = partial(workspace_tools, **_shell_options(options))
-    return SubagentManager(found.values(), workspace=workspace, tools_for=tools_for)
+    return SubagentManager(definitions.values(), workspace=workspace, tools_for=tools_for)
 
 
 def _shell_options(options: argparse.Namespace) -> dict[str, Any]:
@@ -182,16 +181,16 @@ def _shell_options(options: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def _skills(workspace: Path, output: Output, trusted: Guidance | None) -> list[Tool]:
-    """The skills of the user. Those of a project are strangers' words until somebody trusts them."""
+def _skills(workspace: Path, output: CommandOutput, trusted: Guidance | None) -> list[Tool]:
+    """Return the skill tools of the user, and of the folder if trusted."""
     loader = skills_loader(workspace, trusted)
     for problem in loader.problems:
-        output.say(f"skill not used: {problem}")
+        output.info(message("skill_not_used", problem=problem))
     return loader.tools(listed=True)
 
 
 def skills_loader(workspace: Path, trusted: Guidance | None) -> SkillsLoader:
-    """The skills of the user, and those of the folder as they were trusted."""
+    """Return the loader of skills of the user, and of the folder if trusted."""
     from pure_agent_loop.assistant import SkillsLoader
 
     if trusted is None:
@@ -199,38 +198,37 @@ def skills_loader(workspace: Path, trusted: Guidance | None) -> SkillsLoader:
     return SkillsLoader(workspace=workspace, trust_project=trusted.holds)
 
 
-def _audit(options: argparse.Namespace, shell: Shell | None, output: Output) -> AuditLog | None:
+def _audit(options: argparse.Namespace, shell: Shell | None, output: CommandOutput) -> AuditLog | None:
     if options.no_audit:
         return None
     notes = {"permission_mode": options.permission_mode, **({"sandbox": shell.sandbox.name} if shell else {})}
     log = AuditLog(notes=notes)
     try:
         log.check()
-    except AuditError as error:  # as with snapshots: what nobody asked for holds no work up
-        output.say(f"the calls of this run are not in the audit log: {error.path}: {error.reason}.")
+    except AuditError as error:  # as with snapshots: a default feature must not stop the run
+        output.info(message("not_audited", file=error.path, reason=error.reason))
         return None
     return log
 
 
-def _snapshots(workspace: Path, output: Output) -> WorkspaceSnapshots | None:
+def _snapshots(workspace: Path, output: CommandOutput) -> WorkspaceSnapshots | None:
     try:
         return WorkspaceSnapshots(workspace)
-    except PureAgentLoopError as error:  # the work can be done all the same; it cannot be undone
-        output.say(f"changes of this run cannot be undone: {safe_str(error)}")
+    except PureAgentLoopError as error:  # the run works without snapshots, only undo does not
+        output.info(message("no_undo", error=error_text(error)))
         return None
 
 
-def system_prompt(given: str | None, trusted: Guidance | None, *, is_tiny: bool) -> str | None:
-    """The system prompt with what ``AGENTS.md`` says; None for the usual one.
+def system_prompt(prompt: str | None, trusted: Guidance | None, *, is_tiny: bool) -> str | None:
+    """Return the system prompt with the notes of ``AGENTS.md``; None for the default.
 
     Args:
-        given: The one of the command line; then it is all.
-        trusted: The folder's own texts, as they were trusted; without them only the user's own are used.
-        is_tiny: The model has no room for more.
+        prompt: The prompt of the command line, used unchanged.
+        trusted: Texts of the folder, if trusted; else only the user's are used.
     """
-    if given is not None or is_tiny:
-        return given
-    from pure_agent_loop.assistant.notes import user_notes
+    if prompt is not None or is_tiny:
+        return prompt
+    from pure_agent_loop.assistant import user_notes
 
     notes = [*user_notes(data_folder() / "AGENTS.md"), *(trusted.notes if trusted else ())]
     if not notes:
@@ -240,58 +238,61 @@ def system_prompt(given: str | None, trusted: Guidance | None, *, is_tiny: bool)
 
 
 def rules_of(options: argparse.Namespace) -> PermissionRules:
-    """The rules that the options say. They are checked before tools that a tiny model lacks are left out."""
+    """Return the rules of the options."""
     return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow, shared=True)
 
 
 def suggest(
-    options: argparse.Namespace, request: PermissionRequest, tools: ToolRegistry, questions: Questions | None
+    options: argparse.Namespace,
+    request: PermissionRequest,
+    tools: ToolRegistry,
+    questions: TerminalQuestions | None,
 ) -> Permission:
-    """What the options say about a call that a session has kept; a tool's own question no rule answers."""
+    """Return what the options decide about a recorded call. No rule answers a tool's own question."""
     if request.args == {"question": request.reason}:
         return Permission("ask", request.reason)
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
-    about: Mapping[str, Any] = {}
-    if tool is None:  # one of a server: what it may do is not known here, so the question stands
-        about = {"own": Permission("ask", request.reason), "judges": True}
+    details: Mapping[str, Any] = {}
+    if tool is None:  # a server's tool, unknown here: keep asking
+        details = {"own": Permission("ask", request.reason), "judges": True}
     if tool is not None and tool.judge is not None:
         context = policy.judge_context(request.tool, request.args, attended=questions is not None)
         own = tool.judge(request.args, context)
-        if inspect.iscoroutine(own):  # it would have to look closer, as it did before it asked
+        if inspect.iscoroutine(own):  # an async judge needs the run: keep asking
             own.close()
             own = Permission("ask", request.reason)
-        about = {"own": own, "judges": True}
+        details = {"own": own, "judges": True}
     if tool is not None and tool.destructive:
-        about = {**about, "asks": request.reason}
+        details = {**details, "asks": request.reason}
     read_only = tool is not None and tool.read_only
-    return policy.suggest(request.tool, request.args, read_only=read_only, **about)
+    return policy.suggest(request.tool, request.args, read_only=read_only, **details)
 
 
 def check_given_rules(
-    typed: PermissionRules, options: argparse.Namespace, found: Toolset, output: Output
+    typed: PermissionRules, options: argparse.Namespace, toolset: RunToolset, output: CommandOutput
 ) -> None:
-    """Refuse a typed rule that can match no call. One of a file is for other runs too, so it is only said."""
-    given = rules_of(options)
-    if not any((*typed.each(), *given.each())):
+    """Reject typed rules that match no call. Rules of files only cause a notice: other runs use them too."""
+    configured = rules_of(options)
+    if not any((*typed.each(), *configured.each())):
         return
-    from pure_agent_loop.kernel.tools.rules import check_rules  # it knows what a run is made of
+    from pure_agent_loop.kernel.equip import check_rules
 
-    tools = ToolRegistry([*found.tools, *([found.mcp] if found.mcp else [])])
-    check_rules(typed, tools, found.subagents, hint="")
+    tools = ToolRegistry([*toolset.tools, *([toolset.mcp] if toolset.mcp else [])])
+    check_rules(typed, tools, toolset.subagents, hint="")
     try:
         if options.tools == "all" and not options.no_tools:
-            check_rules(given, tools, found.subagents, hint="")
+            check_rules(configured, tools, toolset.subagents, hint="")
     except ConfigError as error:
-        output.say(f"pal.toml: {error}")
+        output.info(f"pal.toml: {error}")
 
 
 def workspace_of(name: str) -> Path:
-    """The folder of the option ``--workspace``.
+    """Return the folder of the option ``--workspace``.
 
     Raises:
-        ConfigError: There is no such folder.
+        ConfigError: The folder does not exist.
     """
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        raise ConfigError(f"--workspace={name} is not a folder.")
+        raise ConfigError(message("not_a_folder", option="--workspace", folder=name))
     return folder.resolve()

@@ -1,11 +1,11 @@
-"""Showing a run while it goes on, on standard error; and keeping what its end needs."""
+"""Show a run on standard error and collect its outcome."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.renderer import Renderer, RichRenderer
@@ -16,8 +16,8 @@ _WORDS = (*_PIECES, EventType.THOUGHT, EventType.REASONING)
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What a run came to, gathered from its events."""
+class RunOutcome:
+    """The outcome of a run, collected from its events."""
 
     content: str = ""
     stop_reason: str = "error"
@@ -29,7 +29,7 @@ class Outcome:
     output: Any = None
 
     def note(self, event: Event) -> None:
-        """Take from an event what belongs to the outcome."""
+        """Update the outcome from an event."""
         data = event.data
         if event.type is EventType.STEP_END:
             self.steps, self.usage = event.step, data["usage"]
@@ -43,11 +43,11 @@ class Outcome:
 
     @property
     def is_waiting(self) -> bool:
-        """True if the run waits for a person's permission."""
+        """True if the run is suspended for an approval."""
         return self.stop_reason == SUSPENDED
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form, as ``--output-format json`` writes it."""
+        """Return the JSON form of ``--output-format json``."""
         result: dict[str, Any] = {
             "content": self.content,
             "stop_reason": self.stop_reason,
@@ -64,22 +64,21 @@ class Outcome:
 
 
 def is_question(event: Event) -> bool:
-    """True if a person is asked about a call."""
+    """Return True if the event asks the user about a call."""
     return event.type is EventType.PERMISSION and event.data["behavior"] == "ask"
 
 
-class Progress:
-    """Shows events as they come.
+class ProgressPrinter:
+    """Shows events as they arrive.
 
-    On a terminal answers appear piece by piece. Elsewhere (a log, a pipe) each event is a block, and the
-    final answer is left out, because it goes to standard output.
+    A terminal shows answers piece by piece. A log or a pipe gets one block per event, without the final
+    answer, which goes to standard output.
 
     Args:
-        output: Where to write.
-        quiet: Show nothing but errors.
+        quiet: Show only errors.
     """
 
-    def __init__(self, output: Output, *, quiet: bool = False) -> None:
+    def __init__(self, output: CommandOutput, *, quiet: bool = False) -> None:
         self._output = output
         self._quiet = quiet
         self._live = output.err_is_terminal
@@ -90,7 +89,7 @@ class Progress:
 
     @property
     def shown_answer(self) -> str:
-        """The last answer, if the person at the terminal has read it already; else empty."""
+        """The last answer if the terminal has already shown it; else empty."""
         return self._answer if self._live and not self._quiet and self._output.out_is_terminal else ""
 
     def show(self, event: Event) -> None:
@@ -105,7 +104,7 @@ class Progress:
         self._write(event)
 
     def _follow(self, event: Event) -> None:
-        """Keep what the answer in progress looks like to somebody who sees its pieces."""
+        """Track the text of the current answer."""
         if event.step != self._step or event.type is EventType.RETRY:
             self._answer, self._step = "", event.step
         if event.type is EventType.TEXT_DELTA:
@@ -114,7 +113,7 @@ class Progress:
             self._answer = event.content
 
     def _release(self, event: Event) -> None:
-        """A held thought was none if calls or another step follow it."""
+        """Show a held text that turns out not to be the final answer."""
         held, ends = self._held, (EventType.STEP_END, EventType.LOOP_END)
         if held is not None and event.type not in ends:
             self._held = None
@@ -123,17 +122,17 @@ class Progress:
     def _write(self, event: Event) -> None:
         text = self._renderer.render(event)
         if text and self._below_results and event.type in _WORDS:
-            self._output.progress("\n")  # what the model says next stands apart from the results above
+            self._output.progress("\n")  # separate the model's text from the results above
         if text:
             self._below_results = event.type in (EventType.OBSERVATION, EventType.FILE_CHANGE)
         self._output.progress(text)
 
 
-def _renderer(output: Output, *, live: bool) -> Renderer:
+def _renderer(output: CommandOutput, *, live: bool) -> Renderer:
     renderer = _coloured() if output.colour else Renderer(stream=True)
     renderer.on_event(EventType.LOOP_START)(lambda _: "")  # the user has just typed it
-    renderer.on_event(EventType.LOOP_END)(lambda _: "")  # said in more words by the command
-    renderer.on_event(EventType.ERROR)(lambda _: "")  # the same
+    renderer.on_event(EventType.LOOP_END)(lambda _: "")  # the command reports the end
+    renderer.on_event(EventType.ERROR)(lambda _: "")  # the command reports errors
     if not live:
         for pieces in _PIECES:
             renderer.on_event(pieces)(lambda _: "")

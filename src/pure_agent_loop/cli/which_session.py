@@ -1,4 +1,4 @@
-"""Which session a command is about, and clear words if there is no such one."""
+"""Find the session that a command names."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.questions import Questions
-from pure_agent_loop.cli.task import Answer
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions
+from pure_agent_loop.cli.task import PipedAnswer
+from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError, SessionError, SessionNotFoundError, SessionWriteError
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.media import MediaItem
@@ -21,7 +22,7 @@ from pure_agent_loop.sessions import (
     JsonlStore,
     SessionInfo,
     SessionStore,
-    check_session_id,
+    check_session_name,
     default_store,
     new_session_id,
 )
@@ -30,34 +31,34 @@ from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import counted
 
 if TYPE_CHECKING:
+    from pure_agent_loop import QueryState
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.cancel import CancelToken
     from pure_agent_loop.durable import Engine
-    from pure_agent_loop.kernel.state import QueryState
-    from pure_agent_loop.runs.run import Run
+    from pure_agent_loop.runs import Run
     from pure_agent_loop.sessions.story import Story
 
 NEWEST = 3
 DAY = 86_400.0
-PICK = "?"  # no id: it cannot be one
-MOST_TO_PICK, MOST_TITLE = 20, 60
-FOLDER = "folder"  # the type of the record that says where a session began
-MOST_PREVIEWED = 6
-_PREVIEWED = {"task": ">", "user": ">", "answer": " ", "call": "·"}  # the mark of each kind of entry
-_PICK_QUESTION = "Which one? Its number, 2? to look into it, words to search, or Enter for none: "
+PICK = "?"  # not a valid id
+MAX_TO_PICK, MAX_TITLE = 20, 60
+FOLDER = "folder"  # type of the record with the folder of a session
+MAX_PREVIEWED = 6
+_PREVIEWED = {"task": ">", "user": ">", "answer": " ", "call": "·"}  # marks by kind of entry
+_PICK_QUESTION = "Which session? Number, 2? to preview, words to search, or Enter for none: "
 
 
-class Place:
-    """Where ``run`` is kept.
+class SessionTarget:
+    """The session that records a run.
 
     Args:
-        session_id: The session; None for nowhere.
-        store: The place of the session; None for the usual one.
-        engine: The durable runs of that place, if it has any.
-        folder: The folder a new session belongs to; None if it is not written down.
-        database: The address that was given.
-        named: Somebody asked for this session; else the run goes on also where nothing can be kept.
-        is_last: ``--continue`` will find it.
+        session_id: The session; None to record nothing.
+        store: The store of the session; None for the default one.
+        engine: The engine of that database, if any.
+        folder: The folder of a new session; None to record no folder.
+        database: The URL of ``--database``.
+        named: The user named the session; if not, the run continues even if it cannot be recorded.
+        is_last: ``--continue`` will find the session.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class Place:
 
     @property
     def store(self) -> SessionStore | None:
-        """Where its sessions are; None for nowhere."""
+        """The store; None if nothing is recorded."""
         return self._store
 
     def prepare(
@@ -87,19 +88,19 @@ class Place:
         agent: Agent,
         task: str | None,
         token: CancelToken,
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
         *,
         inbox: Inbox | None = None,
         media: Sequence[MediaItem] = (),
     ) -> Run:
-        """A run there, which knows what came in meanwhile; what is not kept goes on from the run before."""
+        """Prepare a run in the session, with pending notices. Unrecorded runs continue the previous one."""
         inbox = inbox or Inbox()
         try:
             self._note_folder()
         except SessionWriteError as error:
             if self._named:
                 raise
-            say(f"nothing of this run is kept: {error}")
+            notify(message("not_recorded", error=error))
             self.session_id = None
         history = self._history.messages if self._history is not None and self.session_id is None else None
         run = agent.prepare(
@@ -117,40 +118,41 @@ class Place:
         return run
 
     def forget(self) -> None:
-        """What was not kept is not gone on from."""
+        """Forget the history of unrecorded runs."""
         self._history = None
 
     def _note_folder(self) -> None:
-        """A new session says where it began."""
+        """Record the folder of a new session."""
         if self.session_id is None or self._folder is None or self._store is None:
             return
         with self._store.open(self.session_id) as log:
             if not log.records:
                 log.append(FOLDER, {"folder": str(self._folder)})
 
-    def way_on(self) -> str:
-        """Which session it is, and what to type to go on; empty if there is none."""
+    def resume_hint(self) -> str:
+        """Return the session and the command that resumes it; empty if nothing is recorded."""
         if self.session_id is None:
             return ""
         if self._is_last:
-            return "to go on: pal -c"
-        return f"session {self.session_id}; to go on: pal run {to_resume(self.session_id, self._database)}"
+            return message("resume_last")
+        option = to_resume(self.session_id, self._database)
+        return message("resume_session", session=self.session_id, option=option)
 
     def close(self) -> None:
-        """Give the connections back."""
+        """Close the connections."""
         if self._engine is not None:
             self._engine.close()
 
 
-def answer_there(place: Place, answer: Answer) -> int:
-    """Keep the answer to a question of a session; how many more questions it has.
+def answer_there(place: SessionTarget, answer: PipedAnswer) -> int:
+    """Record the answer to a question and return the number of pending questions.
 
     Raises:
-        ConfigError: Nothing is kept, nothing is asked about that call, or the call is none.
-        SessionError: It cannot be read or written.
+        ConfigError: Nothing is recorded, or no question is pending for the call.
+        SessionError: The session cannot be read or written.
     """
     if place.store is None or place.session_id is None or not place.store.exists(place.session_id):
-        raise ConfigError("There is no session whose question could be answered. Leave out --no-session.")
+        raise ConfigError("No session has a question to answer. Leave out --no-session.")
     from pure_agent_loop.session import SessionManager
 
     manager = SessionManager(place.store)
@@ -159,17 +161,16 @@ def answer_there(place: Place, answer: Answer) -> int:
 
 
 def prune(store: SessionStore, days: int, now: float) -> list[str]:
-    """Delete the sessions that are finished and were not used for so many days; their ids.
+    """Delete finished sessions that were not used for `days` days, and return their ids.
 
-    One that is in use, waits for a person, was cut off or cannot be read stays.
+    Sessions that are in use, suspended, interrupted or unreadable are kept.
 
     Args:
-        store: Where they are.
         now: Seconds since the epoch.
     """
     from pure_agent_loop.sessions.story import read_story
 
-    gone = []
+    deleted = []
     for info in store.list():
         if now - info.updated < days * DAY:
             continue
@@ -179,71 +180,66 @@ def prune(store: SessionStore, days: int, now: float) -> list[str]:
             store.delete(info.id)
         except SessionError:
             continue
-        gone.append(info.id)
-    return gone
+        deleted.append(info.id)
+    return deleted
 
 
-def is_going_on(options: argparse.Namespace) -> bool:
-    """True if the command goes on with what there is, so that no task is needed."""
+def is_resuming(options: argparse.Namespace) -> bool:
+    """True if the command resumes a session, so that no task is needed."""
     return options.resume is not None or bool(options.go_on)
 
 
 def place_for_run(
-    options: argparse.Namespace, workspace: Path, questions: Questions | None, output: Output
-) -> Place:
-    """Where ``run`` is to be kept: in a new session of the folder, unless the options say otherwise.
-
-    Args:
-        questions: The person at the terminal, who may pick one.
+    options: argparse.Namespace, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
+) -> SessionTarget:
+    """Choose the session of a run: a new one of the folder, unless options name another.
 
     Raises:
-        ConfigError: The id cannot be one, there is none to go on with, or the address is none.
-        MissingExtraError: The extra for that kind of database is missing.
-        SessionNotFoundError: There is no such session.
+        ConfigError: The id or the URL is invalid, or no session can be resumed.
+        MissingExtraError: The extra of the database is missing.
+        SessionNotFoundError: The session does not exist.
     """
-    named = options.session is not None or is_going_on(options)
+    named = options.session is not None or is_resuming(options)
     if options.explain and named:
         raise ConfigError(
-            "--explain shows the first request of a new run. Leave out --session, or --explain."
+            "--explain shows the first request of a new run and cannot be combined with --session."
         )
     if options.database is not None and not named:
-        raise ConfigError(
-            "--database says where a session is. Say which: --session ID, --resume ID or --continue."
-        )
+        raise ConfigError("--database needs a session: add --session ID, --resume ID or --continue.")
     if not named and (options.no_session or options.explain):
-        return Place()
+        return SessionTarget()
     with ExitStack() as undo:
         engine = _open_engine(options.database)
         if engine is not None:
             undo.callback(engine.close)
             store: SessionStore = engine.sessions
             chosen = _session_id(options, store, None, questions, output)
-            place = Place(chosen, store, engine, database=options.database)
+            place = SessionTarget(chosen, store, engine, database=options.database)
         else:
             store = default_store()
             if options.keep_sessions is not None and (
-                gone := prune(store, options.keep_sessions, time.time())
+                deleted := prune(store, options.keep_sessions, time.time())
             ):
-                output.say(
-                    f"{counted(len(gone), 'session')} deleted: not used for {options.keep_sessions} days"
+                output.info(
+                    f"{counted(len(deleted), 'session')} deleted: not used for {options.keep_sessions} days"
                 )
             chosen = _session_id(options, store, workspace, questions, output) if named else new_session_id()
             is_last = options.go_on or not named
-            place = Place(chosen, store, None, workspace, named=named, is_last=is_last)
+            place = SessionTarget(chosen, store, None, workspace, named=named, is_last=is_last)
         undo.pop_all()
         return place
 
 
 @contextmanager
 def store_for(database: str | None) -> Iterator[SessionStore]:
-    """Where the sessions are that a command is about.
+    """Open the session store of a command.
 
     Args:
         database: The option ``--database``.
 
     Raises:
-        ConfigError: The address is none.
-        MissingExtraError: The extra for that kind of database is missing.
+        ConfigError: The URL is invalid.
+        MissingExtraError: The extra of the database is missing.
     """
     engine = _open_engine(database)
     if engine is None:
@@ -254,21 +250,17 @@ def store_for(database: str | None) -> Iterator[SessionStore]:
 
 
 def to_resume(session_id: str, database: str | None) -> str:
-    """What has to be typed after ``pal run`` to go on in a session; no password is in it."""
-    return f"--resume {session_id}{at_database(database)}"
+    """Return the arguments of ``pal run`` that resume a session, without passwords."""
+    return f"--resume {shlex.quote(session_id)}{at_database(database)}"
 
 
 def at_database(database: str | None) -> str:
-    """The option ``--database`` again, for a command that is proposed; no password is in it.
-
-    Args:
-        database: What was given; None if nothing was.
-    """
+    """Return the ``--database`` option for a suggested command, without passwords."""
     if database is None:
         return ""
-    from pure_agent_loop.durable.database import hidden
+    from pure_agent_loop.durable import hide_password
 
-    return f" --database {shlex.quote(hidden(database))}"
+    return f" --database {shlex.quote(hide_password(database))}"
 
 
 def _open_engine(database: str | None) -> Engine | None:
@@ -283,69 +275,64 @@ def _session_id(
     options: argparse.Namespace,
     store: SessionStore,
     folder: Path | None,
-    questions: Questions | None,
-    output: Output,
+    questions: TerminalQuestions | None,
+    output: CommandOutput,
 ) -> str:
     if options.session is not None:
         return checked(options.session)
     if options.resume is not None and options.resume != PICK:
         return existing(options.resume, store)
-    found = in_folder(store, folder)
+    sessions = in_folder(store, folder)
     if options.resume == PICK:
-        return _picked(list(islice(found, MOST_TO_PICK)), store, questions, output)
+        return _picked(list(islice(sessions, MAX_TO_PICK)), store, questions, output)
     return last_of(store, folder)
 
 
 def last_of(store: SessionStore, folder: Path | None) -> str:
-    """The session of a folder that was used last.
+    """Return the most recently used session of a folder.
 
     Args:
-        store: Where they are.
         folder: The folder; None for all sessions.
 
     Raises:
-        ConfigError: There is none.
+        ConfigError: No session exists.
     """
     last = next(in_folder(store, folder), None)
     if last is None:
-        where = "" if folder is None else f" of {folder}"
-        raise ConfigError(f'There is no session{where} to go on with. Begin one: pal "your task"')
+        raise ConfigError(
+            message("no_session_of_folder" if folder else "no_session_to_resume", folder=folder)
+        )
     return last.id
 
 
 def in_folder(store: SessionStore, folder: Path | None) -> Iterator[SessionInfo]:
-    """The sessions that began in a folder, the one used last first.
-
-    Args:
-        store: Where they are.
-        folder: The folder; None for all sessions.
-    """
+    """Yield the sessions of a folder (all if None), most recently used first."""
     for info in store.list():
         if folder is None or folder_of(store, info.id) == str(folder):
             yield info
 
 
 def folder_of(store: SessionStore, session_id: str) -> str:
-    """Where a session began; empty if it does not say so, as those of subagents and of databases do not."""
+    """Return the folder of a session; empty for sessions of subagents and databases."""
     first = store.first(session_id) if isinstance(store, JsonlStore) else None
     return str(first.data.get("folder", "")) if first is not None and first.type == FOLDER else ""
 
 
 def title_of(store: SessionStore, session_id: str) -> str:
-    """The first task of a session, on one line."""
-    return one_line(_story_of(store, session_id).title, MOST_TITLE)
+    """Return the first task of a session on one line."""
+    return one_line(_story_of(store, session_id).title, MAX_TITLE)
 
 
 def preview(store: SessionStore, session_id: str) -> list[str]:
-    """The last things that were said and done in a session, a line each."""
+    """Return the last entries of a session, one line each."""
     story = _story_of(store, session_id)
-    shown = [each for each in story.entries if each.kind in _PREVIEWED][-MOST_PREVIEWED:]
-    lines = [" ".join(filter(None, (_PREVIEWED[each.kind], each.tool, each.text))) for each in shown]
-    return [one_line(each, 100) for each in lines] or [one_line(story.title, MOST_TITLE)]
+    shown = [entry for entry in story.entries if entry.kind in _PREVIEWED][-MAX_PREVIEWED:]
+    lines = [" ".join(filter(None, (_PREVIEWED[entry.kind], entry.tool, entry.text))) for entry in shown]
+    return [one_line(line, 100) for line in lines] or [one_line(story.title, MAX_TITLE)]
 
 
 def _story_of(store: SessionStore, session_id: str) -> Story:
-    """What a session holds; one that was just deleted, or cannot be read, has that as its title."""
+    """Return the story of a session; the title is the error if it cannot be read."""
     from pure_agent_loop.sessions.story import Story, read_story
 
     try:
@@ -354,61 +341,65 @@ def _story_of(store: SessionStore, session_id: str) -> Story:
         return Story(title=f"({error})")
 
 
-def numbered(said: str, ids: Sequence[str]) -> str | None:
-    """The id that a number names, with ``?`` behind it or not; None for other words."""
-    at = said.removesuffix("?")
-    return ids[int(at) - 1] if at.isdecimal() and 1 <= int(at) <= len(ids) else None
+def numbered(text: str, ids: Sequence[str]) -> str | None:
+    """Return the id at a number, with or without a trailing ``?``; None for other text."""
+    number = text.removesuffix("?")
+    return ids[int(number) - 1] if number.isdecimal() and 1 <= int(number) <= len(ids) else None
 
 
 def _picked(
-    found: list[SessionInfo], store: SessionStore, questions: Questions | None, output: Output
+    sessions: list[SessionInfo],
+    store: SessionStore,
+    questions: TerminalQuestions | None,
+    output: CommandOutput,
 ) -> str:
-    if not found or questions is None:
-        there = ", ".join(map(_named, found[:NEWEST])) or "there are none"
-        raise ConfigError(f"--resume needs the id of a session here. Those of this folder: {there}.")
+    if not sessions or questions is None:
+        newest = ", ".join(map(_named, sessions[:NEWEST])) or message("no_items")
+        raise ConfigError(message("pick_by_id", newest=newest))
     from pure_agent_loop.sessions.export import moment
 
-    lines = [f"{moment(info.updated)}  {title_of(store, info.id)}" for info in found]
+    lines = [f"{moment(info.updated)}  {title_of(store, info.id)}" for info in sessions]
     _show(lines, "", output)
-    while said := (questions.line(_PICK_QUESTION) or "").strip():
-        chosen = numbered(said, [each.id for each in found])
+    while reply := (questions.line(_PICK_QUESTION) or "").strip():
+        chosen = numbered(reply, [info.id for info in sessions])
         if chosen is None:
-            _show(lines, said, output)
-        elif said.endswith("?"):
-            output.say("\n".join(preview(store, chosen)))
+            _show(lines, reply, output)
+        elif reply.endswith("?"):
+            output.info("\n".join(preview(store, chosen)))
         else:
             return chosen
-    raise ConfigError("No session was picked.")
+    raise ConfigError(message("none_picked"))
 
 
-def _show(lines: Sequence[str], word: str, output: Output) -> None:
+def _show(lines: Sequence[str], word: str, output: CommandOutput) -> None:
     for number, line in enumerate(lines, start=1):
         if word.lower() in line.lower():
-            output.say(f"{number:>3}  {line}")
+            output.info(f"{number:>3}  {line}")
 
 
 def existing(session_id: str, store: SessionStore) -> str:
-    """The id, if there is such a session.
+    """Return the id if the session exists.
 
     Raises:
-        ConfigError: The id cannot be one.
-        SessionNotFoundError: There is none; the newest are named.
+        ConfigError: The id is invalid.
+        SessionNotFoundError: The session does not exist; the message names the newest ones.
     """
     if store.exists(checked(session_id)):
         return session_id
     newest = ", ".join(_named(info) for info in store.list()[:NEWEST])
-    there = f"The newest: {newest}." if newest else "There are none."
-    raise SessionNotFoundError(f"There is no session {session_id!r}. {there}")
+    raise SessionNotFoundError(
+        message("no_such_session" if newest else "no_sessions_at_all", session=session_id, newest=newest)
+    )
 
 
 def checked(session_id: str) -> str:
-    """The id, if it can be one.
+    """Return the id if it is valid.
 
     Raises:
-        ConfigError: It cannot.
+        ConfigError: The id is invalid.
     """
     try:
-        return check_session_id(session_id)
+        return check_session_name(session_id)
     except ConfigError as error:
         reason = str(error).partition("; new_session_id")[0].rstrip(".")
         raise ConfigError(f"{reason.replace('session_id=', '', 1)}.") from None

@@ -1,16 +1,17 @@
-"""Making a long history fit: the ladder, and the overflow into a file."""
+"""Compaction: shorten a long history in stages (`Ladder`) or move it into a file (`MemoryOverflow`)."""
 
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.compaction.ladder import Ladder
-from pure_agent_loop.support.lazy import names_loaded_later
+from pure_agent_loop.kernel.kit import Compactor
+from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pure_agent_loop.compaction.memory import Chain, MemoryOverflow
+    from pure_agent_loop.compaction.rungs import Chain, MemoryOverflow
 
-__all__ = ["Chain", "Ladder", "MemoryOverflow"]
+__all__ = ["Chain", "Compactor", "Ladder", "MemoryOverflow"]
 
-_LATER = {"Chain": "memory", "MemoryOverflow": "memory"}
+_LATER = {"Chain": "rungs", "MemoryOverflow": "rungs"}
 
 
-__getattr__, __dir__ = names_loaded_later(__name__, _LATER)
+__getattr__, __dir__ = lazy_exports(__name__, _LATER)

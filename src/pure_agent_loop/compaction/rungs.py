@@ -1,30 +1,53 @@
-"""The rungs that need no model: old output, repeated output, the oldest rounds. Pure but for what is kept."""
+"""Compaction stages without a model: prune old results, drop repeated ones, trim the oldest rounds."""
 
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
-from pure_agent_loop.compaction.record import collect
 from pure_agent_loop.compaction.shape import (
     MadeCall,
     Unit,
     calls_in,
+    collect,
     content_text,
     estimate,
     first_line,
     is_summary,
     joined,
+    take_over,
     units_of,
 )
-from pure_agent_loop.kernel.tools.long_results import mentioned
+from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError
+from pure_agent_loop.events import Event
+from pure_agent_loop.kernel.kit import Compactor, Kit, KitAware, force
+from pure_agent_loop.kernel.long_results import ResultFolder, result_file_in
+from pure_agent_loop.kernel.model_call import Tries, charge, client_failure, tell_retry
+from pure_agent_loop.kernel.request import Request, measure
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import Message, in_words, is_media, user_message
-from pure_agent_loop.llm.tokens import estimate_message
+from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, estimate_usage
+from pure_agent_loop.llm.values import Delta, TokenUsage
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.prompts.words import message as sentence
+from pure_agent_loop.retry import RetryAttempt, RetryHandler
+from pure_agent_loop.support.abilities import as_protocol, check_method
+from pure_agent_loop.support.locking import MEMORY_FILE, append_section
+from pure_agent_loop.support.text import safe_str, shorten
+from pure_agent_loop.support.threads import Raised, run_in_thread
 
-Keep = Callable[[str], "str | None"]  # writes a text down and says under which id; None if it cannot be read
-SHORT_CHARS = 200  # a text shorter than this is not worth a record in its place
+Keep = Callable[
+    [str], "str | None"
+]  # stores a text and returns its id; None if the model cannot read it back
+SHORT_CHARS = 200  # shorter texts are not replaced by a record
 _UNKNOWN = MadeCall("unknown", "{}")
 _LIMITS = (8_000, 4_000, 2_000, 1_000, 500, SHORT_CHARS)
 TRIM_TO = 0.7  # of the room, so that not every step has to trim again
@@ -36,7 +59,7 @@ def prune(messages: Sequence[Message], keep_tokens: int, keep: Keep, prompts: Pr
     """Reduce old results to a record: the call, the sizes, the first line.
 
     Args:
-        keep_tokens: So many tokens of the newest results stay whole; those of the last round always do.
+        keep_tokens: Tokens of the newest results to keep complete; the last round is always kept.
     """
     calls, used, pruned = calls_in(messages), 0, list(messages)
     last_round = len(messages) - len(units_of(messages)[-1].messages) if messages else 0
@@ -57,7 +80,7 @@ def _recorded(message: Message, call: MadeCall, keep: Keep, prompts: Prompts) ->
     text = content_text(message)
     if len(text) <= 2 * SHORT_CHARS or text.startswith(prompts.pruned_result.partition("{")[0]):
         return message
-    kept = mentioned(text) or keep(text)
+    kept = result_file_in(text) or keep(text)
     how = f"{prompts.cut_kept.format(id=kept, offset=0)} " if kept else ""
     record = prompts.pruned_result.format(
         call=call.shortened(), chars=len(text), lines=text.count("\n") + 1, how=how, title=first_line(text)
@@ -66,7 +89,7 @@ def _recorded(message: Message, call: MadeCall, keep: Keep, prompts: Prompts) ->
 
 
 def drop_repeated(messages: Sequence[Message], prompts: Prompts) -> list[Message]:
-    """Where a call was made again with the same result, only the newest result stays."""
+    """Keep only the newest of identical results of repeated calls."""
     calls, seen = calls_in(messages), dict[tuple[MadeCall, str], str]()
     changed = list(messages)
     for index in range(len(messages) - 1, -1, -1):
@@ -81,12 +104,12 @@ def drop_repeated(messages: Sequence[Message], prompts: Prompts) -> list[Message
 
 
 def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Message]:
-    """Leave out the oldest rounds, with a notice and a record in their place; shorten the rest if need be.
+    """Replace the oldest rounds by a notice and a record; shorten the rest if needed.
 
-    What the user has said goes last. The last round stays.
+    The user's messages go last. The last round stays.
 
     Args:
-        room: Tokens it may have.
+        room: Maximum tokens of the result.
     """
     units = units_of(messages)
     total, target = sum(unit.tokens for unit in units), TRIM_TO * room
@@ -101,7 +124,7 @@ def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Messa
 
 
 def _by_worth(units: list[Unit], big: float, prompts: Prompts) -> list[int]:
-    """The units that may go, the least important first."""
+    """Return the removable units, least important first."""
     free = [index for index, unit in enumerate(units[:-1]) if not unit.fixed]
 
     def worth(index: int) -> bool:
@@ -128,7 +151,9 @@ def _shortened(messages: list[Message], room: int) -> list[Message]:
     free = room - sum(unit.tokens for unit in units if unit.fixed)
     for limit in _LIMITS if free > 0 else _LIMITS[-1:]:
         cut = [
-            unit if unit.fixed else unit._replace(messages=[_short(each, limit) for each in unit.messages])
+            unit
+            if unit.fixed
+            else unit._replace(messages=[_short(message, limit) for message in unit.messages])
             for unit in units
         ]
         if estimate(joined(unit for unit in cut if not unit.fixed)) <= free:
@@ -163,9 +188,328 @@ def _short_value(value: Any, limit: int) -> Any:
     if isinstance(value, str):
         return _ends_of(value, limit)
     if isinstance(value, dict):
-        return {key: _short_value(each, limit) for key, each in value.items()}
-    return [_short_value(each, limit) for each in value[:limit]] if isinstance(value, list) else value
+        return {key: _short_value(item, limit) for key, item in value.items()}
+    return [_short_value(item, limit) for item in value[:limit]] if isinstance(value, list) else value
 
 
 def _ends_of(text: str, limit: int) -> str:
     return text if len(text) <= limit else f"{text[: limit * 2 // 3]}\n[...]\n{text[-limit // 3 :]}"
+
+
+# -- summaries by the model, in pieces if the text is too long, with a record of the calls ---------------
+
+MAX_PIECES = 8
+PIECE_SHARE = 0.5  # of the window: the text of one request; the rest is for the answer and for bad guesses
+_COLLECTED_SHARE = 0.5  # of the summary: what was collected without the model
+SMALL_WINDOW = 32_000
+MIN_TOKENS = 100
+_MIN_CHARS = 80
+_OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls", "response_format", "stop", *TOKEN_LIMITS)
+
+
+class Summariser:
+    """Write summaries with the model of a run.
+
+    Args:
+        state: Counts the tokens.
+        kit: Model, journal and texts.
+        name: Part of the journal's keys, between the step and a number.
+    """
+
+    def __init__(self, state: QueryState, kit: Kit, name: str) -> None:
+        self._state = state
+        self._kit = kit
+        self._name = name
+        self._step, self._asked = state.step, 0
+
+    async def summarise(self, messages: Sequence[Message], window: int, tokens: int) -> str:
+        """Return a summary by the model, followed by a record of the calls.
+
+        Raises:
+            LLMError: A request failed, or gave nothing.
+        """
+        pieces = pieces_of(messages, int(PIECE_SHARE * window), self._kit)
+        share = max(MIN_TOKENS, int((1 - _COLLECTED_SHARE) * tokens)) // max(1, len(pieces))
+        texts = [await self._ask(piece, share, window) for piece in pieces]
+        return "\n\n".join([*texts, self.record(messages, tokens)]).strip()
+
+    def record(self, messages: Sequence[Message], tokens: int) -> str:
+        """Return the record collected without the model."""
+        return collect(messages, self._kit.prompts).write(int(_COLLECTED_SHARE * tokens), self._kit.prompts)
+
+    async def _ask(self, text: str, tokens: int, window: int) -> str:
+        words = self._kit.prompts
+        task = words.summary_task.format(words=max(40, tokens * 2 // 3), text=text)
+        messages: list[Message] = [
+            {"role": "system", "content": words.summary_system},
+            {"role": "user", "content": task},
+        ]
+        request = Request(messages, None, self._options(tokens, window))
+        asking = _Asking(request, self._state, self._kit)
+        try:
+            response = await self._kit.journal.effect(self._key(), asking.run)
+        except (LLMError, LimitExceededError) as error:
+            asking.take(error.spent)
+            raise
+        asking.take(response.spent)
+        usage = response.usage or estimate_usage(messages, response)
+        self._state.count(usage, charge(usage, self._kit))
+        summary = (response.content or "").strip()
+        if not summary:
+            raise LLMError("The model returned an empty summary.", kind="incomplete")
+        return _within(summary, 2 * tokens)
+
+    def _options(self, tokens: int, window: int) -> dict[str, Any]:
+        options = {k: v for k, v in self._kit.options.items() if k not in _OF_TOOLS}
+        if window < SMALL_WINDOW:  # a small model may not find an end; a big one may think before it writes
+            options["max_tokens"] = max(MIN_TOKENS, 2 * tokens)
+        return options
+
+    def _key(self) -> str:
+        if self._step != self._state.step:
+            self._step, self._asked = self._state.step, 0
+        self._asked += 1
+        return f"{self._step}:{self._name}:{self._asked}"
+
+
+class _Asking(Tries):
+    """Send one request, with retries; its response is not shown."""
+
+    def prompt_tokens(self) -> int:
+        return sum(map(estimate_message, self.request.messages))
+
+    def next_usage(self) -> TokenUsage:
+        tokens = self.prompt_tokens()
+        return TokenUsage(tokens, 0, tokens, estimated=True)
+
+    async def run(self) -> LLMResponse:
+        try:
+            handler = RetryHandler(self.kit.retry, self.kit.clock)
+            response = await handler.execute(self.listen, _show_nothing, on_retry=self._on_retry)
+            return replace(response, spent=self.spent)
+        except BaseException as error:
+            self.break_off(error)
+            if isinstance(error, (LLMError, LimitExceededError)) or not isinstance(error, Exception):
+                raise
+            raise client_failure(error) from error
+
+    async def _on_retry(self, attempt: RetryAttempt) -> None:
+        self.check_limits(attempt.error)
+        await tell_retry(attempt, self.state, self.kit, discard=False)
+
+
+async def _show_nothing(delta: Delta) -> None:
+    """Drop the event: a summary is not part of the answer."""
+
+
+class _Line(NamedTuple):
+    who: str
+    text: str
+
+    def written(self, limit: float) -> str:
+        return f"{self.who}: {shorten(self.text, max(_MIN_CHARS, int(limit)))}"
+
+
+def pieces_of(messages: Sequence[Message], tokens: int, kit: Kit) -> list[str]:
+    """Split the messages into text pieces of about `tokens` tokens; shorten them if there are too many."""
+    calls, folder = calls_in(messages), ResultFolder(kit.results.folder)
+    lines = [line for message in messages for line in _lines(message, calls, folder)]
+    total = sum(estimate_tokens(line.text) for line in lines)
+    chars = sum(len(line.text) for line in lines)
+    room = tokens * max(1.0, chars) / max(1, total)  # in characters, of text like this
+    longest = max((len(line.text) for line in lines), default=0)
+    limit, most = min(longest, room / 2), 0.8 * MAX_PIECES * room
+    while limit > _MIN_CHARS and sum(min(len(line.text), limit) for line in lines) > most:
+        limit *= 0.7
+    pieces = _packed([line.written(limit) for line in lines], tokens)
+    if len(pieces) > MAX_PIECES:  # many short messages: keep the beginning and the end
+        half = MAX_PIECES // 2
+        return [*pieces[:half], *pieces[-half:]]
+    return pieces
+
+
+def _packed(texts: Sequence[str], tokens: int) -> list[str]:
+    pieces: list[list[str]] = []
+    left = 0
+    for text in texts:
+        size = estimate_tokens(text) + 2
+        if not pieces or size > left:
+            pieces.append([])
+            left = tokens
+        pieces[-1].append(text)
+        left -= size
+    return ["\n".join(piece) for piece in pieces]
+
+
+def _lines(message: Message, calls: dict[str, MadeCall], folder: ResultFolder) -> list[_Line]:
+    text = content_text(message)
+    if message["role"] == "tool":
+        call = calls.get(message["tool_call_id"])
+        who = sentence("result_of", tool=call.name) if call else sentence("result_of_unknown")
+        return [_Line(who, _whole(text, folder))]
+    made = [calls[call["id"]] for call in message.get("tool_calls") or ()]
+    lines = [_Line(message["role"], text)] if text else []
+    return [*lines, *(_Line(sentence("call_of", tool=call.name), call.arguments) for call in made)]
+
+
+def _whole(text: str, folder: ResultFolder) -> str:
+    """Return the original of a truncated or pruned result, if it is still stored."""
+    kept = result_file_in(text)
+    try:
+        return folder.read(kept) if kept else text
+    except OSError:
+        return text
+
+
+def _within(text: str, tokens: int) -> str:
+    size = estimate_tokens(text)
+    return text if size <= tokens else shorten(text, len(text) * tokens // size)
+
+
+# -- move the oldest messages, summarised, into a file of the workspace ----------------------------------
+
+SECTION_TOKENS = 1_000
+DEFAULT_WINDOW = 32_000
+
+
+class HasRoot(Protocol):
+    """A workspace: an object with a root folder."""
+
+    root: Path
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryOverflow:
+    """Move the oldest messages into ``MEMORY.md`` when the history has too many.
+
+    Args:
+        workspace: A `Workspace`, or a folder.
+        max_history: Maximum number of messages.
+        keep: Number of messages afterwards; None for half of `max_history`.
+
+    Raises:
+        ConfigError: A number is invalid.
+    """
+
+    workspace: HasRoot | str | os.PathLike[str]
+    max_history: int = 100
+    keep: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_history < 2 or not 0 < (self.keep or 1) < self.max_history:
+            raise ConfigError("MemoryOverflow: max_history must be at least 2, and keep below it.")
+
+    @property
+    def file(self) -> Path:
+        """The file for moved messages."""
+        root = self.workspace if isinstance(self.workspace, (str, os.PathLike)) else self.workspace.root
+        return Path(root) / MEMORY_FILE
+
+    def with_kit(self, kit: Kit) -> Compactor:
+        """Return the compactor of one run."""
+        return _MemoryRun(self, kit)
+
+    async def compact(self, state: QueryState) -> None:  # noqa: ARG002 - the protocol's shape
+        """Raise ConfigError: a kit is required.
+
+        Raises:
+            ConfigError: Always; a run uses what `with_kit` gives.
+        """
+        raise ConfigError("MemoryOverflow needs the kit of a run: MemoryOverflow(...).with_kit(kit).")
+
+
+class _MemoryRun:
+    def __init__(self, settings: MemoryOverflow, kit: Kit) -> None:
+        self._settings = settings
+        self._kit = kit
+
+    async def compact(self, state: QueryState) -> None:
+        settings = self._settings
+        if len(state.messages) <= settings.max_history:
+            return
+        old, left = _oldest(state.messages, settings.keep or settings.max_history // 2)
+        if not old:
+            return
+        text = await self._short(old, state)
+        when = datetime.fromtimestamp(self._kit.clock.now(), timezone.utc)
+        section = f"## {when:%Y-%m-%d %H:%M} UTC\n\n{text}\n"
+
+        async def write() -> None:  # may wait for another writer, so it runs in a thread
+            result = await run_in_thread(partial(append_section, settings.file, section))
+            if isinstance(result, Raised):
+                raise result.error
+
+        try:
+            await self._kit.journal.effect(f"{state.step}:memory:write", write)
+        except OSError as error:  # keep messages that were not written
+            message = f"{settings.file} cannot be written: {error.strerror or safe_str(error)}"
+            await self._kit.emit(Event.notice(state.step, message))
+            return
+        await self._replace(old, left, text, state)
+
+    async def force(self, state: QueryState) -> None:
+        """Do nothing: the message count is unrelated to a rejected request."""
+
+    async def _short(self, old: list[Message], state: QueryState) -> str:
+        summariser = Summariser(state, self._kit, "memory")
+        window = measure(state, self._kit).window or DEFAULT_WINDOW
+        try:
+            return await summariser.summarise(old, window, SECTION_TOKENS)
+        except LLMError as error:
+            message = f"No summary could be written: {safe_str(error)}"
+            await self._kit.emit(Event.notice(state.step, message))
+            spoken = [unit.messages[0]["content"] for unit in units_of(old) if unit.spoken]
+            lines = [f"- {text[:500]}" for text in spoken if isinstance(text, str)]
+            return "\n".join([*lines, summariser.record(old, SECTION_TOKENS)]).strip()
+
+    async def _replace(self, old: list[Message], left: list[Message], text: str, state: QueryState) -> None:
+        words = self._kit.prompts.memory_note
+        note = user_message(words.format(count=len(old), file=MEMORY_FILE, text=text), synthetic=True)
+        lead = 1 if left and left[0]["role"] in ("system", "developer") else 0
+        await take_over("memory", [*left[:lead], note, *left[lead:]], state, self._kit)
+
+
+def _oldest(messages: list[Message], keep: int) -> tuple[list[Message], list[Message]]:
+    """Split off the oldest complete rounds; the rest has `keep` messages including the new notice."""
+    units, count = units_of(messages), len(messages) + 1
+    gone: set[int] = set()
+    for index, unit in enumerate(units[:-1]):
+        if count <= keep:
+            break
+        if not unit.fixed:
+            gone.add(index)
+            count -= len(unit.messages)
+    return (
+        joined(unit for index, unit in enumerate(units) if index in gone),
+        joined(unit for index, unit in enumerate(units) if index not in gone),
+    )
+
+
+class Chain:
+    """Run several compactors in order.
+
+    Args:
+        compactors: For example ``MemoryOverflow(folder)``, ``Ladder()``.
+    """
+
+    def __init__(self, *compactors: Compactor) -> None:
+        for compactor in compactors:
+            check_method("Chain: each of its compactors", compactor, "compact", "state")
+        self.compactors = compactors
+
+    def with_kit(self, kit: Kit) -> Chain:
+        """Return the chain of one run."""
+        known = [(compactor, as_protocol(compactor, KitAware)) for compactor in self.compactors]
+        return Chain(
+            *(compactor if knowing is None else knowing.with_kit(kit) for compactor, knowing in known)
+        )
+
+    async def compact(self, state: QueryState) -> None:
+        """Run each compactor in turn."""
+        for compactor in self.compactors:
+            await compactor.compact(state)
+
+    async def force(self, state: QueryState) -> None:
+        """Force each compactor in turn, regardless of the history's length."""
+        for compactor in self.compactors:
+            await force(compactor, state)

@@ -1,4 +1,4 @@
-"""Probes of plain answers: their form, streaming, system messages, and the fields of a request."""
+"""Probes of plain responses: form, streaming, system messages, and request fields."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from pure_agent_loop.doctor.listing import context_size, is_listed, models_in, template_caps
-from pure_agent_loop.doctor.session import ANSWER_TOKENS, Asked, Message, Session
+from pure_agent_loop.doctor.session import ANSWER_TOKENS, Message, ProbeResponse, ProbeSession
 from pure_agent_loop.doctor.values import Verdict
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
@@ -20,109 +20,107 @@ _CODE_WORD = "banana"
 
 
 def user(text: str) -> list[Message]:
-    """A history of one question."""
+    """Return a history of one question."""
     return [{"role": "user", "content": text}]
 
 
-async def plain_answer(s: Session) -> Found:
-    """Does an answer come at all, in one piece?"""
+async def plain_answer(s: ProbeSession) -> Found:
+    """Does the server return a response without streaming?"""
     s.plain = asked = await s.ask(user("Say hello in one short sentence."))
-    streamed = "; only streamed answers are given" if s.client.profile.streaming else ""
+    streamed = "; the server only streams" if s.client.profile.streaming else ""
     reason = asked.response.finish_reason
     if asked.text:
         return "yes", f"finish reason {reason!r}{streamed}"
     if reason == "length":
-        return "partly", f"all {ANSWER_TOKENS} tokens went into thinking; no text came{streamed}"
-    return "partly", f"it is empty (finish reason {reason!r}){streamed}"
+        return "partly", f"all {ANSWER_TOKENS} tokens went into reasoning; the text is empty{streamed}"
+    return "partly", f"the answer is empty (finish reason {reason!r}){streamed}"
 
 
-async def usage(s: Session) -> Found:
-    """Are tokens counted? Taken from the plain answer."""
+async def usage(s: ProbeSession) -> Found:
+    """Are tokens counted? Read from the plain response."""
     if s.plain is None:
-        return "unknown", "no plain answer came"
+        return "unknown", "no plain answer arrived"
     return _tokens(s.plain.response.usage)
 
 
-def _tokens(found: TokenUsage | None) -> Found:
-    if found is None:
+def _tokens(usage_: TokenUsage | None) -> Found:
+    if usage_ is None:
         return "no", "not reported; the tokens are estimated"
-    return "yes", f"{found.prompt_tokens} read, {found.completion_tokens} written"
+    return "yes", f"{usage_.prompt_tokens} input tokens, {usage_.completion_tokens} output tokens"
 
 
-async def streaming(s: Session) -> Found:
-    """Does an answer come while it is written?"""
+async def streaming(s: ProbeSession) -> Found:
+    """Does the server stream?"""
     s.streamed = asked = await s.ask(user("Count from one to ten in words."), stream=True)
     if s.client.profile.streaming is False:
-        return "no", "the server refuses it; answers come in one piece"
+        return "no", "the server rejects it; answers are not streamed"
     if asked.raw is not None:
-        return "no", "the answer came in one piece all the same"
+        return "no", "the answer was not streamed"
     detail = f"{asked.pieces} pieces, finish reason {asked.response.finish_reason!r}"
     return ("yes" if asked.pieces > 1 else "partly"), detail
 
 
-async def stream_usage(s: Session) -> Found:
-    """Are tokens counted in streams? Taken from the streamed answer."""
+async def stream_usage(s: ProbeSession) -> Found:
+    """Are tokens counted in streams? Read from the streamed response."""
     if s.streamed is None or s.streamed.raw is not None:
-        return "unknown", "no streamed answer came"
+        return "unknown", "no streamed answer arrived"
     verdict, detail = _tokens(s.streamed.response.usage)
     refused = "stream_options" in s.client.profile.refuses
     return verdict, f"{detail}; {'without' if refused else 'asked for with'} stream_options"
 
 
-async def models(s: Session) -> Found:
-    """Is the model in the server's list? Taken from the list."""
+async def models(s: ProbeSession) -> Found:
+    """Is the model in the server's list?"""
     names = models_in(s.listing)
     if not names:
-        return "unknown", "the server names none"
+        return "unknown", "the server lists no models"
     if is_listed(s.listing, s.target.model):
         return "yes", f"{len(names)} listed"
     return "partly", f"not {s.target.model}, but {names[0] if len(names) == 1 else f'{len(names)} others'}"
 
 
-async def context(s: Session) -> Found:
-    """How much does the model read? Taken from what the server says; it is not tried out."""
-    found = context_size(s.listing, s.props, s.target.model)
-    return (
-        ("unknown", "the server does not say") if found is None else ("yes", f"{found[0]} tokens, {found[1]}")
-    )
+async def context(s: ProbeSession) -> Found:
+    """How large is the context window? Reported by the server, not measured."""
+    size = context_size(s.listing, s.props, s.target.model)
+    return ("unknown", "not reported") if size is None else ("yes", f"{size[0]} tokens, {size[1]}")
 
 
-async def template(s: Session) -> Found:
-    """What can the chat template do? Taken from what llama.cpp says."""
+async def template(s: ProbeSession) -> Found:
+    """What can the chat template do? Reported by llama.cpp."""
     caps = template_caps(s.props)
     if not caps:
-        return "unknown", "only llama.cpp servers say"
+        return "unknown", "reported by llama.cpp servers only"
     able = [name.removeprefix("supports_").replace("_", " ") for name, value in caps.items() if value]
     verdict: Verdict = "yes" if len(able) == len(caps) else "partly" if able else "no"
-    return verdict, f"it has: {', '.join(able)}" if able else "it has nothing of what llama.cpp lists"
+    return verdict, f"supports: {', '.join(able)}" if able else "supports no capability that llama.cpp lists"
 
 
-async def system_message(s: Session) -> Found:
-    """Is a leading system message accepted and obeyed?"""
+async def system_message(s: ProbeSession) -> Found:
+    """Is a leading system message accepted and applied?"""
     asked = await s.ask([_order("system"), *user("What is 2 + 2?")])
     moved = s.client.profile.system_role == "user"
     obeyed = _CODE_WORD in asked.text.lower()
     if moved:
-        return "no", "the server refuses it; its text goes in front of the question"
-    return ("yes", "accepted and obeyed") if obeyed else ("partly", "accepted, but not obeyed here")
+        return "no", "the server rejects it; its text is prepended to the question"
+    return ("yes", "accepted and applied") if obeyed else ("partly", "accepted, but not obeyed here")
 
 
-async def developer_role(s: Session) -> Found:
-    """Is the role ``developer`` accepted? The package does not send it by itself."""
+async def developer_role(s: ProbeSession) -> Found:
+    """Is the role ``developer`` accepted? The package does not send it by default."""
     with s.trying(system_role=""):
         asked = await s.ask([_order("developer"), *user("What is 2 + 2?")])
         refused = s.client.profile.system_role != ""
     if refused:
-        return "no", "refused; it is not sent"
+        return "no", "rejected; it is not sent"
     obeyed = _CODE_WORD in asked.text.lower()
-    return ("yes", "accepted and obeyed") if obeyed else ("partly", "accepted, but not obeyed here")
+    return ("yes", "accepted and applied") if obeyed else ("partly", "accepted, but not obeyed here")
 
 
 def _order(role: str) -> Message:
     return {"role": role, "content": f"Answer every question with the single word {_CODE_WORD.upper()}."}
 
 
-async def temperature(s: Session) -> Found:
+async def temperature(s: ProbeSession) -> Found:
     """Is ``temperature`` accepted?"""
     if "temperature" not in s.client.profile.refuses:
         await s.ask(user("Say OK."), temperature=0)
@@ -131,57 +129,57 @@ async def temperature(s: Session) -> Found:
     return refused or ("yes", "accepted")
 
 
-def _left_out(s: Session, field: str) -> Found | None:
+def _left_out(s: ProbeSession, field: str) -> Found | None:
     if field in s.before.refuses:
-        return "no", f"left out, as the profile {s.before.name!r} says"
+        return "no", f"not sent, because of the profile {s.before.name!r}"
     if field in s.client.profile.refuses:
-        return "no", "the server refuses it; it is left out"
+        return "no", "the server rejects it; it is not sent"
     return None
 
 
-async def max_tokens(s: Session) -> Found:
+async def max_tokens(s: ProbeSession) -> Found:
     """Is the output limit accepted under its usual name, and obeyed?"""
     field, other = TOKEN_LIMITS
     wanted = s.client.profile.output_limit_field
     if wanted == other:
-        return "no", f"it is sent as {other}"
-    found = _left_out(s, field) or await _limited(s, field)
-    s.limit_ignored = found[0] == "partly"
+        return "no", f"sent as {other}"
+    result = _left_out(s, field) or await _limited(s, field)
+    s.limit_ignored = result[0] == "partly"
     now = s.client.profile.output_limit_field
-    return ("no", f"it is sent as {other}") if now == other else _left_out(s, field) or found
+    return ("no", f"sent as {other}") if now == other else _left_out(s, field) or result
 
 
-async def max_completion_tokens(s: Session) -> Found:
+async def max_completion_tokens(s: ProbeSession) -> Found:
     """Is the output limit accepted under its newer name? Used if the usual one is not obeyed."""
     usual, field = TOKEN_LIMITS
     if s.before.output_limit_field == usual:
-        return "no", f"it is sent as {usual}, as the profile {s.before.name!r} says"
+        return "no", f"sent as {usual}, because of the profile {s.before.name!r}"
     with s.trying(output_limit_field="", refuses=[n for n in s.client.profile.refuses if n != field]):
-        found = await _limited(s, field)
+        result = await _limited(s, field)
         learned = s.client.profile
         if learned.output_limit_field or field in learned.refuses:
-            return "no", "the server refuses it"
-    if found[0] == "yes" and s.limit_ignored:
+            return "no", "the server rejects it"
+    if result[0] == "yes" and s.limit_ignored:
         s.adopt(output_limit_field=field)
-    return found
+    return result
 
 
-async def _limited(s: Session, field: str) -> Found:
+async def _limited(s: ProbeSession, field: str) -> Found:
     try:
         limit: dict[str, Any] = {field: FEW_TOKENS}
         asked = await s.ask(user("Count from 1 to 50, separated by commas."), **limit)
     except LLMError as error:
         if error.kind == "bad_request" and _LIMIT_REACHED.search(error.message):
-            return "yes", "accepted and obeyed"
+            return "yes", "accepted and applied"
         raise
     return _judge_limit(asked)
 
 
-def _judge_limit(asked: Asked) -> Found:
+def _judge_limit(asked: ProbeResponse) -> Found:
     written = asked.response.usage.completion_tokens if asked.response.usage else None
     if asked.response.finish_reason == "length" or (written is not None and written <= FEW_TOKENS + _SLACK):
-        return "yes", "accepted and obeyed"
+        return "yes", "accepted and applied"
     return (
         "partly",
-        f"accepted, but not obeyed: {'?' if written is None else written} tokens for {FEW_TOKENS}",
+        f"accepted, but ignored: {'?' if written is None else written} tokens instead of {FEW_TOKENS}",
     )

@@ -1,8 +1,9 @@
-"""The order of the questions, and what becomes of one that fails."""
+"""The order of the probes, and the handling of failed ones."""
 
 from __future__ import annotations
 
 import re
+import textwrap
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -10,19 +11,19 @@ from typing import Any
 
 from pure_agent_loop.cancel import CancelToken, Interrupt
 from pure_agent_loop.doctor import answers, calls, formats
-from pure_agent_loop.doctor.advice import choose_mode
-from pure_agent_loop.doctor.listing import get_json, get_props, models_in
-from pure_agent_loop.doctor.session import Session, StoppedError
-from pure_agent_loop.doctor.values import Finding, Report, Target, Verdict
+from pure_agent_loop.doctor.listing import NotJSONError, get_json, get_props, models_in
+from pure_agent_loop.doctor.session import ProbeSession, StoppedError
+from pure_agent_loop.doctor.values import Finding, Report, Target, Verdict, choose_mode, paste
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.openai_client import OpenAIClient
+from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str, shorten
 
 TIMEOUT = 60.0
 REACHABLE = "reachable"
 LISTED = 10
-Probe = Callable[[Session], Awaitable[answers.Found]]
-# After these no other question would be answered either.
+Probe = Callable[[ProbeSession], Awaitable[answers.Found]]
+# After these errors all other probes would fail too.
 _HOPELESS = ("connection", "timeout", "auth", "quota", "not_found", "rate_limit")
 _FIRST: tuple[tuple[str, Probe], ...] = (
     ("model listed", answers.models),
@@ -49,7 +50,7 @@ _REST: tuple[tuple[str, Probe], ...] = (
     ("thinking shown", formats.thinking_shown),
     ("thinking switch", formats.thinking_switch),
 )
-# Asked only if the mode before them does not work.
+# Tried only if the previous mode does not work.
 _MODES: tuple[tuple[str, Probe], ...] = (
     ("tool_mode json", calls.json_actions),
     ("tool_mode text", calls.text_actions),
@@ -57,17 +58,17 @@ _MODES: tuple[tuple[str, Probe], ...] = (
 
 
 class Watch:
-    """Is told how it goes; this one tells nobody."""
+    """Receive progress; this base class ignores it."""
 
     def begin(self, name: str) -> None:
-        """A question is asked now.
+        """Called before a probe.
 
         Args:
             name: The name of its finding.
         """
 
     def end(self, finding: Finding) -> None:
-        """It was answered.
+        """Called after a probe.
 
         Args:
             finding: The answer.
@@ -80,16 +81,16 @@ async def examine(
     watch: Watch | None = None,
     token: CancelToken | None = None,
 ) -> Report:
-    """Ask a server what it can do. What it does wrong is a finding, never an exception.
+    """Examine a server. Its errors become findings, never exceptions.
 
     Args:
-        target: The server; without a model, the only one it lists is taken.
+        target: The server; without a model, the only one it lists.
         timeout: Seconds for each request.
-        watch: Told about each question.
-        token: Cancelling it ends the examination; the report holds what was found out by then.
+        watch: Receives the progress.
+        token: Cancels the examination; the report has the findings so far.
 
     Raises:
-        ConfigError: No model is named and the server does not list exactly one, or the address is none.
+        ConfigError: No model is set and the server does not list exactly one, or the URL is invalid.
     """
     return await _Examination(target, timeout, watch or Watch(), token).run()
 
@@ -99,6 +100,7 @@ class _Examination:
         self._target, self._timeout, self._watch, self._token = target, timeout, watch, token
         self._findings: list[Finding] = []
         self._errors: list[LLMError] = []
+        self._statuses: dict[str, int | None] = {}  # HTTP error status per failed probe
         self._listing: Any = None
         self._props: Any = None
 
@@ -109,21 +111,21 @@ class _Examination:
             return Report(self._target, tuple(self._findings), stopped=True)
         if not self._target.model:
             if self._errors and self._errors[-1].kind in _HOPELESS[:4]:
-                return Report(self._target, tuple(self._findings), reason="It cannot be reached.")
+                return Report(self._target, tuple(self._findings), reason="The server cannot be reached.")
             self._target = replace(self._target, model=_only_model(self._target, self._listing))
         return await self._with_model(self._session())
 
-    def _session(self) -> Session:
+    def _session(self) -> ProbeSession:
         target = self._target
         client = OpenAIClient(
             target.model, target.api_key, target.base_url, default_headers=dict(target.headers)
         )
-        client.keeps_choices = False  # what it refuses is what is to be found out
-        session = Session(target, client, self._timeout, self._token)
+        client.keeps_choices = False  # rejections are findings
+        session = ProbeSession(target, client, self._timeout, self._token)
         session.listing, session.props = self._listing, self._props
         return session
 
-    async def _with_model(self, session: Session) -> Report:
+    async def _with_model(self, session: ProbeSession) -> Report:
         stopped = False
         try:
             await self._ask_all(session)
@@ -132,19 +134,24 @@ class _Examination:
         finally:
             await session.client.aclose()
         answered = session.plain is not None or session.streamed is not None
-        mode, reason = choose_mode(session.acts, self._finding, dropped=session.tools_dropped)
+        mode, reason = choose_mode(
+            session.acts,
+            self._finding,
+            dropped=session.tools_dropped,
+            rejected=self._statuses.get(calls.NATIVE) is not None,
+        )
         return Report(
             self._target,
             tuple(self._findings),
             session.before,
             session.client.profile,
             mode if answered else "",
-            reason if answered else "No answer came.",
+            reason if answered else "The server did not answer.",
             answered,
             stopped,
         )
 
-    async def _ask_all(self, session: Session) -> None:
+    async def _ask_all(self, session: ProbeSession) -> None:
         for name, probe in _FIRST:
             await self._probe(session, name, probe)
             if name == "plain answer" and self._is_hopeless(session):
@@ -160,14 +167,14 @@ class _Examination:
             await self._probe(session, name, probe)
             works = session.acts.get(name.rpartition(" ")[2], False)
 
-    def _is_hopeless(self, session: Session) -> bool:
+    def _is_hopeless(self, session: ProbeSession) -> bool:
         return session.plain is None and bool(self._errors) and self._errors[-1].kind in _HOPELESS
 
-    async def _probe(self, session: Session, name: str, probe: Probe) -> None:
+    async def _probe(self, session: ProbeSession, name: str, probe: Probe) -> None:
         await self._ask(name, lambda: probe(session))
 
     async def _ask(self, name: str, look: Callable[[], Awaitable[answers.Found]]) -> None:
-        """Make one finding, whatever happens."""
+        """Run one probe; return a finding in any case."""
         self._watch.begin(name)
         begun = time.monotonic()
         verdict: Verdict = "failed"
@@ -177,25 +184,26 @@ class _Examination:
             raise
         except LLMError as error:
             self._errors.append(error)
+            self._statuses[name] = error.status
             verdict = "no" if error.kind == "bad_request" else "failed"
             detail = self._words(error)
-        except Exception as error:  # noqa: BLE001 - an answer of a strange form must not end the others
+        except Exception as error:  # noqa: BLE001 - a malformed response must not stop the other probes
             detail = f"{type(error).__name__}: {shorten(safe_str(error), 120)}"
         finding = Finding(name, verdict, detail, round(time.monotonic() - begun, 2))
         self._findings.append(finding)
         self._watch.end(finding)
 
     def _words(self, error: LLMError) -> str:
-        """An error without the address and the model, which everybody knows here."""
+        """Return an error message without the URL and the model, which are shown already."""
         words = re.sub(
-            r"^\S+ refused the request for model .*? with (?=status)",
+            r"^\S+ rejected the request for model .*? with (?=status)",
             "refused with ",
             self._target.cleaned(error.message),
         )
         return shorten(words, 240)
 
     def _finding(self, name: str) -> Finding | None:
-        return next((each for each in self._findings if each.name == name), None)
+        return next((finding for finding in self._findings if finding.name == name), None)
 
     async def _reach(self) -> answers.Found:
         with Interrupt() as block:
@@ -204,25 +212,97 @@ class _Examination:
             try:
                 self._listing = await get_json(self._target, "/models", self._timeout)
             except LLMError as error:
-                if error.kind not in ("not_found", "bad_request") or "web page" in error.message:
+                if error.kind not in ("not_found", "bad_request") or isinstance(error, NotJSONError):
                     raise
-                # Not every server has a list.
+                # Some servers have no model list.
             self._props = await get_props(self._target, min(self._timeout, 5.0))
-            return "yes", "it answers" if self._listing is not None else "it answers, but lists no models"
+            return (
+                "yes",
+                "the server answers"
+                if self._listing is not None
+                else "the server answers, but lists no models",
+            )
         if self._token is not None and self._token.is_cancelled:
             raise StoppedError
-        raise LLMError(f"No answer within {self._timeout:g} s.", kind="timeout")
+        raise LLMError(f"No response within {self._timeout:g} s.", kind="timeout")
 
 
 def _only_model(target: Target, listing: Any) -> str:
-    """The only model of a server that has one.
+    """Return the only model of a server.
 
     Raises:
-        ConfigError: It has none, or several.
+        ConfigError: The server has no model, or several.
     """
     names = models_in(listing)
     if len(names) == 1:
         return names[0]
-    more = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
-    known = f" It has: {', '.join(names[:LISTED])}{more}." if names else ""
-    raise ConfigError(f"Which model of {target.address}? Name it: --model NAME.{known}")
+    rest = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
+    known = f" It lists: {', '.join(names[:LISTED])}{rest}." if names else ""
+    raise ConfigError(f"--model is missing for {target.address}. Add --model NAME.{known}")
+
+
+# -- A report as text: aligned columns, folded to the width of the terminal ------------------------------
+
+NARROWEST = 50
+_GAP = "  "
+EMBEDDED = (
+    "This is the server of the embedded model. Agents use it through a special client, which chooses "
+    "tools and checks answers in other ways; this table does not describe that client."
+)
+
+
+def as_text(report: Report, width: int) -> str:
+    """Return the full report: table, tool mode and profile.
+
+    Args:
+        report: The result of an examination.
+        width: Columns of the terminal.
+    """
+    width = max(width, NARROWEST)
+    parts = [table(report.findings, width)]
+    if report.stopped:
+        parts.append("Stopped before the end; missing probes did not run.\n")
+    if report.answered:
+        if report.target.is_embedded:
+            parts.append(_folded(EMBEDDED, width))
+        else:
+            parts.append(_folded(f"tool_mode: {report.tool_mode or 'none'}. {report.reason}", width))
+    if report.answered and not (report.target.is_embedded or report.stopped):
+        parts.append(_profile(report, width))
+    return "\n".join(parts)
+
+
+def table(findings: tuple[Finding, ...], width: int) -> str:
+    """Return one finding per line, with its details wrapped in their column."""
+    names = max((len(finding.name) for finding in findings), default=0)
+    verdicts = max((len(finding.verdict) for finding in findings), default=0)
+    return "".join(
+        _row(
+            f"{finding.name:<{names}}{_GAP}{finding.verdict:<{verdicts}}{_GAP}",
+            one_line(finding.detail, 400),
+            width,
+        )
+        for finding in findings
+    )
+
+
+def _row(head: str, detail: str, width: int) -> str:
+    indent = " " * len(head)
+    lines = textwrap.wrap(
+        detail, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
+    )
+    return "\n".join(line.rstrip() for line in lines or [head]) + "\n"
+
+
+def _folded(text: str, width: int) -> str:
+    return textwrap.fill(text, width, break_on_hyphens=False) + "\n"
+
+
+def _profile(report: Report, width: int) -> str:
+    code = paste(report)
+    if code:
+        return _folded("This server needs a profile. Paste one of these:", width) + "\n" + code
+    known = report.before
+    if known.url or known.model:
+        return _folded(f"No profile is needed: the built-in one ({known.name}) fits.", width)
+    return "No profile is needed: it is a plain server.\n"

@@ -1,4 +1,4 @@
-"""Probes of constrained output and of thinking."""
+"""Probes of constrained output and reasoning."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from pure_agent_loop.doctor.answers import Found, user
-from pure_agent_loop.doctor.session import Asked, Session
+from pure_agent_loop.doctor.session import ProbeResponse, ProbeSession
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.profiles import (
     ENABLE_THINKING,
@@ -29,8 +29,8 @@ _SCHEMA = {
 }
 
 
-async def json_schema(s: Session) -> Found:
-    """Is a JSON Schema obeyed that the question does not speak of?"""
+async def json_schema(s: ProbeSession) -> Found:
+    """Is a JSON Schema obeyed that the question does not mention?"""
     wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": _SCHEMA}}
     asked = await s.ask(user("What colour is the sky on a clear day?"), response_format=wanted)
     value = _object(asked.text)
@@ -40,7 +40,7 @@ async def json_schema(s: Session) -> Found:
     return ("yes", "obeyed") if fits else ("partly", "the answer is JSON, but not of the schema")
 
 
-async def json_object(s: Session) -> Found:
+async def json_object(s: ProbeSession) -> Found:
     """Is the older JSON mode accepted?"""
     question = "What colour is the sky on a clear day? Answer as a JSON object with the key colour."
     asked = await s.ask(user(question), response_format={"type": "json_object"})
@@ -55,27 +55,27 @@ def _object(text: str) -> dict[str, Any] | None:
     return value if isinstance(value, dict) else None
 
 
-async def thinking_shown(s: Session) -> Found:
-    """Does the model think by itself, and where does it show?"""
+async def thinking_shown(s: ProbeSession) -> Found:
+    """Does the model reason by default, and in which field?"""
     asked = await s.ask(user(_PUZZLE))
     place = _place_of_thinking(asked)
     if place:
         return "yes", place
     tokens = _thinking_tokens(asked)
     if tokens:
-        return "partly", f"it thinks ({tokens} tokens), but does not show it"
-    return "no", "it does not think by itself"
+        return "partly", f"reasoning uses {tokens} tokens, but is hidden"
+    return "no", "no reasoning by default"
 
 
-def _thinks(asked: Asked) -> bool:
+def _thinks(asked: ProbeResponse) -> bool:
     return bool(asked.response.reasoning_content or _thinking_tokens(asked))
 
 
-def _thinking_tokens(asked: Asked) -> int:
+def _thinking_tokens(asked: ProbeResponse) -> int:
     return (asked.response.usage.reasoning_tokens or 0) if asked.response.usage else 0
 
 
-def _place_of_thinking(asked: Asked) -> str:
+def _place_of_thinking(asked: ProbeResponse) -> str:
     if not asked.response.reasoning_content:
         return ""
     if asked.message is None:
@@ -87,8 +87,8 @@ def _place_of_thinking(asked: Asked) -> str:
     return "as <think> tags in the text" if is_text else "in parts of the content"
 
 
-async def thinking_switch(s: Session) -> Found:
-    """Which field of a request makes the model think? Fields without effect are ignored by many servers."""
+async def thinking_switch(s: ProbeSession) -> Found:
+    """Which request field turns reasoning on? Many servers ignore unknown fields."""
     by_itself = _thinks(await s.ask(user(_PUZZLE)))
     own = s.client.profile.thinking
     others = [] if s.before.name != PLAIN.name else [way for way in _WAYS_TO_THINK if way != own]
@@ -102,12 +102,12 @@ async def thinking_switch(s: Session) -> Found:
                 s.adopt(thinking=way)
             effect = "accepted; it thinks anyway" if by_itself else "it thinks"
             return "yes", f"{json.dumps(way)}: {effect}"
-    detail = "no field of ours makes it think"
-    return "no", f"{detail}; refused: {', '.join(refused)}" if refused else detail
+    detail = "no known field enables reasoning"
+    return "no", f"{detail}; rejected: {', '.join(refused)}" if refused else detail
 
 
-async def _try_to_think(s: Session, way: Mapping[str, Any]) -> tuple[bool, bool]:
-    """Whether the server refuses these fields, and whether the model thinks with them."""
+async def _try_to_think(s: ProbeSession, way: Mapping[str, Any]) -> tuple[bool, bool]:
+    """Return whether the server rejects these fields, and whether the model reasons with them."""
     without = [name for name in s.client.profile.refuses if name not in way]
     with s.trying(thinking=way, refuses=without):
         try:

@@ -1,4 +1,4 @@
-"""What a server says about itself: its list of models, and ``/props`` of llama.cpp. Reading it is pure."""
+"""A server's metadata: its model list, and llama.cpp's ``/props``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.addresses import is_private
 from pure_agent_loop.llm.http.errors import translate_error
 
-# How servers call the number of tokens a model reads: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp.
+# Names of the context window: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp.
 _SIZES = (
     "max_model_len",
     "context_length",
@@ -22,15 +22,20 @@ _SIZES = (
 )
 
 
+class NotJSONError(LLMError):
+    """The server answered with a web page or text."""
+
+
 async def get_json(target: Target, url: str, timeout: float) -> Any:
-    """GET something from the server, with the key.
+    """Send a GET request with the key.
 
     Args:
-        url: A path under its address, or a whole address there.
-        timeout: Seconds it may take.
+        url: A path under the base URL, or a full URL on the server.
+        timeout: Timeout in seconds.
 
     Raises:
-        LLMError: It could not be had.
+        LLMError: The request failed.
+        NotJSONError: The response is not JSON.
     """
     from openai import AsyncOpenAI
 
@@ -42,40 +47,40 @@ async def get_json(target: Target, url: str, timeout: float) -> Any:
             timeout=timeout,
             default_headers=dict(target.headers),
         ) as sdk:
-            found: Any = await sdk.get(url, cast_to=object)
+            document: Any = await sdk.get(url, cast_to=object)
     except Exception as error:
         translated = translate_error(error, target.base_url, target.model)
         if translated is error:
             raise
         raise translated from error
-    if isinstance(found, str):
-        raise LLMError("The server answered with a web page or a text. Check base_url.", kind="bad_request")
-    return found
+    if isinstance(document, str):
+        raise NotJSONError("base_url: the server returned a web page or text, not JSON.", kind="bad_request")
+    return document
 
 
 async def get_props(target: Target, timeout: float) -> Any:
-    """The properties a llama.cpp server tells; None from others. Public servers are not asked."""
+    """Return the properties of a llama.cpp server, or None; public servers are not queried."""
     if not is_private(target.base_url):
         return None
     root = target.base_url.rstrip("/").removesuffix("/v1")
     try:
         return await get_json(target, f"{root}/props", timeout)
-    except Exception:  # noqa: BLE001 - a server that does not answer this says nothing by it
+    except Exception:  # noqa: BLE001 - the endpoint is optional
         return None
 
 
 def models_in(listing: Any) -> list[str]:
-    """The names in a list of models, in whatever form it came."""
+    """Return the model names of a list in any known form."""
     return [str(entry["id"]) for entry in _entries(listing) if entry.get("id")]
 
 
 def is_listed(listing: Any, model: str) -> bool:
-    """True if a list of models holds the model, under its name or another one."""
+    """True if the list has the model, by name or alias."""
     return any(is_named(entry, model) for entry in _entries(listing))
 
 
 def is_named(entry: Mapping[str, Any], model: str) -> bool:
-    """True if an entry of the list is the model."""
+    """True if the entry is the model."""
     aliases = entry.get("aliases")
     return entry.get("id") == model or (isinstance(aliases, list) and model in aliases)
 
@@ -86,13 +91,14 @@ def _entries(listing: Any) -> list[Mapping[str, Any]]:
 
 
 def context_size(listing: Any, props: Any, model: str) -> tuple[int, str] | None:
-    """How many tokens the model reads, and who says so; None if nobody does."""
+    """Return the context window and its source; None if not reported."""
     running = _number(_get(props, "default_generation_settings"), "n_ctx")
     if running is not None:
         return running, "/props: n_ctx"
     entries = _entries(listing)
     entry = next(
-        (each for each in entries if is_named(each, model)), entries[0] if len(entries) == 1 else None
+        (candidate for candidate in entries if is_named(candidate, model)),
+        entries[0] if len(entries) == 1 else None,
     )
     if entry is None:
         return None
@@ -112,13 +118,13 @@ def _get(value: Any, name: str) -> Any:
 
 
 def _number(value: Any, name: str) -> int | None:
-    found = _get(value, name)
-    is_size = isinstance(found, (int, float)) and not isinstance(found, bool) and found > 0
-    return int(found) if is_size else None
+    number = _get(value, name)
+    is_size = isinstance(number, (int, float)) and not isinstance(number, bool) and number > 0
+    return int(number) if is_size else None
 
 
 def template_caps(props: Any) -> dict[str, bool]:
-    """What the chat template of a llama.cpp server can do, as it says."""
+    """Return the reported capabilities of a llama.cpp server's chat template."""
     caps = _get(props, "chat_template_caps")
     if not isinstance(caps, Mapping):
         return {}

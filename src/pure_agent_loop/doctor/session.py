@@ -1,4 +1,4 @@
-"""One examination: the client that learns, the time limit of requests, and what probes tell each other."""
+"""The state of one examination: its client, the request timeout, and facts shared by the probes."""
 
 from __future__ import annotations
 
@@ -29,14 +29,11 @@ class StoppedError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """An answer and how it came.
+class ProbeResponse:
+    """A response and its delivery.
 
     Args:
-        response: The answer.
-        pieces: In how many pieces it came.
-        raw: The document it came in; None if it was streamed.
-        notices: What the client told about it.
+        raw: The JSON document; None if streamed.
     """
 
     response: LLMResponse
@@ -46,26 +43,22 @@ class Asked:
 
     @property
     def text(self) -> str:
-        """The text of the answer."""
+        """The text of the response."""
         return self.response.content or ""
 
     @property
     def message(self) -> Any:
-        """The message as the server wrote it, where it came in one document."""
+        """The server's raw message, if the response was not streamed."""
         return get(first_choice(self.raw), "message") if self.raw else None
 
 
 @dataclass
-class Session:
-    """What all probes of one examination share.
+class ProbeSession:
+    """State shared by all probes of one examination.
 
     Args:
         target: The server, with a model.
-        client: Its client; its profile takes up what is learned.
-        timeout: Seconds for each request.
-        token: Stops the examination.
-        listing: The server's list of models.
-        props: The properties a llama.cpp server tells.
+        client: Its client, whose profile is adapted.
     """
 
     target: Target
@@ -75,11 +68,11 @@ class Session:
     listing: Any = None
     props: Any = None
     before: Profile = field(init=False)
-    plain: Asked | None = None
-    streamed: Asked | None = None
-    native: Asked | None = None
-    acts: dict[str, bool] = field(default_factory=dict)  # by tool mode, as far as it was tried
-    is_steady: bool = False  # temperature 0 is known to be accepted: the same findings each time
+    plain: ProbeResponse | None = None
+    streamed: ProbeResponse | None = None
+    native: ProbeResponse | None = None
+    acts: dict[str, bool] = field(default_factory=dict)  # by tried tool mode
+    is_steady: bool = False  # temperature 0 is accepted, so findings are repeatable
     tools_dropped: bool = False
     limit_ignored: bool = False  # the output limit under its usual name
 
@@ -94,12 +87,10 @@ class Session:
         stream: bool = False,
         client: ChatModel | None = None,
         **options: Any,
-    ) -> Asked:
-        """Send one request, within the time limit; once more after a pause the server asks for.
+    ) -> ProbeResponse:
+        """Send one request within the timeout; retry once after the server's Retry-After.
 
         Args:
-            stream: Whether the answer should be streamed.
-            client: Another client than the session's own.
             options: Fields of the request; the output is limited unless they say otherwise.
 
         Raises:
@@ -121,14 +112,14 @@ class Session:
 
     async def _limited(
         self, client: ChatModel, messages: list[Message], tools: Tools | None, options: dict[str, Any]
-    ) -> Asked:
+    ) -> ProbeResponse:
         with Interrupt() as block:
             block.after(self.timeout)
             block.on(self.token)
             return await _read(client, messages, tools, options)
         if self.token is not None and self.token.is_cancelled:
             raise StoppedError
-        raise LLMError(f"No whole answer within {self.timeout:g} s.", kind="timeout")
+        raise LLMError(f"No complete response within {self.timeout:g} s.", kind="timeout")
 
     async def _pause(self, seconds: float) -> None:
         with Interrupt() as block:
@@ -139,7 +130,7 @@ class Session:
 
     @contextmanager
     def trying(self, **changes: Any) -> Iterator[None]:
-        """Ask with a changed profile; what is learned meanwhile is forgotten."""
+        """Send a request with a changed profile, and restore the profile."""
         kept = self.client.profile
         self.client.profile = replace(kept, **changes)
         try:
@@ -148,13 +139,13 @@ class Session:
             self.client.profile = kept
 
     def adopt(self, **changes: Any) -> None:
-        """Keep a change of the profile that a probe found to be right."""
+        """Keep a profile change that a probe has confirmed."""
         self.client.profile = replace(self.client.profile, **changes)
 
 
 async def _read(
     client: ChatModel, messages: list[Message], tools: Tools | None, options: dict[str, Any]
-) -> Asked:
+) -> ProbeResponse:
     assembler, pieces, raw, notices = Assembler(), 0, None, []
     async with aclosing(stream_of(client, messages, tools, options)) as deltas:
         async for delta in deltas:
@@ -163,4 +154,4 @@ async def _read(
             raw = raw if delta.raw is None else delta.raw
             if delta.notice:
                 notices.append(delta.notice)
-    return Asked(assembler.finish(), pieces, raw, tuple(notices))
+    return ProbeResponse(assembler.finish(), pieces, raw, tuple(notices))

@@ -1,14 +1,17 @@
-"""What is examined, and what comes out. Frozen; the table and the JSON are made from these alone."""
+"""Target, findings and report of an examination; table and JSON are made from these alone."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+import ast
+import re
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from pure_agent_loop.llm.profiles import PLAIN, Profile
 
-SHORTEST_KEY = 8  # what is shorter is no secret, and may be a part of other words
+SHORTEST_KEY = 8  # a shorter key is not a secret, and may occur in other words
 Verdict = Literal["yes", "no", "partly", "unknown", "failed"]
 
 
@@ -17,12 +20,12 @@ class Target:
     """A server to examine.
 
     Args:
-        base_url: Its address, usually ending in ``/v1``.
-        model: The model's name there; empty if it is not known yet.
+        base_url: Base URL, usually ending in ``/v1``.
+        model: Model name; empty if not known yet.
         api_key: The key to send.
-        shown: The address without passwords; `base_url` if empty.
-        headers: Further headers of each request.
-        is_embedded: It is the server under the package's own embedded model.
+        shown: The URL without passwords; empty for `base_url`.
+        headers: Extra headers of each request.
+        is_embedded: True for the server of the embedded model.
     """
 
     base_url: str
@@ -34,24 +37,24 @@ class Target:
 
     @property
     def address(self) -> str:
-        """The address, fit to be shown."""
+        """The URL for display, without passwords."""
         return self.shown or self.base_url
 
     def cleaned(self, text: str) -> str:
-        """A server's words without the key. Done before they are cut, because half a key would be shown."""
+        """Redact the key in a server's text; before truncation, which could leave half a key."""
         text = text.replace(self.base_url, self.address)
         return text.replace(self.api_key, "***") if len(self.api_key) >= SHORTEST_KEY else text
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The answer to one question about a server.
+    """The result of one probe.
 
     Args:
-        name: What was asked, such as ``streaming``.
-        verdict: ``failed`` means that nothing was found out; ``unknown`` that nobody says.
-        detail: More about it, for people.
-        seconds: How long it took.
+        name: Name of the probe, such as ``streaming``.
+        verdict: ``failed`` if the probe failed; ``unknown`` if nothing reports it.
+        detail: Details, for people.
+        seconds: Duration in seconds.
     """
 
     name: str
@@ -62,17 +65,17 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """All that was found out about a server.
+    """The result of an examination.
 
     Args:
-        target: The server, with the model that was asked.
-        findings: In the order they were made.
-        before: The profile that the package has for it.
-        profile: The profile after what was learned.
-        tool_mode: The mode in which the model can act best: ``native``, ``json`` or ``text``; empty if none.
-        reason: Why that one.
-        answered: An answer came at all.
-        stopped: The examination was cancelled before its end.
+        target: The server, with the examined model.
+        findings: Findings in order.
+        before: The package's profile for the server.
+        profile: The profile with what was learned.
+        tool_mode: The best tool mode: ``native``, ``json`` or ``text``; empty if none works.
+        reason: Reason for the tool mode.
+        answered: True if any response arrived.
+        stopped: True if the examination was cancelled.
     """
 
     target: Target
@@ -86,21 +89,21 @@ class Report:
 
     @property
     def can_drive(self) -> bool:
-        """True if an agent can work with it."""
-        # The embedded client makes calls of plain answers, so an answer is all it needs.
+        """True if an agent can use the server."""
+        # The embedded client makes calls from plain text, so a response is enough.
         return self.answered and (bool(self.tool_mode) or self.target.is_embedded)
 
     @property
     def needs_profile(self) -> bool:
-        """True if something was learned that the package does not know."""
+        """True if the learned profile differs from the package's."""
         return self.profile != self.before
 
     def finding(self, name: str) -> Finding | None:
-        """The finding of that name, if that question was asked."""
-        return next((each for each in self.findings if each.name == name), None)
+        """Return a finding by name, or None if the probe did not run."""
+        return next((finding for finding in self.findings if finding.name == name), None)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form. The key is not in it."""
+        """Return the JSON form, without the key."""
         return {
             "base_url": self.target.address,
             "model": self.target.model,
@@ -109,7 +112,7 @@ class Report:
             "stopped": self.stopped,
             "tool_mode": self.tool_mode,
             "reason": self.reason,
-            "findings": [asdict(each) for each in self.findings],
+            "findings": [asdict(finding) for finding in self.findings],
             "known_profile": self.before.name,
             "needs_profile": self.needs_profile,
             "profile": _changes(self.profile) if self.needs_profile else None,
@@ -117,10 +120,85 @@ class Report:
 
 
 def _changes(profile: Profile) -> dict[str, Any]:
-    """The fields of a profile that are not as for any server."""
-    values = {each.name: getattr(profile, each.name) for each in fields(profile)}
+    """Return the fields of a profile that differ from the defaults."""
+    values = {field_.name: getattr(profile, field_.name) for field_ in fields(profile)}
     return {
         name: dict(value) if isinstance(value, Mapping) else value
         for name, value in values.items()
         if name not in ("name", "url", "model") and value != getattr(PLAIN, name)
     }
+
+
+# -- advice from the findings: the best tool mode, and the profile as code -------------------------------
+
+_WIDTH = 76
+
+
+def choose_mode(
+    acts: Mapping[str, bool],
+    finding: Callable[[str], Finding | None],
+    *,
+    dropped: bool,
+    rejected: bool = False,
+) -> tuple[str, str]:
+    """Return the best tool mode and the reason; an empty mode if none works.
+
+    Args:
+        acts: Per tried mode, whether the model acted.
+        dropped: True if the tools of a request do not reach the model.
+        rejected: True if the server answered a request with tools with an error status.
+    """
+    if acts.get("native") and not dropped:
+        return "native", "The model makes proper tool calls; tool_mode='auto' does the same."
+    why = "The tools do not reach the model." if dropped else _why_not_native(finding("tool call"), rejected)
+    if acts.get("json"):
+        return "json", f"{why} It calls tools in JSON mode."
+    if acts.get("text"):
+        return "text", f"{why} It calls tools in text mode."
+    return "", f"{why} It called tools in no other tool mode either."
+
+
+def _why_not_native(native: Finding | None, rejected: bool) -> str:
+    if native is None:
+        return "Native tool calls were not tested."
+    if rejected:
+        return "The server rejects tools."
+    if native.verdict in ("yes", "no", "failed"):
+        return "It makes no native tool calls."
+    return "Its native tool calls are not reliable."
+
+
+def paste(report: Report) -> str:
+    """Return Python code that registers the learned profile; empty if not needed.
+
+    Args:
+        report: The result of an examination.
+    """
+    if not report.needs_profile:
+        return ""
+    host = urllib.parse.urlsplit(report.target.base_url).netloc.rpartition("@")[2]
+    model = report.target.model
+    bare = replace(report.profile, name=f"{model} at {host}", url="", model="")
+    everywhere = replace(bare, url=re.escape(host), model=f"^{re.escape(model)}$")
+    return (
+        "# before the first agent is made:\n"
+        "from pure_agent_loop.llm.profiles import Profile, register\n\n"
+        f"register({_code(everywhere)})\n\n"
+        "# or for one client:\n"
+        "from pure_agent_loop import OpenAIClient\n\n"
+        f"client = OpenAIClient(\n    {model!r},\n    base_url={report.target.address!r},\n"
+        f"    profile={_code(bare, 4)},\n)\n"
+    )
+
+
+def _code(profile: Profile, indent: int = 0) -> str:
+    """Return a profile as code; a long one has one field per line."""
+    code = profile.to_code()
+    if len(code) <= _WIDTH - 20:
+        return code
+    made = ast.parse(code, mode="eval").body
+    assert isinstance(made, ast.Call)  # the repr of a Profile
+    parts = [ast.unparse(argument) for argument in made.args]
+    parts += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in made.keywords]
+    lines = "".join(f"{' ' * (indent + 4)}{part},\n" for part in parts)
+    return f"Profile(\n{lines}{' ' * indent})"

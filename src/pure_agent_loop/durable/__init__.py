@@ -1,42 +1,57 @@
-"""Durable runs: the same agents on an engine that outlives processes. Needs the extra ``[durable]``.
+"""Durable runs: agents on an engine that survives the death of processes. Needs the extra ``[durable]``.
 
-    values    the words: statuses, rates, what is known of a run
-    database  the one database, and the tables beside those of the engine
-    client    what any process can do: submit, look, answer, cancel
-    handle    one run, seen from outside
+    values    statuses, rates and information about runs
+    database  the database, and the tables of this package in it
+    client    operations from any process: submit, query, answer, cancel
+    handle    one run, for its submitter
     events    events of runs, for readers in other processes
     guard     the session of an attempt
     attempt   one attempt of a run
-    liveness  which workers live
+    liveness  detection of dead workers
     schedules/ runs at set times
-    worker    a process that works
-    engine    both sides together
+    worker    a process that executes runs
+    engine    client and worker in one object
 
-DBOS gives queues, limits, ownership and states. That a finished effect does not happen twice is the doing of
-the session's journal. docs/durable.md says what follows from that.
+DBOS provides queues, limits, ownership and states. The session's journal ensures that a finished effect is
+not repeated. docs/durable.md describes the consequences.
 """
 
 from __future__ import annotations
 
 import atexit
 import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.database import default_database
+from pure_agent_loop.durable.client import Handle
+from pure_agent_loop.durable.database import default_database, hide_password
 from pure_agent_loop.durable.engine import Engine
-from pure_agent_loop.durable.handle import Handle
 from pure_agent_loop.durable.schedules.delivery import Delivery, to_command, to_file, to_session
 from pure_agent_loop.durable.schedules.schedule import Schedule, heartbeat
 from pure_agent_loop.durable.schedules.schedules import Firing, ScheduleInfo, Schedules
-from pure_agent_loop.durable.values import ENDED, DurableError, Rate, TaskInfo
+from pure_agent_loop.durable.values import (
+    ENDED,
+    TASK_STATES,
+    DurableError,
+    DurableNotFoundError,
+    Rate,
+    TaskInfo,
+)
+from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import TASK_STATES
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from pure_agent_loop.runs.options import RunOptions
 
 __all__ = [
     "ENDED",
     "TASK_STATES",
     "Delivery",
     "DurableError",
+    "DurableNotFoundError",
     "Engine",
     "Firing",
     "Handle",
@@ -45,8 +60,10 @@ __all__ = [
     "ScheduleInfo",
     "Schedules",
     "TaskInfo",
+    "Worker",
     "default_database",
     "heartbeat",
+    "hide_password",
     "submit",
     "to_command",
     "to_file",
@@ -54,7 +71,7 @@ __all__ = [
 ]
 
 _LOCK = threading.Lock()
-_EMBEDDED: dict[str, Engine] = {}  # one: the engine underneath is one for each process
+_ENGINES: dict[str, Engine] = {}  # at most one: DBOS allows one engine per process
 
 
 def submit(
@@ -64,41 +81,47 @@ def submit(
     name: str | None = None,
     database: str | None = None,
     run_id: str | None = None,
+    deps: Callable[..., Any] | None = None,
+    **options: Unpack[RunOptions],
 ) -> Handle:
-    """Submit a task to an engine that works in this process, which is started for that.
+    """Submit a task to an engine in this process; start the engine if necessary.
 
-    If the process dies, the run goes on when this is called again for the same agent and database.
+    If the process dies, call this again for the same agent and database to resume the run.
 
     Args:
-        agent: Who does it.
-        task: What to do.
-        name: The name of the agent among others; ``default`` if None.
-        database: Where it is kept; see `Engine`.
-        run_id: Names the run; see `Engine.submit`.
+        agent: Agent for the task.
+        task: Task to do.
+        name: Name of the agent among others; ``default`` if None.
+        database: Database of the run; see `Engine`.
+        run_id: Id of the run; see `Engine.submit`.
+        deps: Function that makes the deps of each attempt; see `Engine`.
+        options: Options of `Agent.run`; see `Engine.submit`.
 
     Raises:
-        ConfigError: An engine with another database works in this process.
-        DurableError: The database cannot be used.
+        ConfigError: An engine with another database runs in this process.
+        DurableError: The database is unavailable.
         MissingExtraError: The extra ``[durable]`` is not installed.
     """
     url = database or default_database()
     name = name or "default"
     with _LOCK:
-        if _EMBEDDED and url not in _EMBEDDED:
-            raise ConfigError(f"This process works on {next(iter(_EMBEDDED.values())).database.shown}.")
-        engine = _EMBEDDED.get(url)
-        known = {} if engine is None else engine.agents
-        if engine is None or known.get(name) is not agent:
+        if _ENGINES and url not in _ENGINES:
+            raise ConfigError(
+                f"This process already uses {next(iter(_ENGINES.values())).database.display_url}."
+            )
+        engine = _ENGINES.get(url)
+        agents = {} if engine is None else engine.agents
+        if engine is None or agents.get(name) is not agent or engine.deps is not deps:
             if engine is not None:
                 engine.close()
             else:
-                atexit.register(_close)
-            _EMBEDDED[url] = engine = Engine(url, agents={**known, name: agent})
+                atexit.register(_close_engines)
+            _ENGINES[url] = engine = Engine(url, agents={**agents, name: agent}, deps=deps)
             engine.start()
-        return engine.submit(name, task, run_id=run_id)
+        return engine.submit(name, task, run_id=run_id, **options)
 
 
-def _close() -> None:
+def _close_engines() -> None:
     with _LOCK:
-        while _EMBEDDED:
-            _EMBEDDED.popitem()[1].close()
+        while _ENGINES:
+            _ENGINES.popitem()[1].close()

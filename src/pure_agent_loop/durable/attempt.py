@@ -1,7 +1,7 @@
-"""One attempt of a durable run: from its session, or from the start, as far as this process gets.
+"""One attempt of a durable run: from its session or the start, up to the end of this process.
 
-What makes a finished effect happen once is the session's journal, which records each intention and each
-result. The engine underneath only sees to it that somebody works on the run.
+The session's journal records each intent and result, so that a finished effect is not repeated. DBOS only
+ensures that a worker executes the run.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.durable.client import Client
-from pure_agent_loop.durable.events import EventWriter
-from pure_agent_loop.durable.guard import Guard, GuardedStore, attempts_of, part_of
-from pure_agent_loop.durable.schedules.notices import bring_notices
+from pure_agent_loop.durable.client import Client, result_key
+from pure_agent_loop.durable.database import EventWriter
+from pure_agent_loop.durable.schedules.delivery import bring_notices
+from pure_agent_loop.durable.task_options import kept_options
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import (
     LLMError,
@@ -34,31 +34,204 @@ from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.settings import DepsOfRun
 from pure_agent_loop.sessions import SessionStore
+from pure_agent_loop.sessions.store import Loaded, SessionInfo, SessionLog, is_remote
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import read_past
+from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING_TOOL
 from pure_agent_loop.support.text import safe_str, to_jsonable
 
+# -- session store of one attempt of a durable run -------------------------------------------------------
+# It marks the session's runs with the durable run, so that the next attempt resumes it. It detects a
+# takeover of the session, and can end an attempt between two steps as if the process had ended there.
+
+MARK = "durable_run"
+
+
+class HandedBackError(SessionError):
+    """This process hands the run back: it writes nothing more, and another process resumes the run."""
+
+
+@dataclass
+class Guard:
+    """State of an attempt, shared with the worker.
+
+    Args:
+        is_draining: True to end as soon as no tool is running.
+        is_cut: True if no more records may be written.
+        is_lost: True if another process has taken over the session.
+    """
+
+    is_draining: bool = False
+    is_cut: bool = False
+    is_lost: bool = False
+
+
+class GuardedLog(SessionLog):
+    """Open session of an attempt.
+
+    Args:
+        run_id: Id of the durable run; None for the session of a subagent.
+    """
+
+    def __init__(self, log: SessionLog, run_id: str | None, guard: Guard) -> None:
+        self._log, self._run_id, self._guard = log, run_id, guard
+        self._failure: SessionWriteError | None = None
+        self.is_remote: bool = is_remote(log)  # if True, the journal appends in a thread
+
+    @property
+    def session_id(self) -> str:
+        """Id of the session."""
+        return self._log.session_id
+
+    @property
+    def records(self) -> Sequence[Record]:
+        """Records at the time of opening."""
+        return self._log.records
+
+    @property
+    def problems(self) -> Sequence[str]:
+        """Sentences about damage at the time of opening."""
+        return self._log.problems
+
+    def append(
+        self,
+        type: str,  # noqa: A002 - the name of the field
+        data: Mapping[str, Any],
+        *,
+        parent: str | None = None,
+        durable: bool = False,
+    ) -> Record:
+        """Write one record unless the attempt is over; see `SessionLog.append`.
+
+        Raises:
+            HandedBackError: The attempt is over.
+            SessionWriteError: This or an earlier record could not be written. The next attempt resumes from
+                the written records, so this failure must not be recorded.
+        """
+        if self._guard.is_cut:
+            raise HandedBackError("This run was returned to the queue.")
+        if self._failure is not None:
+            raise self._failure
+        if type == "run" and self._run_id is not None:
+            data, durable = {**data, MARK: self._run_id}, True
+        try:
+            record = self._log.append(type, data, parent=parent, durable=durable)
+        except SessionLockedError:
+            self._guard.is_lost = self._guard.is_cut = True
+            raise
+        except SessionWriteError as error:
+            self._failure = error
+            raise
+        if self._guard.is_draining and _is_safe_point(type, data):
+            self._guard.is_cut = True
+            raise HandedBackError("This run was returned to the queue.")
+        return record
+
+    def close(self) -> None:
+        """Release the session for other writers."""
+        self._log.close()
+
+
+def _is_safe_point(kind: str, data: Mapping[str, Any]) -> bool:
+    """Return True where no tool is running: after an answer, or at the start of a step."""
+    return kind == "answer" or (kind == "state" and data.get("stop_reason") is None)
+
+
+class GuardedStore:
+    """Session store for one attempt of a durable run.
+
+    Args:
+        session_id: Session of the run. Sessions of its subagents are guarded too.
+        seen: Records of the session on which the attempt is based.
+        takeover: True to take the session from a writer that lost the run, if the store can.
+    """
+
+    def __init__(
+        self,
+        store: SessionStore,
+        run_id: str,
+        session_id: str,
+        guard: Guard,
+        seen: Sequence[Record],
+        *,
+        takeover: bool,
+    ) -> None:
+        self._store, self._run_id, self._guard, self._seen = store, run_id, guard, seen
+        self._session_id = session_id
+        self.records: Sequence[Record] = ()  # records at the time of opening
+        self._options: dict[str, Any] = {"takeover": True} if takeover else {}
+
+    def open(self, session_id: str, *, create: bool = True) -> GuardedLog:
+        """Open a session for writing.
+
+        Raises:
+            SessionLockedError: Another process has the session, or has written since `seen`: this process may
+                have been frozen, and the run may be over.
+        """
+        log = self._store.open(session_id, create=create, **self._options)
+        if session_id != self._session_id:
+            return GuardedLog(log, None, self._guard)
+        if [record.id for record in log.records[-1:]] != [record.id for record in self._seen[-1:]]:
+            log.close()
+            raise SessionLockedError(session_id, "another process, which has just written to it")
+        self.records = log.records
+        return GuardedLog(log, self._run_id, self._guard)
+
+    def read(self, session_id: str) -> Loaded:
+        """Read a session."""
+        return self._store.read(session_id)
+
+    def list(self) -> Sequence[SessionInfo]:
+        """Return all sessions."""
+        return self._store.list()
+
+    def exists(self, session_id: str) -> bool:
+        """Return True if the session exists."""
+        return self._store.exists(session_id)
+
+    def delete(self, session_id: str) -> None:
+        """Delete a session."""
+        self._store.delete(session_id)
+
+
+def attempts_of(records: Sequence[Record], run_id: str) -> int:
+    """Return the number of attempts of a durable run in a session."""
+    return sum(record.type == "run" and record.data.get(MARK) == run_id for record in records)
+
+
+def records_of_run(records: Sequence[Record], run_id: str) -> Sequence[Record]:
+    """Return the records up to the start of a later run with another task; all if there is none.
+
+    Runs may share a session. While one waits for an answer, or its worker is dead, another one may continue
+    there; records after its start do not belong to this run.
+    """
+    own_starts = [
+        n for n, record in enumerate(records) if record.type == "run" and record.data.get(MARK) == run_id
+    ]
+    for number in range(own_starts[-1] + 1 if own_starts else 0, len(records)):
+        if records[number].type == "run" and isinstance(records[number].data.get("task"), str):
+            return records[:number]
+    return records
+
+
 LOG = logging.getLogger("pure_agent_loop")
-MOST_ATTEMPTS = 200  # of one run: work that ends each process that takes it up must not go round for ever
+MAX_ATTEMPTS = 200  # per run: a task that kills each worker must not be retried for ever
 PAUSE_SECONDS = 0.5
 CANCEL_SECONDS = 5.0
 InThread = Callable[..., Any]
 
 
 class Attempt:
-    """A run, as far as this process works on it.
+    """Attempt of one process to execute a run.
 
     Args:
-        client: The database.
-        store: Where sessions are kept.
-        agent: Who does it.
-        task: What to do.
-        session_id: The session it is kept in.
-        in_thread: Runs a function in a thread and gives something to await.
-        takeover: The store can take a session from a writer that has lost its run.
-        carried: The trace that the run belongs to, as `otel` writes it; it becomes metadata of the run.
+        in_thread: Function that runs a function in a thread and returns an awaitable.
+        takeover: True if the store can take a session from a writer that has lost its run.
+        trace_context: Trace of the run, in the form of `otel`; it becomes metadata of the run.
+        inputs: Digest of the task's stored options; see `task_options`. Empty for none.
+        deps: Deps for the `RunContext` of functions.
     """
 
     def __init__(
@@ -72,66 +245,76 @@ class Attempt:
         in_thread: InThread,
         *,
         takeover: bool = False,
-        carried: Mapping[str, str] | None = None,
+        trace_context: Mapping[str, str] | None = None,
+        inputs: str = "",
+        deps: DepsOfRun | None = None,
     ) -> None:
-        self._carried = carried
+        self._trace_context, self._inputs, self._deps = trace_context, inputs, deps
         self._client, self._store, self._agent = client, store, agent
         self._run_id, self._task, self._session_id = run_id, task, session_id
         self._in_thread, self._takeover = in_thread, takeover
         self.guard = Guard()
+        self.run_ahead = ""  # id of an unfinished run that holds the session
         self._token = CancelToken()
 
     async def work(self) -> dict[str, Any] | None:
-        """Do the work, trying again while the session is not to be had.
+        """Execute the run, and retry while its session is unavailable.
 
         Returns:
-            What came of it; None if it is not for this process to say.
+            The outcome; None if another process decides it, or if it is not the run's turn in its session:
+            `run_ahead` is then the run that holds the session.
         """
         while not self.guard.is_draining:
             try:
-                return await self._once()
+                return await self._try_once()
             except SessionLockedError as error:
                 if self.guard.is_lost:
                     return None
-                LOG.info("The run %s waits: %s", self._run_id, error)
+                LOG.info("Run %s is waiting: %s", self._run_id, error)
             except PureAgentLoopError as error:
-                if not self._is_away(error):
+                if not self._is_unavailable(error):
                     return failed_with(error)
-                LOG.warning("The run %s waits for its database: %s", self._run_id, error)
+                LOG.warning("Run %s is waiting for its database: %s", self._run_id, error)
             await asyncio.sleep(PAUSE_SECONDS)
         self.guard.is_cut = True
         return None
 
-    def _is_away(self, error: PureAgentLoopError) -> bool:
-        """The database is away, or has no room: no fault of the run, however long that lasts."""
+    def _is_unavailable(self, error: PureAgentLoopError) -> bool:
+        """Return True if the database is unavailable or full: not an error of the run, so it is retried."""
         away = (SessionWriteError, DurableError)
         return isinstance(error, away) or (self._takeover and isinstance(error, SessionReadError))
 
-    async def _once(self) -> dict[str, Any]:
+    async def _try_once(self) -> dict[str, Any] | None:
+        if await self._in_thread(self._client.is_cancelled, self._run_id):
+            return {"stop_reason": "cancelled", "content": "", "error": "", "steps": 0}
+        self.run_ahead = await self._in_thread(self._client.take_turn, self._run_id, self._session_id)
+        if self.run_ahead:
+            return None
         records = await self._in_thread(self._records)
         count = attempts_of(records, self._run_id)
-        part = part_of(records, self._run_id)
+        part = records_of_run(records, self._run_id)
         done = already_done(part) if count else None
         if done is not None:
             return done
-        if count >= MOST_ATTEMPTS:
-            words = f"{count} attempts ended before the run did"
-            return {"stop_reason": "killed", "content": "", "error": words, "steps": 0}
-        # Another run went on there: this one begins again, behind it.
-        was_left = count > 0 and len(part) < len(records)
-        if was_left:
+        if count >= MAX_ATTEMPTS:
+            error = f"{count} attempts ended without finishing the run"
+            return {"stop_reason": "killed", "content": "", "error": error, "steps": 0}
+        # Another run has used the session since: this run starts again after it.
+        must_restart = count > 0 and len(part) < len(records)
+        if must_restart:
             await self._in_thread(self._client.forget_answers, self._run_id)
-        run: Run = await self._in_thread(partial(self._open, records, is_new=count == 0 or was_left))
-        await self._watch(run)
+        run: Run = await self._in_thread(partial(self._open, records, is_new=count == 0 or must_restart))
+        await self._run_shielded(run)
         failure = run.state.failure
-        if isinstance(failure, SessionError):  # nothing could be written: what stands there counts
+        if isinstance(failure, SessionError):  # a record could not be written: resume from the written ones
             if self.guard.is_cut:
                 raise SessionLockedError(self._session_id, "another process")
-            LOG.warning("The run %s begins again: %s", self._run_id, failure)
-            raise SessionLockedError(self._session_id, "nobody just now")
+            LOG.warning("Run %s starts again: %s", self._run_id, failure)
+            raise SessionLockedError(self._session_id, "a failed write")
         return outcome_of(run.result())
 
     def _records(self) -> list[Record]:
+        self._client.database.check_file()
         return self._store.read(self._session_id).records if self._store.exists(self._session_id) else []
 
     def _open(self, records: list[Record], *, is_new: bool) -> Run:
@@ -139,39 +322,45 @@ class Attempt:
         store = GuardedStore(
             self._store, self._run_id, self._session_id, self.guard, records, takeover=takeover
         )
-        task = self._task if is_new else None
+        options = kept_options(self._client.database, self._run_id, self._inputs)
+        if attempts_of(records, self._run_id):  # the session holds these messages already
+            options.pop("messages", None)
+        if not is_new:
+            options.pop("media", None)
+        options["metadata"] = {**options.get("metadata", {}), **(self._trace_context or {})} or None
         inbox = Inbox()
         run = self._agent.prepare(
-            task,
+            self._task if is_new else None,
             session_id=self._session_id,
             sessions=store,
             cancel_token=self._token,
             inbox=inbox,
-            metadata=self._carried or None,
+            deps=self._deps,
+            **options,
         )
         bring_notices(self._client.database, self._session_id, store.records, run.prompts, inbox)
         answers = self._client.answers(self._run_id)
         for question in run.state.questions:
-            said = answers.get((question.step, question.call_id))
-            if said is not None:
-                run.state.answer_permission(question.call_id, Permission(**said))
+            verdict = answers.get((question.step, question.call_id))
+            if verdict is not None:
+                run.state.answer_permission(question.call_id, Permission(**verdict))
         for call in run.state.open_calls:
-            if (given := answers.get((run.state.step, call.id))) is not None:
-                run.state.give_result(call.id, given["result"], is_error=given["is_error"])
+            if (result := answers.get((run.state.step, result_key(call.id)))) is not None:
+                run.state.give_result(call.id, result["result"], is_error=result["is_error"])
         return run
 
-    async def _watch(self, run: Run) -> None:
-        """Let it run. If this is cancelled, the run ends by itself, and readers of its events see that."""
-        reading = asyncio.create_task(self._read(run))
+    async def _run_shielded(self, run: Run) -> None:
+        """Run to the end. If cancelled, let the run end by itself, so that its events are complete."""
+        running = asyncio.create_task(self._write_events(run))
         try:
-            await asyncio.shield(reading)
+            await asyncio.shield(running)
         except asyncio.CancelledError:
             self._token.cancel("The run was cancelled.")
-            await asyncio.wait({reading}, timeout=CANCEL_SECONDS)
-            reading.cancel()
+            await asyncio.wait({running}, timeout=CANCEL_SECONDS)
+            running.cancel()
             raise
 
-    async def _read(self, run: Run) -> None:
+    async def _write_events(self, run: Run) -> None:
         writer = EventWriter(self._client.database, self._run_id, secrets.token_hex(4), self._in_thread)
         try:
             async with aclosing(run.stream()) as events:
@@ -183,7 +372,7 @@ class Attempt:
 
 
 def outcome_of(result: AgentResult) -> dict[str, Any]:
-    """What is kept of a result, as JSON."""
+    """Return the recorded part of a result, as JSON."""
     failure = result.state.failure
     kind = {"error_kind": failure.kind} if isinstance(failure, LLMError) else {}
     outcome = {
@@ -198,22 +387,22 @@ def outcome_of(result: AgentResult) -> dict[str, Any]:
     if result.state.output is not None:
         outcome["output"] = result.state.output["value"]
     if result.stop_reason == SUSPENDED:
-        outcome["questions"] = [asdict(each) for each in result.questions]
+        outcome["questions"] = [asdict(question) for question in result.questions]
     if result.stop_reason == WAITING_TOOL:
-        outcome["open_calls"] = [each.to_dict() for each in result.open_calls]
+        outcome["open_calls"] = [call.to_dict() for call in result.open_calls]
     plain: dict[str, Any] = to_jsonable(outcome)
     return plain
 
 
 def failed_with(error: PureAgentLoopError) -> dict[str, Any]:
-    """What is kept of a run that could not go on."""
+    """Return the recorded outcome of a run that could not continue."""
     return {"stop_reason": "error", "content": "", "error": safe_str(error), "steps": 0}
 
 
 def already_done(records: Sequence[Record]) -> dict[str, Any] | None:
-    """What came of a run that had ended when its process died; None if it had not."""
-    past = read_past(records)
+    """Return the outcome of a run that had ended when its process died; None if it had not."""
+    past = read_resume_point(records)
     reason = None if past.was_cut_off or past.state is None else past.state.get("stop_reason")
-    goes_on = reason in (None, *WAITING, HANDED_OFF, "cancelled") or past.begun is not None
-    state = None if goes_on else past.to_state()
+    is_unfinished = reason in (None, *WAITING, HANDED_OFF, "cancelled") or past.begun is not None
+    state = None if is_unfinished else past.to_state()
     return None if state is None else outcome_of(AgentResult.from_state(state, []))

@@ -1,4 +1,4 @@
-"""The engine: durable runs in one database, from the side of those who submit and of those who work."""
+"""Engine: durable runs in one database, for submitters and workers."""
 
 from __future__ import annotations
 
@@ -7,46 +7,53 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.client import Client
+from pure_agent_loop.durable.client import Client, Handle
 from pure_agent_loop.durable.database import Database, default_database
-from pure_agent_loop.durable.handle import Handle
-from pure_agent_loop.durable.schedules.notices import bring_notices
+from pure_agent_loop.durable.schedules.delivery import bring_notices
 from pure_agent_loop.durable.schedules.schedules import Schedules
 from pure_agent_loop.durable.values import Rate, TaskInfo, check_agent_name
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.prompts import Prompts, prompts_for
+from pure_agent_loop.schema.build import checked_in_run
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing_extensions import Self, Unpack
+
+    from pure_agent_loop.llm.messages import Message
+    from pure_agent_loop.runs.options import RunOptions
 
 
 class Engine:
-    """Durable runs: what is submitted is done, whatever happens to a process.
+    """Durable runs: a submitted task is completed even if processes die.
 
         engine = Engine("sqlite:///work.sqlite", agents={"helper": agent})
-        with engine:  # works in a thread of this process
+        with engine:  # runs a worker thread in this process
             print(engine.submit("helper", "What is 2 + 3?").result().content)
 
-    Without `agents` it is a client: it submits, asks, answers and cancels, and others work.
+    Without `agents` the engine is only a client: it submits, queries, answers and cancels; workers run
+    elsewhere.
 
     Args:
-        database: ``sqlite:///PATH`` or ``postgresql://...``; None for ``PAL_DATABASE``, else a file in the
+        database: ``sqlite:///PATH`` or ``postgresql://...``; None for ``PAL_DATABASE``, or else a file in the
             data folder.
-        agents: Who can do what, by name.
-        concurrency: Runs of each model at once in this process.
-        rates: How many runs of a model may begin in a time, all workers together, by model.
-        lease: Seconds of silence after which a worker on PostgreSQL is taken for dead.
-        grace: Seconds that tools at work get to end when this process is to stop.
+        agents: Agents by name.
+        concurrency: Maximum number of concurrent runs per model in this process.
+        rates: Maximum rate of starting runs, by model, over all workers.
+        lease: Seconds without a heartbeat after which a worker on PostgreSQL counts as dead.
+        grace: Seconds for running tools to finish when this process stops.
+        deps: Function that makes the deps for the `RunContext` of each attempt: without arguments, or of a
+            `RunContext`. A sync function runs in a thread.
 
     Raises:
-        ConfigError: An argument cannot work.
+        ConfigError: An argument is invalid.
     """
 
     def __init__(
@@ -58,20 +65,22 @@ class Engine:
         rates: Mapping[str, Rate] | None = None,
         lease: float = 10.0,
         grace: float = 20.0,
+        deps: Callable[..., Any] | None = None,
     ) -> None:
         if concurrency < 1:
-            raise ConfigError(f"concurrency={concurrency!r:.40} must be 1 or more.")
+            raise ConfigError(f"concurrency={concurrency!r:.40} must be at least 1.")
         for name, seconds in (("lease", lease), ("grace", grace)):
             if not 0 < seconds < 86_400:
-                raise ConfigError(f"{name}={seconds!r:.40} must be a number of seconds above 0.")
+                raise ConfigError(f"{name}={seconds!r:.40} must be above 0 and below 86400 seconds.")
         self.agents = {check_agent_name(name): agent for name, agent in (agents or {}).items()}
         for name, agent in self.agents.items():
             if not isinstance(agent, Agent):
-                raise ConfigError(f"agents[{name!r}] must be an Agent; it is {agent!r:.80}.")
+                raise ConfigError(f"agents[{name!r}] must be an Agent, not {agent!r:.80}.")
         self.database = Database(default_database() if database is None else database)
         self._client = Client(self.database)
         self._concurrency, self._rates = concurrency, dict(rates or {})
         self._lease, self._grace = lease, grace
+        self.deps = checked_in_run("deps", deps)
         self._store: SessionStore | None = None
         self._stop: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
@@ -82,80 +91,89 @@ class Engine:
         self,
         agent: str,
         task: str,
+        messages: list[Message] | None = None,
         *,
         run_id: str | None = None,
         priority: int | None = None,
-        session_id: str | None = None,
+        **options: Unpack[RunOptions],
     ) -> Handle:
-        """Submit a task. It is done once, however often it is submitted under the same id.
+        """Submit a task. It runs once, however often it is submitted with the same id.
 
         Args:
-            agent: The name of the agent, as a worker knows it.
-            task: What to do.
-            run_id: Names the run; a new id if None.
-            priority: From 1 on, lower goes first; those without one go before all others.
-            session_id: The session to go on with; one of its own, with the run's id, if None.
+            agent: Name of the agent, as registered by a worker.
+            task: Task to do.
+            messages: History to continue, for a new session.
+            run_id: Id of the run; None for a new id.
+            priority: From 1, lower first; runs without a priority come before all others.
+            options: Options of `Agent.run`. `session_id` is the session to continue; None for a new one.
+                `media` is read at once and stored in the database. Options without a JSON form, such as
+                `tools`, belong to the workers' agent.
 
         Raises:
-            ConfigError: There is no such agent, or an argument cannot work.
-            DurableError: The database cannot be used.
+            ConfigError: The agent is unknown, or an argument is invalid or has no JSON form.
+            ImageError: A medium cannot be sent.
+            HistoryError: `messages` is not a list of messages.
+            DurableError: The database is unavailable.
             MissingExtraError: The extra ``[durable]`` is not installed.
         """
-        found = self._client.submit(agent, task, run_id=run_id, priority=priority, session_id=session_id)
-        return Handle(self._client, found)
+        run_id = self._client.submit(
+            agent, task, messages=messages, run_id=run_id, priority=priority, **options
+        )
+        return Handle(self._client, run_id)
 
     async def asubmit(
         self,
         agent: str,
         task: str,
+        messages: list[Message] | None = None,
         *,
         run_id: str | None = None,
         priority: int | None = None,
-        session_id: str | None = None,
+        **options: Unpack[RunOptions],
     ) -> Handle:
         """Submit a task from async code; see `submit`."""
         return await asyncio.to_thread(
-            self.submit, agent, task, run_id=run_id, priority=priority, session_id=session_id
+            partial(self.submit, agent, task, messages, run_id=run_id, priority=priority, **options)
         )
 
     def handle(self, run_id: str) -> Handle:
-        """A run that was submitted before, in whatever process.
+        """Return the handle of a run that any process has submitted.
 
         Raises:
-            DurableError: There is none of that id.
+            DurableNotFoundError: The run does not exist.
         """
         self._client.info(run_id)
         return Handle(self._client, run_id)
 
     @property
     def schedules(self) -> Schedules:
-        """The schedules of this database: what workers run again and again."""
+        """Schedules of this database."""
         return Schedules(self._client)
 
     @property
     def sessions(self) -> SessionStore:
-        """The sessions of its runs, for ``agent.prepare(sessions=)``: a person can go on in one of them."""
+        """Session store of the runs, for ``agent.prepare(sessions=)``: to continue one of their sessions."""
         if self._store is None:
             self._store = self.database.sessions(lease=self._lease)
         return self._store
 
     def bring_notices(self, session_id: str, inbox: Inbox, prompts: Prompts | None = None) -> None:
-        """Put answers of schedules that wait for a session into the inbox of a run there, each of them once.
+        """Move answers of schedules for a session to the inbox of a run there, each once.
 
             inbox = Inbox()
             run = agent.prepare(task, session_id="chat", sessions=engine.sessions, inbox=inbox)
             engine.bring_notices("chat", inbox)
             print(run.wait_sync().content)
 
-        Durable runs get them without this.
+        Durable runs do this by themselves.
 
         Args:
-            session_id: The session. It must be open for that run, as it is after `Agent.prepare`.
-            inbox: The one of the run.
-            prompts: The words of the agent; those of the default language if None.
+            session_id: Id of the session. It must be open for that run, as after `Agent.prepare`.
+            inbox: Inbox of that run.
+            prompts: Messages of the agent; None for those of the default language.
 
         Raises:
-            DurableError: The database cannot be used.
+            DurableError: The database is unavailable.
             SessionError: The session cannot be read.
         """
         records = self.sessions.read(session_id).records
@@ -164,43 +182,43 @@ class Engine:
     def tasks(
         self, status: str | None = None, agent: str | None = None, limit: int | None = 100
     ) -> list[TaskInfo]:
-        """Runs, the newest first.
+        """Return runs, newest first.
 
         Args:
-            status: Only those of this status.
-            agent: Only those of this agent.
-            limit: How many at most; None for all.
+            status: Status to match.
+            agent: Agent name to match.
+            limit: Maximum number; None for all.
 
         Raises:
-            ConfigError: There is no such status.
-            DurableError: The database cannot be used.
+            ConfigError: The status is unknown.
+            DurableError: The database is unavailable.
         """
         return self._client.tasks(status, agent, limit)
 
     def close(self) -> None:
-        """Stop working, and give the connections back."""
+        """Stop working, and close the connections."""
         self.stop()
         close_store(self._store)
         self._store = None
         self._client.close()
 
-    # -- working --------------------------------------------------------------------------------
+    # -- worker ---------------------------------------------------------------------------------
 
     async def work(self, ready: Callable[[Worker], None] | None = None) -> None:
-        """Work on runs until `stop` is called, or this is cancelled.
+        """Execute runs until `stop` is called, or this is cancelled.
 
         Args:
-            ready: Called when runs can be taken.
+            ready: Function to call when the worker is ready for runs.
 
         Raises:
-            ConfigError: There are no agents, or this or another engine works in this process already.
-            DurableError: The database cannot be used.
+            ConfigError: There are no agents, or an engine is already running in this process.
+            DurableError: The database is unavailable.
             MissingExtraError: The extra ``[durable]`` is not installed.
         """
         if not self.agents:
-            raise ConfigError('There is nobody to work: Engine(agents={"name": agent}).')
+            raise ConfigError('Engine has no agents; pass agents={"name": agent}.')
         if self._stop is not None:
-            raise ConfigError("This engine works already. Call stop() before it is to work again.")
+            raise ConfigError("This engine is already running. Call stop() first.")
         worker = Worker(
             self._client,
             self.agents,
@@ -208,17 +226,18 @@ class Engine:
             rates=self._rates,
             lease=self._lease,
             grace=self._grace,
+            deps=self.deps,
         )
         stop, loop = asyncio.Event(), asyncio.get_running_loop()
 
-        def tell() -> None:
+        def request_stop() -> None:
             loop.call_soon_threadsafe(stop.set)
 
-        self._stop = tell
+        self._stop = request_stop
         try:
             await worker.work(stop, lambda: None if ready is None else ready(worker))
         finally:
-            if self._stop is tell:
+            if self._stop is request_stop:
                 self._stop = None
 
     def run_worker(
@@ -226,11 +245,11 @@ class Engine:
         ready: Callable[[Worker], None] | None = None,
         stopping: Callable[[int], None] | None = None,
     ) -> None:
-        """Work until SIGTERM or Ctrl-C; then end or hand back what is at work.
+        """Execute runs until SIGTERM or Ctrl-C; then finish running tools and hand back the rest.
 
         Args:
-            ready: Called when runs can be taken.
-            stopping: Called with the number of each such signal, before it is obeyed.
+            ready: Function to call when the worker is ready for runs.
+            stopping: Function to call with the number of each signal, before the worker stops.
         """
 
         def on_signal(number: int) -> None:
@@ -248,33 +267,33 @@ class Engine:
         asyncio.run(main())
 
     def start(self) -> None:
-        """Work in a thread of this process; returns when runs can be taken.
+        """Start a worker thread in this process; return when it is ready for runs.
 
         Raises:
-            PureAgentLoopError: It cannot work; see `work`.
+            PureAgentLoopError: The worker cannot start; see `work`.
         """
-        begun, failures = threading.Event(), list[BaseException]()
+        started, failures = threading.Event(), list[BaseException]()
 
         def main() -> None:
             try:
-                asyncio.run(self.work(lambda _: begun.set()))
-            except BaseException as error:  # noqa: BLE001 - raised in the thread that has called this
+                asyncio.run(self.work(lambda _: started.set()))
+            except BaseException as error:  # noqa: BLE001 - raised in the calling thread
                 failures.append(error)
             finally:
-                begun.set()
+                started.set()
 
         thread = threading.Thread(target=main, name="pal-engine", daemon=True)
         thread.start()
-        begun.wait()
+        started.wait()
         if failures:
             raise failures[0]
         self._thread = thread
 
     def stop(self) -> None:
-        """Stop working: tools at work may end, the rest is handed back. Waits if `start` was called."""
+        """Stop working: running tools may finish, the rest is handed back. Waits if `start` was called."""
         stop, self._stop = self._stop, None
         if stop is not None:
-            with contextlib.suppress(RuntimeError):  # its event loop is gone
+            with contextlib.suppress(RuntimeError):  # its event loop is closed
                 stop()
         thread, self._thread = self._thread, None
         if thread is not None:

@@ -1,8 +1,8 @@
-"""Which workers are alive: the engine never takes over the runs of a dead one by itself.
+"""Detection of dead workers: DBOS never takes over the runs of a dead worker by itself.
 
-On one machine each worker locks a file, and the system ends the lock with the process. On PostgreSQL it holds
-an advisory lock on a connection of its own, and writes a heartbeat: for a machine that vanished, or a process
-that was frozen, with its connection open.
+On one machine each worker locks a file, and the system releases the lock with the process. On PostgreSQL a
+worker holds an advisory lock on a separate connection and writes a heartbeat, for a machine that vanished
+or a process that was frozen with its connection open.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, Protocol
 
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.errors import SessionLockedError
-from pure_agent_loop.support.writer_lock import SessionLock, take_lock
+from pure_agent_loop.support.locking import SessionLock, take_lock
 
 _ALIVE, _TAKEOVER = zlib.crc32(b"pal worker") >> 1, zlib.crc32(b"pal takeover") >> 1
-_SETTLE_SECONDS = 3.0  # after the database was away, others need a moment to show that they live
+_SETTLE_SECONDS = 3.0  # after an outage of the database, other workers need time to reconnect
 _BEAT = """
 INSERT INTO @workers (executor, host, pid, seen) VALUES (?, ?, ?, ?)
 ON CONFLICT (executor) DO UPDATE SET seen = excluded.seen
@@ -29,7 +29,7 @@ _PG_BEAT = _BEAT.replace("VALUES (?, ?, ?, ?)", "VALUES (?, ?, ?, extract(epoch 
 _PG_SILENT = """
 SELECT coalesce((SELECT extract(epoch FROM clock_timestamp()) - seen FROM @workers WHERE executor = ?), ?)
 """
-# One question about all, so that what a fleet asks does not grow with the square of its workers.
+# One query for all workers, so that the load of a fleet does not grow quadratically.
 _PG_SUSPECTS = """
 SELECT asked.executor FROM unnest(?::text[], ?::bigint[]) AS asked (executor, key)
 LEFT JOIN @workers w ON w.executor = asked.executor
@@ -41,32 +41,27 @@ WHERE w.seen IS NULL OR extract(epoch FROM clock_timestamp()) - w.seen > ? OR NO
 
 
 class Liveness(Protocol):
-    """Says that this worker lives, and whether another one does."""
+    """Shows that this worker is alive, and detects dead ones."""
 
     def beat(self) -> bool:
-        """Say that this worker lives; False if nothing can be said about others just now."""
+        """Show that this worker is alive; return False if others cannot be judged now."""
         ...
 
     def suspects(self, executors: Sequence[str]) -> Sequence[str]:
-        """Those of them that may be dead; `claim` says whether one is."""
+        """Return the workers that may be dead; `claim` makes sure."""
         ...
 
     def claim(self, executor: str) -> contextlib.AbstractContextManager[bool]:
-        """True inside if that one is dead, and nobody else takes its runs over at the same time."""
+        """Yield True if the worker is dead; no other process takes over its runs meanwhile."""
         ...
 
     def close(self) -> None:
-        """This worker is gone."""
+        """Sign this worker off."""
         ...
 
 
 class FileLiveness:
-    """Locks of files, for workers of one machine.
-
-    Args:
-        database: The SQLite database they share.
-        executor: This worker.
-    """
+    """File locks, for workers of one machine."""
 
     def __init__(self, database: Database, executor: str) -> None:
         self._database, self._executor = database, executor
@@ -76,16 +71,16 @@ class FileLiveness:
         database.change(_BEAT, executor, socket.gethostname(), os.getpid(), time.time())
 
     def beat(self) -> bool:
-        """The lock says it all the time."""
+        """Do nothing: the lock is held all the time."""
         return True
 
     def suspects(self, executors: Sequence[str]) -> Sequence[str]:
-        """All: to look at a lock is to try it."""
+        """Return all workers: a lock can only be tested by taking it."""
         return executors
 
     @contextlib.contextmanager
     def claim(self, executor: str) -> Iterator[bool]:
-        """True inside if nobody holds the lock of that one; it is held meanwhile."""
+        """Yield True if the lock of the worker is free; hold it meanwhile."""
         try:
             lock = take_lock(self._folder / executor, executor)
         except SessionLockedError:
@@ -98,7 +93,7 @@ class FileLiveness:
             lock.release()
 
     def close(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         if self._lock is not None:
             self._database.change("DELETE FROM @workers WHERE executor = ?", self._executor)
             self._lock.release()
@@ -106,45 +101,43 @@ class FileLiveness:
 
 
 class PostgresLiveness:
-    """Advisory locks and heartbeats, for workers of many machines. Used from one thread at a time.
+    """Advisory locks and heartbeats, for workers on several machines. Used from one thread at a time.
 
     Args:
-        database: The PostgreSQL database they share.
-        executor: This worker.
-        lease: Seconds without a heartbeat after which one is taken for dead.
+        lease: Seconds without a heartbeat after which a worker counts as dead.
     """
 
     def __init__(self, database: Database, executor: str, lease: float) -> None:
         self._database, self._executor, self._lease = database, executor, lease
         self._connection: Any = None
         self._quiet_until = 0.0
-        self._beaten = 0.0
-        self._hold()
+        self._last_beat = 0.0
+        self._acquire()
 
     def beat(self) -> bool:
-        """Write a heartbeat; hold the lock again if the connection was lost."""
+        """Write a heartbeat; take the lock again if the connection was lost."""
         if self._connection is None or self._connection.closed:
             with contextlib.suppress(Exception):
-                self._hold()
+                self._acquire()
                 self._quiet_until = time.monotonic() + _SETTLE_SECONDS
             return False
         now = time.monotonic()
-        if now - self._beaten > self._lease / 5:
-            self._ask(_PG_BEAT, self._executor, socket.gethostname(), os.getpid())
-            self._beaten = now
+        if now - self._last_beat > self._lease / 5:
+            self._execute(_PG_BEAT, self._executor, socket.gethostname(), os.getpid())
+            self._last_beat = now
         return now >= self._quiet_until
 
     def suspects(self, executors: Sequence[str]) -> Sequence[str]:
-        """Those who hold no lock, or have been silent for too long."""
+        """Return the workers without a lock or a recent heartbeat."""
         if not executors:
             return []
-        keys = [_key(each) for each in executors]
-        found = self._ask(_PG_SUSPECTS, list(executors), keys, self._lease, _ALIVE).fetchall()
-        return [str(name) for (name,) in found]
+        keys = [_key(other) for other in executors]
+        rows = self._execute(_PG_SUSPECTS, list(executors), keys, self._lease, _ALIVE).fetchall()
+        return [str(name) for (name,) in rows]
 
     @contextlib.contextmanager
     def claim(self, executor: str) -> Iterator[bool]:
-        """True inside if nobody holds the lock of that one, or it has been silent for too long."""
+        """Yield True if the worker has no lock, or no recent heartbeat."""
         key = _key(executor)
         if not self._is_true("SELECT pg_try_advisory_lock(?, ?)", _TAKEOVER, key):
             yield False
@@ -153,34 +146,34 @@ class PostgresLiveness:
             is_dead = self._is_dead(executor, key)
             yield is_dead
             if is_dead:
-                self._ask("DELETE FROM @workers WHERE executor = ?", executor)
+                self._execute("DELETE FROM @workers WHERE executor = ?", executor)
         finally:
             with contextlib.suppress(Exception):
-                self._ask("SELECT pg_advisory_unlock(?, ?)", _TAKEOVER, key)
+                self._execute("SELECT pg_advisory_unlock(?, ?)", _TAKEOVER, key)
 
     def close(self) -> None:
-        """Let go of the lock."""
+        """Release the lock."""
         with contextlib.suppress(Exception):
-            self._ask("DELETE FROM @workers WHERE executor = ?", self._executor)
+            self._execute("DELETE FROM @workers WHERE executor = ?", self._executor)
             self._connection.close()
 
-    def _hold(self) -> None:
+    def _acquire(self) -> None:
         self._connection = self._database.connect()
         self._is_true("SELECT pg_try_advisory_lock(?, ?)", _ALIVE, _key(self._executor))
-        self._ask(_PG_BEAT, self._executor, socket.gethostname(), os.getpid())
-        self._beaten = time.monotonic()
+        self._execute(_PG_BEAT, self._executor, socket.gethostname(), os.getpid())
+        self._last_beat = time.monotonic()
 
     def _is_dead(self, executor: str, key: int) -> bool:
         if self._is_true("SELECT pg_try_advisory_lock(?, ?)", _ALIVE, key):
-            self._ask("SELECT pg_advisory_unlock(?, ?)", _ALIVE, key)
+            self._execute("SELECT pg_advisory_unlock(?, ?)", _ALIVE, key)
             return True
-        silent = self._ask(_PG_SILENT, executor, self._lease * 2).fetchone()[0]
-        return float(silent) > self._lease
+        silence = self._execute(_PG_SILENT, executor, self._lease * 2).fetchone()[0]
+        return float(silence) > self._lease
 
     def _is_true(self, statement: str, *values: Any) -> bool:
-        return bool(self._ask(statement, *values).fetchone()[0])
+        return bool(self._execute(statement, *values).fetchone()[0])
 
-    def _ask(self, statement: str, *values: Any) -> Any:
+    def _execute(self, statement: str, *values: Any) -> Any:
         return self._connection.execute(self._database.sql(statement), values)
 
 

@@ -1,7 +1,9 @@
-"""The words and values of durable runs, and the names that all processes on one database agree on."""
+"""Values of durable runs, and names shared by all processes on one database."""
 
 from __future__ import annotations
 
+import json
+import logging
 import math
 import re
 import time
@@ -9,18 +11,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoopError
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING, WAITING_TOOL
+from pure_agent_loop.support.text import safe_str, to_jsonable
 
 APP_NAME = "pure-agent-loop"
-# Runs are gone on with from their records, never by replaying code: any version can take up any run.
+# Runs are resumed from records, not by replaying code, so any version can resume any run.
 APP_VERSION = "durable-1"
 WORKFLOW = "pure_agent_loop.run"
-PARKED_QUEUE = "parked"  # nobody listens to it
-ENDED = frozenset({"completed", "failed", "cancelled", "killed", "backgrounded"})
-_BY_STATE = {
+PARKED_QUEUE = "parked"  # no worker takes runs from it
+ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
+TASK_STATES = ("pending", "running", *WAITING, "completed", "failed", "cancelled", "killed")
+_STATUS_BY_STATE = {
     "ENQUEUED": "pending",
     "DELAYED": "pending",
     "PENDING": "running",
@@ -28,24 +32,28 @@ _BY_STATE = {
     "CANCELLED": "cancelled",
     "MAX_RECOVERY_ATTEMPTS_EXCEEDED": "killed",
 }
-_BY_REASON = ("completed", *WAITING, "backgrounded", "cancelled", "killed")
+_STATUS_REASONS = ("completed", *WAITING, "cancelled", "killed")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.:/-]{0,99}")
 
 
 class DurableError(PureAgentLoopError):
-    """The database of durable runs cannot be used, or a run cannot be found there."""
+    """The database of durable runs is unavailable, or a run does not exist."""
+
+
+class DurableNotFoundError(DurableError):
+    """A run or a schedule does not exist in the database."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How many runs of a model may begin in a time, all workers together.
+    """Maximum rate of starting runs of a model, over all workers.
 
     Args:
-        limit: How many.
-        seconds: In how long.
+        limit: Number of runs.
+        seconds: Length of the period.
 
     Raises:
-        ConfigError: One of them is not above zero.
+        ConfigError: A value is not positive.
     """
 
     limit: int
@@ -53,28 +61,29 @@ class Rate:
 
     def __post_init__(self) -> None:
         if not (self.limit >= 1 and 0 < self.seconds < math.inf):
-            raise ConfigError(f"Rate({self.limit!r}, {self.seconds!r}) cannot be kept. Both must be above 0.")
+            raise ConfigError(f"Rate({self.limit!r}, {self.seconds!r}) is invalid: both must be above 0.")
 
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """A durable run, as it stands.
+    """Information about a durable run.
 
     Args:
-        run_id: Names it.
-        agent: Who does it.
-        task: What to do.
+        run_id: Id of the run.
+        agent: Name of the agent.
+        task: Task of the run.
         status: One of `TASK_STATES`.
         stop_reason: Why it ended or waits; empty before.
-        content: The answer, once there is one.
-        error: What went wrong, if something did.
-        session_id: The session it is kept in.
-        worker: The process that works on it, or did last; empty before.
-        created: When it was submitted, in seconds since the epoch.
-        updated: When its status changed last.
+        content: The answer, if there is one.
+        error: The error, if there is one.
+        session_id: Session of the run.
+        worker: Process that executes it, or did last; empty before.
+        created: Time of submission, in seconds since the epoch.
+        updated: Time of the last change of status.
         questions: Calls that wait for the answer of a person.
-        open_calls: Calls whose results are made elsewhere and have not come.
-        details: What else is known of an ended run: steps, tokens, kind of error.
+        open_calls: Calls whose results come from outside the run and are missing.
+        details: Further data: of an ended run the steps, tokens and kind of error; of a pending one
+            `run_ahead`, the run that holds its session and must end first.
     """
 
     run_id: str
@@ -94,67 +103,118 @@ class TaskInfo:
 
     @property
     def output(self) -> Any:
-        """The typed output of an agent that has one, in its plain JSON form; None before, and for others.
+        """Typed output in plain JSON form; None if there is none.
 
-        ``pydantic.TypeAdapter(T).validate_python(info.output)`` makes a value of the type again.
+        ``pydantic.TypeAdapter(T).validate_python(info.output)`` restores the typed value.
         """
         return self.details.get("output")
 
     @property
     def has_ended(self) -> bool:
-        """True if nothing more will happen."""
+        """True if the run is over."""
         return self.status in ENDED
 
 
 def check_agent_name(name: object) -> str:
-    """Return the name if it can be one.
+    """Return the name if it is a valid agent name.
 
     Raises:
-        ConfigError: It cannot.
+        ConfigError: The name is invalid.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ConfigError(
-            f"{name!r:.80} cannot name an agent. Use at most 100 letters, digits and '_ . : / -'."
+            f"{name!r:.80} is not a valid agent name. Use at most 100 letters, digits and '_ . : / -'."
         )
     return name
 
 
 def queue_of(model: str) -> str:
-    """The queue of the runs that use a model: limits on a model are limits on its queue."""
+    """Return the queue of a model's runs: limits of a model are limits of its queue."""
     return f"model {model or 'unnamed'}"
 
 
-def task_info(found: Any) -> TaskInfo:
-    """What the engine's own record of a workflow says about a run."""
-    args = _arguments(found.input)
-    outcome = found.output if isinstance(found.output, Mapping) else {}
+def task_info(workflow: Any) -> TaskInfo:
+    """Return the information about a run from the workflow record of DBOS."""
+    args = _arguments(workflow.input)
+    outcome = workflow.output if isinstance(workflow.output, Mapping) else {}
     reason = str(outcome.get("stop_reason", ""))
-    if found.status == "SUCCESS":
-        status = reason if reason in _BY_REASON else "failed"
+    if workflow.status == "SUCCESS":
+        status = reason if reason in _STATUS_REASONS else "failed"
     else:
-        status = _BY_STATE.get(str(found.status), "failed")
-    error = str(outcome.get("error", "")) or ("" if found.error is None else str(found.error))
+        status = _STATUS_BY_STATE.get(str(workflow.status), "failed")
+    error = str(outcome.get("error", "")) or ("" if workflow.error is None else str(workflow.error))
     questions = outcome.get("questions") if status == "waiting_permission" else None
     calls = outcome.get("open_calls") if status == WAITING_TOOL else None
     known = ("stop_reason", "content", "error", "questions", "open_calls")
     return TaskInfo(
-        run_id=found.workflow_id,
+        run_id=workflow.workflow_id,
         agent=args[0],
         task=args[1],
         status=status,
         stop_reason=reason,
         content=str(outcome.get("content", "")),
         error=error,
-        session_id=args[2] or found.workflow_id,
-        worker=found.executor_id or "",
-        created=(found.created_at or 0) / 1000,
-        updated=(found.updated_at or time.time() * 1000) / 1000,
-        questions=[PermissionRequest(**each) for each in questions or ()],
-        open_calls=[ToolCall.from_dict(each) for each in calls or ()],
+        session_id=args[2] or workflow.workflow_id,
+        worker=workflow.executor_id or "",
+        created=(workflow.created_at or 0) / 1000,
+        updated=(workflow.updated_at or time.time() * 1000) / 1000,
+        questions=[PermissionRequest(**question) for question in questions or ()],
+        open_calls=[ToolCall.from_dict(call) for call in calls or ()],
         details={key: value for key, value in outcome.items() if key not in known},
     )
 
 
-def _arguments(given: Any) -> list[str]:
-    args = list(given.get("args", ())) if isinstance(given, Mapping) else []
-    return [str(each or "") for each in [*args, "", "", ""][:3]]
+def _arguments(plain: Any) -> list[str]:
+    args = list(plain.get("args", ())) if isinstance(plain, Mapping) else []
+    return [str(arg or "") for arg in [*args, "", "", ""][:3]]
+
+
+# -- JSON serializer for DBOS. Never pickle: write access to the database must not allow code execution ---
+
+
+def import_dbos() -> Any:
+    """Import DBOS. Imported lazily, because the import takes a second.
+
+    Raises:
+        MissingExtraError: DBOS is not installed.
+    """
+    try:
+        import dbos
+    except ImportError as error:
+        raise MissingExtraError("A durable run", "durable") from error
+    logger = logging.getLogger("dbos")
+    if logger.level == logging.NOTSET:  # this package reports what concerns users
+        logger.setLevel(logging.CRITICAL)
+    return dbos
+
+
+class _Failure(Exception):  # noqa: N818 - the text of an error that was raised in another process
+    pass
+
+
+def json_serializer() -> Any:
+    """Return a serializer for DBOS. Values without a JSON form become text, so that no result is rejected.
+
+    Raises:
+        MissingExtraError: DBOS is not installed.
+    """
+    base: Any = import_dbos().Serializer
+
+    class JsonSerializer(base):  # type: ignore[misc]  # a class of an optional package
+        """Serializer of values as JSON, and of errors as type and text."""
+
+        def serialize(self, data: Any) -> str:
+            if isinstance(data, BaseException):
+                return json.dumps({"error": [type(data).__name__, safe_str(data)]})
+            return json.dumps({"value": to_jsonable(data)}, allow_nan=False)
+
+        def deserialize(self, serialized_data: str) -> Any:
+            value = json.loads(serialized_data)
+            if "error" in value:
+                return _Failure(": ".join(map(str, value["error"])))
+            return value["value"]
+
+        def name(self) -> str:
+            return "pal_json"
+
+    return JsonSerializer()

@@ -1,4 +1,4 @@
-"""A process that works on durable runs: takes them from queues, does them, takes over those of the dead."""
+"""Worker: executes durable runs from queues, and takes over the runs of dead workers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import os
 import secrets
 import socket
 import threading
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -19,10 +20,19 @@ from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.liveness import FileLiveness, Liveness, PostgresLiveness
 from pure_agent_loop.durable.schedules.firings import Firings
 from pure_agent_loop.durable.schedules.ticker import Ticker
-from pure_agent_loop.durable.serial import import_dbos, json_serializer
-from pure_agent_loop.durable.values import APP_NAME, APP_VERSION, WORKFLOW, Rate, queue_of
+from pure_agent_loop.durable.values import (
+    APP_NAME,
+    APP_VERSION,
+    PARKED_QUEUE,
+    WORKFLOW,
+    Rate,
+    import_dbos,
+    json_serializer,
+    queue_of,
+)
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import model_of
+from pure_agent_loop.runs.settings import DepsOfRun
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
 from pure_agent_loop.support.text import safe_str
@@ -30,20 +40,22 @@ from pure_agent_loop.support.text import safe_str
 LOG = logging.getLogger("pure_agent_loop")
 SWEEP_SECONDS = 0.5
 POLL_SECONDS = 0.25
+ANSWERED_SECONDS = 5.0  # interval of the check for answered runs that were not requeued
 _POOL = 6
-_ONE = threading.Lock()  # the engine underneath is one for each process
+_ENGINE_LOCK = threading.Lock()  # DBOS allows one engine per process
 
 
 class Worker:
-    """Works on runs until it is told to stop.
+    """Executes runs until it is stopped.
 
     Args:
-        client: The database.
-        agents: Who can do what, by name.
-        concurrency: Runs of each model at once.
-        rates: How many runs of a model may begin in a time, all workers together.
-        lease: Seconds of silence after which a worker is taken for dead (PostgreSQL).
-        grace: Seconds that tools at work get to end when this is to stop.
+        client: Client of the database.
+        agents: Agents by name.
+        concurrency: Maximum number of concurrent runs per model.
+        rates: Maximum rate of starting runs, by model, over all workers.
+        lease: Seconds without a heartbeat after which a worker counts as dead (PostgreSQL).
+        grace: Seconds for running tools to finish when the worker stops.
+        deps: Function that makes the deps of each attempt; see `Engine`.
     """
 
     def __init__(
@@ -55,10 +67,11 @@ class Worker:
         rates: Mapping[str, Rate],
         lease: float,
         grace: float,
+        deps: Callable[..., Any] | None = None,
     ) -> None:
         self._client, self._agents = client, dict(agents)
         self._concurrency, self._rates = concurrency, dict(rates)
-        self._lease, self._grace = lease, grace
+        self._lease, self._grace, self._deps = lease, grace, deps
         self.executor = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(3)}"
         models = {name: model_of(agent.llm) for name, agent in agents.items()}
         self.queues = {name: queue_of(model) for name, model in models.items()}
@@ -66,47 +79,48 @@ class Worker:
         unknown = set(self._rates) - set(models.values())
         if unknown:
             raise ConfigError(
-                f"rates names models that no agent uses: {', '.join(sorted(unknown))}. "
-                f"There are: {', '.join(sorted(set(models.values())))}."
+                f"rates: no agent uses these models: {', '.join(sorted(unknown))}. "
+                f"Models in use: {', '.join(sorted(set(models.values())))}."
             )
         self._attempts: dict[str, Attempt] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._is_draining = False
         self._stop_sweeping = threading.Event()
+        self._next_look = 0.0
         self._ticker = Ticker(Firings(client, self.executor), self._in_thread)
         self._threads = ThreadPoolExecutor(thread_name_prefix="pal-durable-")
 
     async def work(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
-        """Work until told to stop; then finish what is at work in tools, and hand the rest back.
+        """Execute runs until `stop` is set; then let running tools finish, and hand back the rest.
 
         Args:
-            stop: Set when it is to stop.
-            ready: Called when runs can be taken.
+            stop: Event that stops the worker.
+            ready: Function to call when the worker is ready for runs.
 
         Raises:
-            ConfigError: Another engine works in this process.
-            DurableError: The database cannot be used.
+            ConfigError: Another engine is working in this process.
+            DurableError: The database is unavailable.
             MissingExtraError: The extra is not installed.
         """
-        if not _ONE.acquire(blocking=False):
-            raise ConfigError("An engine works in this process already. There can be one in each process.")
+        if not _ENGINE_LOCK.acquire(blocking=False):
+            raise ConfigError("An engine is already running in this process; only one is allowed.")
         try:
             await self._work(stop, ready)
         finally:
-            _ONE.release()
+            _ENGINE_LOCK.release()
 
     async def _work(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        await self._in_thread(lambda: self._client.engine)  # says what is wrong with the database
+        await self._in_thread(lambda: self._client.engine)  # fails if the database is unavailable
         self._store = await self._in_thread(self._sessions)
-        with self._client.asking():  # it may be away just now
+        with self._client.translate_errors():
             liveness = await self._in_thread(self._make_liveness)
         dbos = import_dbos().DBOS
         sweeper = threading.Thread(target=self._sweep, args=(liveness,), name="pal-sweeper", daemon=True)
         try:
-            with self._client.asking():
+            with self._client.translate_errors():
                 await self._launch(dbos)
-            await self._in_thread(self._client.offer, self.queues)
+            await self._in_thread(self._client.register_agents, self.queues)
             sweeper.start()
             self._ticker.start()
             ready()
@@ -118,13 +132,13 @@ class Worker:
             if sweeper.is_alive():
                 await self._in_thread(sweeper.join)
             await self._shut_down(dbos)
-            with contextlib.suppress(Exception):  # else another worker finds them without being told
+            with contextlib.suppress(Exception):  # otherwise another worker detects the death of this one
                 await self._in_thread(self._client.hand_over, self.executor)
             await self._in_thread(close_store, self._store)
             liveness.close()
             self._threads.shutdown(wait=False)
 
-    # -- the engine underneath ------------------------------------------------------------------
+    # -- DBOS -----------------------------------------------------------------------------------
 
     async def _launch(self, dbos: Any) -> None:
         dbos(
@@ -161,31 +175,41 @@ class Worker:
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=self._grace)
         await self._in_thread(lambda: dbos.destroy(destroy_registry=True))
-        self._loop.set_default_executor(ThreadPoolExecutor())  # the one that it had put there is closed
+        self._loop.set_default_executor(ThreadPoolExecutor())  # DBOS has replaced and closed the default one
 
     def _make_workflow(self, dbos: Any) -> Callable[..., Any]:
         async def run_agent(
-            agent: str, task: str, session_id: str, carried: Mapping[str, str] | None = None
+            agent: str,
+            task: str,
+            session_id: str,
+            trace_context: Mapping[str, str] | None = None,
+            inputs: str = "",
         ) -> Any:
-            with self._noted():
+            with self._tracked():
                 run_id = dbos.workflow_id
                 options = {"name": "attempt", "preemptible": True}
-                given = (run_id, agent, task, session_id, carried or {})
-                return await dbos.run_step_async(options, self._attempt, *given)
+                args = (run_id, agent, task, session_id, trace_context or {}, inputs)
+                return await dbos.run_step_async(options, self._attempt, *args)
 
         return run_agent
 
     async def _attempt(
-        self, run_id: str, name: str, task: str, session_id: str, carried: Mapping[str, str]
+        self,
+        run_id: str,
+        name: str,
+        task: str,
+        session_id: str,
+        trace_context: Mapping[str, str],
+        inputs: str = "",
     ) -> dict[str, Any]:
-        """What comes of a run; if that is not for this process to say, the engine refuses the value."""
-        with self._noted():
+        """Return the outcome of a run; if another process decides it, DBOS rejects the value."""
+        with self._tracked():
             agent = self._agents.get(name)
             if self._is_draining:
-                await self._park()
-            if agent is None:  # another worker on this queue has it
+                await self._wait_for_shutdown()
+            if agent is None:  # another worker of this queue has the agent
                 await asyncio.sleep(SWEEP_SECONDS)
-                return await self._give_back(run_id)
+                return await self._requeue(run_id)
             attempt = Attempt(
                 self._client,
                 self._store,
@@ -195,39 +219,46 @@ class Worker:
                 session_id,
                 self._in_thread,
                 takeover=not self._client.database.is_sqlite,
-                carried=carried,
+                trace_context=trace_context,
+                inputs=inputs,
+                deps=None if self._deps is None else DepsOfRun(self._deps),
             )
             self._attempts[run_id] = attempt
-            LOG.info("The run %s: at work, agent %s.", run_id, name)
+            LOG.info("Run %s: running, agent %s.", run_id, name)
             try:
-                found = await attempt.work()
+                outcome = await attempt.work()
             finally:
                 is_newest = self._attempts.get(run_id) is attempt
                 if is_newest:
                     del self._attempts[run_id]
-            if found is not None:
-                why = f" {found['error']}" if found["error"] else ""
-                LOG.info("The run %s: %s.%s", run_id, found["stop_reason"], why)
-                return found
+            if outcome is not None:
+                error = f" {outcome['error']}" if outcome["error"] else ""
+                LOG.info("Run %s: %s.%s", run_id, outcome["stop_reason"], error)
+                return outcome
+            if attempt.run_ahead:
+                LOG.info("Run %s is waiting for the end of %s in its session.", run_id, attempt.run_ahead)
+                return await self._requeue(run_id, PARKED_QUEUE)
             if attempt.guard.is_draining:
-                await self._park()
-            LOG.warning("The run %s was taken over by another worker.", run_id)
-            return await self._give_back(run_id) if is_newest else {}
+                await self._wait_for_shutdown()
+            LOG.warning("Run %s was taken over by another worker.", run_id)
+            return await self._requeue(run_id) if is_newest else {}
 
-    async def _give_back(self, run_id: str) -> dict[str, Any]:
-        """Put a run back into its queue, unless another worker has it by now."""
-        mine = dict((await self._in_thread(self._client.running, self.executor)).get(self.executor, []))
-        if run_id in mine:
+    async def _requeue(self, run_id: str, queue: str = "") -> dict[str, Any]:
+        """Requeue a run, in its own or another queue, unless another worker has it now."""
+        own_runs = dict((await self._in_thread(self._client.running, self.executor)).get(self.executor, []))
+        if run_id in own_runs:
             engine = self._client.engine
-            await self._in_thread(lambda: engine.resume_workflow(run_id, queue_name=mine[run_id]))
+            await self._in_thread(
+                lambda: engine.resume_workflow(run_id, queue_name=queue or own_runs[run_id])
+            )
         return {}
 
-    async def _park(self) -> None:
-        """Wait for the end of this process, or of its engine; the run is handed over then."""
+    async def _wait_for_shutdown(self) -> None:
+        """Wait until this process or its engine ends; the run is handed over then."""
         await asyncio.get_running_loop().create_future()
 
     @contextlib.contextmanager
-    def _noted(self) -> Any:
+    def _tracked(self) -> Any:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
@@ -236,38 +267,44 @@ class Worker:
         finally:
             self._tasks.discard(task)
 
-    # -- ending, and taking over ----------------------------------------------------------------
+    # -- shutdown and takeover ------------------------------------------------------------------
 
     async def _drain(self) -> None:
-        """Let tools that are at work end, and begin nothing."""
+        """Let running tools finish, and start no new ones."""
         self._is_draining = True
         for attempt in self._attempts.values():
             attempt.guard.is_draining = True
-        give_up = self._loop.time() + self._grace
-        while self._attempts and self._loop.time() < give_up:
+        deadline = self._loop.time() + self._grace
+        while self._attempts and self._loop.time() < deadline:
             await asyncio.sleep(0.02)
 
     def _sweep(self, liveness: Liveness) -> None:
-        """In a thread of its own: a tool that blocks the event loop must not look like death."""
+        """Run the sweeps in a separate thread: a tool that blocks the event loop must not look like death."""
         while not self._stop_sweeping.wait(SWEEP_SECONDS):
-            self._look_around(liveness)
+            self._sweep_once(liveness)
 
-    def _look_around(self, liveness: Liveness) -> None:
+    def _sweep_once(self, liveness: Liveness) -> None:
         try:
             if liveness.beat():
                 self._take_over(liveness)
-        except Exception as error:  # noqa: BLE001 - the database is away; the next round tries again
-            LOG.warning("Looking after other workers failed: %s", safe_str(error))
+        except Exception as error:  # noqa: BLE001 - database unavailable; the next sweep tries again
+            LOG.warning("Checking other workers failed: %s", safe_str(error))
 
     def _take_over(self, liveness: Liveness) -> None:
         self._ticker.take_over(liveness)
-        others = [each for each in self._client.running() if each != self.executor]
+        for run_id in self._client.release_parked():
+            LOG.info("Run %s resumes: its session is free.", run_id)
+        if time.monotonic() >= self._next_look:
+            self._next_look = time.monotonic() + ANSWERED_SECONDS
+            for run_id in self._client.resume_answered():
+                LOG.info("Run %s resumes: all its questions are answered.", run_id)
+        others = [other for other in self._client.running() if other != self.executor]
         for executor in liveness.suspects(others):
             with liveness.claim(executor) as is_dead:
                 for run_id in self._client.hand_over(executor) if is_dead else ():
-                    LOG.warning("The run %s of %s, which is gone, goes on elsewhere.", run_id, executor)
+                    LOG.warning("Run %s of dead worker %s resumes on another worker.", run_id, executor)
 
-    # -- parts ----------------------------------------------------------------------------------
+    # -- dependencies ---------------------------------------------------------------------------
 
     def _sessions(self) -> SessionStore:
         return self._client.database.sessions(owner=self.executor, lease=self._lease)

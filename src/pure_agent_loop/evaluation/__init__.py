@@ -1,18 +1,12 @@
-"""Measuring agents: with cases of one's own, and with the Berkeley Function Calling Leaderboard.
+"""Evaluation of agents with custom cases; `benchmarks/bfcl` has public questions about tool calls.
 
-    dataset     cases and evaluators, and an agent that is put to them
+    dataset     cases and evaluators, run against an agent
     cases       a case, a trial of it, and files and sessions as cases
     evaluators  equality, schema, tools called, cost, steps, a judge model
     report      a table, JSON, a comparison, an assertion
-    words       what a judge is told
-
-    bfcl        the public questions, as messages and tool schemas
-    conversion  the leaderboard's function docs as tool schemas
-    package     fetches the leaderboard's own package, pinned
-    checker     the leaderboard's own checker, in a process of its own
-    runner      asks the questions, several at a time
-    results     one line for each question, so that a run can go on where it stopped
-    table       what came out
+    words       prompts of the judge model
+    progress    the line of progress
+    runner      many items at a time
     command     ``pure-agent-loop eval``
 
 Importing this loads nothing but argparse; the names of datasets are loaded when they are first used.
@@ -23,7 +17,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.evaluation.command import add_arguments, run
-from pure_agent_loop.support.lazy import names_loaded_later
+from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pure_agent_loop.evaluation.cases import Case, Trial
@@ -37,10 +31,12 @@ if TYPE_CHECKING:
         MaxSteps,
         Schema,
     )
+    from pure_agent_loop.evaluation.progress import Progress
     from pure_agent_loop.evaluation.report import Comparison, Outcome, Report
 
 _EVALUATORS = ("CalledTools", "Contains", "Equals", "Judge", "MaxCost", "MaxSteps", "Schema")
 _WHERE = {
+    "Progress": "progress",
     "Dataset": "dataset",
     **dict.fromkeys(("Case", "Trial"), "cases"),
     **dict.fromkeys(("Comparison", "Outcome", "Report"), "report"),
@@ -58,6 +54,7 @@ __all__ = [
     "MaxCost",
     "MaxSteps",
     "Outcome",
+    "Progress",
     "Report",
     "Schema",
     "Trial",
@@ -66,4 +63,4 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = names_loaded_later(__name__, _WHERE)
+__getattr__, __dir__ = lazy_exports(__name__, _WHERE)

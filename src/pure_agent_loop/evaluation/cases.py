@@ -1,4 +1,4 @@
-"""What an agent is asked in an evaluation, what came of it once, and where cases come from."""
+"""Cases of an evaluation, their trials, and readers of case files and sessions."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.events import EventType
-from pure_agent_loop.llm.messages import to_wire
+from pure_agent_loop.llm.messages import to_keep
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import Past
+from pure_agent_loop.sessions.transcript import ResumePoint
 from pure_agent_loop.support.text import as_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent, AgentResult
 
-MOST_NAME_CHARS = 60
+MAX_NAME_CHARS = 60
 _TYPES: dict[str, type | tuple[type, ...]] = {
     "input": str,
     "name": str,
@@ -31,15 +31,15 @@ _TYPES: dict[str, type | tuple[type, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One thing to ask.
+    """A task of an evaluation.
 
     Args:
         input: The task.
-        expected: What should come out, for evaluators that compare; None for nothing certain.
+        expected: Expected output, for evaluators that compare; None for none.
         name: Unique in its dataset, and the same in the next run; the beginning of `input` if empty.
-        metadata: Anything of your own.
-        messages: A history to go on from.
-        evaluators: Those of this case alone, beside those of the dataset.
+        metadata: Any values of the caller.
+        messages: A history to continue.
+        evaluators: Evaluators of this case only, in addition to the dataset's.
 
     Raises:
         ConfigError: A field is of another type.
@@ -57,18 +57,18 @@ class Case:
             if not isinstance(getattr(self, name), kind):
                 raise ConfigError(f"Case.{name} cannot be {getattr(self, name)!r:.80}.")
         if not self.name:
-            object.__setattr__(self, "name", " ".join(self.input.split())[:MOST_NAME_CHARS])
+            object.__setattr__(self, "name", " ".join(self.input.split())[:MAX_NAME_CHARS])
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A case that was run once: what evaluators look at.
+    """One run of a case, as evaluators receive it.
 
     Args:
-        case: What was asked.
-        result: What the run gave back.
-        agent: Who was asked.
-        seconds: How long it took.
+        case: The case.
+        result: The result of the run.
+        agent: The agent.
+        seconds: Duration in seconds.
     """
 
     case: Case
@@ -78,36 +78,36 @@ class Trial:
 
     @property
     def output(self) -> Any:
-        """The typed output if the agent has one, else the answer."""
+        """Typed output if the agent has one, else the answer."""
         return getattr(self.result, "output", self.result.content)
 
     @property
     def text(self) -> str:
-        """The same as text."""
+        """Output as text."""
         return as_text(self.output)
 
     @property
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """The tools that were called, in order, each with its arguments."""
+        """Called tools, in order, each with its arguments."""
         actions = (event.data for event in self.result.events if event.type is EventType.ACTION)
-        return [(each["tool"], each["args"]) for each in actions]
+        return [(action["tool"], action["args"]) for action in actions]
 
     @property
     def tools(self) -> list[str]:
-        """Their names."""
+        """Names of the called tools."""
         return [name for name, _ in self.calls]
 
 
 Evaluator = Callable[[Trial], Any]
-_FIELDS = tuple(each.name for each in fields(Case))
+_FIELDS = tuple(field_.name for field_ in fields(Case))
 
 
 def read_plain(path: Path) -> dict[str, Any]:
-    """A file of cases as plain data: ``{"name", "cases", "evaluators"}``.
+    """Read a file of cases as plain data: ``{"name", "cases", "evaluators"}``.
 
     Raises:
-        ConfigError: It cannot be read, or is no such file.
-        MissingExtraError: It is YAML, and the extra is not installed.
+        ConfigError: The file cannot be read, or is not a file of cases.
+        MissingExtraError: The file is YAML, and the extra is not installed.
     """
     readers: dict[str, Callable[[str], Any]] = {
         ".yaml": _yaml,
@@ -117,14 +117,14 @@ def read_plain(path: Path) -> dict[str, Any]:
     }
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise ConfigError(f"{path} is no file of cases: its name must end in {', '.join(_READERS)}.")
+        raise ConfigError(f"{path} is not a file of cases: its name must end in {', '.join(_READERS)}.")
     try:
-        found = reader(path.read_text(encoding="utf-8"))
+        content = reader(path.read_text(encoding="utf-8"))
     except MissingExtraError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"The cases in {path} cannot be read: {error}") from error
-    plain = {"cases": found} if isinstance(found, list) else found
+        raise ConfigError(f"{path}: the cases cannot be read: {error}") from error
+    plain = {"cases": content} if isinstance(content, list) else content
     if not isinstance(plain, dict) or not isinstance(plain.get("cases"), list):
         raise ConfigError(f"{path} must hold a list of cases, or a mapping with the key 'cases'.")
     _refuse_unknown(plain, ("name", "cases", "evaluators"), str(path))
@@ -135,7 +135,7 @@ def _yaml(text: str) -> Any:
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
-        raise MissingExtraError("A dataset in YAML (JSON needs nothing)", "eval") from error
+        raise MissingExtraError("A dataset in YAML (JSON needs no extra)", "eval") from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -155,37 +155,34 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def case_from(plain: Any, where: str, evaluators: Callable[[Any, str], Sequence[Evaluator]]) -> Case:
-    """A case from its plain form: a mapping of its fields, or the input alone.
-
-    Args:
-        where: What to call it in messages.
+    """Make a case from its plain form: a mapping of its fields, or only the input.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is not a case.
     """
-    given = {"input": plain} if isinstance(plain, str) else plain
-    if not isinstance(given, dict) or "input" not in given:
+    table = {"input": plain} if isinstance(plain, str) else plain
+    if not isinstance(table, dict) or "input" not in table:
         raise ConfigError(f"{where} must be a mapping with the key 'input'; it is {plain!r:.80}.")
-    _refuse_unknown(given, _FIELDS, where)
-    return Case(**{**given, "evaluators": evaluators(given.get("evaluators", []), where)})
+    _refuse_unknown(table, _FIELDS, where)
+    return Case(**{**table, "evaluators": evaluators(table.get("evaluators", []), where)})
 
 
-def _refuse_unknown(given: Mapping[Any, Any], known: Iterable[str], where: str) -> None:
-    unknown = [str(name) for name in given if name not in known]
+def _refuse_unknown(table: Mapping[Any, Any], known: Iterable[str], where: str) -> None:
+    unknown = [str(name) for name in table if name not in known]
     if unknown:
-        raise ConfigError(f"{where} has the unknown field {unknown[0]!r}. There are: {', '.join(known)}.")
+        raise ConfigError(f"{where} has the unknown field {unknown[0]!r}. Fields: {', '.join(known)}.")
 
 
 def cases_of(records: Sequence[Record], session_id: str) -> list[Case]:
-    """The runs of a session as cases: each with what was said before it, and its answer as `expected`.
+    """Return the runs of a session as cases, each with its history, and its answer as `expected`.
 
-    Runs that did not come to an answer are left out.
+    Runs without an answer are omitted.
     """
     cases: list[Case] = []
-    past, task, before = Past(), "", list[dict[str, Any]]()
+    past, task, before = ResumePoint(), "", list[dict[str, Any]]()
     for record in records:
         if record.type == "run" and isinstance(record.data.get("task"), str):
-            task, before = record.data["task"], to_wire(past.messages or record.data.get("history") or [])
+            task, before = record.data["task"], to_keep(past.messages or record.data.get("history") or [])
         past.take(record)
         if record.type == "state" and record.data.get("stop_reason") == "completed" and task:
             answer = "".join(map(str, record.data.get("answer") or ()))

@@ -1,4 +1,4 @@
-"""Cases and evaluators, and an agent that is put to them."""
+"""Datasets: cases and evaluators, run against an agent."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,28 +21,30 @@ from pure_agent_loop.evaluation.runner import Patience, in_parallel
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.stop_reasons import STOP_REASONS
+from pure_agent_loop.support.abilities import check_shape, checked_function
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
 if TYPE_CHECKING:
-    from pure_agent_loop.sessions.store import SessionStore
+    from pure_agent_loop.runs.options import RunSettings
+    from pure_agent_loop.sessions.store import SessionPlace
 
 
 class Dataset:
-    """Cases, and what must be true of the answers.
+    """Cases, and evaluators of the answers.
 
         dataset = Dataset([Case("2 + 3?", expected="5")], [Contains(), MaxSteps(2)])
         print(dataset.run(agent))
 
     Args:
-        cases: What to ask; a text stands for a case that expects nothing.
+        cases: The cases; a text is a case without an expected answer.
         evaluators: Called with the `Trial` of every case. Each gives True or False, a number (more is
             better; it is measured and fails nothing), or a dict of these by name, in which texts are notes.
         name: For the report.
 
     Raises:
-        ConfigError: There are no cases, two have one name, or something is none.
+        ConfigError: The cases are empty, two have the same name, or one is not a case.
     """
 
     def __init__(
@@ -53,21 +54,24 @@ class Dataset:
         for what, value in (("cases", cases), ("evaluators", evaluators)):
             if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
                 raise ConfigError(f"{what} must be a list; it is {value!r:.80}.")
-        given: list[Any] = [Case(each) if isinstance(each, str) else each for each in cases]
+        listed: list[Any] = [Case(case) if isinstance(case, str) else case for case in cases]
         self.evaluators = list(evaluators)
-        for each in given:
-            if not isinstance(each, Case):
-                raise ConfigError(f"cases must be a list of Case; one is {each!r:.80}.")
-        self.cases: list[Case] = given
-        names = [each.name for each in self.cases]
-        double = next((each for each in names if names.count(each) > 1), None)
+        for case in listed:
+            if not isinstance(case, Case):
+                raise ConfigError(f"cases must be a list of Case; one is {case!r:.80}.")
+        self.cases: list[Case] = listed
+        names = [case.name for case in self.cases]
+        double = next((known for known in names if names.count(known) > 1), None)
         if double is not None or not names:
             raise ConfigError(
-                "There are no cases." if not names else f"Two cases have the name {double!r}: give name=..."
+                "cases must not be empty."
+                if not names
+                else f"Two cases have the name {double!r}. Set name=... for one of them."
             )
-        for each in (*self.evaluators, *(one for case in self.cases for one in case.evaluators)):
-            if not callable(each):
-                raise ConfigError(f"An evaluator must be a function; it is {each!r:.80}.")
+        for evaluator in (*self.evaluators, *(one for case in self.cases for one in case.evaluators)):
+            if not callable(evaluator):
+                raise ConfigError(f"An evaluator must be a function; it is {evaluator!r:.80}.")
+            check_shape("An evaluator", evaluator, ("trial",))
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], evaluators: Iterable[Evaluator] = ()) -> Dataset:
@@ -75,17 +79,17 @@ class Dataset:
 
         Args:
             path: The file.
-            evaluators: More of them, beside those that it names.
+            evaluators: Evaluators in addition to those of the file.
 
         Raises:
-            ConfigError: It cannot be read, or something in it is not known.
-            MissingExtraError: It is YAML, and the extra is not installed.
+            ConfigError: The file cannot be read, or has an unknown entry.
+            MissingExtraError: The file is YAML, and the extra is not installed.
         """
         where = os.fspath(path)
         plain = read_plain(Path(path))
         cases = [
-            case_from(each, f"{where}: case {number}", read_evaluators)
-            for number, each in enumerate(plain["cases"], 1)
+            case_from(entry, f"{where}: case {number}", read_evaluators)
+            for number, entry in enumerate(plain["cases"], 1)
         ]
         return cls(cases, [*read_evaluators(plain["evaluators"], where), *evaluators], name=plain["name"])
 
@@ -94,18 +98,18 @@ class Dataset:
         cls,
         session_id: str,
         evaluators: Iterable[Evaluator] = (),
-        sessions: str | os.PathLike[str] | SessionStore | None = None,
+        sessions: SessionPlace | None = None,
     ) -> Dataset:
         """Make a case of each run of a recorded session: its task, its history, and its answer as expected.
 
         Args:
-            session_id: Which one.
-            evaluators: What must be true of the new answers.
-            sessions: Where it is kept; see `SessionManager`.
+            session_id: The session.
+            evaluators: Evaluators of the new answers.
+            sessions: Store of the session; see `SessionManager`.
 
         Raises:
-            ConfigError: No run in it came to an answer.
-            SessionError: It is not there, or cannot be read.
+            ConfigError: The session has no run with an answer.
+            SessionError: The session is missing or cannot be read.
         """
         records = SessionManager(sessions).store.read(session_id).records
         return cls(cases_of(records, session_id), evaluators, name=session_id)
@@ -119,18 +123,18 @@ class Dataset:
         seed: int | None = None,
         on_outcome: Callable[[Outcome], None] | None = None,
     ) -> Report:
-        """Put an agent to every case and judge what it did. Works in sync code, as `Agent.run` does.
+        """Run an agent on every case and evaluate the results. Works in sync code, as `Agent.run` does.
 
         Args:
-            agent: Who is asked.
-            repeats: How often each case is asked.
-            concurrency: How many runs go on at a time.
+            agent: The agent.
+            repeats: Number of trials per case.
+            concurrency: Number of concurrent runs.
             seed: Sent with every request of the first repetition, `seed` + 1 with the next, and so on; None
-                for none. What a server makes of it is its affair.
-            on_outcome: Told of each trial as soon as it is judged.
+                for none. Servers may ignore it.
+            on_outcome: Called with each outcome as soon as it is evaluated.
 
         Raises:
-            ConfigError: A number cannot be used, or an evaluator cannot judge a case.
+            ConfigError: A number is invalid, or an evaluator cannot evaluate a case.
             LLMError: The next run would fail too: no access, no such model, no money, or no server three
                 times in a row.
         """
@@ -147,15 +151,15 @@ class Dataset:
         seed: int | None = None,
         on_outcome: Callable[[Outcome], None] | None = None,
     ) -> Report:
-        """The same from async code; see `run`."""
+        """Run the evaluation from async code; see `run`."""
         self._check(agent, repeats, concurrency, seed)
+        checked_function("on_outcome", on_outcome, "outcome")
         done: dict[tuple[int, int], Outcome] = {}
         patience = Patience()
 
         async def work(place: tuple[int, int]) -> None:
             number, repeat = place
-            asked = agent if seed is None else _seeded(agent, seed + repeat)
-            trial = await _tried(self.cases[number], asked)
+            trial = await _tried(self.cases[number], agent, None if seed is None else seed + repeat)
             done[place] = outcome = await self._judged(trial, repeat + 1)
             if on_outcome is not None:
                 on_outcome(outcome)
@@ -164,8 +168,8 @@ class Dataset:
 
         places = [(number, repeat) for number in range(len(self.cases)) for repeat in range(repeats)]
         await in_parallel(places, work, concurrency)
-        about = {"model": model_of(agent.llm), "agent": agent._kit.name, "repeats": repeats, "seed": seed}
-        return Report(self.name, [done[place] for place in places], about)
+        details = {"model": model_of(agent.llm), "agent": agent.config.name, "repeats": repeats, "seed": seed}
+        return Report(self.name, [done[place] for place in places], details)
 
     def _check(self, agent: Agent, repeats: int, concurrency: int, seed: int | None) -> None:
         if not isinstance(agent, Agent):
@@ -177,19 +181,21 @@ class Dataset:
         if seed is not None and (isinstance(seed, bool) or not isinstance(seed, int)):
             raise ConfigError(f"seed={seed!r} must be a whole number, or None.")
         for case in self.cases:
-            for each in (*self.evaluators, *case.evaluators):
-                check = getattr(each, "check", None)
+            for evaluator in (*self.evaluators, *case.evaluators):
+                check = getattr(evaluator, "check", None)
                 if callable(check):
                     check(case, agent)
 
     async def _judged(self, trial: Trial, repeat: int) -> Outcome:
         scores, notes, errors = dict[str, Any](), dict[str, str](), list[str]()
-        for each in (*self.evaluators, *trial.case.evaluators):
-            found = await _asked(each, trial)
-            if isinstance(found, Exception):
-                errors.append(f"{name_of(each)} failed: {type(found).__name__}: {safe_str(found)}")
+        for evaluator in (*self.evaluators, *trial.case.evaluators):
+            evaluated = await _asked(evaluator, trial)
+            if isinstance(evaluated, Exception):
+                errors.append(
+                    f"{name_of(evaluator)} failed: {type(evaluated).__name__}: {safe_str(evaluated)}"
+                )
                 continue
-            for name, value in found.items():
+            for name, value in evaluated.items():
                 target: dict[str, Any] = notes if isinstance(value, str) else scores
                 target[_free(name, target)] = value
         result = trial.result
@@ -211,28 +217,31 @@ class Dataset:
         )
 
 
-async def _tried(case: Case, agent: Agent) -> Trial:
+async def _tried(case: Case, agent: Agent, seed: int | None) -> Trial:
     began = time.perf_counter()
     history = copy.deepcopy(list(case.messages)) or None
-    result = await agent.prepare(case.input, history).wait()
+    settings: RunSettings = {} if seed is None else {"model_settings": {"seed": seed}}
+    result = await agent.prepare(case.input, history, **settings).wait()
     return Trial(case, result, agent, time.perf_counter() - began)
 
 
 async def _asked(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | Exception:
-    """What it says; or its failure, for hours of work must not be lost for one function."""
-    call = getattr(evaluator, "__call__", evaluator)  # noqa: B004 - to see whether it is async
+    """Return an evaluator's result, or its failure: one error must not lose the other results."""
+    call = getattr(evaluator, "__call__", evaluator)  # noqa: B004 - checks for an async `__call__`
     try:
         if inspect.iscoroutinefunction(evaluator) or inspect.iscoroutinefunction(call):
-            found = await evaluator(trial)
+            result = await evaluator(trial)
         else:
-            found = await run_in_thread(partial(evaluator, trial))  # it may block
-            if isinstance(found, Raised):
-                return found.error if isinstance(found.error, Exception) else RuntimeError(str(found.error))
-            found = await found if inspect.isawaitable(found) else found
-        plain = found if isinstance(found, Mapping) else {name_of(evaluator): found}
+            result = await run_in_thread(partial(evaluator, trial))  # it may block
+            if isinstance(result, Raised):
+                return (
+                    result.error if isinstance(result.error, Exception) else RuntimeError(str(result.error))
+                )
+            result = await result if inspect.isawaitable(result) else result
+        plain = result if isinstance(result, Mapping) else {name_of(evaluator): result}
         for name, value in plain.items():
             _check_score(name, value)
-    except Exception as error:  # noqa: BLE001 - whatever it is
+    except Exception as error:  # noqa: BLE001 - any failure of a user function
         return error
     return plain
 
@@ -240,19 +249,14 @@ async def _asked(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | Exce
 def _check_score(name: Any, value: Any) -> None:
     fits = isinstance(value, (bool, str)) or (isinstance(value, (int, float)) and math.isfinite(value))
     if not isinstance(name, str) or not fits:
-        raise TypeError(f"it gave {name!r}: {value!r:.80}; a bool, a number or a dict of them is wanted")
+        raise TypeError(
+            f"it returned {name!r}: {value!r:.80}; it must return a bool, a number or a dict of these"
+        )
 
 
 def _free(name: str, taken: Mapping[str, Any]) -> str:
-    number, found = 1, name
-    while found in taken or found in RESERVED:
+    number, unique = 1, name
+    while unique in taken or unique in RESERVED:
         number += 1
-        found = f"{name}_{number}"
-    return found
-
-
-def _seeded(agent: Agent, seed: int) -> Agent:
-    """The same agent with another seed in each of its requests."""
-    other = copy.copy(agent)
-    other._kit = replace(agent._kit, options={**agent._kit.options, "seed": seed})
-    return other
+        unique = f"{name}_{number}"
+    return unique

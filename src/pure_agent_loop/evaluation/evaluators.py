@@ -1,4 +1,4 @@
-"""Ready-made evaluators. Each is called with a `Trial`; a function of one's own is as good."""
+"""Ready-made evaluators. Each is called with a `Trial`; a custom function works too."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.budget import price_for
 from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoopError
 from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial
-from pure_agent_loop.evaluation.words import say
+from pure_agent_loop.evaluation.words import message
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.base import ChatModel, model_of
-from pure_agent_loop.output.reading import WRAPPER
-from pure_agent_loop.support.language import speaking
+from pure_agent_loop.output.form import WRAPPER
+from pure_agent_loop.schema.build import JSONValidator
+from pure_agent_loop.support.language import use_messages
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 _VERDICT = re.compile(r"VERDICT:\s*\**(PASS|FAIL)\b")
@@ -26,19 +27,19 @@ _VERDICT = re.compile(r"VERDICT:\s*\**(PASS|FAIL)\b")
 
 @dataclass(frozen=True)
 class Equals:
-    """The output is `value`, or what the case expects. Spaces around texts do not count.
+    """The output equals `value`, or the expected output. Spaces around texts are ignored.
 
-    A typed output is also what it is as JSON, so that files and sessions can say it.
+    A typed output also equals its JSON form, so that files and sessions can hold it.
     """
 
     value: Any = None
 
-    def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - the shape of all checks
-        """Refuse a case with nothing to compare with."""
+    def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - signature of all checks
+        """Reject a case without an expected output."""
         _expected(self.value, case)
 
     def __call__(self, trial: Trial) -> bool:
-        """Compare."""
+        """Compare the output."""
         output, expected = trial.output, _expected(self.value, trial.case)
         if output == expected or (isinstance(output, str) and output.strip() == as_text(expected).strip()):
             return True
@@ -47,24 +48,24 @@ class Equals:
 
 @dataclass(frozen=True)
 class Contains:
-    """The answer has a text, or all of several, in it; what the case expects if none is given."""
+    """The answer contains one or several texts; the expected output by default."""
 
     text: str | Sequence[str] | None = None
     ignore_case: bool = True
 
-    def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - the shape of all checks
-        """Refuse a case with nothing to look for."""
+    def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - signature of all checks
+        """Reject a case without a text to search."""
         self._wanted(case)
 
     def __call__(self, trial: Trial) -> bool:
-        """Look for them."""
-        return all(self._plain(each) in self._plain(trial.text) for each in self._wanted(trial.case))
+        """Search the texts."""
+        return all(self._plain(text) in self._plain(trial.text) for text in self._wanted(trial.case))
 
     def _wanted(self, case: Case) -> list[str]:
-        found = _expected(self.text, case)
-        texts = [as_text(each) for each in (found if isinstance(found, (list, tuple)) else [found])]
+        expected = _expected(self.text, case)
+        texts = [as_text(item) for item in (expected if isinstance(expected, (list, tuple)) else [expected])]
         if not texts or not all(texts):
-            raise ConfigError(f"Case {case.name!r}: Contains would find an empty text everywhere.")
+            raise ConfigError(f"Case {case.name!r}: Contains needs a non-empty text.")
         return texts
 
     def _plain(self, text: str) -> str:
@@ -81,7 +82,7 @@ class Schema:
         self.validator()
 
     def __call__(self, trial: Trial) -> dict[str, Any]:
-        """Validate."""
+        """Validate the output."""
         try:
             is_text = isinstance(trial.output, str)
             self.validator()(json.loads(trial.output) if is_text else trial.output)
@@ -90,20 +91,20 @@ class Schema:
         return {"schema": True}
 
     def validator(self) -> Any:
-        """A function that raises ValueError for a value that does not fit."""
+        """Return a function that raises ValueError for an invalid value."""
         if not isinstance(self.schema, Mapping):
             from pydantic import TypeAdapter
 
-            return TypeAdapter(self.schema).validate_python
+            return JSONValidator(TypeAdapter(self.schema)).validate_python
         try:
             jsonschema = importlib.import_module("jsonschema")
         except ImportError as error:
-            raise MissingExtraError("A JSON Schema (a Python type needs nothing)", "eval") from error
+            raise MissingExtraError("A JSON Schema (a Python type needs no extra)", "eval") from error
         try:
             kind = jsonschema.validators.validator_for(self.schema)
             kind.check_schema(self.schema)
         except jsonschema.SchemaError as error:
-            raise ConfigError(f"schema is no JSON Schema: {error.message}") from error
+            raise ConfigError(f"schema is not a JSON Schema: {error.message}") from error
 
         def validate(value: Any) -> None:
             wrong = next(kind(self.schema).iter_errors(value), None)
@@ -121,11 +122,11 @@ class CalledTools:
     exactly: bool = False
 
     def __post_init__(self) -> None:
-        if isinstance(self.tools, str) or not all(isinstance(each, str) for each in self.tools):
+        if isinstance(self.tools, str) or not all(isinstance(name, str) for name in self.tools):
             raise ConfigError(f"CalledTools.tools must be a list of names; it is {self.tools!r:.80}.")
 
     def __call__(self, trial: Trial) -> dict[str, Any]:
-        """Compare with the calls of the run."""
+        """Compare the calls of the run."""
         called = iter(trial.tools)
         in_order = list(self.tools) == trial.tools if self.exactly else all(n in called for n in self.tools)
         return {"called_tools": in_order, "called": ", ".join(trial.tools) or "none"}
@@ -133,7 +134,7 @@ class CalledTools:
 
 @dataclass(frozen=True)
 class MaxSteps:
-    """The run took at most so many steps."""
+    """The run took at most this number of steps."""
 
     most: int
 
@@ -141,39 +142,39 @@ class MaxSteps:
         _check_positive("MaxSteps", self.most)
 
     def __call__(self, trial: Trial) -> bool:
-        """Compare."""
+        """Compare the number of steps."""
         return trial.result.steps <= self.most
 
 
 @dataclass(frozen=True)
 class MaxCost:
-    """The run cost at most so much, in the currency of the agent's ``LoopLimits.prices``."""
+    """The run cost at most this amount, in the currency of the agent's ``LoopLimits.prices``."""
 
     most: float
 
     def __post_init__(self) -> None:
         _check_positive("MaxCost", self.most)
 
-    def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - the shape of all checks
-        """Refuse an agent of which nobody knows what it costs."""
-        if price_for(agent._kit.limits.prices, model_of(agent.llm)) is None:  # the two are one package
+    def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - signature of all checks
+        """Reject an agent without prices."""
+        if price_for(agent.config.limits.prices, model_of(agent.llm)) is None:
             raise ConfigError(
                 f"MaxCost: limits.prices of the agent has no price for the model {model_of(agent.llm)!r}."
             )
 
     def __call__(self, trial: Trial) -> bool:
-        """Compare."""
+        """Compare the cost."""
         return trial.result.cost <= self.most
 
 
 @dataclass(frozen=True)
 class Judge:
-    """A model says whether the answer keeps a rule.
+    """A model judges whether the answer follows a rule.
 
     Args:
-        rubric: The rule, as one would say it to a person.
+        rubric: The rule, in plain language.
         llm: The model that judges; the one of the agent if None.
-        name: What the score is called.
+        name: The name of the score.
     """
 
     rubric: str
@@ -186,23 +187,25 @@ class Judge:
             raise ConfigError(f"Judge.rubric must be a text; it is {self.rubric!r:.80}.")
 
     async def __call__(self, trial: Trial) -> dict[str, Any]:
-        """Ask, and once more if there was no verdict."""
-        words, mark = trial.agent._kit.prompts, secrets.token_hex(4)  # a mark that no answer can close
-        with speaking(words):
-            system, again = say("judge_system"), say("judge_again")
-            task = say("judge_task", rubric=self.rubric, task=trial.case.input, answer=trial.text, mark=mark)
+        """Ask the judge, and retry once without a verdict."""
+        words, mark = trial.agent.config.prompts, secrets.token_hex(4)  # an answer cannot close this mark
+        with use_messages(words):
+            system, again = message("judge_system"), message("judge_again")
+            task = message(
+                "judge_task", rubric=self.rubric, task=trial.case.input, answer=trial.text, mark=mark
+            )
             if trial.case.expected is not None:
-                task += say("judge_expected", expected=as_text(trial.case.expected), mark=mark)
+                task += message("judge_expected", expected=as_text(trial.case.expected), mark=mark)
         judge = Agent(llm=self.llm or trial.agent.llm, system_prompt=system, temperature=0.0, prompts=words)
         result = (await judge.arun(task)).raise_for_error()
-        found = _VERDICT.findall(result.content)
-        if not found:
+        verdicts = _VERDICT.findall(result.content)
+        if not verdicts:
             result = (await judge.arun(again, messages=result.messages)).raise_for_error()
-            found = _VERDICT.findall(result.content)
-        if not found:
-            raise PureAgentLoopError(f"The judge gave no verdict: {result.content!r:.200}")
+            verdicts = _VERDICT.findall(result.content)
+        if not verdicts:
+            raise PureAgentLoopError(f"The judge returned no verdict: {result.content!r:.200}")
         why = _VERDICT.sub("", result.content).strip()
-        return {self.name: found[-1] == "PASS", f"{self.name}_reason": why}
+        return {self.name: verdicts[-1] == "PASS", f"{self.name}_reason": why}
 
 
 BY_NAME: dict[str, Any] = {
@@ -218,20 +221,20 @@ _NAMES = {kind: name for name, kind in BY_NAME.items()}
 
 
 def name_of(evaluator: Evaluator) -> str:
-    """What its score is called."""
-    found = _NAMES.get(type(evaluator)) or getattr(evaluator, "__name__", None)
-    return str(found or type(evaluator).__name__)
+    """Return the name of an evaluator's score."""
+    name = _NAMES.get(type(evaluator)) or getattr(evaluator, "__name__", None)
+    return str(name or type(evaluator).__name__)
 
 
-def read_evaluators(given: Any, where: str) -> list[Evaluator]:
-    """Evaluators as a file names them: ``equals``, or ``{"max_steps": 3}``.
+def read_evaluators(entries: Any, where: str) -> list[Evaluator]:
+    """Read evaluators from their form in a file: ``equals``, or ``{"max_steps": 3}``.
 
     Raises:
-        ConfigError: There is none of that name, or it cannot be made of what is given.
+        ConfigError: A name is unknown, or its arguments are invalid.
     """
-    if not isinstance(given, list):
-        raise ConfigError(f"{where}: evaluators must be a list; it is {given!r:.80}.")
-    return [_read_evaluator(each, where) for each in given]
+    if not isinstance(entries, list):
+        raise ConfigError(f"{where}: evaluators must be a list; it is {entries!r:.80}.")
+    return [_read_evaluator(entry, where) for entry in entries]
 
 
 def _read_evaluator(plain: Any, where: str) -> Evaluator:
@@ -240,35 +243,37 @@ def _read_evaluator(plain: Any, where: str) -> Evaluator:
         next(iter(pair.items())) if isinstance(pair, dict) and len(pair) == 1 else (str(plain), None)
     )
     if name not in BY_NAME:
-        raise ConfigError(f"{where}: there is no evaluator {name!r:.80}. There are: {', '.join(BY_NAME)}.")
+        raise ConfigError(f"{where}: unknown evaluator {name!r:.80}. Evaluators: {', '.join(BY_NAME)}.")
     try:
         if isinstance(value, dict) and name != "schema":
-            found: Evaluator = BY_NAME[name](**value)
+            evaluator: Evaluator = BY_NAME[name](**value)
         else:
-            found = BY_NAME[name]() if value is None else BY_NAME[name](value)
+            evaluator = BY_NAME[name]() if value is None else BY_NAME[name](value)
     except TypeError as error:
-        raise ConfigError(f"{where}: the evaluator {name!r} cannot be made: {error}") from error
-    return found
+        raise ConfigError(f"{where}: invalid arguments of the evaluator {name!r}: {error}") from error
+    return evaluator
 
 
 def _expected(value: Any, case: Case) -> Any:
-    found = case.expected if value is None else value
-    if found is None:
-        raise ConfigError(f"Case {case.name!r} expects nothing, and an evaluator compares with that.")
-    return found
+    expected = case.expected if value is None else value
+    if expected is None:
+        raise ConfigError(
+            f"Case {case.name!r} has no expected output, but an evaluator needs it. Set expected=..."
+        )
+    return expected
 
 
 def _plain(expected: Any) -> Any:
     if not isinstance(expected, str):
         return to_jsonable(expected)
     try:
-        found = loads_strictly(expected)
+        parsed = loads_strictly(expected)
     except (ValueError, RecursionError):
         return expected.strip()
-    is_wrapped = isinstance(found, dict) and found.keys() == {
+    is_wrapped = isinstance(parsed, dict) and parsed.keys() == {
         WRAPPER
-    }  # as a session keeps a list or a number
-    return found[WRAPPER] if is_wrapped else found
+    }  # the form of a list or a number in a session
+    return parsed[WRAPPER] if is_wrapped else parsed
 
 
 def _check_positive(name: str, value: Any) -> None:

@@ -1,15 +1,15 @@
-"""How far an evaluation has come, for a person who waits."""
+"""Progress display of an evaluation."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-_STEPS = 20  # lines in all where there is no terminal: a log should stay readable
+_STEPS = 20  # lines in total without a terminal: a log should stay readable
 
 
 class Judged(Protocol):
-    """A result: `Record` and `Outcome` are some."""
+    """A result, such as `QuestionResult` or `Outcome`."""
 
     @property
     def right(self) -> bool:
@@ -18,15 +18,15 @@ class Judged(Protocol):
 
     @property
     def seconds(self) -> float:
-        """How long it took."""
+        """Duration in seconds."""
         ...
 
 
 class Progress:
-    """Counts results and shows them: one changing line on a terminal, else a line now and then.
+    """Counts results and shows them: one changing line on a terminal, else a line at intervals.
 
     Args:
-        write: Takes the text.
+        write: Called with the text.
         total: Questions in all.
         before: Results from an earlier run.
         live: True for a terminal.
@@ -41,7 +41,7 @@ class Progress:
         self._shown = 0 if not total else self._done * _STEPS // total
 
     def add(self, record: Judged) -> None:
-        """Count a result, and show it if it is time to."""
+        """Count a result, and show the progress if due."""
         self._done += 1
         self._right += record.right
         self._seconds.append(record.seconds)
@@ -58,6 +58,6 @@ class Progress:
             self._write("\n")
 
     def line(self) -> str:
-        """Where it stands."""
-        each = sum(self._seconds) / len(self._seconds) if self._seconds else 0.0
-        return f"eval: {self._done}/{self._total} done, {self._right} right, {each:.2f} s/question"
+        """Return the progress line."""
+        mean = sum(self._seconds) / len(self._seconds) if self._seconds else 0.0
+        return f"eval: {self._done}/{self._total} done, {self._right} right, {mean:.2f} s/question"

@@ -1,17 +1,16 @@
-"""What came of an evaluation: a table, JSON, what got better or worse, and an assertion for tests."""
+"""Report of an evaluation: a table, JSON, a comparison, and an assertion for tests."""
 
 from __future__ import annotations
 
 import json
 import os
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.evaluation.table import laid_out
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.support.typed import mistyped
 
@@ -23,22 +22,22 @@ _SHOWN_FAILURES = 10
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one trial.
+    """Outcome of one trial.
 
     Args:
         case: Its name.
-        repeat: Which repetition, from 1.
-        passed: The run came to its end by itself, and no evaluator said no.
+        repeat: Number of the repetition, from 1.
+        passed: True if the run completed and no evaluator returned False.
         scores: By evaluator: True or False, or a number, of which more is better.
-        notes: What evaluators said besides.
-        output: What the agent gave, as JSON.
+        notes: Other texts from evaluators.
+        output: Output of the agent, as JSON.
         stop_reason: Why the run ended.
-        error: What failed, in the run or in an evaluator; empty for nothing.
+        error: Failure of the run or of an evaluator; empty for none.
         tools: The tools that were called.
-        seconds: How long the run took.
+        seconds: Duration of the run in seconds.
         steps: Its steps.
         tokens: Its tokens.
-        cost: Its money, as far as there are prices.
+        cost: Its cost, if prices are set.
     """
 
     case: str
@@ -57,31 +56,31 @@ class Outcome:
 
     @property
     def right(self) -> bool:
-        """The same as `passed`."""
+        """Same as `passed`."""
         return self.passed
 
     def why(self) -> str:
-        """What is wrong with it, in a line."""
-        said = [f"{name}: {text}" for name, text in self.notes.items()]
+        """Reason of the failure, in one line."""
+        notes = [f"{name}: {text}" for name, text in self.notes.items()]
         wrong = [name for name, score in self.scores.items() if score is False]
         ended = (
             []
             if self.stop_reason in ("completed", "error", "invalid_output")
             else [f"stop_reason {self.stop_reason}"]
         )
-        parts = [*ended, ", ".join(wrong), self.error, f"output {self.output!r:.120}", *said]
-        return "; ".join(each for each in parts if each)
+        parts = [*ended, ", ".join(wrong), self.error, f"output {self.output!r:.120}", *notes]
+        return "; ".join(part for part in parts if part)
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """What differs from a former run.
+    """Differences from a former run.
 
     Args:
-        better: Lines about what got better.
-        worse: Lines about what got worse.
+        better: One line per improvement.
+        worse: One line per regression.
         new: Cases that the former run did not have.
-        gone: Cases that only it had.
+        gone: Cases that only the former run had.
     """
 
     better: list[str]
@@ -91,14 +90,14 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [
-            f"{what}: {each}" for what in ("worse", "better", "new", "gone") for each in getattr(self, what)
+            f"{what}: {line}" for what in ("worse", "better", "new", "gone") for line in getattr(self, what)
         ]
         return "\n".join(lines) or "nothing got better or worse"
 
 
 @dataclass(slots=True)
 class Report:
-    """The outcome of an evaluation.
+    """Results of an evaluation.
 
     Args:
         name: The dataset.
@@ -112,54 +111,58 @@ class Report:
 
     @property
     def passed(self) -> float:
-        """The share of trials that passed, from 0 to 1."""
-        return statistics.fmean(each.passed for each in self.outcomes) if self.outcomes else 0.0
+        """Share of trials that passed, from 0 to 1."""
+        return statistics.fmean(outcome.passed for outcome in self.outcomes) if self.outcomes else 0.0
 
     @property
     def scores(self) -> dict[str, float]:
-        """The mean of each evaluator, and of ``passed``, ``seconds``, ``steps``, ``tokens`` and ``cost``."""
+        """Mean of each evaluator, and of ``passed``, ``seconds``, ``steps``, ``tokens`` and ``cost``."""
         return _means(self.outcomes, (*MEASURES,))
 
     @property
     def failures(self) -> list[Outcome]:
         """The trials that did not pass."""
-        return [each for each in self.outcomes if not each.passed]
+        return [outcome for outcome in self.outcomes if not outcome.passed]
 
     def by_case(self) -> dict[str, list[Outcome]]:
         """The trials of each case."""
-        found: dict[str, list[Outcome]] = {}
-        for each in self.outcomes:
-            found.setdefault(each.case, []).append(each)
-        return found
+        groups: dict[str, list[Outcome]] = {}
+        for outcome in self.outcomes:
+            groups.setdefault(outcome.case, []).append(outcome)
+        return groups
 
     def table(self, style: str = "text") -> str:
-        """A row for each case, and one for all.
+        """Return a table with a row per case, and one for all.
 
         Args:
             style: ``text`` or ``markdown``.
         """
-        names = list(dict.fromkeys(name for each in self.outcomes for name in each.scores))
+        names = list(dict.fromkeys(name for outcome in self.outcomes for name in outcome.scores))
         groups = [*self.by_case().items(), ("all", self.outcomes)]
         rows = [_row(name, outcomes, names) for name, outcomes in groups]
         return laid_out([(*_HEADER, *names, *MEASURES), *rows], (0,), style)
 
     def __str__(self) -> str:
         failures = self.failures
-        lines = [f"{each.case} ({each.repeat}): {each.why()}" for each in failures[:_SHOWN_FAILURES]]
-        more = len(failures) - len(lines)
-        return "\n".join([self.table().rstrip(), *lines, *([f"... and {more} more"] if more else [])])
+        lines = [
+            f"{outcome.case} ({outcome.repeat}): {outcome.why()}" for outcome in failures[:_SHOWN_FAILURES]
+        ]
+        rest = len(failures) - len(lines)
+        return "\n".join([self.table().rstrip(), *lines, *([f"... and {rest} more"] if rest else [])])
 
     def compare(self, former: Report) -> Comparison:
-        """What got better or worse since a former run, case by case and score by score.
+        """Compare with a former run, case by case and score by score.
 
         Args:
             former: The run before, such as ``Report.load("before.json")``.
 
         Raises:
-            ConfigError: `former` is no report.
+            ConfigError: `former` is not a report.
         """
         if not isinstance(former, Report):
-            raise ConfigError(f"compare takes a Report; Report.load(path) reads one. It is {former!r:.80}.")
+            raise ConfigError(
+                f"former must be a Report; it is {former!r:.80}. Read one with Report.load(path)."
+            )
         now, before = self.by_case(), former.by_case()
         better, worse = list[str](), list[str]()
         for case in (name for name in now if name in before):
@@ -168,7 +171,7 @@ class Report:
                 line = f"{case}: {name} {old[name]:g} -> {new[name]:g}"
                 (better if new[name] > old[name] else worse).append(line)
         return Comparison(
-            better, worse, [each for each in now if each not in before], [e for e in before if e not in now]
+            better, worse, [name for name in now if name not in before], [e for e in before if e not in now]
         )
 
     def assert_scores(
@@ -183,8 +186,8 @@ class Report:
             at_most: The same, such as ``{"steps": 3, "cost": 0.01}``.
 
         Raises:
-            AssertionError: One is not kept; the message has the table and the failures.
-            ConfigError: There is no score of that name.
+            AssertionError: A bound is violated; the message has the table and the failures.
+            ConfigError: A name of a score is unknown.
         """
         if at_least is None and at_most is None:
             at_least = {"passed": 1.0}
@@ -205,26 +208,26 @@ class Report:
                 "name": self.name,
                 "about": self.about,
                 "scores": self.scores,
-                "outcomes": [asdict(each) for each in self.outcomes],
+                "outcomes": [asdict(outcome) for outcome in self.outcomes],
             }
         )
         return plain
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, as JSON."""
+        """Write the report to a file, as JSON."""
         text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Report:
-        """Read what `save` wrote.
+        """Load a report written by `save`.
 
         Raises:
-            ConfigError: It cannot be read, or is no report.
+            ConfigError: The file cannot be read, or is not a report.
         """
         try:
             plain = json.loads(Path(path).read_text(encoding="utf-8"))
-            report = cls(plain["name"], [Outcome(**each) for each in plain["outcomes"]], plain["about"])
+            report = cls(plain["name"], [Outcome(**fields_) for fields_ in plain["outcomes"]], plain["about"])
             wrong = mistyped(report, cls)
         except (OSError, ValueError, TypeError, KeyError) as error:
             wrong = f"{type(error).__name__}: {error}"
@@ -233,16 +236,39 @@ class Report:
         return report
 
 
-def _means(outcomes: Sequence[Outcome], more: Sequence[str] = ()) -> dict[str, float]:
-    names = list(dict.fromkeys(name for each in outcomes for name in each.scores))
-    values = {"passed": [each.passed for each in outcomes]}
-    values |= {name: [each.scores[name] for each in outcomes if name in each.scores] for name in names}
-    values |= {name: [getattr(each, name) for each in outcomes] for name in more}
-    return {name: statistics.fmean(found) for name, found in values.items() if found}
+def _means(outcomes: Sequence[Outcome], measures: Sequence[str] = ()) -> dict[str, float]:
+    names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.scores))
+    values = {"passed": [outcome.passed for outcome in outcomes]}
+    values |= {
+        name: [outcome.scores[name] for outcome in outcomes if name in outcome.scores] for name in names
+    }
+    values |= {name: [getattr(outcome, name) for outcome in outcomes] for name in measures}
+    return {name: statistics.fmean(numbers) for name, numbers in values.items() if numbers}
 
 
 def _row(name: str, outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str]:
     means = _means(outcomes, MEASURES)
-    passed = f"{sum(each.passed for each in outcomes)}/{len(outcomes)}"
-    cells = [f"{means[each]:.2f}" if each in means else "-" for each in (*names, "seconds", "steps")]
+    passed = f"{sum(outcome.passed for outcome in outcomes)}/{len(outcomes)}"
+    cells = [f"{means[column]:.2f}" if column in means else "-" for column in (*names, "seconds", "steps")]
     return [name, passed, *cells, f"{means.get('tokens', 0):.0f}", f"{means.get('cost', 0):.4g}"]
+
+
+def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) -> str:
+    """Format a table, the header first.
+
+    Args:
+        left: Columns of words; the others are numbers.
+        style: ``text`` for a terminal or ``markdown`` for a document.
+    """
+    columns = range(len(lines[0]))
+    if style == "markdown":
+        rule = ["---" if i in left else "---:" for i in columns]
+        lines = [[cell.replace("|", "\\|") for cell in line] for line in (lines[0], rule, *lines[1:])]
+        return "".join("| " + " | ".join(line) + " |\n" for line in lines)
+    widths = [max(len(line[i]) for line in lines) for i in columns]
+    return "".join("  ".join(_aligned(line, widths, left)).rstrip() + "\n" for line in lines)
+
+
+def _aligned(line: Sequence[str], widths: Sequence[int], left: Collection[int]) -> Iterable[str]:
+    for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
+        yield cell.ljust(width) if i in left else cell.rjust(width)

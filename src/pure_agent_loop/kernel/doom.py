@@ -1,15 +1,15 @@
-"""Noticing a model that goes round in circles. Pure: one ledger, three moments, a verdict each time.
+"""Repetition detection. Pure: one ledger, three entry points, a verdict from each.
 
 1.  A window of the newest calls is kept, as digests, so the ledger and its cost stay the same however long
     the run is and however large its results are.
 2.  Only identical calls are ever refused: the same one several times in a row, whatever it answers, or
     again and again in turn with others while nothing is new. A call or a result that is not in the window is
     new. So a wide job, however often it fails alike, is not held up.
-3.  A circle is warned about with a result before a call is refused, and a run is stopped only after an
-    answer that could read a refusal. Calls of one answer are one repetition, except in a row.
-4.  What may be flailing or may be work (the same error, page or words for other calls) is told to the
+3.  A repetition gets a warning with a result before a call is refused, and a run is stopped only after an
+    answer that follows a refusal. Calls of one answer are one repetition, except in a row.
+4.  Ambiguous repetition (the same error, page or text for other calls) is reported to the
     model, twice, and has no other effect.
-5.  A call of a polling tool is never judged, and always news: time has passed.
+5.  A call of a polling tool is never judged, and always counts as new: time has passed.
 """
 
 from __future__ import annotations
@@ -17,19 +17,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import field, fields
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Any, Literal
 
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.support.typed import dataclass
 
 WINDOW = 24
-LAPS = 3  # a circle is not seen sooner, however low the threshold is
-LONG = 200  # characters from which an equal result is no coincidence, as "ok" is
-MASKED = 2000  # characters of an error that are looked at
-SHORT_TEXT = 12  # "Done." beside a call says nothing
+LAPS = 3  # lower bound of the detection, for any threshold
+LONG = 200  # characters; a shorter equal result, such as "ok", may be a coincidence
+MASKED = 2000  # characters of an error that are compared
+SHORT_TEXT = 12  # "Done." with a call is not significant
 
 DoomAction = Literal["run", "warn", "refuse", "stop"]
 DoomPattern = Literal[
@@ -42,13 +41,13 @@ _DIGITS = re.compile(r"\d+")
 
 @dataclass(frozen=True, slots=True)
 class DoomVerdict:
-    """What to do, and why.
+    """Action for a call, and its reason.
 
     Args:
         action: ``run``; ``warn`` (tell the model with the result); ``refuse`` (do not run the call, tell the
             model); ``stop`` (the same, and end the run).
-        pattern: What is repeated; empty with ``run``.
-        count: How often it came before; with a warning, this time included.
+        pattern: Kind of repetition; empty with ``run``.
+        count: Number of earlier occurrences; with a warning, this one included.
     """
 
     action: DoomAction = "run"
@@ -61,48 +60,46 @@ RUN = DoomVerdict()
 
 @dataclass(slots=True)
 class Made:
-    """One call in the window."""
+    """A call in the window."""
 
     id: str
     """Digest of the call's id."""
     turn: int
-    """In which answer it came."""
+    """Number of its answer."""
     tool: str
     """Digest of the tool's name."""
     call: str
     """Digest of name and arguments."""
     kind: Kind = "open"
-    """What became of it."""
+    """Outcome of the call."""
     outcome: str = ""
     """Digest of the result; empty until there is one."""
     shape: str = ""
-    """Digest of what makes results of different arguments the same; empty where nothing does."""
+    """Digest that is equal for similar results of different arguments; may be empty."""
     news: bool = False
     """Whether the call, or its result, was not in the window before."""
     action: DoomAction = "run"
-    """What was said about it."""
+    """Action of its verdict."""
     pattern: DoomPattern = ""
-    """Which repetition was seen."""
+    """Kind of repetition."""
     count: int = 0
-    """How often."""
+    """Number of repetitions."""
 
     def keep(self, verdict: DoomVerdict) -> DoomVerdict:
-        """Keep a verdict: later ones depend on it."""
+        """Store a verdict: later ones depend on it."""
         self.action, self.pattern, self.count = verdict.action, verdict.pattern, verdict.count
         return verdict
 
 
 @dataclass(slots=True)
 class DoomLedger:
-    """What was done lately. Part of the state; never longer than a window.
+    """Recent calls and texts. Part of the state; never longer than the window.
 
     Args:
         last: Digest of the last call.
-        count: How many times in a row it came.
-        turn: Answers so far.
+        count: Its number of repetitions in a row.
         text: Digest of the last answer's text.
-        texts: How often that came since the last news.
-        window: The newest calls.
+        texts: Its number of repetitions since the last new call or result.
     """
 
     last: str = ""
@@ -121,12 +118,12 @@ class DoomLedger:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> DoomLedger:
-        """The reverse of :meth:`to_dict`. A field that an older version did not have may be missing."""
+        """Load the form of :meth:`to_dict`. Fields that an older version lacked may be missing."""
         plain = {name: data[name] for name in _PLAIN if name in data}
         return cls(**plain, window=[Made(*row) for row in data.get("window", ())])
 
     def find(self, call: ToolCall) -> Made | None:
-        """The entry of a call of the newest answer, or None if there is none, or none any more."""
+        """Return the entry of a call of the newest answer, or None if missing."""
         if not self.window or self.window[-1].turn != self.turn:
             return None
         wanted = _digest(call.id)
@@ -141,16 +138,15 @@ _MADE = tuple(each.name for each in fields(Made))
 
 
 def note_answer(ledger: DoomLedger, text: str, threshold: int | None) -> DoomVerdict:
-    """An answer has come: begin a turn and count its text. To be called for every answer, even without text.
+    """Record an answer: begin a turn and count its text. Call it for every answer, even without text.
 
     Args:
-        ledger: Is brought up to date.
-        text: What the model said, beside its calls or as its answer.
+        text: Text of the model, with its calls or as its answer.
         threshold: As for `judge`.
 
     Returns:
-        ``run``, or ``stop`` when the same text came again and again and nothing new with it: of interest
-        only where the answer has no calls. With calls, `note_result` says it.
+        ``run``, or ``stop`` if the same text was repeated without anything new: relevant
+        only for an answer without calls. With calls, `note_result` decides.
     """
     if threshold is None:
         return RUN
@@ -167,14 +163,11 @@ def note_answer(ledger: DoomLedger, text: str, threshold: int | None) -> DoomVer
 
 
 def judge(ledger: DoomLedger, call: ToolCall, threshold: int | None, *, polls: bool = False) -> DoomVerdict:
-    """A call is asked for: may it run? Asking again for the same call id gives the same answer.
+    """Decide whether a call may run. The same call id gets the same verdict.
 
     Args:
-        ledger: Is brought up to date.
-        call: The call the model asks for.
-        threshold: That many equal calls in a row are too many, and that many repetitions of another kind are
-            worth a warning; None switches this off.
-        polls: Whether its tool is meant to be called again and again.
+        threshold: Number of equal calls in a row that is too many; other repetitions get a warning at this
+            number. None disables the check.
 
     Returns:
         ``run``, ``refuse`` or ``stop``.
@@ -202,16 +195,14 @@ def judge(ledger: DoomLedger, call: ToolCall, threshold: int | None, *, polls: b
 def note_result(
     ledger: DoomLedger, call: ToolCall, text: str, is_error: bool, threshold: int | None
 ) -> DoomVerdict:
-    """A call has a result: take it in. The result of a refused call is ignored.
+    """Record the result of a call. The result of a refused call is ignored.
 
     Args:
-        ledger: Is brought up to date.
-        text: Its result, as the model will read it.
-        is_error: Whether it failed.
+        text: The result, as the model will read it.
         threshold: As for `judge`.
 
     Returns:
-        ``run``, or ``warn`` when the result shows a repetition the model should be told about.
+        ``run``, or ``warn`` if the result shows a repetition to report to the model.
     """
     made = None if threshold is None else ledger.find(call)
     if threshold is None or made is None or made.kind != "open":
@@ -227,7 +218,7 @@ def note_result(
 
 
 def _in_a_row(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict | None:
-    """The same call, nothing between."""
+    """Judge the same call several times in a row."""
     if ledger.count < threshold:
         return None
     row = takewhile(lambda before: before.call == made.call, reversed(ledger.window))
@@ -236,7 +227,7 @@ def _in_a_row(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict | N
 
 
 def _in_turn(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict:
-    """The same call among others that were all made before, after a warning."""
+    """Judge a repeated call among other repeated calls, after a warning."""
     laps = _laps(ledger, made)
     since_news = takewhile(lambda before: not before.news, reversed(ledger.window))
     told = {before.action for before in since_news if before.turn < made.turn}
@@ -247,7 +238,7 @@ def _in_turn(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict:
 
 
 def _laps(ledger: DoomLedger, made: Made) -> int:
-    """In how many answers since the last news this call was made and had the same result, this one included.
+    """Count the answers since the last news in which this call had the same result, this one included.
 
     In a row it counts once.
     """
@@ -270,7 +261,7 @@ def _warning(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict:
     laps = 0 if made.news else _laps(ledger, made) + 1
     if laps >= max(LAPS, threshold):
         return DoomVerdict("warn", "alternating", laps)
-    often = (threshold, 2 * threshold)  # told twice: what goes on then may well be work
+    often = (threshold, 2 * threshold)  # warned twice: the rest may be real work
     if made.shape and (times := _times(ledger, made.shape)) in often:
         return DoomVerdict("warn", "repeated_error" if made.kind == "error" else "identical_result", times)
     if ledger.texts in often and (made.kind == "error" or not made.news):
@@ -279,7 +270,7 @@ def _warning(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict:
 
 
 def _times(ledger: DoomLedger, shape: str) -> int:
-    """In how many answers results of this shape came, with no other news between but errors."""
+    """Count the answers with results of this shape, with only errors as news between them."""
     turns: set[int] = set()
     for made in reversed(ledger.window):
         if made.shape == shape:
@@ -290,7 +281,7 @@ def _times(ledger: DoomLedger, shape: str) -> int:
 
 
 def _shape_of(made: Made, call: ToolCall, text: str) -> str:
-    """Errors are the same if they differ only in numbers and in what was asked for."""
+    """Return the shape of a result. Errors are equal if only numbers and arguments differ."""
     if made.kind != "error":
         return _digest(f"{made.tool} {made.outcome}") if len(text) >= LONG else ""
     text = text[:MASKED]

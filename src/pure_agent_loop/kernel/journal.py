@@ -1,7 +1,7 @@
-"""The one seam for effects: what touches the world, and what users' functions decide, passes through here.
+"""Journal of effects: every side effect and every decision of a user function passes through it.
 
-Each effect has a key that names it within the run. In memory the journal just awaits them. One that writes
-records each, and on resume returns what it recorded, so that nothing happens twice.
+Each effect has a key, unique within the run. The memory journal just awaits effects. A persistent journal
+records each, and on resume returns the recorded result, so that nothing happens twice.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class Checkpointed(Protocol):
-    """What a journal looks at when it writes down where a run stands; `QueryState` is one."""
+    """State that a journal stores in a checkpoint; `QueryState` is one."""
 
     messages: list[dict[str, Any]]
 
@@ -25,67 +25,67 @@ class Checkpointed(Protocol):
 
 
 class Journal(Protocol):
-    """Where effects happen."""
+    """Executes effects, or returns their recorded results."""
 
     def effect(
         self, key: str, run: Callable[[], Awaitable[T]], about: Mapping[str, Any] | None = None
     ) -> Awaitable[T]:
-        """Make an effect happen, or return what it gave when it already happened.
+        """Execute an effect, or return its recorded result.
 
         Args:
             key: Names the effect: ``step:model``, ``step:tool:call_id``, ``step:permit:call_id`` and others.
-            run: Makes it happen; called at most once.
+            run: Executes the effect; called at most once.
             about: For a tool: ``tool``, ``args``, and whether it is ``idempotent``. It changes the world, so
                 the intention is written down first.
         """
         ...
 
     def recorded(self, key: str) -> bool:
-        """True if this effect has happened: then `effect` returns what is recorded, and asks nobody."""
+        """Return True if this effect is recorded: `effect` then returns the record."""
         ...
 
-    def begun(self, key: str) -> Mapping[str, Any] | None:
-        """What was said about a tool's call when it began in an earlier process; None if it has not begun."""
+    def intent_of(self, key: str) -> Mapping[str, Any] | None:
+        """Return the recorded intent of a tool call begun in an earlier process, or None."""
         ...
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
-        """Take what is due out of the inbox, or return what was taken when it already happened."""
+        """Take due messages from the inbox, or return the recorded ones."""
         ...
 
     def note_part(self, part: Mapping[str, Any]) -> None:
-        """A part of an answer has changed; `part` is its plain form, of which `change_of` is to be kept."""
+        """Record a changed part of an answer; `part` is its plain form, and `change_of` of it is kept."""
         ...
 
     def checkpoint(self, state: Checkpointed) -> None:
-        """Write down where the run stands. Called when a step is prepared, and at the end."""
+        """Store the state of the run. Called when a step is prepared, and at the end."""
         ...
 
     def close(self) -> None:
-        """The run is over. May be called twice."""
+        """Close the journal at the end of the run. May be called twice."""
         ...
 
 
 class MemoryJournal:
-    """Keeps nothing: each effect simply happens."""
+    """Journal without records: each effect is simply executed."""
 
     def effect(
         self,
-        key: str,  # noqa: ARG002 - nothing is looked up here
+        key: str,  # noqa: ARG002 - no lookup
         run: Callable[[], Awaitable[T]],
-        about: Mapping[str, Any] | None = None,  # noqa: ARG002 - and nothing is written down
+        about: Mapping[str, Any] | None = None,  # noqa: ARG002 - no record
     ) -> Awaitable[T]:
-        """What `run` gives, with nothing around it."""
+        """Return the result of `run`."""
         return run()
 
-    def recorded(self, key: str) -> bool:  # noqa: ARG002 - nothing is
-        """Nothing is."""
+    def recorded(self, key: str) -> bool:  # noqa: ARG002 - no records
+        """Return False."""
         return False
 
-    def begun(self, key: str) -> None:
-        """No call has."""
+    def intent_of(self, key: str) -> None:
+        """Return None."""
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
-        """Take what is due."""
+        """Take due messages."""
         return inbox.take(at_end=at_end)
 
     def note_part(self, part: Mapping[str, Any]) -> None:

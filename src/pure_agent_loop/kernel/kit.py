@@ -1,128 +1,192 @@
-"""Everything a run is given besides its state: the ports, the policies and the way out for events."""
+"""The kit of a run, everything besides its state: ports, policies and the event sink."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pure_agent_loop.budget import Budget
+from pure_agent_loop.budget import Budget, check_limit
 from pure_agent_loop.cancel import CancelToken, Interrupt
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Emit, Event
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import Journal, MemoryJournal
-from pure_agent_loop.kernel.settings import Observers, ResultLimits, Timeouts, ToolRetries
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.llm.profiles import DefaultFloat
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.output.wanted import Output
+from pure_agent_loop.output.wanted import OutputSpec
 from pure_agent_loop.permissions import AskFunction, PermissionPolicy
 from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.support.abilities import able
+from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.clock import Clock, SystemClock
 from pure_agent_loop.support.secrets.redaction import Redactor
-from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool import Tool, ToolRegistry
+
+if TYPE_CHECKING:
+    from pure_agent_loop.kernel.observers import Auditor, Snapshots
+
+# -- groups of run settings, named as the options of `Agent`, so that an error names the option -------------
+
+FIRST_BYTE = DefaultFloat(60.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeouts:
+    """Seconds to wait; None for no limit.
+
+    Args:
+        first_byte: Until an answer begins. The default applies to servers on other machines only: prompts are
+            long, and a processor reads them slowly.
+        tool: For a tool without its own timeout.
+    """
+
+    first_byte: float | None = FIRST_BYTE
+    idle: float | None = 60.0
+    tool: float | None = 120.0
+
+    def __post_init__(self) -> None:
+        for each in fields(self):
+            check_limit(f"{each.name}_timeout", getattr(self, each.name))
+
+
+class ResultLimits(NamedTuple):
+    """Limits on the part of a tool's result that enters the history; see `long_results`.
+
+    Args:
+        max_error_chars: The same for the result of a call that failed.
+        folder: Folder of the whole texts; None for a folder in the data folder.
+    """
+
+    max_chars: int = 30_000
+    max_error_chars: int = 4_000
+    folder: Path | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolRetries:
+    """Retries of a tool marked ``idempotent`` before the model gets its error.
+
+    Args:
+        attempts: Greatest number of attempts.
+    """
+
+    attempts: int = 1
+    delay: float = 1.0
+
+    def __post_init__(self) -> None:
+        delay: object = self.delay
+        if isinstance(delay, bool) or not isinstance(delay, (int, float)) or not 0 <= delay < float("inf"):
+            raise ConfigError(f"tool_retry_delay={delay!r} must be a number of seconds, 0 or more.")
+
+
+class Observers(NamedTuple):
+    """Observers of a run's tools."""
+
+    audit: Auditor | None = None
+    snapshots: Snapshots | None = None
 
 
 class Compactor(Protocol):
-    """Makes the history fit before each request. It may also be a `KnowsKit` or `Forces`."""
+    """Shortens the history before each request. It may also be a `KitAware` or `Forces`."""
 
     async def compact(self, state: QueryState) -> None:
-        """Shorten `state` if it has to be."""
+        """Shorten `state` if necessary."""
         ...
 
 
-class KnowsKit(Protocol):
-    """A compactor that sends requests or tells events."""
+class KitAware(Protocol):
+    """A compactor that sends requests or emits events."""
 
     def with_kit(self, kit: Kit) -> Compactor:
-        """The compactor for one run; asked once for each."""
+        """Return the compactor for one run; called once per run."""
         ...
 
 
 class Forces(Protocol):
-    """A compactor that can make room whatever was thought of the length; `compact` is asked of others."""
+    """A compactor that can shorten regardless of the estimated length; others get `compact`."""
 
     async def force(self, state: QueryState) -> None:
-        """A server refused a request as too long: shorten `state`."""
+        """Shorten `state` after a server rejected a request as too long."""
         ...
 
 
 class Background(Protocol):
-    """Work that goes on beside a run: its results come in through the inbox. See `KnowsRun`, `Ends`."""
+    """Background work of a run: its results come through the inbox. See `RunAware`, `Ends`."""
 
     async def wait(self) -> None:
-        """The agent would stop now: return when something came in, or when nothing more will."""
+        """Wait before the agent stops: until a message comes, or no more can come."""
         ...
 
 
-class KnowsRun(Protocol):
-    """Work that is done for one run at a time."""
+class RunAware(Protocol):
+    """Background work that is bound to one run."""
 
     def with_run(self, state: QueryState, kit: Kit) -> Background:
-        """What stands in its place for a run that begins."""
+        """Return its replacement for a new run."""
         ...
 
 
 class Ends(Protocol):
-    """Work that has an end of its own."""
+    """Background work with a cleanup at the end of the run."""
 
     async def end(self, state: QueryState) -> None:
-        """The run has ended, however it did."""
+        """Clean up after the run, for any stop reason."""
         ...
 
 
-class KnowsTasks(Protocol):
-    """Work that is made of tasks."""
+class ListsTasks(Protocol):
+    """Background work that consists of tasks."""
 
     def states(self) -> Mapping[str, str]:
-        """The state of each task, by its id."""
+        """Return the state of each task, by its id."""
         ...
 
 
 class Subagents(Protocol):
-    """What brings an agent the tools that give tasks to others; `SubagentManager` is one."""
+    """Source of the tools that give tasks to subagents; `SubagentManager` is one."""
 
     def tools(self) -> Sequence[Tool]:
-        """These tools."""
+        """Return these tools."""
         ...
 
     def for_sessions(self, sessions: Any) -> Background:
-        """What goes on beside the runs of an agent that keeps its sessions there."""
+        """Return the background work for an agent with this session store."""
         ...
 
 
 class LendsTools(Protocol):
-    """Subagents that have tools which the agent itself has not."""
+    """Subagents with tools that the agent itself lacks."""
 
     def lent_tools(self) -> Sequence[Tool]:
-        """These tools."""
+        """Return these tools."""
         ...
 
 
 class NoCompaction:
-    """Leaves the history as it is."""
+    """Compactor that leaves the history unchanged."""
 
     async def compact(self, state: QueryState) -> None:
         """Do nothing."""
 
 
 async def force(compactor: Compactor, state: QueryState) -> None:
-    """Have `state` shortened after a refusal, by force where the compactor can."""
-    forcing = able(compactor, Forces)
+    """Shorten `state` after a rejected request, by `force` if the compactor has it."""
+    forcing = as_protocol(compactor, Forces)
     await (compactor.compact(state) if forcing is None else forcing.force(state))
 
 
 async def emit_nothing(event: Event) -> None:
-    """A sink for runs that nobody watches."""
+    """Discard an event."""
 
 
 def spend(spent: Mapping[str, Any] | None, state: QueryState, kit: Kit) -> None:
-    """Take what work outside the loop used into the account of the run, and into its budget."""
+    """Add the usage of work outside the loop to the run and to its budget."""
     if not spent:
         return
     usage = TokenUsage.from_dict(spent["usage"]) if spent.get("usage") else TokenUsage.zero()
@@ -133,22 +197,22 @@ def spend(spent: Mapping[str, Any] | None, state: QueryState, kit: Kit) -> None:
         kit.budget.add(tokens=usage.total_tokens, tool_calls=calls, cost=cost)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Kit:
-    """What a run works with."""
+    """Everything a run uses and does not change."""
 
     client: ChatModel
     """The model."""
     tools: ToolRegistry = field(default_factory=ToolRegistry)
-    """What it may call."""
+    """Tools it may call."""
     limits: LoopLimits = field(default_factory=LoopLimits)
-    """How far the run may go."""
+    """Limits of the run."""
     retry: RetryConfig = field(default_factory=RetryConfig)
-    """How failed requests are repeated."""
+    """Retry settings of failed requests."""
     prompts: Prompts = field(default_factory=prompts_for)
-    """The words the framework says to the model."""
+    """Messages of the framework to the model."""
     emit: Emit = emit_nothing
-    """Where events go."""
+    """Event sink."""
     options: dict[str, Any] = field(default_factory=dict)
     """Fields of every request, such as ``temperature``."""
     emit_reasoning: bool = False
@@ -158,7 +222,7 @@ class Kit:
     permissions: PermissionPolicy = field(default_factory=PermissionPolicy)
     """Rules and mode for calls."""
     can_use_tool: Callable[..., Any] | None = None
-    """The user's function for the same; None for none."""
+    """The user's permission function; None for none."""
     on_ask: AskFunction | None = None
     """Asks a person about a call; without it the run is suspended at a question."""
     hooks: Hooks = field(default_factory=Hooks)
@@ -166,60 +230,60 @@ class Kit:
     budget: Budget | None = None
     """Limits shared with other runs."""
     tool_rounds: int | None = None
-    """After so many rounds of calls no tools are offered; None for no such limit."""
+    """Rounds of calls after which no tools are offered; None for no such limit."""
     after_tools: str = ""
-    """Said to the model after each round of calls, as a synthetic message; empty for nothing."""
+    """Synthetic message to the model after each round of calls; empty for none."""
     tool_retries: ToolRetries = field(default_factory=ToolRetries)
-    """How tools that may be repeated are."""
+    """Retry settings of idempotent tools."""
     inbox: Inbox = field(default_factory=Inbox)
     """Messages that come in while it runs."""
     compactor: Compactor = field(default_factory=NoCompaction)
-    """Makes the history fit."""
+    """Shortens the history to fit."""
     journal: Journal = field(default_factory=MemoryJournal)
-    """Where model requests and tool calls happen."""
+    """Executes model requests and tool calls."""
     clock: Clock = field(default_factory=SystemClock)
-    """Time and chance."""
+    """Time and randomness."""
     timeouts: Timeouts = field(default_factory=Timeouts)
-    """How long answers and tools are waited for."""
+    """Timeouts of answers and tools."""
     context_window: int | None = None
-    """Tokens of the model's window; None for what the client knows."""
+    """Context window in tokens; None for the client's value."""
     results: ResultLimits = field(default_factory=ResultLimits)
-    """How much of a tool's result enters the history, and where the rest is kept."""
+    """Limits of a tool's result in the history, and the folder of the rest."""
     name: str = ""
     """The agent's name, for the audit log."""
     cwd: str = ""
-    """The folder the work is in, told to tools and permission functions; empty for the program's."""
+    """Working folder, passed to tools and permission functions; empty for the program's."""
     observers: Observers = field(default_factory=Observers)
-    """Who watches its tools."""
+    """Observers of its tools."""
     background: Background | None = None
-    """Work that goes on beside the run; the run waits for it before it ends."""
+    """Background work of the run; the run waits for it before it ends."""
     redactor: Redactor | None = None
-    """Takes secrets out of results, answers, events and records; None for nothing."""
-    output: Output | None = None
-    """What the answer has to be; None for text."""
+    """Redacts secrets in results, answers, events and records; None to disable."""
+    output: OutputSpec | None = None
+    """Required type of the answer; None for text."""
     output_of_run: bool = False
-    """Whether it was said for this run, and so holds for whoever ends it."""
+    """Whether the type was set for this run, and so applies to the agent that ends it."""
     deps: Any = None
-    """What functions of the user find in their `RunContext`. Never written down."""
+    """Value for user functions in their `RunContext`. Never recorded."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """What came with the run; in its record."""
+    """Metadata of the run; in its record."""
     lead: Callable[[], Awaitable[str]] | None = None
     """Writes the system prompt; None where it is a text."""
     lead_each_step: bool = False
-    """Whether it does so for each step, not only for each run."""
+    """Whether the prompt is written per step, not only per run."""
     silence: Interrupt | None = None
-    """Watches for silence of the model, one request after the other; None before the run has begun."""
-    opening: tuple[str, ...] = ()
+    """Watchdog for a silent model, one request at a time; None before the run begins."""
+    start_notices: tuple[str, ...] = ()
     """Notices for the beginning of the run: the model in use, a repaired history."""
 
-    def changed(self, **fields: Any) -> Kit:
-        """The same with other fields. Each run does so a few times, and `replace` looks at every field.
+    def replace(self, **fields: Any) -> Kit:
+        """Return a copy with other fields. `dataclasses.replace` is slower: it visits every field.
 
         Raises:
-            TypeError: There is no such field.
+            TypeError: A field does not exist.
         """
         known = self.__dict__
-        all_fields = {**known, **fields}  # a dict that is copied whole is not built again
+        all_fields = {**known, **fields}  # copying the dict avoids building it by field
         if len(all_fields) != len(known):
             raise TypeError(f"A kit has no {', '.join(fields.keys() - known.keys())}.")
         kit = object.__new__(Kit)

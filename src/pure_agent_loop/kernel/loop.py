@@ -1,25 +1,66 @@
-"""The loop: the order of a step, and nothing else. Ways in and out are in the modules it names."""
+"""The loop: the order of a step. Start and end of a run are in the modules it names."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from pure_agent_loop.cancel import Interrupt
-from pure_agent_loop.errors import LLMError, PureAgentLoopError
+from pure_agent_loop.errors import LimitExceededError, LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event, EventType, StepEndEvent
-from pure_agent_loop.kernel.equip import end_background, equipped, list_tools
+from pure_agent_loop.kernel.around import wants_more
+from pure_agent_loop.kernel.calls import run_calls
+from pure_agent_loop.kernel.equip import bind_kit, check_made, end_background, list_tools, notices_of_client
 from pure_agent_loop.kernel.kit import Kit, spend
-from pure_agent_loop.kernel.model_call import respond
-from pure_agent_loop.kernel.part_events import end_open_parts
+from pure_agent_loop.kernel.model_call import end_open_parts, respond
+from pure_agent_loop.kernel.request import measure, next_usage
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.tools.hook_calls import wants_more
-from pure_agent_loop.kernel.tools.tool_round import run_calls
-from pure_agent_loop.kernel.typed_output import correction, write_lead
-from pure_agent_loop.kernel.window import measure, next_usage
+from pure_agent_loop.kernel.step import Step
 from pure_agent_loop.limits import LimitChecker, LimitResult
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.stop_reasons import INVALID_OUTPUT, WAITING
-from pure_agent_loop.support.language import speaking
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.stop_reasons import INVALID_OUTPUT, LIMITS, WAITING
+from pure_agent_loop.support.failures import log_failure, logging_without
+from pure_agent_loop.support.language import use_messages
+from pure_agent_loop.support.text import clean_text, counted, safe_str
+
+# -- typed answers and system prompts that functions of the caller decide --------------------------------
+
+
+async def correction(state: QueryState, kit: Kit) -> str:
+    """Return what the model has to correct; empty if its answer is accepted.
+
+    Raises:
+        LLMError: The answer is still wrong after the last correction.
+    """
+    output = kit.output
+    if output is None:
+        return ""
+    values: list[Any] = []
+
+    async def judged() -> dict[str, Any]:
+        plain, value = await output.judge(state.content)
+        values.append(value)
+        return plain
+
+    verdict = await kit.journal.effect(f"{state.step}:output", judged)
+    if "value" in verdict:
+        state.output, state.live_output = verdict, values[0] if values else output.load(verdict["value"])
+        return ""
+    state.corrections += 1
+    if state.corrections > output.retries:
+        attempts = counted(output.retries, "correction")
+        raise LLMError(
+            f"The answer does not have the requested form after {attempts}: {verdict['why']}",
+            kind="invalid_output",
+        )
+    return output.complaint(verdict["why"])
+
+
+async def write_lead(state: QueryState, kit: Kit, *, begins: bool = False) -> None:
+    """Write the system prompt with the caller's function, when a run begins or in each step."""
+    if kit.lead is not None and kit.lead_each_step is not begins:
+        key = f"{state.step}:{'lead' if begins else 'lead_of_step'}"
+        state.system_prompt = clean_text(str(await kit.journal.effect(key, kit.lead)))
 
 
 async def run_loop(state: QueryState, kit: Kit) -> None:
@@ -28,23 +69,25 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
     Raises:
         asyncio.CancelledError: The task was cancelled from outside; the state is valid even then.
     """
-    with speaking(kit.prompts):  # its tools and its judges, too
+    with use_messages(kit.prompts), logging_without(kit.redactor):  # for tools and permission functions too
         checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
-        state.deadline, kit = checker.deadline, equipped(state, kit)
+        state.deadline, kit = checker.deadline, bind_kit(state, kit)
         try:
             await kit.emit(Event.loop_start(state.task, kit.name))
             with Interrupt() as block:
                 block.on(kit.cancel_token)
-                for notice in kit.opening:
+                for notice in (*await notices_of_client(kit), *kit.start_notices):
                     await kit.emit(Event.notice(0, notice))
+                if kit.deps is not None:
+                    check_made(kit)
                 await write_lead(state, kit, begins=True)
                 while state.stop_reason is None and not _is_cancelled(kit):
                     await _take_step(state, kit, checker)
             if block.fired or _is_cancelled(kit):
                 state.stop("cancelled")
-        except Exception as error:  # noqa: BLE001 - whatever it is, it must reach the reader as an event
+        except Exception as error:  # noqa: BLE001 - any failure must become an event
             await _fail(error, state, kit)
-        except BaseException:  # cancelled, or the program is ending
+        except BaseException:  # cancelled, or the program is exiting
             state.stop("cancelled")
             raise
         finally:
@@ -55,7 +98,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
 async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     if kit.tools.changes:
         await list_tools(state, kit)
-    if not state.pending:  # else the run was resumed between an answer and its results
+    if not state.pending:  # otherwise the run was resumed between an answer and its results
         if not state.awaiting:
             await _prepare(state, kit, checker)
             kit.journal.checkpoint(state)
@@ -66,14 +109,14 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
             state.finish(response, kit.prompts)
             await _look_for_more(state, kit)
     if state.pending:
-        await run_calls(state, kit)
+        await run_calls(Step(state, kit))
     if state.stop_reason not in WAITING:
         end = {"usage": state.usage.to_dict(), "context": measure(state, kit).to_dict()}
         await kit.emit(StepEndEvent(EventType.STEP_END, state.step, end))
 
 
 async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
-    """May the run go on? Is there anything new? Does it fit?"""
+    """Prepare a step: check limits, take messages, fit the history."""
     verdict, held = checker.check(), state.take_held() if state.held else []
     incoming = [*held, *kit.journal.take(kit.inbox)]
     if kit.after_tools and state.transition_reason == "tool_results":
@@ -102,22 +145,22 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
 
 
 def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: LimitResult) -> tuple[str, bool]:
-    """Why the next answer has to be the last one, if it has to, and whether there is room for it."""
+    """Return why the next answer must be the last one, if so, and whether it fits the limits."""
     reason = state.must_close or (verdict.reason if verdict.action == "stop" else "")
     if not checker.counts:
         return reason, True
     model = model_of(kit.client)
-    needed = next_usage(state, kit) if state.ledger.tokens else TokenUsage.zero()  # the first is always asked
+    needed = next_usage(state, kit) if state.ledger.tokens else TokenUsage.zero()  # always send the first
     full = checker.passed_by(needed, model)
     if full:
         return reason or full, False
-    if not reason and state.transition_reason == "tool_results":  # the last one for which there is room
+    if not reason and state.transition_reason == "tool_results":  # the last one within the limits
         reason = checker.passed_by(needed + needed, model)
     return reason, True
 
 
 async def _look_for_more(state: QueryState, kit: Kit) -> None:
-    """The model has given its answer. A stop hook, or a message that has come in, sends it on."""
+    """Check after an answer whether a stop hook or a new message continues the run."""
     if state.stop_reason != "completed":
         return
     try:
@@ -125,7 +168,7 @@ async def _look_for_more(state: QueryState, kit: Kit) -> None:
         reason = wrong or await wants_more(state, kit)
         if not reason and kit.background is not None:
             await kit.background.wait()
-    except BaseException:  # cancelled while something was still waited for: this was not the end
+    except BaseException:  # cancelled while background work was pending: not the end
         state.stop_reason = None
         raise
     if reason:
@@ -143,16 +186,21 @@ async def _look_for_more(state: QueryState, kit: Kit) -> None:
 
 
 async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
-    """A failure ends the run; while the last answer after a limit is asked for, the limit is the reason."""
+    """End the run with a failure; during the last request after a limit, the limit is the stop reason."""
     message = safe_str(error) if isinstance(error, LLMError) else f"{type(error).__name__}: {safe_str(error)}"
     kind = error.kind if isinstance(error, LLMError) else "unknown"
+    if not isinstance(error, PureAgentLoopError):
+        log_failure("The run", error)
+    limit = error.limit_type if isinstance(error, LimitExceededError) else ""
+    if limit in LIMITS and not state.closing:
+        state.end_unanswered(limit, kit.prompts)
     state.failure = error
     state.stop(state.closing or (INVALID_OUTPUT if kind == INVALID_OUTPUT else "error"))
-    await kit.emit(Event.error(state.step, message, fatal=not state.closing, kind=kind))
+    await kit.emit(Event.error(state.step, message, fatal=not (state.closing or limit in LIMITS), kind=kind))
 
 
 async def _end(state: QueryState, kit: Kit) -> None:
-    """Whatever the end is: every call gets its result, unless the run only waits for one of them."""
+    """End the run: every call gets a result, unless the run is suspended for one of them."""
     await end_background(state, kit)
     if state.stop_reason in WAITING:
         state.held += kit.journal.take(kit.inbox, at_end=True)
@@ -161,8 +209,8 @@ async def _end(state: QueryState, kit: Kit) -> None:
         await end_open_parts(state, kit)
     try:
         kit.journal.checkpoint(state)
-    except PureAgentLoopError as error:  # what was recorded before holds; the run itself has ended
-        if state.failure is None:  # else it was said already
+    except PureAgentLoopError as error:  # earlier records remain valid; the run has ended
+        if state.failure is None:  # otherwise it was emitted already
             message = f"{type(error).__name__}: {safe_str(error)}"
             await kit.emit(Event.error(state.step, message, fatal=False, kind="unknown"))
     history = state.history(kit.prompts.tool_waiting)

@@ -1,120 +1,208 @@
-"""The only thing that changes during a run.
+"""State of a run: the only thing that changes during it.
 
-1.  Only the methods here append to `messages`; what is in it changes only through `replace_messages`.
-2.  An answer with calls opens them; they stand in `pending` until each has its one result. Then the
-    results are appended in call order. So `messages` never holds a call without its result, except
-    between those two moments; `close` ends them early.
-3.  Call ids are unique in the whole history; a server's double is renamed on entry.
-4.  `stop_reason` is set once; only `go_on` and `resume` take it back. Nothing is appended after it but what
-    `close` owes.
+1.  Only the methods here append to `messages`; earlier messages change only through `replace_messages`.
+2.  A response with calls puts them into `pending` until each has its one result. Then the results are
+    appended in call order. So `messages` never holds a call without its result, except between those
+    two moments; `close` ends them early.
+3.  Call ids are unique in the whole history; a duplicate id of a server is renamed on entry.
+4.  `stop_reason` is set once; only `go_on` and `resume` clear it. After it only `close` appends.
 5.  Everything here is plain data: ``from_dict(to_dict())`` is equal to the original.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
-from pure_agent_loop.kernel.answer import ONCE_MORE, Answer
 from pure_agent_loop.kernel.doom import DoomLedger
-from pure_agent_loop.kernel.permission_ledger import PermissionLedger, Ruling
-from pure_agent_loop.kernel.tools.ledger import ToolLedger, check_waits
+from pure_agent_loop.kernel.ledgers import PermissionLedger, Ruling, ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
     Message,
     assistant_message,
     check_pairs,
     media_message,
-    to_wire,
+    to_keep,
     tool_message,
     user_message,
 )
-from pure_agent_loop.llm.response import LLMResponse, unique_id
+from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, unique_id
 from pure_agent_loop.llm.tokens import Boundary, ContextLedger, track
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
-from pure_agent_loop.support.typed import dataclass, mistyped
+from pure_agent_loop.support.typed import mistyped
+
+# -- final answer in progress: cut off and continued, empty and requested again, or complete -------------
+
+MAX_CONTINUATIONS = 3
+ONCE_MORE = ("continue_answer", "empty_answer")  # prompts that ask the model to continue
+
+
+@dataclass(slots=True)
+class AnswerDraft:
+    """An answer in progress.
+
+    Args:
+        pieces: Its text; several pieces if it was cut off and continued.
+        note: Sentence behind the answer that names the limit that ended the run.
+        asked_again: True once an empty answer was requested again.
+        output_raised: True once the output limit cut off a call or the whole answer; the caller's limit is
+            doubled then.
+    """
+
+    pieces: list[str] = field(default_factory=list)
+    note: str = ""
+    continued: int = 0
+    asked_again: bool = False
+    output_raised: bool = False
+
+    @property
+    def content(self) -> str:
+        """Text as a user reads it, followed by the note."""
+        text = "".join(self.pieces)
+        return f"{text}\n\n{self.note}" if text and self.note else text or self.note
+
+    def take(self, response: LLMResponse) -> None:
+        """Add the response of the model."""
+        is_cut = response.finish_reason == "length"
+        lacks_all = not response.content and not response.tool_calls
+        if is_cut and (lacks_all or any(call.invalid for call in response.tool_calls)):
+            self.output_raised = True
+        if response.tool_calls:  # text before a call is not part of the answer
+            self.pieces, self.continued = [], 0
+        elif response.content:
+            self.pieces.append(response.content)
+
+    def judge(self, response: LLMResponse) -> str:
+        """Decide what a response without calls means.
+
+        Returns:
+            A stop reason, or one of `ONCE_MORE`.
+
+        Raises:
+            LLMError: The response is empty for the second time.
+        """
+        if response.finish_reason in ("content_filter", OUTPUT_LIMIT):
+            return str(response.finish_reason)
+        if not response.content:
+            return self._after_empty()
+        if response.finish_reason != "length":
+            return COMPLETED
+        if self.continued >= MAX_CONTINUATIONS:
+            return "output_limit"
+        self.continued += 1
+        return "continue_answer"
+
+    def _after_empty(self) -> str:
+        if self.pieces:  # cut off, and the continuation is empty
+            return "output_limit"
+        if self.asked_again:
+            raise LLMError("The model returned an empty answer twice.", kind="incomplete")
+        self.asked_again = True
+        return "empty_answer"
+
+    def restart(self) -> None:
+        """Clear the answer: the next response begins another one."""
+        self.pieces, self.continued, self.asked_again = [], 0, False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form, as part of the state's."""
+        return {
+            "answer": list(self.pieces),
+            "note": self.note,
+            "max_output_recovery_count": self.continued,
+            "asked_again": self.asked_again,
+            "output_raised": self.output_raised,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> AnswerDraft:
+        """Restore an answer from :meth:`to_dict`."""
+        rest = (data["note"], data["max_output_recovery_count"], data["asked_again"], data["output_raised"])
+        return cls(list(data["answer"]), *rest)
 
 
 @dataclass(slots=True)
 class QueryState:
-    """Where a run stands."""
+    """State of one run."""
 
     system_prompt: str = ""
     """The one leading system message; not part of `messages`."""
+    own_prompt: str | None = None
+    """System message that `messages=` began with: part of the history that is returned."""
     messages: list[Message] = field(default_factory=list)
     """The history, valid by construction."""
     task: str = ""
-    """What this run was asked."""
+    """Task of this run."""
     ledger: LimitLedger = field(default_factory=LimitLedger)
-    """What the limits have counted."""
+    """Steps, tokens, calls, seconds and money counted for the limits."""
     doom: DoomLedger = field(default_factory=DoomLedger)
-    """The last call and its repetitions."""
+    """Newest calls and their repetitions."""
     usage: TokenUsage = field(default_factory=TokenUsage.zero)
     """Tokens of all requests of this run."""
     context: ContextLedger = field(default_factory=ContextLedger)
-    """What is known about the length of the history."""
+    """Length of the history, counted or estimated."""
     auto_compact_tracking: dict[str, dict[str, int]] = field(default_factory=dict)
-    """By rung, how often it ``acted`` and how many tokens it ``saved``."""
+    """Per rung of compaction: how often it ``acted`` and how many tokens it ``saved``."""
     has_attempted_reactive_compact: bool = False
-    """True once this step shortened the history after a refusal."""
+    """True once this step has shortened the history after a refusal."""
     pending: list[ToolCall] = field(default_factory=list)
-    """Calls of the last answer that still lack a result."""
+    """Calls of the last response that have no result yet."""
     results: dict[str, str] = field(default_factory=dict)
-    """Results that have come for them, by call id."""
+    """Results of pending calls, by call id."""
     media: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    """Images and files that belong to these."""
+    """Images and files of these results, by call id."""
     permissions: PermissionLedger = field(default_factory=PermissionLedger)
-    """What was decided about calls."""
+    """Rulings about calls."""
     tools: ToolLedger = field(default_factory=ToolLedger)
-    """Results made elsewhere, tools that were found, corrections."""
-    answer: Answer = field(default_factory=Answer)
-    """The final answer as far as it has come."""
+    """Results made elsewhere, tools found by a search, retries."""
+    answer: AnswerDraft = field(default_factory=AnswerDraft)
+    """Final answer so far."""
     closing: str = ""
-    """The hard limit for which the last answer without tools is being asked."""
+    """Hard limit that makes this the last response, without tools."""
     must_close: str = ""
-    """A reason found during a step for which the next one has to be that last answer."""
+    """Reason, found during a step, that makes the next response the last one."""
     awaiting: bool = False
-    """The step has begun, and its answer is awaited."""
+    """The step has begun and its response has not come."""
     answers: int = 0
-    """How many answers were asked for, in all runs of this state; names them in `parts`."""
+    """Responses requested in all runs of this state; part of the ids in `parts`."""
     tool_rounds: int = 0
-    """How many answers with calls were carried out."""
+    """Rounds of calls that have run."""
     stop_hook_active: bool = False
-    """True while the agent goes on because a stop hook sent it."""
+    """True while the agent continues because of a stop hook."""
     stop_hook_count: int = 0
-    """How often one did."""
+    """How often a stop hook made it continue."""
     held: list[Incoming] = field(default_factory=list)
-    """Messages that had come in when the run was suspended."""
+    """Messages that came in before the run was suspended."""
     handed_to: list[str] = field(default_factory=list)
-    """The agents the conversation was handed over to, in order; the last one is in charge."""
+    """Agents the conversation was handed to, in order; the last one is active."""
     session_id: str = ""
-    """The session the run belongs to, empty for none."""
+    """Session of the run; empty for none."""
     corrections: int = 0
-    """How often the model was told that its answer is not what was wanted."""
+    """How often the model had to correct its typed answer."""
     output: dict[str, Any] | None = None
-    """The typed output in plain form, under ``value``; None while there is none."""
+    """Typed output in plain form, under ``value``; None until it is there."""
     transition_reason: str = "start"
-    """Why the newest step was entered."""
+    """Why the newest step began."""
     stop_reason: str | None = None
-    """Why the run ended, a key of `STOP_REASONS`; None while it goes on."""
+    """Why the run ended, a key of `STOP_REASONS`; None while it runs."""
     failure: Exception | None = field(default=None, compare=False)
-    """What ended the run with ``error``. Not part of the plain form."""
+    """Exception that ended the run with ``error``. Not part of the plain form."""
     live_output: Any = field(default=None, compare=False, repr=False)
-    """The output itself. Not part of the plain form."""
+    """Typed output as an object. Not part of the plain form."""
     parts: dict[str, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
-    """The calls' parts that have not ended. Not part of the plain form."""
+    """Parts of calls that have not ended. Not part of the plain form."""
     deadline: float | None = field(default=None, compare=False)
-    """When the time is up, on the run's clock. Not part of the plain form."""
+    """Deadline on the run's clock. Not part of the plain form."""
     window: int | None = field(default=0, compare=False, repr=False)
-    """Tokens of the model's window, None if nobody knows, 0 before it was asked for in this step."""
+    """Tokens of the model's window; None if unknown, 0 if not looked up in this step."""
     step: int = field(default=0, init=False, compare=False, repr=False)
-    """Number of the step the run is in, from 1. The last answer after a limit is one more."""
+    """Number of the current step, from 1. The last response after a limit counts as one."""
     _used_ids: set[str] = field(default_factory=set, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -122,8 +210,8 @@ class QueryState:
         self._used_ids = {call["id"] for message in self.messages for call in message.get("tool_calls", ())}
 
     def __repr__(self) -> str:
-        how = self.stop_reason or "running"
-        return f"<QueryState {how}: step {self.step}, {len(self.messages)} messages>"
+        status = self.stop_reason or "running"
+        return f"<QueryState {status}: step {self.step}, {len(self.messages)} messages>"
 
     @property
     def turn_count(self) -> int:
@@ -132,7 +220,7 @@ class QueryState:
 
     @property
     def content(self) -> str:
-        """The answer as a user reads it, with the note behind it."""
+        """Answer as a user reads it, followed by its note."""
         return self.answer.content
 
     @property
@@ -142,12 +230,12 @@ class QueryState:
 
     @property
     def questions(self) -> list[PermissionRequest]:
-        """The pending calls that wait for an answer of a person."""
+        """Pending calls that a person has to decide."""
         return self.permissions.questions(self.pending, self.step)
 
     @property
     def open_calls(self) -> list[ToolCall]:
-        """The pending calls whose results are made elsewhere and have not come."""
+        """Pending calls whose results come from elsewhere and have not arrived."""
         return self.tools.open_calls(self.pending, self.permissions.rulings)
 
     # -- messages come in ---------------------------------------------------------------------------
@@ -157,14 +245,14 @@ class QueryState:
         self.messages.append(user_message(text, media, synthetic=synthetic))
 
     def begin_step(self) -> None:
-        """Count one more step, unless it is the last answer after a limit."""
+        """Count one more step, unless it is the last response after a limit."""
         if not self.closing:
             self.ledger.steps = self.step = self.ledger.steps + 1
         self.awaiting, self.has_attempted_reactive_compact, self.window = True, False, 0
         self.answers += 1
 
     def begin_closing(self, reason: str, prompts: Prompts) -> None:
-        """Ask for the last answer without tools, because of a hard limit."""
+        """Ask for a last response without tools, because of a hard limit."""
         why = prompts.stopped.get(reason, reason)
         self.closing, self.must_close, self.step = reason, "", self.ledger.steps + 1
         self.answer.note = prompts.final_note.format(why=why)
@@ -172,7 +260,7 @@ class QueryState:
         self.add_user(prompts.final_answer.format(why=why), synthetic=True)
 
     def end_unanswered(self, reason: str, prompts: Prompts) -> None:
-        """End because of a hard limit that leaves no room for a last answer."""
+        """End because of a hard limit that leaves no room for a last response."""
         self.answer.note = prompts.final_note.format(why=prompts.stopped.get(reason, reason))
         self.must_close, self.awaiting = "", False
         self.stop(reason)
@@ -180,23 +268,25 @@ class QueryState:
     def add_response(
         self, response: LLMResponse, usage: TokenUsage, *, cost: float = 0.0, tools_offered: bool = True
     ) -> None:
-        """Take in a whole answer: count its tokens, append it, open its calls.
+        """Add a whole response: count its tokens, append it, make its calls pending.
 
         Args:
-            response: The answer.
-            usage: What it took.
-            cost: What it cost.
-            tools_offered: False if what looks like a call is none.
+            response: The response.
+            usage: Its tokens.
+            cost: Its price.
+            tools_offered: False if no tools were offered; what looks like a call is dropped.
         """
         self.awaiting = False
-        self.window = self.window or 0  # a client may have learnt it along with the answer
+        self.window = self.window or 0  # the client may have learned it with the response
         self.count(usage, cost)
         calls = []
         for call in response.tool_calls if tools_offered and not self.closing else ():
             call_id = unique_id(call.id or f"call_{self.step}", self._used_ids)
             calls.append(call if call_id == call.id else replace(call, id=call_id))
         if calls != response.tool_calls:
-            response = replace(response, tool_calls=calls)
+            extra = response.extra if calls else None  # it belongs to the calls
+            rest = (response.usage, response.raw, response.reasoning_content, response.finish_reason)
+            response = LLMResponse(response.content, calls, *rest, extra, response.origin)
         if response.content or response.tool_calls:
             self.messages.append(assistant_message(response))
         self.pending = calls
@@ -204,25 +294,24 @@ class QueryState:
         self.answer.take(response)
 
     def count(self, usage: TokenUsage, cost: float = 0.0) -> None:
-        """Add what a request took."""
+        """Add the tokens and the price of a request."""
         self.usage += usage
         self.ledger.tokens += usage.total_tokens
         self.ledger.cost += cost
 
     def replace_messages(self, messages: list[Message], boundary: Boundary) -> None:
-        """Put a shorter history in the place of `messages`: the only way to change earlier ones.
+        """Replace `messages` by a shorter history: the only way to change earlier messages.
 
         Raises:
-            HistoryError: A call and its result are not both in it; nothing has changed then.
+            HistoryError: It has a call without its result, or the reverse; nothing is changed.
         """
         check_pairs(messages)
         self.messages = list(messages)
         self.context.replaced(boundary)
         track(self.auto_compact_tracking, boundary)
 
-    def keep_partial(self, response: LLMResponse, *, cost: float = 0.0) -> None:
-        """Keep the text of an answer that was interrupted. Its calls never happened."""
-        self.ledger.cost += cost
+    def keep_partial(self, response: LLMResponse) -> None:
+        """Keep the text of an interrupted response and count its tokens. Its calls are dropped."""
         if response.usage is not None:
             self.count(response.usage)
         if response.content:
@@ -230,7 +319,7 @@ class QueryState:
             self.answer.pieces.append(response.content)
 
     def add_result(self, call_id: str, text: str, parts: list[dict[str, Any]] | None = None) -> None:
-        """Take in the result of a pending call; with the last one, all are appended, their media behind."""
+        """Add the result of a pending call. The last one appends all of them, followed by their media."""
         self.results[call_id] = text
         if parts:
             self.media[call_id] = parts
@@ -239,38 +328,42 @@ class QueryState:
                 self.messages.append(tool_message(call.id, self.results[call.id]))
                 self.ledger.tool_calls += not self.permissions.is_too_many(call.id)
             if self.media:
-                given = [(call.name, self.media.get(call.id, ())) for call in self.pending]
-                self.messages += media_message(given)
+                media = [(call.name, self.media.get(call.id, ())) for call in self.pending]
+                self.messages += media_message(media)
             self.drop_calls()
             self.tool_rounds += 1
             self.transition_reason = "tool_results"
 
     def drop_calls(self) -> None:
-        """Nothing is pending any more."""
+        """Clear the pending calls and all that belongs to them."""
         self.pending, self.results, self.media = [], {}, {}
         self.permissions.rulings, self.tools.outside = {}, {}
 
     def answer_permission(self, call_id: str, verdict: Verdict) -> None:
-        """Answer one of the `questions`. Once all are answered the run can go on.
+        """Answer one of the `questions`. Once all are answered the run can resume.
 
         Args:
-            call_id: Which one.
-            verdict: ``allow``, ``deny``, or a `Permission` that says more.
+            call_id: Call of the question.
+            verdict: ``allow``, ``deny``, or a `Permission` with more detail.
 
         Raises:
-            ConfigError: Nothing is asked about that call, or the verdict is neither.
+            ConfigError: No question is pending about that call, or the verdict is not valid.
         """
-        asked = {question.call_id: question for question in self.questions}
-        check_waits("question", call_id, asked)
-        call = next(each for each in self.pending if each.id == call_id)
-        self.rule(call, as_answer(verdict), asked[call_id].args)
+        questions = {question.call_id: question for question in self.questions}
+        check_waits("question", call_id, questions)
+        call = next(call for call in self.pending if call.id == call_id)
+        self.rule(call, as_answer(verdict), questions[call_id].args)
 
     def give_result(self, call_id: str, result: Any, *, is_error: bool = False) -> None:
-        """Bring the result of one of the `open_calls`, text or JSON; a `ConfigError` if none awaits it."""
+        """Give the result of one of the `open_calls`, text or JSON.
+
+        Raises:
+            ConfigError: That call is not open.
+        """
         self.tools.give(call_id, result, is_error=is_error)
 
     def rule(self, call: ToolCall, permission: Permission, args: dict[str, Any]) -> Ruling:
-        """Write down what was decided about a pending call."""
+        """Keep the ruling about a pending call."""
         if permission.behavior == "deny" and permission.interrupt:
             self.must_close = "permission_denied"
         return self.permissions.rule(call, permission, args)
@@ -278,7 +371,7 @@ class QueryState:
     # -- the run ends -------------------------------------------------------------------------------
 
     def finish(self, response: LLMResponse, prompts: Prompts) -> None:
-        """Decide what an answer without calls means: the end, or one more try."""
+        """Decide what a response without calls means: the end, or one more request."""
         meaning = self.closing or self.answer.judge(response)
         if meaning in ONCE_MORE:
             self.transition_reason = meaning
@@ -289,39 +382,39 @@ class QueryState:
         self.stop(meaning)
 
     def hand_to(self, agent: str) -> None:
-        """End the run, because another agent goes on; the first one counts."""
+        """End the run, because another agent takes over; the first handoff counts."""
         if agent and self.stop_reason is None:
             self.handed_to.append(agent)
             self.stop(HANDED_OFF)
 
     def stop(self, reason: str) -> None:
-        """End the run; the first reason stays."""
+        """End the run; the first reason counts."""
         self.stop_reason = self.stop_reason or reason
 
     def go_on(
         self, text: str, reason: str, media: Sequence[dict[str, Any]] = (), *, synthetic: bool = False
     ) -> None:
-        """The run would have ended, but there is more to do. The answer so far stays in the history."""
+        """Continue a run that would have ended. The answer so far stays in the history."""
         self.stop_reason = None
-        self.answer.begin_anew()
+        self.answer.restart()
         self.transition_reason, self.stop_hook_active = reason, reason == "stop_hook"
         self.stop_hook_count += self.stop_hook_active
         self.corrections *= reason == "correction"
         self.output = self.live_output = None
-        self.tool_rounds = 0  # what is asked now may need tools again
+        self.tool_rounds = 0  # the new message may need tools
         self.add_user(text, media, synthetic=synthetic)
 
     def take_held(self, *, at_end: bool = False) -> list[Incoming]:
-        """Take out the held messages that are due; see `Inbox.take`."""
-        due = [each for each in self.held if at_end or each.when == "step"]
-        self.held = [each for each in self.held if each not in due]
+        """Return and remove the held messages that are due; see `Inbox.take`."""
+        due = [message for message in self.held if at_end or message.when == "step"]
+        self.held = [message for message in self.held if message not in due]
         return due
 
     def resume(self) -> None:
-        """Take up a run that has ended, or was suspended, where it stands."""
+        """Clear the end of a run that failed, hit a limit or was suspended, so that it can resume."""
         if self.stop_reason in (None, COMPLETED, HANDED_OFF):
             return
-        if self.stop_reason in WAITING:  # it goes on in the middle of a step: what was decided in it holds
+        if self.stop_reason in WAITING:  # resumes in the middle of a step, with its rulings
             self.stop_reason = None
             return
         self.stop_reason, self.closing, self.must_close, self.step = None, "", "", self.ledger.steps
@@ -331,7 +424,7 @@ class QueryState:
             self.answer.pieces = []
 
     def close(self, text: str) -> None:
-        """Give every call that is still open `text` as its result, so that the history is valid."""
+        """Give every pending call `text` as its result, so that the history is valid."""
         for call in list(self.pending):
             if call.id not in self.results:
                 self.add_result(call.id, self.tools.text_of(call.id, text))
@@ -339,17 +432,19 @@ class QueryState:
     # -- going out ----------------------------------------------------------------------------------
 
     def history(self, waiting: str = "") -> list[Message]:
-        """The messages in wire form, without the system message: what `messages=` takes to go on.
+        """Return the messages that `messages=` takes; with a system message only if one came that way.
 
         Args:
-            waiting: The result of a call that has none yet.
+            waiting: Result of a call that has none yet.
         """
-        return to_wire(self.full_history(waiting) if self.pending else self.messages)
+        simple = not self.pending and self.own_prompt is None
+        return to_keep(self.messages if simple else self.full_history(waiting))
 
     def full_history(self, waiting: str = "") -> list[Message]:
-        """The same with `meta`, which holds the thinking."""
-        known = {call.id: self.tools.text_of(call.id, waiting) for call in self.pending} | self.results
-        return [*self.messages, *(tool_message(call.id, known[call.id]) for call in self.pending)]
+        """Return the same messages with `meta`, which holds the reasoning."""
+        results = {call.id: self.tools.text_of(call.id, waiting) for call in self.pending} | self.results
+        lead = [] if self.own_prompt is None else [{"role": "system", "content": self.own_prompt}]
+        return [*lead, *self.messages, *(tool_message(call.id, results[call.id]) for call in self.pending)]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -364,7 +459,7 @@ class QueryState:
             "auto_compact_tracking": {rung: dict(sums) for rung, sums in self.auto_compact_tracking.items()},
             "pending": [call.to_dict() for call in self.pending],
             **self.permissions.to_dict(),
-            "held": [list(each) for each in self.held],
+            "held": [list(message) for message in self.held],
             "handed_to": list(self.handed_to),
             "turn_count": self.turn_count,
             "pending_tool_summary": [f"{call.name}({', '.join(call.arguments)})" for call in self.pending],
@@ -372,10 +467,10 @@ class QueryState:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> QueryState:
-        """The reverse of :meth:`to_dict`.
+        """Restore a state from :meth:`to_dict`.
 
         Raises:
-            ConfigError: It is no such form.
+            ConfigError: The data are not such a form.
         """
         try:
             state = cls(
@@ -385,13 +480,13 @@ class QueryState:
                 },
                 messages=list(data["messages"]),
                 output=data.get("output"),
-                answer=Answer.from_dict(data),
+                answer=AnswerDraft.from_dict(data),
                 results=dict(data["results"]),
                 media=dict(data.get("media", {})),
                 auto_compact_tracking={k: dict(v) for k, v in data["auto_compact_tracking"].items()},
                 pending=[ToolCall.from_dict(call) for call in data["pending"]],
                 permissions=PermissionLedger.from_dict(data),
-                held=[Incoming(*each) for each in data["held"]],
+                held=[Incoming(*message) for message in data["held"]],
                 handed_to=list(data.get("handed_to", ())),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -403,17 +498,16 @@ class QueryState:
 
 def _no_state(wrong: str) -> ConfigError:
     return ConfigError(
-        "This is no saved state. Pass what QueryState.to_dict() gave, whole and unchanged; "
-        f"wrong here: {wrong}"
+        f"The data is not a saved state. Pass the unchanged result of QueryState.to_dict(). Problem: {wrong}"
     )
 
 
-_LATER = ("corrections", "tools")  # states of before have none
+_LATER = ("corrections", "tools", "own_prompt")  # older states lack these
 _LEDGERS: dict[str, Any] = {"ledger": LimitLedger, "doom": DoomLedger, "context": ContextLedger}
 _LEDGERS |= {"usage": TokenUsage, "tools": ToolLedger}
-# Annotations are texts here; what has one of these is in the plain form as it is.
+# Annotations are strings here; fields of these types are in the plain form as they are.
 _PLAIN = tuple(
-    each.name
-    for each in fields(QueryState)
-    if each.init and each.type in ("str", "int", "bool", "str | None")
+    entry.name
+    for entry in fields(QueryState)
+    if entry.init and entry.type in ("str", "int", "bool", "str | None")
 )

@@ -1,1 +1,1 @@
-"""What a model is: values, the client port, assembling a stream, and the OpenAI-compatible client."""
+"""Model clients: values, the client port, stream assembly and the OpenAI-compatible client."""

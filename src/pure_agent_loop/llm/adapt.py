@@ -1,6 +1,6 @@
-"""A request as one provider wants it: what a `Profile` says, done to messages, tools and fields. Pure.
+"""Adaptation of requests to a provider: applies a `Profile` to messages, tools and fields. Pure.
 
-Nothing given is changed; a plain profile leaves everything as it is, and each step costs the same.
+Inputs are not changed, except by `adapt_fields`; a plain profile changes nothing.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pure_agent_loop.llm.extra import without_extra
 from pure_agent_loop.llm.messages import (
     META,
     Message,
+    for_origin,
     in_words,
     is_media,
     is_question,
@@ -21,25 +23,30 @@ from pure_agent_loop.llm.messages import (
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.media import MEDIA_KINDS
 
-BRIDGE = "OK."  # what the assistant is made to say between a tool's result and the next user message
+NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+DATA_KEYWORDS = ("enum", "const", "default", "examples", "required")
+BRIDGE = "OK."  # assistant text between a tool's result and the next user message
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
-def adapt_messages(messages: Sequence[Message], profile: Profile) -> list[Message]:
-    """Messages as the profile wants them, without `meta`.
+def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = "") -> list[Message]:
+    """Return messages in the form the profile requires, without `meta`.
 
     Args:
-        messages: The history, system message first; `meta` may hold the thinking behind a message.
+        messages: The history, system message first; `meta` may hold the reasoning of a message.
+        origin: The server and the model. Fields that others added to the messages are left out.
     """
     if profile.takes is not None:
         taken = [MEDIA_KINDS[kind] for kind in profile.takes]
-        messages = [in_words(each, taken) if is_media(each) else each for each in messages]
+        messages = [in_words(message, taken) if is_media(message) else message for message in messages]
     adapted: Iterable[Message]
     if profile.reasoning_echo:
-        adapted = _with_reasoning(messages, profile)
+        adapted = _with_reasoning(messages, profile, origin)
     else:
-        adapted = [each if META not in each else _without_meta(each) for each in messages]
+        adapted = [message if META not in message else for_origin(message, origin) for message in messages]
+    if profile.message_refuses:
+        adapted = [without_extra(message, profile.message_refuses) for message in adapted]
     if profile.system_role:
         adapted = _with_system_role(adapted, profile.system_role)
     if not profile.parallel_calls:
@@ -47,9 +54,9 @@ def adapt_messages(messages: Sequence[Message], profile: Profile) -> list[Messag
     if not profile.null_content:
         adapted = ({**m, "content": ""} if m.get("content") is None else m for m in adapted)
     if not profile.user_after_tool:
-        adapted = _bridged(adapted)
+        adapted = _with_bridges(adapted)
     if profile.alternates:
-        adapted = _taking_turns(adapted)
+        adapted = _with_alternating_roles(adapted)
     if profile.call_id_length is not None:
         adapted = _with_ids(adapted, profile.call_id_length)
     return list(adapted)
@@ -72,43 +79,38 @@ def adapt_fields(body: dict[str, Any], profile: Profile, keep: Collection[str] =
 
 
 def adapt_tools(tools: list[dict[str, Any]], profile: Profile) -> list[dict[str, Any]]:
-    """Tool schemas without the keywords that the profile rules out."""
-    without = frozenset(profile.schema_without)
-    if not without:
+    """Remove the keywords that the profile excludes from tool schemas, and cut long descriptions."""
+    without, limit = frozenset(profile.schema_without), profile.description_limit
+    if not without and limit is None:
         return tools
-    return [
-        {
-            **tool,
-            "function": {
-                **tool["function"],
-                "parameters": simplify_schema(tool["function"].get("parameters") or {}, without),
-            },
-        }
-        for tool in tools
-    ]
+    adapted = []
+    for tool in tools:
+        function = dict(tool["function"])
+        if without:
+            function["parameters"] = simplify_schema(function.get("parameters") or {}, without)
+        if limit is not None and len(function.get("description") or "") > limit:
+            function["description"] = f"{function['description'][: max(0, limit - 4)]} ..."
+        adapted.append({**tool, "function": function})
+    return adapted
 
 
 # -- messages -------------------------------------------------------------------------------------------
 
 
-def _with_reasoning(messages: Sequence[Message], profile: Profile) -> Iterator[Message]:
-    """Take `meta` off; give the thinking back, as the profile asks."""
+def _with_reasoning(messages: Sequence[Message], profile: Profile, origin: str) -> Iterator[Message]:
+    """Remove `meta`, and send the reasoning back as the profile requires."""
     start = 0 if profile.echo_scope == "history" else _round_start(messages)
     for number, message in enumerate(messages):
-        plain = _without_meta(message) if META in message else message
+        plain = for_origin(message, origin) if META in message else message
         if number >= start and message.get("tool_calls"):
-            # An empty text where none is known: a history from elsewhere holds no thinking.
+            # Empty if unknown: a history from elsewhere holds no reasoning.
             thought = message.get(META, {}).get("reasoning", "")
             plain = {profile.reasoning_echo: thought, **plain}
         yield plain
 
 
-def _without_meta(message: Message) -> Message:
-    return {name: value for name, value in message.items() if name != META}
-
-
 def _round_start(messages: Sequence[Message]) -> int:
-    """Where the last question stands; notices of the framework are none."""
+    """Return the index of the last question of a person, not of a framework notice."""
     for number in range(len(messages) - 1, -1, -1):
         if is_question(messages[number]):
             return number
@@ -137,7 +139,7 @@ def _with_system_role(messages: Iterable[Message], role: str) -> Iterator[Messag
 
 
 def _one_call_each(messages: Iterable[Message]) -> Iterator[Message]:
-    """Each call in a message of its own, its result right behind it."""
+    """Split messages so that each holds one call, followed by its result."""
     waiting: dict[str, Message] = {}
     for message in messages:
         calls = message.get("tool_calls") or []
@@ -152,7 +154,7 @@ def _one_call_each(messages: Iterable[Message]) -> Iterator[Message]:
             yield message
 
 
-def _bridged(messages: Iterable[Message]) -> Iterator[Message]:
+def _with_bridges(messages: Iterable[Message]) -> Iterator[Message]:
     previous = ""
     for message in messages:
         if previous == "tool" and message["role"] == "user":
@@ -161,7 +163,7 @@ def _bridged(messages: Iterable[Message]) -> Iterator[Message]:
         previous = message["role"]
 
 
-def _taking_turns(messages: Iterable[Message]) -> Iterator[Message]:
+def _with_alternating_roles(messages: Iterable[Message]) -> Iterator[Message]:
     last: Message | None = None
     for message in messages:
         if last is not None and last["role"] == message["role"] and _is_plain(last) and _is_plain(message):
@@ -184,14 +186,14 @@ def _with_ids(messages: Iterable[Message], length: int) -> Iterator[Message]:
             calls = [{**call, "id": short_id(call["id"], length)} for call in message["tool_calls"]]
             yield {**message, "tool_calls": calls}
         elif message["role"] == "tool":
-            given = message["tool_call_id"]
-            yield {**tool_message(short_id(given, length), message["content"])}
+            call_id = message["tool_call_id"]
+            yield {**tool_message(short_id(call_id, length), message["content"])}
         else:
             yield message
 
 
 def short_id(call_id: str, length: int) -> str:
-    """The id itself if it is `length` letters and digits, else always the same such id for it."""
+    """Return the id if it is `length` letters and digits, else a stable id of that form derived from it."""
     if len(call_id) == length and call_id.isascii() and call_id.isalnum():
         return call_id
     number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest(), "big")
@@ -206,28 +208,28 @@ def short_id(call_id: str, length: int) -> str:
 
 
 def simplify_schema(schema: Any, without: frozenset[str]) -> Any:
-    """A JSON Schema without some keywords. Where one can be said in another way, it is.
+    """Remove keywords from a JSON Schema, and replace them by equivalents if possible.
 
-    ``$ref`` is written out (a schema inside itself becomes any object), ``const`` becomes an ``enum`` of
-    one, a choice (``anyOf``, ``oneOf``) its first branch that is not null. The tool itself still checks.
+    ``$ref`` is expanded (a recursive reference becomes any object), ``const`` becomes an ``enum`` of one, a
+    choice (``anyOf``, ``oneOf``) becomes its first branch that is not null. The tool still validates.
     """
     definitions = _definitions_of(schema)
     return _simple(schema, without, definitions, ())
 
 
 def _definitions_of(schema: Any) -> Mapping[str, Any]:
-    found: dict[str, Any] = {}
-    for place in ("$defs", "definitions"):
-        if isinstance(schema, Mapping) and isinstance(schema.get(place), Mapping):
-            found.update({f"#/{place}/{name}": each for name, each in schema[place].items()})
-    return found
+    definitions: dict[str, Any] = {}
+    for key in ("$defs", "definitions"):
+        if isinstance(schema, Mapping) and isinstance(schema.get(key), Mapping):
+            definitions.update({f"#/{key}/{name}": target for name, target in schema[key].items()})
+    return definitions
 
 
 def _simple(
     schema: Any, without: frozenset[str], definitions: Mapping[str, Any], inside: tuple[str, ...]
 ) -> Any:
     if isinstance(schema, list):
-        return [_simple(each, without, definitions, inside) for each in schema]
+        return [_simple(item, without, definitions, inside) for item in schema]
     if not isinstance(schema, Mapping):
         return schema
     reference = schema.get("$ref")
@@ -237,30 +239,31 @@ def _simple(
         return _simple({**target, **rest}, without, definitions, (*inside, reference))
     out: dict[str, Any] = {}
     for key, value in schema.items():
-        if key in ("properties", "patternProperties") and isinstance(value, Mapping):
+        if key in NAMED_SCHEMAS and isinstance(value, Mapping):
             if key not in without:
-                out[key] = {n: _simple(each, without, definitions, inside) for n, each in value.items()}
+                out[key] = {n: _simple(part, without, definitions, inside) for n, part in value.items()}
         elif key not in without:
-            keeps = key in ("enum", "const", "default", "examples", "required")
-            out[key] = value if keeps else _simple(value, without, definitions, inside)
-    return {**_instead(schema, without, definitions, inside), **out}
+            out[key] = value if key in DATA_KEYWORDS else _simple(value, without, definitions, inside)
+    return {**_equivalents(schema, without, definitions, inside), **out}
 
 
-def _instead(
+def _equivalents(
     schema: Mapping[str, Any],
     without: frozenset[str],
     definitions: Mapping[str, Any],
     inside: tuple[str, ...],
 ) -> dict[str, Any]:
-    """Another way to say what the removed keywords said."""
-    said: dict[str, Any] = {}
+    """Return equivalents of the removed keywords."""
+    equivalents: dict[str, Any] = {}
     if "const" in without and "const" in schema:
-        said["enum"] = [schema["const"]]
+        equivalents["enum"] = [schema["const"]]
     for key in ("anyOf", "oneOf", "allOf"):
         branches = schema.get(key)
         if key in without and isinstance(branches, list):
-            simple = [_simple(each, without, definitions, inside) for each in branches]
-            wanted = [each for each in simple if isinstance(each, dict) and each.get("type") != "null"]
-            for each in wanted if key == "allOf" else wanted[:1]:
-                said.update(each)
-    return said
+            simple = [_simple(branch, without, definitions, inside) for branch in branches]
+            usable = [
+                branch for branch in simple if isinstance(branch, dict) and branch.get("type") != "null"
+            ]
+            for branch in usable if key == "allOf" else usable[:1]:
+                equivalents.update(branch)
+    return equivalents

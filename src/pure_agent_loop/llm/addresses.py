@@ -1,45 +1,88 @@
-"""Where an address leads, as far as it shows. Nothing is looked up."""
+"""Classification of server URLs, without name lookups."""
 
 from __future__ import annotations
 
 import ipaddress
+import os
+import sys
 import urllib.parse
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.secrets.redaction import shown_url
 
+_PROXIES = ("http_proxy", "https_proxy", "all_proxy")
+
 
 def is_loopback(url: str) -> bool:
-    """True if the address is on this machine."""
+    """Return True if the URL points to this machine."""
     address = _address_of(url)
     return address is not None and (address.is_loopback or address.is_unspecified)
 
 
 def is_private(url: str) -> bool:
-    """True if the address is on this machine or in a private network, as far as it shows."""
+    """Return True if the URL holds an address of this machine or of a private network."""
     address = _address_of(url)
     return address is not None and (address.is_private or address.is_unspecified)
 
 
 def _address_of(url: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """The IP address in a URL; for ``localhost`` that of this machine, for other names None."""
+    """Return the IP address in a URL; the loopback address for ``localhost``, None for other names."""
     try:
-        host = urllib.parse.urlsplit(url).hostname or ""
+        host = (urllib.parse.urlsplit(url).hostname or "").removesuffix(".")
     except ValueError:
         return None
     if host == "localhost" or host.endswith(".localhost"):
         return ipaddress.IPv4Address("127.0.0.1")
     try:
-        return ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host)
+        return getattr(address, "ipv4_mapped", None) or address
     except ValueError:
         return None
 
 
+def has_proxy(url: str) -> bool:
+    """Return True if the environment or the system configures a proxy. The SDK applies the exceptions.
+
+    Args:
+        url: The server's URL. Requests to this machine never use a proxy.
+    """
+    if is_loopback(url):
+        return False
+    if sys.platform in ("win32", "darwin"):
+        from urllib.request import getproxies  # slow to import, and only needed here
+
+        return not getproxies().keys().isdisjoint(("http", "https", "all"))
+    return any(value and name.lower() in _PROXIES for name, value in os.environ.items())
+
+
+def proxy_variables() -> str:
+    """The variables that name proxies, and what they say without passwords; empty for none."""
+    named = {name: value for name, value in os.environ.items() if value and name.lower() in _PROXIES}
+    return ", ".join(f"{name}={_shown(value)}" for name, value in sorted(named.items()))
+
+
+def _shown(proxy: str) -> str:
+    return shown_url(proxy if "://" in proxy else f"http://{proxy}")
+
+
+def proxy_for(url: str) -> str:
+    """Return the proxy for requests to a URL, without its password; empty for none."""
+    if not has_proxy(url):
+        return ""
+    from urllib.request import getproxies, proxy_bypass
+
+    parts, proxies = urllib.parse.urlsplit(url), getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all") or ""
+    if not proxy or proxy_bypass(parts.hostname or ""):
+        return ""
+    return _shown(proxy)
+
+
 def checked_url(url: str) -> str:
-    """The address of a server, without the white space around it.
+    """Return the URL of a server, stripped.
 
     Raises:
-        ConfigError: It is none.
+        ConfigError: It is not a full HTTP URL.
     """
     url = url.strip()
     try:
@@ -50,7 +93,6 @@ def checked_url(url: str) -> str:
         is_usable = False
     if not is_usable:
         raise ConfigError(
-            f"base_url={shown_url(url)!r} is no web address. Give all of it, for instance "
-            "'http://127.0.0.1:11434/v1'."
+            f"base_url={shown_url(url)!r} is not a full URL. Use one such as 'http://127.0.0.1:11434/v1'."
         )
     return url

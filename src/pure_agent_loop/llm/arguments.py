@@ -1,19 +1,19 @@
-"""Arguments of a tool call: from whatever a model wrote to a JSON object, or a reason why not.
+"""Tool call arguments: parses what a model wrote to a JSON object, or gives the reason for rejecting it.
 
-Nothing is repaired into a call: running a guess is worse than asking again. What is accepted beyond
-strict JSON cannot change the meaning: nothing at all or ``null`` for no arguments, raw control characters
-inside strings, an object instead of its text, and the text of an object encoded once more as a string.
+Arguments are never repaired: running a guess is worse than asking again. Beyond strict JSON, only harmless
+variants are accepted: an empty text or ``null`` for no arguments, raw control characters inside strings, an
+object instead of its text, and an object encoded twice as a string.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from pure_agent_loop.prompts.words import say
+from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.text import MAX_DEPTH, shorten, to_jsonable
 
 PREVIEW_CHARS = 200
@@ -21,7 +21,7 @@ _HARMLESS = frozenset({str, int, bool, type(None)})
 
 
 class _RefusedError(ValueError):
-    """JSON that parses but must not be used."""
+    """Valid JSON that must not be used."""
 
 
 def parse_arguments(raw: Any) -> tuple[dict[str, Any], str | None]:
@@ -31,7 +31,7 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str | None]:
         raw: JSON text, an object, or None.
 
     Returns:
-        The arguments and None, or an empty dict and the reason they cannot be used, with a preview.
+        The arguments and None; or an empty dict and the reason for rejecting them, with a preview.
     """
     if raw is None or (isinstance(raw, str) and not raw.strip()):
         return {}, None
@@ -39,16 +39,16 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str | None]:
         value = _decoded(raw) if isinstance(raw, str) else raw
         _check(value)
     except RecursionError:
-        return {}, _reason(say("too_deep"), raw)
+        return {}, _reason(message("too_deep"), raw)
     except json.JSONDecodeError as error:
-        problem = say("json_error", error=error, line=error.lineno, column=error.colno)
-        return {}, _reason(say("no_json", error=problem), raw)
+        problem = message("json_error", error=error, line=error.lineno, column=error.colno)
+        return {}, _reason(message("no_json", error=problem), raw)
     except ValueError as error:
-        return {}, _reason(say("no_json", error=error), raw)
+        return {}, _reason(message("no_json", error=error), raw)
     if value is None:
         return {}, None
     if not isinstance(value, (dict, Mapping)):
-        return {}, _reason(say("no_object", kind=type(value).__name__), raw)
+        return {}, _reason(message("no_object", kind=type(value).__name__), raw)
     return to_jsonable(value), None
 
 
@@ -58,11 +58,11 @@ def _decoded(raw: str) -> Any:
 
 
 def loads_strictly(text: str) -> Any:
-    """``json.loads`` that refuses NaN, infinities, numbers out of range and duplicate keys.
+    """Parse JSON, but reject NaN, infinities, numbers out of range and duplicate keys.
 
     Raises:
-        ValueError: The text is not such JSON.
-        RecursionError: It is nested too deeply.
+        ValueError: The text is not valid JSON, or holds a rejected value.
+        RecursionError: The JSON is nested too deeply.
     """
     return _strict().decode(text)
 
@@ -70,18 +70,18 @@ def loads_strictly(text: str) -> Any:
 @cache
 def _strict() -> json.JSONDecoder:
     return json.JSONDecoder(
-        strict=False, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_unique
+        strict=False, parse_constant=_reject_constant, parse_float=_finite, object_pairs_hook=_unique
     )
 
 
-def _no_constant(name: str) -> Any:
-    raise _RefusedError(say("not_allowed", value=name))
+def _reject_constant(name: str) -> Any:
+    raise _RefusedError(message("not_allowed", value=name))
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise _RefusedError(say("out_of_range", value=shorten(text, PREVIEW_CHARS)))
+        raise _RefusedError(message("out_of_range", value=shorten(text, PREVIEW_CHARS)))
     return number
 
 
@@ -93,17 +93,17 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 class DoubledKeys(dict[str, Any]):
-    """An object in which a key was given twice; kept apart, because it is not known which one was meant."""
+    """An object with a duplicate key: its arguments are ambiguous, so it is rejected later."""
 
     key = ""
 
     def refusal(self) -> ValueError:
-        """Why this cannot be used."""
-        return _RefusedError(say("key_twice", key=shorten(self.key, PREVIEW_CHARS)))
+        """Return the error for the duplicate key."""
+        return _RefusedError(message("key_twice", key=shorten(self.key, PREVIEW_CHARS)))
 
 
 def keep_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """For ``object_pairs_hook``: an object, as `DoubledKeys` if it is one."""
+    """Build an object for ``object_pairs_hook``; a `DoubledKeys` if a key occurs twice."""
     result = dict(pairs)
     if len(result) == len(pairs):
         return result
@@ -117,11 +117,11 @@ def keep_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _check(value: Any, depth: int = 0) -> None:
-    """Refuse what parsed, or came as an object, but would be changed on its way to the tool."""
+    """Reject values that would not reach the tool unchanged."""
     if type(value) in _HARMLESS:
         return
     if isinstance(value, float) and not math.isfinite(value):
-        raise _RefusedError(say("not_allowed", value=value))
+        raise _RefusedError(message("not_allowed", value=value))
     if isinstance(value, DoubledKeys):
         raise value.refusal()
     if isinstance(value, (dict, Mapping)):
@@ -130,11 +130,54 @@ def _check(value: Any, depth: int = 0) -> None:
         return
     if depth >= MAX_DEPTH:
         raise RecursionError
-    for each in value:
-        _check(each, depth + 1)
+    for item in value:
+        _check(item, depth + 1)
+
+
+def check_numbers(given: Any, made: Any) -> None:
+    """Reject non-finite floats that were converted from JSON, such as ``"NaN"`` or a huge number.
+
+    The same text is allowed where it stays a string, and a type's default may be infinite.
+
+    Raises:
+        ValueError: `made` holds a non-finite number from `given`.
+    """
+    if (spelled := next(_non_finite_values(given), None)) is not None and _holds_infinite(made):
+        raise _RefusedError(message("not_allowed", value=shorten(str(spelled), PREVIEW_CHARS)))
+
+
+def _non_finite_values(value: Any) -> Iterator[Any]:
+    if isinstance(value, (dict, Mapping)):
+        value = list(value.values())
+    if isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _non_finite_values(item)
+        return
+    try:
+        is_infinite = isinstance(value, (str, int, float)) and not math.isfinite(float(value))
+    except OverflowError:
+        is_infinite = True
+    except ValueError:  # not a number
+        is_infinite = False
+    if is_infinite:
+        yield f"{value:.0e}" if isinstance(value, float) else "1e309" if isinstance(value, int) else value
+
+
+def _holds_infinite(value: Any, depth: int = 0) -> bool:
+    if isinstance(value, float):
+        return not math.isfinite(value)
+    if depth > MAX_DEPTH or isinstance(value, (str, bytes, int, type(None))):
+        return False
+    if isinstance(value, (dict, Mapping)):
+        value = list(value.values())
+    elif not isinstance(value, (list, tuple, set, frozenset)):
+        names = [*getattr(type(value), "__slots__", ()), *getattr(value, "__dict__", ())]
+        names = getattr(value, "model_fields_set", names)  # of pydantic models, only the fields given
+        value = [getattr(value, name, None) for name in names]
+    return any(_holds_infinite(item, depth + 1) for item in value)
 
 
 def _reason(problem: str, raw: Any) -> str:
     text = raw if isinstance(raw, str) else json.dumps(to_jsonable(raw))
     preview = text if len(text) <= PREVIEW_CHARS else text[:PREVIEW_CHARS] + "..."
-    return say("arguments", problem=problem, preview=preview)
+    return message("arguments", problem=problem, preview=preview)

@@ -1,4 +1,4 @@
-"""The model port: what a client must do to drive the loop."""
+"""The model port: the interface of a client that drives the loop."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from types import AsyncGeneratorType
 from typing import Any, Protocol
 
+from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.llm.profiles import Profile
-from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.support.abilities import able
+from pure_agent_loop.support.abilities import as_protocol
 
 
 class BaseLLMClient(ABC):
-    """A chat model. Subclass it and write `chat`; add `chat_stream` to show text as it is written.
+    """A chat model. Subclass it and implement `chat`; add `chat_stream` to show text as it is written.
 
-    Set `context_window` to the tokens of the model's window if you know them: the history is kept below.
-    Set `takes_meta` to True to get messages with their key ``meta``, which holds the thinking behind them; it
-    must not reach a server.
+    Set `context_window` to the size of the model's window in tokens, if known: the history is kept below it.
+    Set `takes_meta` to True to get messages with the key ``meta``, which holds their reasoning; never send
+    ``meta`` to a server. A client for several models sets `origin` to a different string per model: fields
+    that a server adds to its responses are sent back only while `origin` is the same.
     """
 
     takes_meta: bool = False
@@ -33,29 +35,39 @@ class BaseLLMClient(ABC):
         Args:
             messages: The history in the chat-completions shape, system message first.
             tools: Tool schemas in the same protocol's shape, or None.
-            kwargs: Request options such as ``temperature``; ignore those you do not know.
+            kwargs: Request options such as ``temperature``; ignore unknown ones.
 
         Raises:
-            LLMError: The request failed; its `kind` decides whether it is repeated.
+            LLMError: The request failed; `kind` decides whether it is retried.
         """
 
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
-        """Answer a conversation piece by piece. Takes and raises what `chat` does.
+        """Stream the response to a conversation. Same arguments and errors as `chat`.
 
-        The last delta, or an earlier one, must carry a `finish_reason`: an answer without one counts
-        as cut off. The default yields the answer of `chat` as one delta.
+        One delta must carry a `finish_reason`: a response without one counts as cut off. The default
+        yields the response of `chat` as one delta.
         """
         response = await self.chat(messages, tools, **kwargs)
         yield response.to_delta()
 
-    async def aclose(self) -> None:  # noqa: B027 - a client without resources need not write one
-        """Give back connections and processes. The default has none."""
+    async def aclose(self) -> None:  # noqa: B027 - a client without resources need not implement it
+        """Close connections and processes. The default does nothing."""
+
+
+class StreamingClient(BaseLLMClient):
+    """A chat model that implements `chat_stream`; its `chat` collects the stream."""
+
+    async def chat(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> LLMResponse:
+        """Return the whole response. See `BaseLLMClient.chat`."""
+        return await assembled(self.chat_stream(messages, tools, **kwargs))
 
 
 class ChatModel(Protocol):
-    """The least a client has to be: an object with an async `chat`, subclass or not."""
+    """Minimal client: any object with an async `chat`, subclass or not."""
 
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
@@ -65,7 +77,7 @@ class ChatModel(Protocol):
 
 
 class Streams(Protocol):
-    """A client that shows its answer as it is written."""
+    """A client that can stream its response."""
 
     def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
@@ -75,37 +87,53 @@ class Streams(Protocol):
 
 
 class Closes(Protocol):
-    """A client, or a stream, that holds something."""
+    """A client, or a stream, that holds resources."""
 
     async def aclose(self) -> None:
-        """Give it back."""
+        """Release the resources."""
         ...
 
 
 def profile_of(client: object) -> Profile | None:
-    """What is known of a client's server; None if it does not say."""
-    found = getattr(client, "profile", None)
-    return found if isinstance(found, Profile) else None
+    """Return a client's profile; None if it has none."""
+    profile = getattr(client, "profile", None)
+    return profile if isinstance(profile, Profile) else None
+
+
+class TracksToolFailures(Protocol):
+    """A client that is notified of bugs in tools, such as one for tests."""
+
+    def tool_failed(self, name: str, error: BaseException) -> None:
+        """Receive an unexpected exception of a tool's function."""
+        ...
 
 
 class GivesLikelihoods(Protocol):
-    """A client that knows whether its server says how likely its tokens are."""
+    """A client that can tell whether its server returns token likelihoods."""
 
     async def gives_likelihoods(self) -> bool:
-        """True if it does, also for tokens whose form is prescribed."""
+        """Return True if the server returns likelihoods, constrained output included."""
+        ...
+
+
+class BecomesReady(Protocol):
+    """A client that chooses its model at the first request."""
+
+    async def become_ready(self) -> Sequence[str]:
+        """Choose a model once, and return the notices about the choice."""
         ...
 
 
 class FindsWindow(Protocol):
-    """A client that can ask its server for the model's window."""
+    """A client that can query the context window from its server."""
 
     async def find_context_window(self) -> int | None:
-        """Ask; `context_window` says it from then on."""
+        """Query the server; afterwards `context_window` holds the result."""
         ...
 
 
 class ShowsRequest(Protocol):
-    """A client that can say what it would send."""
+    """A client that can build a request without sending it."""
 
     def request_body(
         self,
@@ -114,29 +142,42 @@ class ShowsRequest(Protocol):
         options: Mapping[str, Any],
         stream: bool,
     ) -> dict[str, Any] | None:
-        """The body of a request; None if it cannot be said."""
+        """Return the body of a request; None if it cannot be built."""
         ...
 
 
 def model_of(client: object) -> str:
-    """The name of a client's model; empty if it has none."""
+    """Return the name of a client's model; empty if it has none."""
     return str(getattr(client, "model", None) or "")
 
 
+def origin_of(client: object) -> str:
+    """Return the client's server and model: fields they add to a response are sent back only to them."""
+    origin = getattr(client, "origin", None)
+    if isinstance(origin, str) and origin:
+        return origin
+    return f"{type(client).__module__}.{type(client).__qualname__} {model_of(client)}"
+
+
+def is_on_this_machine(client: object) -> bool:
+    """Return True if the client's `base_url` points to this machine."""
+    return is_loopback(str(getattr(getattr(client, "inner", client), "base_url", "")))
+
+
 def takes_meta(client: object) -> bool:
-    """Whether a client gets messages with their thinking; see `BaseLLMClient`."""
+    """Return True if a client takes messages with `meta`; see `BaseLLMClient`."""
     return bool(getattr(client, "takes_meta", False))
 
 
 def window_known_to(client: object) -> int | None:
-    """Tokens of the model's window, as far as a client knows without asking."""
+    """Return the context window in tokens if the client has it without a query to its server."""
     window = getattr(client, "context_window", None)
     return window if type(window) is int and window > 0 else None
 
 
 async def close_client(client: object) -> None:
-    """Have a client give back what it holds, if it can."""
-    closing = able(client, Closes)
+    """Close a client if it has `aclose`."""
+    closing = as_protocol(client, Closes)
     if closing is not None:
         await closing.aclose()
 
@@ -148,15 +189,15 @@ def stream_of(
     options: dict[str, Any],
 ) -> AsyncGenerator[Delta, None]:
     """Stream from any client, also from one that only has `chat`. Closing it closes the client's stream."""
-    wanted = list(tools) if tools else None
-    streaming = able(client, Streams)
+    schemas = list(tools) if tools else None
+    streaming = as_protocol(client, Streams)
     if streaming is None:
-        return _in_one_piece(client, messages, wanted, options)
-    deltas = streaming.chat_stream(messages, wanted, **options)
-    return deltas if isinstance(deltas, AsyncGeneratorType) else _closed_after(deltas)
+        return _single_delta(client, messages, schemas, options)
+    deltas = streaming.chat_stream(messages, schemas, **options)
+    return deltas if isinstance(deltas, AsyncGeneratorType) else _with_close(deltas)
 
 
-async def _in_one_piece(
+async def _single_delta(
     client: ChatModel,
     messages: list[dict[str, Any]],
     tools: list[dict[str, Any]] | None,
@@ -166,7 +207,7 @@ async def _in_one_piece(
     yield response.to_delta()
 
 
-async def _closed_after(deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta, None]:
+async def _with_close(deltas: AsyncIterator[Delta]) -> AsyncGenerator[Delta, None]:
     try:
         async for delta in deltas:
             yield delta

@@ -1,18 +1,18 @@
-"""Calls of one answer, put together from the fragments a server streams. Pure: no I/O.
+"""Assembly of a response's tool calls from streamed fragments. Pure: no I/O.
 
 Rules:
 
 1.  A fragment belongs to the call with its index (and, among these, with its id), unless it clearly
-    starts another one. Without an index, it goes on with the call of its id, else with the last one.
-2.  Only a named fragment starts another call, or one with a new index and a new id. Without indexes,
-    named fragments beside each other in one delta are different calls.
-3.  After whole arguments a named fragment starts another call if it brings a new id, another name, or
-    arguments that are not just the same again. Before that, only another name does.
-4.  An id that changed within a call means nothing from then on.
-5.  If the calls so gathered hold unreadable arguments, but sorting the fragments by id alone, or by
-    index alone, makes every call readable, then that is how they were meant.
-6.  The order of the calls is the order of their first fragments; ids are unique, made up if missing.
-7.  Arguments are parsed once, at the end; what does not parse, or was cut off, is marked, never guessed.
+    starts another one. Without an index, it continues the call with its id, else the last call.
+2.  Only a fragment with a name starts another call, or one with a new index and a new id. Without
+    indexes, neighbouring fragments with names in one delta are different calls.
+3.  After complete arguments, a fragment with a name starts another call if it has a new id, another name,
+    or arguments that are not a repetition. Before that, only another name does.
+4.  An id that changes within a call is ignored from then on.
+5.  If calls assembled this way hold unreadable arguments, but sorting the fragments by id alone, or by
+    index alone, makes every call readable, that order is used.
+6.  Calls are ordered by their first fragments; ids are unique, and generated if missing.
+7.  Arguments are parsed once, at the end; invalid or truncated ones are marked, never guessed.
 """
 
 from __future__ import annotations
@@ -20,24 +20,25 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pure_agent_loop.llm.arguments import parse_arguments
+from pure_agent_loop.llm.control_tokens import meant_arguments
+from pure_agent_loop.llm.extra import joined
 from pure_agent_loop.llm.values import ToolCall, ToolCallDelta
-from pure_agent_loop.prompts.words import say
+from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.text import clean_text, shorten
-from pure_agent_loop.support.typed import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """Arguments that a client already found unusable, with its reason."""
+    """Arguments that a client has already rejected, with the reason."""
 
     reason: str
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class OpenCall:
     """A call whose fragments are still coming in."""
 
@@ -46,47 +47,50 @@ class OpenCall:
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     whole: Any = None  # arguments that came as an object
+    extra: list[dict[str, Any]] = field(default_factory=list)
     changes_id: bool = False
-    is_named_again: bool = False  # by a fragment without arguments, after whole arguments
-    read: tuple[dict[str, Any], str | None] | None = None  # the arguments, once they were parsed
+    is_named_again: bool = False  # by a fragment without arguments, after complete arguments
+    read: tuple[dict[str, Any], str | None] | None = None  # the parsed arguments
 
     def add(self, part: ToolCallDelta) -> None:
-        """Take in a fragment of this call."""
+        """Add a fragment of this call."""
         self.read = None
         if part.id and self.id and part.id != self.id:
             self.changes_id = True
         self.id = self.id or part.id or ""
         if part.name and part.name != self.name:
-            # A name comes once, repeated, growing, or (rarely) in pieces.
+            # A name is sent once, repeatedly, with growing length, or (rarely) in pieces.
             self.name = part.name if part.name.startswith(self.name) else self.name + part.name
         if isinstance(part.arguments, str):
             if part.arguments:
                 self.pieces.append(part.arguments)
         elif part.arguments is not None:
             self.whole = part.arguments
+        if part.extra:
+            self.extra.append(part.extra)
 
     @property
     def text(self) -> str:
-        """The arguments so far, as text; empty where they came as an object."""
+        """The arguments so far, as text; empty if they came as an object."""
         return "".join(self.pieces)
 
     @property
     def has_arguments(self) -> bool:
-        """True if anything but white space was given."""
+        """True if the arguments hold more than white space."""
         return self.whole is not None or any(map(str.strip, self.pieces))
 
     @property
     def is_complete(self) -> bool:
-        """True if the arguments so far are a whole JSON object, be it one that will be refused."""
+        """True if the arguments so far are a whole JSON object, even one that is rejected later."""
         return self.whole is not None or _is_object(self.text)
 
     @property
     def is_cut(self) -> bool:
-        """True if the arguments have no end."""
+        """True if the arguments are truncated."""
         return self.whole is None and _has_no_end(self.text.rstrip())
 
     def is_repeated_by(self, part: ToolCallDelta) -> bool:
-        """True if a fragment gives arguments again that are whole already, or replaces a placeholder."""
+        """Return True if a fragment repeats complete arguments, or replaces a placeholder."""
         same_id = bool(part.id) and part.id == self.id
         if not isinstance(part.arguments, str):
             return same_id and part.arguments == self.whole
@@ -96,7 +100,7 @@ class OpenCall:
         return grows and (same_id or (len(self.pieces) > 1 and _is_chain(self.pieces)))
 
     def arguments(self) -> tuple[dict[str, Any], str | None]:
-        """The parsed arguments, or the reason why they cannot be used."""
+        """Return the parsed arguments, and the reason if they are rejected."""
         self.read = self.read or self._parsed()
         return self.read
 
@@ -106,7 +110,7 @@ class OpenCall:
         if self.whole is not None and (self.whole or not self.text.strip()):
             return parse_arguments(self.whole)
         parsed, invalid = parse_arguments(self.text)
-        for text in self._other_readings() if invalid else ():
+        for text in [*self._other_readings(), meant_arguments(self.text)] if invalid else ():
             if _is_object(text):
                 return parse_arguments(text)
         return parsed, invalid
@@ -121,7 +125,7 @@ class OpenCall:
 
 
 def _is_chain(pieces: list[str]) -> bool:
-    """True if each piece repeats the one before and goes on from there."""
+    """Return True if each piece repeats and extends the one before."""
     return all(later.startswith(earlier) for earlier, later in itertools.pairwise(pieces))
 
 
@@ -147,22 +151,22 @@ def _is_object(text: str) -> bool:
 
 
 class CallGatherer:
-    """Sorts fragments into calls: `add` those of each delta, then `finish`."""
+    """Sorts fragments into calls: `add` the fragments of each delta, then `finish`."""
 
     def __init__(self) -> None:
         self._parts: list[ToolCallDelta] = []
         self._calls: list[OpenCall] = []
 
     def add(self, parts: Iterable[ToolCallDelta]) -> None:
-        """Take in the fragments of one delta."""
+        """Add the fragments of one delta."""
         for position, part in enumerate(parts):
             self._parts.append(part)
-            stands_beside = position > 0 and part.index is None and bool(part.name)
-            self._take(part, stands_beside)
+            is_separate = position > 0 and part.index is None and bool(part.name)
+            self._add_part(part, is_separate)
 
-    def _take(self, part: ToolCallDelta, stands_beside: bool) -> None:
+    def _add_part(self, part: ToolCallDelta, is_separate: bool) -> None:
         call = self._call_for(part)
-        if call is None or stands_beside or _starts_another(call, part):
+        if call is None or is_separate or _starts_another(call, part):
             call = self._open(part.index)
         elif call.is_named_again and _begins_object(part.arguments):
             call = self._open(call.index, call.name)
@@ -170,27 +174,39 @@ class CallGatherer:
 
     @property
     def is_cut(self) -> bool:
-        """True if the last call has no whole arguments."""
+        """True if the arguments of the last call are incomplete."""
         calls = self._named()
         return bool(calls) and calls[-1].is_cut and not calls[-1].is_complete
 
+    @property
+    def written(self) -> str:
+        """Names and arguments so far."""
+        return "".join([call.name + call.text for call in self._calls])
+
+    @property
+    def is_begun(self) -> bool:
+        """True if a fragment had an id: without a name and arguments, its call was lost."""
+        return any(call.id for call in self._calls)
+
     def finish(self, cut_off: str = "") -> list[ToolCall]:
-        """The calls, in order.
+        """Return the calls, in order.
 
         Args:
-            cut_off: The finish reason, if the answer was cut off. Then a last call without whole
-                arguments must not be run, not even one without any: they may just not have been written.
+            cut_off: The finish reason, if the response was cut off. Then a last call with incomplete or
+                missing arguments must not run: the model may not have finished writing them.
         """
         calls: list[ToolCall] = []
         used: set[str] = set()
         best = self._best()
-        for number, each in enumerate(best, 1):
-            arguments, invalid = each.arguments()
-            if cut_off and each.is_cut and (invalid or each is best[-1]):
-                written = shorten(each.text, 200)
-                arguments, invalid = {}, say("cut_off", reason=cut_off, written=written)
-            call_id = unique_id(clean_text(each.id) or f"call_{number}", used)
-            calls.append(ToolCall(call_id, clean_text(each.name), arguments, invalid and clean_text(invalid)))
+        for number, call in enumerate(best, 1):
+            arguments, invalid = call.arguments()
+            if cut_off and call.is_cut and (invalid or call is best[-1]):
+                written = shorten(call.text, 200)
+                arguments, invalid = {}, message("cut_off", reason=cut_off, written=written)
+            call_id = unique_id(clean_text(call.id) or f"call_{number}", used)
+            extra = joined(call.extra) if call.extra else None
+            invalid = invalid and clean_text(invalid)
+            calls.append(ToolCall(call_id, clean_text(call.name), arguments, invalid, extra))
         return calls
 
     def _named(self) -> list[OpenCall]:
@@ -211,7 +227,7 @@ class CallGatherer:
         return self._calls[-1]
 
     def _call_for(self, part: ToolCallDelta) -> OpenCall | None:
-        """The call this fragment may go on with, or None if it starts a new one for certain."""
+        """Return the call that this fragment may continue; None if it certainly starts a new one."""
         if not self._calls:
             return None
         same_index = [call for call in self._calls if part.index in (None, call.index)]
@@ -224,20 +240,20 @@ class CallGatherer:
 
 
 def _sorted_by(key: Callable[[ToolCallDelta], Any], parts: list[ToolCallDelta]) -> list[OpenCall]:
-    """Calls by one key alone; a fragment without it goes on with the last call."""
+    """Sort fragments into calls by one key alone; a fragment without it continues the last call."""
     calls: dict[Any, OpenCall] = {}
     current = None
     for part in parts:
-        given = key(part)
-        current = current if given is None else given
+        value = key(part)
+        current = current if value is None else value
         calls.setdefault(current, OpenCall(part.index)).add(part)
     return list(calls.values())
 
 
 def _starts_another(call: OpenCall, part: ToolCallDelta) -> bool:
-    """Decide whether a fragment that could belong to `call` really begins a new one (rules 2 to 4)."""
+    """Return True if a fragment that could belong to `call` begins a new one (rules 2 to 4)."""
     if not part.name:
-        return False  # nothing new is named, whatever the id says
+        return False
     new_id = bool(part.id and call.id and part.id != call.id and not call.changes_id)
     other_name = part.name != call.name
     brings = part.arguments.strip() if isinstance(part.arguments, str) else part.arguments
@@ -258,7 +274,7 @@ def _begins_object(arguments: Any) -> bool:
 
 
 def unique_id(wanted: str, used: set[str]) -> str:
-    """`wanted`, or `wanted` with a number behind it if it is taken; the result is added to `used`."""
+    """Return `wanted`, with a number appended if it is taken, and add the result to `used`."""
     candidate, number = wanted, 1
     while candidate in used:
         number += 1

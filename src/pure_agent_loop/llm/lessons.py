@@ -1,7 +1,7 @@
-"""What a provider's refusal teaches: one 400 becomes one change of the `Profile`. Pure: no I/O.
+"""Learning from refusals: one 400 response becomes one change of the `Profile`. Pure: no I/O.
 
-A lesson is drawn only from a refusal that names what it refuses, and only if the request really held that;
-so an error that repeats teaches nothing twice, and one of another kind is reported as it is.
+A lesson needs a refusal that names a part of the request, and a request that held that part. So a repeated
+error teaches nothing twice, and an unrelated error is reported unchanged.
 """
 
 from __future__ import annotations
@@ -12,28 +12,25 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.adapt import TOKEN_LIMITS
+from pure_agent_loop.llm.adapt import DATA_KEYWORDS, NAMED_SCHEMAS, TOKEN_LIMITS
+from pure_agent_loop.llm.extra import not_of_protocol
 from pure_agent_loop.llm.messages import Message, is_media, mark_of, newest_question
 from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.wire import read_error
 from pure_agent_loop.media import MEDIA_KINDS
 
-_KINDS = ("bad_request", "overloaded", "unknown")  # llama.cpp reports its template's complaints with 500
+_KINDS = ("bad_request", "overloaded", "unknown")  # llama.cpp reports template errors with 500
 _REFUSED = re.compile(
     r"not support|unsupported|n't support|unrecogni[sz]ed|unknown|unexpected|extra (?:inputs|fields)"
     r"|not permitted|not allowed|not accepted|not enabled|not available|cannot find field|does not exist"
     r"|only the default|deprecated|cannot both|(?:invalid|illegal) (?:parameter|argument|field|request arg)",
     re.I,
 )
-# Fields that a request cannot do without, or that `tool_mode` sees to.
+# Fields that every request needs, or that `tool_mode` handles.
 _NEEDED = frozenset({"model", "messages", "tools", "stream", "response_format", "stop"})
-_SCHEMA_WORDS = (
-    "additionalProperties", "$ref", "$defs", "definitions", "anyOf", "oneOf", "allOf", "const", "default",
-    "format", "pattern", "patternProperties", "propertyNames", "minimum", "maximum", "exclusiveMinimum",
-    "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "minItems", "maxItems", "uniqueItems",
-    "minProperties", "maxProperties", "title", "examples", "nullable", "prefixItems", "contains", "not", "if",
-    "then", "else",
-)  # fmt: skip
-_OF_SCHEMAS = re.compile(r"schema|parameters|properties|tools?\b|function|payload|keyword", re.I)
+# Keywords that no description can do without.
+_DESCRIBING = frozenset({"type", "properties", "items", "required", "enum", "description"})
+_SCHEMA_WORDS = re.compile(r"schema|parameters|properties|tools?\b|function|payload|keyword", re.I)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +38,7 @@ class Lesson:
     """A change of the profile.
 
     Args:
-        profile: The new one.
-        what: What is done from now on, for people.
+        what: The change, in words for people.
     """
 
     profile: Profile
@@ -52,14 +48,13 @@ class Lesson:
 def learn(
     profile: Profile, body: Mapping[str, Any], error: LLMError, chosen: Collection[str] = ()
 ) -> Lesson | None:
-    """What to do otherwise after a refusal; None if it says nothing about that.
+    """Return the change of profile that a refusal calls for; None if it names nothing to change.
 
     Args:
-        profile: What the refused request was made with.
-        chosen: Fields that a caller has set: they are never left out.
+        chosen: Fields that the caller set: they are never left out.
 
     Raises:
-        LLMError: It refuses one of `chosen`; the message says which and what to do.
+        LLMError: The refusal names one of `chosen`.
     """
     if error.kind not in _KINDS:
         return None
@@ -67,10 +62,37 @@ def learn(
         lesson = rule(profile, body, error.said)
         if lesson is not None and lesson.profile != profile:
             return lesson
-    lesson = _refused_field(profile, body, error.said, chosen)
+    lesson = _refused_field(profile, body, error.said, chosen) or _refused_in_messages(
+        profile, body, error.said
+    )
     if lesson is None:
         _refuse_choices(profile, body, error, chosen)
     return lesson
+
+
+_MODEL_GONE = re.compile(
+    r"not ?found|n[o']t exist|no longer|invalid model|not a valid model|deprecat|decommission|retired"
+    r"|shut ?down|sunset|discontinued|removed|unknown model|not available|unavailable",
+    re.I,
+)
+
+
+def is_gone(error: LLMError, model: str) -> bool:
+    """Return True if an error means that the model does not exist, or no longer does.
+
+    Status 410 is enough; so is a 404 that names the model, or an error whose field is ``model``. Other errors
+    must state it in words: an error may also name a model for a missing capability.
+    """
+    if error.status not in (400, 404):
+        return error.status == 410
+    body = getattr(error.original_error, "body", None)
+    fields = body if isinstance(body, Mapping) else {}
+    if fields.get("param"):
+        return str(fields["param"]) == "model"
+    words = " ".join([*read_error(body)[1], error.said]).replace("_", " ")
+    is_named = re.search(rf"(?<![\w.-]){re.escape(model)}(?![\w-])", error.said) is not None
+    is_about_it = is_named or re.search(r"model|deployment", words, re.I) is not None
+    return (error.status == 404 and is_named) or (is_about_it and _MODEL_GONE.search(words) is not None)
 
 
 def _refuse_choices(
@@ -79,10 +101,10 @@ def _refuse_choices(
     named = _refused_names(profile, error.said, [n for n in body if n in chosen and n not in _NEEDED])
     if not named:
         return
-    ways = [_way_out(name, profile.thinking) for name in named]
+    ways = [_hint_for(name, profile.thinking) for name in named]
     raise LLMError(
-        f"The server refuses {' and '.join(named)}, which this program sets. {' '.join(dict.fromkeys(ways))} "
-        f"The server said: {error.said}",
+        f"The server rejected {' and '.join(named)}, set by this program. {' '.join(dict.fromkeys(ways))} "
+        f"The server's error: {error.said}",
         error,
         kind="bad_request",
         status=error.status,
@@ -90,20 +112,20 @@ def _refuse_choices(
     ) from error
 
 
-def _way_out(name: str, thinking: Collection[str]) -> str:
+def _hint_for(name: str, thinking: Collection[str]) -> str:
     if name in thinking:
         return (
-            "It stands for thinking_level: use thinking_level='off', a level that this model knows, or "
-            "profile=Profile(..., thinking={...}) with the field that this server reads."
+            "thinking_level sets this field: use thinking_level='off', a level that this model supports, or "
+            "profile=Profile(..., thinking={...}) with the field that this server expects."
         )
-    return f"Leave {name} out, or use a model that takes it."
+    return f"Remove {name}, or use a model that accepts it."
 
 
 def _token_limit(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
     for sent, wanted in (TOKEN_LIMITS, TOKEN_LIMITS[::-1]):
         if sent in body and _refuses(words, sent):
             if profile.output_limit_field == wanted or not (_names(words, wanted) or sent == TOKEN_LIMITS[1]):
-                return None  # then it is refused altogether
+                return None  # both spellings are refused
             return Lesson(
                 replace(profile, output_limit_field=wanted), f"the output limit is sent as {wanted}"
             )
@@ -126,7 +148,7 @@ _REASONING_REFUSED = re.compile(
 def _reasoning(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
     sent = profile.reasoning_echo
     if sent and any(sent in message for message in body["messages"]) and _REASONING_REFUSED.search(words):
-        return Lesson(replace(profile, reasoning_echo=""), "the model's thinking is no longer sent back")
+        return Lesson(replace(profile, reasoning_echo=""), "the model's reasoning is no longer sent back")
     wanted = _WANTS_REASONING.search(words)
     if wanted is None or _REASONING_REFUSED.search(words):
         return None
@@ -134,9 +156,9 @@ def _reasoning(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson 
         return None
     if not sent:
         name = wanted[1] or wanted[2]
-        what = f"the thinking behind tool calls is sent back as {name}"
+        what = f"the reasoning of tool calls is sent back as {name}"
         return Lesson(replace(profile, reasoning_echo=name), what)
-    return Lesson(replace(profile, echo_scope="history"), f"all earlier thinking is sent back as {sent}")
+    return Lesson(replace(profile, echo_scope="history"), f"all earlier reasoning is sent back as {sent}")
 
 
 _SYSTEM_REFUSED = re.compile(
@@ -154,7 +176,7 @@ def _system(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | N
         return None
     if first == "developer":
         return Lesson(replace(profile, system_role="system"), "the system message has the role system")
-    return Lesson(replace(profile, system_role="user"), "the system message goes in front of the question")
+    return Lesson(replace(profile, system_role="user"), "the system message is put before the question")
 
 
 _TURNS = re.compile(
@@ -175,15 +197,15 @@ _CONTENT_NEEDED = re.compile(
 
 
 def _messages(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
-    """Rules about the order and the form of messages."""
+    """Learn a rule about the order or the form of messages."""
     if _TURNS.search(words):
-        return Lesson(replace(profile, alternates=True), "messages of one side are joined")
+        return Lesson(replace(profile, alternates=True), "consecutive messages of one role are joined")
     if _USER_AFTER_TOOL.search(words):
-        what = "a word of the assistant stands between a result and the next message"
+        what = "an assistant message is put between a result and the next user message"
         return Lesson(replace(profile, user_after_tool=False), what)
     calls = [message.get("tool_calls") or () for message in body["messages"]]
-    if _SINGLE_CALLS.search(words) and any(len(each) > 1 for each in calls):
-        return Lesson(replace(profile, parallel_calls=False), "each call is sent in a message of its own")
+    if _SINGLE_CALLS.search(words) and any(len(group) > 1 for group in calls):
+        return Lesson(replace(profile, parallel_calls=False), "each call is sent in a separate message")
     length = _ID_LENGTH.search(words)
     if length is not None and any(calls):
         what = f"call ids are sent as {length[1]} letters and digits"
@@ -205,7 +227,7 @@ _TEXT_ONLY = re.compile(
 
 
 def _media(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
-    """What came out of tools and is no text; for the user's own see `without_media`."""
+    """Learn which media of tools a server refuses; for the user's media see `without_media`."""
     contents = [m["content"] for m in body["messages"] if isinstance(m.get("content"), list)]
     sent = {part.get("type") for content in contents for part in content}
     takes = MEDIA_KINDS if profile.takes is None else profile.takes
@@ -216,30 +238,30 @@ def _media(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | No
     ]
     if not refused or not (_REFUSED.search(words) or _TEXT_ONLY.search(words)):
         return None
-    left = tuple(kind for kind in takes if kind not in refused)
-    what = f"{' and '.join(refused)} out of tools is said in words"
-    return Lesson(replace(profile, takes=left), what)
+    accepted = tuple(kind for kind in takes if kind not in refused)
+    what = f"{' and '.join(refused)} content of tools is described in words"
+    return Lesson(replace(profile, takes=accepted), what)
 
 
-_OF_MEDIA = re.compile("|".join([*_MEDIA_WORDS.values(), *MEDIA_KINDS.values()]), re.I)
+_ANY_MEDIA_WORDS = re.compile("|".join([*_MEDIA_WORDS.values(), *MEDIA_KINDS.values()]), re.I)
 
 
 def without_media(messages: Sequence[Message], error: LLMError) -> frozenset[int]:
-    """What to leave out of a refused request: its images and files, if they may be why it was refused.
+    """Return the images and files to leave out of a refused request, if they may be the cause.
 
-    A refusal that speaks of them is about them if the user has sent any, and one that nothing else is
-    learned from may be: else a session whose history holds a picture could not go on. What is asked about now
-    is never left out: the refusal stands.
+    Media are a possible cause if the error mentions them, or if it is a bad request that teaches nothing
+    else; otherwise a session with a picture in its history could not continue. Media of the newest question
+    are never left out.
 
     Args:
-        messages: The history, without what was left out before.
-        error: The refusal; one whose words teach something is not asked about.
+        messages: The history, without the media left out before.
+        error: The refusal. `learn` has found nothing in it.
 
     Returns:
-        Their marks; see `mark_of`.
+        Marks of the media; see `mark_of`.
     """
     if error.kind not in (*_KINDS, "not_found") or not (
-        error.kind == "bad_request" or _OF_MEDIA.search(error.said)
+        error.kind == "bad_request" or _ANY_MEDIA_WORDS.search(error.said)
     ):
         return frozenset()
     asked = _media_in([newest_question(messages) or {}])
@@ -247,14 +269,14 @@ def without_media(messages: Sequence[Message], error: LLMError) -> frozenset[int
 
 
 def _media_in(messages: Iterable[Message]) -> frozenset[int]:
-    parts = [part for each in messages if isinstance(each.get("content"), list) for part in each["content"]]
+    parts = [part for m in messages if isinstance(m.get("content"), list) for part in m["content"]]
     return frozenset(mark_of(part) for part in parts if part["type"] in MEDIA_KINDS.values())
 
 
 def is_about_own_media(messages: Iterable[Message], error: LLMError) -> bool:
-    """Whether a refusal speaks of images or files, and the user has sent some."""
-    own = any(isinstance(each.get("content"), list) and not is_media(each) for each in messages)
-    return own and _OF_MEDIA.search(error.said) is not None
+    """Return True if an error mentions images or files, and the user has sent some."""
+    own = any(isinstance(message.get("content"), list) and not is_media(message) for message in messages)
+    return own and _ANY_MEDIA_WORDS.search(error.said) is not None
 
 
 _STREAM_NEEDED = re.compile(
@@ -280,24 +302,72 @@ def _streaming(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson 
 
 
 def _schema(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
-    if not body.get("tools") or not _REFUSED.search(words) or not _OF_SCHEMAS.search(words):
+    if not body.get("tools") or not _REFUSED.search(words) or not _SCHEMA_WORDS.search(words):
         return None
-    used = set(_keywords(body["tools"]))
-    found = [word for word in _SCHEMA_WORDS if word in used and _names(words, word)]
-    if not found:
+    schemas = [_function(tool).get("parameters") for tool in body["tools"]]
+    used = dict.fromkeys(word for schema in schemas for word in _keywords(schema))
+    refused = [word for word in used if word not in _DESCRIBING and _names(words, word)]
+    if not refused:
         return None
-    without = (*profile.schema_without, *(word for word in found if word not in profile.schema_without))
-    return Lesson(replace(profile, schema_without=without), f"tools are described without {', '.join(found)}")
+    without = (*profile.schema_without, *(word for word in refused if word not in profile.schema_without))
+    what = f"tool schemas are sent without {', '.join(refused)}"
+    return Lesson(replace(profile, schema_without=without), what)
 
 
 def _keywords(schema: Any) -> Iterator[str]:
     if isinstance(schema, Mapping):
         for key, value in schema.items():
             yield key
-            yield from _keywords(value)
+            is_named = key in NAMED_SCHEMAS and isinstance(value, Mapping)
+            for inner in value.values() if is_named else () if key in DATA_KEYWORDS else [value]:
+                yield from _keywords(inner)
     elif isinstance(schema, list):
-        for each in schema:
-            yield from _keywords(each)
+        for inner in schema:
+            yield from _keywords(inner)
+
+
+_DESCRIPTION_LIMIT = re.compile(
+    r"description.{0,200}?(?:max\w*|at most|longer than|exceed\w*|limit\w*)\D{0,60}?(\d{2,6})", re.I | re.S
+)
+
+
+def _description(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+    limit = _DESCRIPTION_LIMIT.search(words)
+    lengths = [len(_function(tool).get("description") or "") for tool in body.get("tools") or ()]
+    if limit is None or not any(length > int(limit[1]) for length in lengths):
+        return None
+    what = f"tool descriptions are cut at {limit[1]} characters"
+    return Lesson(replace(profile, description_limit=int(limit[1])), what)
+
+
+def _function(tool: Any) -> Mapping[str, Any]:
+    function = tool.get("function") if isinstance(tool, Mapping) else None
+    return function if isinstance(function, Mapping) else {}
+
+
+_TOOL_INDEX = re.compile(
+    r"\btools['\"]?[\[.,/: ]{1,3}(\d+)(?:[\]./]{1,2}function_?declarations[\[./]{1,2}(\d+))?", re.I
+)
+
+
+def refused_tool(tools: Sequence[Mapping[str, Any]], error: LLMError) -> int | None:
+    """Return the index of the one tool that a refusal names; None if it names none or several.
+
+    Args:
+        error: The refusal: it holds the index of the tool, or its name.
+    """
+    if error.kind not in ("bad_request", "unknown"):
+        return None
+    place = _TOOL_INDEX.search(error.said)
+    if place is not None:
+        index = int(place[2] or place[1])
+        return index if index < len(tools) else None
+    if re.search(r"\b(?:messages|tool_calls)\b", error.said):
+        return None
+    names = [re.escape(str(_function(tool).get("name") or "")) for tool in tools]
+    before = r"(?:['\"`]|(?:function|tool)s?(?: name)?[:= ]{1,2})"
+    matches = [n for n, name in enumerate(names) if re.search(rf"{before}{name}(?![\w-])", error.said, re.I)]
+    return matches[0] if len(matches) == 1 else None
 
 
 def _refused_field(
@@ -313,24 +383,49 @@ def _refused_field(
     )
 
 
+_IN_MESSAGES = re.compile(r"\bmessages?\b|\brole\b|tool_calls", re.I)
+
+
+def _refused_in_messages(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+    """Learn to omit a non-standard message field: one from a response or from a given history."""
+    sent = not_of_protocol(body["messages"])
+    named = [name for name in sent if _is_refused_in(words, name)]
+    if named and profile.message_refuses:
+        named = sent  # a server that refuses two such fields refuses all
+    if not named:
+        return None
+    return Lesson(
+        replace(profile, message_refuses=(*profile.message_refuses, *named)),
+        f"{' and '.join(named)} in messages {'is' if len(named) == 1 else 'are'} left out",
+    )
+
+
+def _is_refused_in(words: str, name: str) -> bool:
+    complaint = _INSTEAD.split(words, maxsplit=1)[0]
+    if not _IN_MESSAGES.search(complaint):
+        return _refuses(words, name)
+    as_field = rf"(?:['\"`.]|\b(?:field|property|parameter|key|argument)s?:? ){re.escape(name)}(?!\w)"
+    return _REFUSED.search(complaint) is not None and re.search(as_field, complaint, re.I) is not None
+
+
 def _refused_names(profile: Profile, words: str, candidates: Collection[str]) -> list[str]:
-    excluding = _EXCLUDING.search(words)  # then one of those named has to go, and ours goes first
+    excluding = _EXCLUDING.search(words)  # then one of the named fields has to go: a default first
     named = [n for n in candidates if _refuses(words, n) or (excluding and _names(words, n))]
     return named + [
         name
-        for name in profile.thinking  # of these a wrong value is as good as a wrong field
+        for name in profile.thinking  # here a wrong value counts like a wrong field
         if name in candidates and name not in named and _wrong_value(words, name)
     ]
 
 
 _EXCLUDING = re.compile(r"cannot both|mutually exclusive", re.I)
-# A list of what is allowed instead names fields that are not refused.
+# The list of allowed values that may follow holds fields that are not refused.
 _INSTEAD = re.compile(
     r"\b(?:expected|must be|should be|use|choose) (?:exactly )?one of\b"
     r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",
     re.I,
 )
-# A value out of its range is the caller's to mend, unless the only one allowed is the default.
+# The caller has to fix a value out of range, unless only the default is allowed.
 _RANGE = re.compile(
     r"too (?:large|small|long|high|low|many)|\b(?:above|below|between|range|exceeds?|at most|at least"
     r"|less than|greater than|higher than|lower than)\b",
@@ -355,15 +450,17 @@ _AFTER = (
 
 
 def _refuses(words: str, name: str) -> bool:
-    """True if an error says that a field itself is refused."""
-    said = _INSTEAD.split(words, maxsplit=1)[0]
-    if _RANGE.search(said) and "only the default" not in said.lower():
+    """Return True if an error refuses the field itself."""
+    complaint = _INSTEAD.split(words, maxsplit=1)[0]
+    if _RANGE.search(complaint) and "only the default" not in complaint.lower():
         return False
     quote = r"['\"`\[\](){}:, ]*"
     return any(
-        re.search(rf"(?:{_BEFORE}){quote}(?<![\w$]){each}(?!\w)", said, re.I | re.S)
-        or re.search(rf"(?<![\w$]){each}(?![\w.]){quote.replace(' ', '')}{_AFTER}", said, re.I | re.S)
-        for each in map(re.escape, _spellings(name))
+        re.search(rf"(?:{_BEFORE}){quote}(?<![\w$]){spelling}(?!\w)", complaint, re.I | re.S)
+        or re.search(
+            rf"(?<![\w$]){spelling}(?![\w.]){quote.replace(' ', '')}{_AFTER}", complaint, re.I | re.S
+        )
+        for spelling in map(re.escape, _spellings(name))
     )
 
 
@@ -374,8 +471,8 @@ def _wrong_value(words: str, name: str) -> bool:
 
 
 def _names(words: str, name: str) -> bool:
-    """True if an error names a field, in snake case or in camel case."""
-    return any(re.search(rf"(?<![\w$]){re.escape(each)}(?!\w)", words) for each in _spellings(name))
+    """Return True if an error names a field, in snake case or in camel case."""
+    return any(re.search(rf"(?<![\w$]){re.escape(word)}(?!\w)", words) for word in _spellings(name))
 
 
 def _spellings(name: str) -> set[str]:
@@ -389,5 +486,6 @@ _RULES: tuple[Callable[[Profile, Mapping[str, Any], str], Lesson | None], ...] =
     _streaming,
     _system,
     _messages,
+    _description,
     _schema,
 )

@@ -1,12 +1,13 @@
-"""The history: building messages, and making any list of them valid.
+"""The history: builds messages, and repairs any list of messages.
 
 A history is valid when: each message is an object with a known role, and only the first may be a system
 message; content is text or a list of typed parts; every call has exactly one
-result, right behind the message that asked for it and in the same order; call ids are unique;
+result, right after the message with the call and in the same order; call ids are unique;
 arguments are JSON objects; no text holds a lone surrogate.
 
 Inside a state a message may carry the key ``meta`` (``synthetic``: no person or model wrote it;
-``reasoning``: the thinking behind it). `to_wire` takes it off: servers never see it.
+``reasoning``: the model's reasoning; ``origin``: the server and model that added fields to the message and
+its calls). `to_wire` removes it: it is never sent to a server.
 """
 
 from __future__ import annotations
@@ -18,22 +19,25 @@ from typing import Any
 
 from pure_agent_loop.errors import HistoryError
 from pure_agent_loop.llm.arguments import parse_arguments
+from pure_agent_loop.llm.base import origin_of
+from pure_agent_loop.llm.extra import extra_of_call, with_extra, without_extra
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.media import part_words
-from pure_agent_loop.prompts.words import say
+from pure_agent_loop.prompts.words import message as sentence
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 Message = dict[str, Any]
+SYSTEM_ROLES = ("system", "developer")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 META = "meta"
-_META_KEYS = {"synthetic": bool, "reasoning": str}
+_META_KEYS = {"synthetic": bool, "reasoning": str, "origin": str}
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
 def user_message(text: str, media: Sequence[dict[str, Any]] = (), *, synthetic: bool = False) -> Message:
-    """A message of the user, media behind the text; or a notice in that role if `synthetic`."""
+    """Build a user message, media after the text; or a notice in that role if `synthetic`."""
     parts = [*([{"type": "text", "text": text}] if text else []), *media]
     message: Message = {"role": "user", "content": to_jsonable(parts if media else text)}
     if synthetic:
@@ -42,7 +46,7 @@ def user_message(text: str, media: Sequence[dict[str, Any]] = (), *, synthetic: 
 
 
 def assistant_message(response: LLMResponse) -> Message:
-    """An answer as it goes into the history."""
+    """Build the history message of a response."""
     message: Message = {"role": "assistant", "content": response.content}
     if response.tool_calls:
         message["tool_calls"] = [wire_call(call) for call in response.tool_calls]
@@ -50,48 +54,54 @@ def assistant_message(response: LLMResponse) -> Message:
         message["content"] = ""
     if response.reasoning_content:
         message[META] = {"reasoning": response.reasoning_content}
+    if response.origin:
+        message.update(response.extra or {})
+        message[META] = {**message.get(META, {}), "origin": response.origin}
     return message
 
 
 def wire_call(call: ToolCall) -> dict[str, Any]:
-    """A call as it goes into the history."""
+    """Build the history form of a call."""
     arguments = _JSON.encode(call.arguments)
-    name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"  # strict servers refuse other names
-    return {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"  # strict servers reject other names
+    wire = {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return with_extra(wire, call.extra) if call.extra else wire
 
 
 def tool_message(call_id: str, content: str) -> Message:
-    """The result of a call."""
+    """Build the message with the result of a call."""
     return {"role": "tool", "tool_call_id": call_id, "content": content}
 
 
 def media_message(results: Iterable[tuple[str, Iterable[dict[str, Any]]]]) -> list[Message]:
-    """What tools gave beside text, as one message in the user's role, or none.
+    """Build one user message from the images and files of tools; empty without any.
 
     Args:
-        results: The name of each tool, and its parts.
+        results: The name of each tool, and its media parts.
     """
     content: list[dict[str, Any]] = []
     for tool, parts in results:
-        if found := list(parts):
-            content += [{"type": "text", "text": say("media_of", tool=tool)}, *found]
+        if media := list(parts):
+            content += [{"type": "text", "text": sentence("media_of", tool=tool)}, *media]
     return [user_message("", content, synthetic=True)] if content else []
 
 
 def is_media(message: Message) -> bool:
-    """True for such a message: it belongs to the results before it."""
+    """Return True for a message of `media_message`: it belongs to the results before it."""
     return message["role"] == "user" and is_synthetic(message) and isinstance(message["content"], list)
 
 
 def in_words(message: Message, keep: Collection[str] = ()) -> Message:
-    """A message with words in the place of its images and files.
+    """Replace the images and files of a message by words.
 
     Args:
-        message: It; its content is a list of parts.
+        message: A message whose content is a list of parts.
     """
     kept = ("text", *keep)
     content = [
-        part if part["type"] in kept else {"type": "text", "text": say("media_gone", what=part_words(part))}
+        part
+        if part["type"] in kept
+        else {"type": "text", "text": sentence("media_gone", what=part_words(part))}
         for part in message["content"]
     ]
     is_text = all(part["type"] == "text" for part in content)
@@ -99,54 +109,54 @@ def in_words(message: Message, keep: Collection[str] = ()) -> Message:
 
 
 def newest_question(messages: Sequence[Message]) -> Message | None:
-    """What a person said last."""
+    """Return the newest message of a person."""
     return next(filter(is_question, reversed(messages)), None)
 
 
 def is_question(message: Mapping[str, Any]) -> bool:
-    """True for what a person said; False for notices of the framework."""
+    """Return True for a message of a person; False for notices of the framework."""
     return message["role"] == "user" and not is_synthetic(message)
 
 
 def is_synthetic(message: Mapping[str, Any]) -> bool:
-    """True if no person and no model wrote it."""
+    """Return True if no person and no model wrote the message."""
     return bool((message.get(META) or {}).get("synthetic"))
 
 
 def without_refused(message: Message, refused: frozenset[int]) -> Message:
-    """A message with words in the place of what a server has refused.
+    """Replace the refused parts of a message by words.
 
     Args:
-        refused: The marks of the parts; see `mark_of`.
+        refused: Marks of the refused parts; see `mark_of`.
     """
     content = message.get("content")
     if not isinstance(content, list) or refused.isdisjoint(map(mark_of, content)):
         return message
-    said = [
-        {"type": "text", "text": say("media_refused", what=part_words(part))}
+    parts = [
+        {"type": "text", "text": sentence("media_refused", what=part_words(part))}
         if mark_of(part) in refused
         else part
         for part in content
     ]
-    return {**message, "content": text_of(said) if all(part["type"] == "text" for part in said) else said}
+    return {**message, "content": text_of(parts) if all(p["type"] == "text" for p in parts) else parts}
 
 
 def mark_of(part: Mapping[str, Any]) -> int:
-    """A mark of the data or the address that an image or a file is; a text works its hash out once."""
+    """Return a hash of the data or URL of an image or a file; Python caches the hash of a string."""
     inner = part.get(part["type"])
-    found = inner if isinstance(inner, Mapping) else {}
-    return hash(found.get("url") or found.get("file_data") or found.get("data"))
+    source = inner if isinstance(inner, Mapping) else {}
+    return hash(source.get("url") or source.get("file_data") or source.get("data"))
 
 
 def text_of(content: str | list[dict[str, Any]]) -> str:
-    """The text of a message's content, without other parts such as images."""
+    """Return the text of a message's content, without other parts such as images."""
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
 
 
 def joined_content(first: Any, second: Any, between: str = "\n\n") -> Any:
-    """Two contents as one: texts with something between them, or lists of parts."""
+    """Join two contents: texts with a separator, else lists of parts."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{between}{second}" if first and second else first or second
     return [*_parts(first), *_parts(second)]
@@ -158,19 +168,47 @@ def _parts(content: Any) -> list[Any]:
     return list(content or ())
 
 
-def to_wire(messages: Iterable[Message]) -> list[Message]:
-    """Messages as a server gets them: without `meta`. The messages themselves are not copied."""
+def to_wire(messages: Iterable[Message], client: object = None) -> list[Message]:
+    """Return messages in wire form: without `meta`, and without fields that another server added.
+
+    Messages without `meta` are not copied.
+
+    Args:
+        client: The client of the server; None for a server that added no fields.
+    """
     return [
-        {key: value for key, value in message.items() if key != META} if META in message else message
+        message
+        if META not in message
+        else for_origin(message, origin_of(client))
+        if "origin" in message[META]
+        else {name: field for name, field in message.items() if name != META}
         for message in messages
     ]
 
 
+def for_origin(message: Message, origin: str) -> Message:
+    """Return the wire form of a message with `meta` for the server and model `origin`."""
+    plain = {name: field for name, field in message.items() if name != META}
+    added_by = message[META].get("origin")
+    return plain if added_by in (None, origin) else without_extra(plain)
+
+
+def to_keep(messages: Iterable[Message]) -> list[Message]:
+    """Return messages for a caller: `meta` holds only the origin of added fields, if there are any."""
+    return [_with_origin_only(message) if META in message else message for message in messages]
+
+
+def _with_origin_only(message: Message) -> Message:
+    plain = {name: field for name, field in message.items() if name != META}
+    added_by = message[META].get("origin")
+    return {**plain, META: {"origin": added_by}} if added_by else plain
+
+
 def check_pairs(messages: Iterable[Message]) -> None:
-    """Refuse a history in which a call and its result are not next to each other.
+    """Reject a history in which results do not directly follow their calls.
 
     Raises:
-        HistoryError: It names the ids.
+        HistoryError: A call lacks its result, or a result its call.
     """
     waiting: list[str] = []
     for message in messages:
@@ -187,17 +225,17 @@ def check_pairs(messages: Iterable[Message]) -> None:
 
 
 def repair_history(messages: Iterable[Any], lost: str) -> tuple[list[Message], list[str]]:
-    """Make a history valid, whatever it was.
+    """Repair a history.
 
     Args:
         messages: Chat messages as dicts, e.g. from ``AgentResult.messages`` or a file.
-        lost: What a call without a result gets as its result.
+        lost: The result to insert for a call without one.
 
     Returns:
-        A valid copy, and a sentence for each thing that had to be changed.
+        A valid copy, and a sentence for each change.
 
     Raises:
-        HistoryError: It is not a list of messages at all.
+        HistoryError: `messages` is not a list of messages.
     """
     if isinstance(messages, (str, bytes, Mapping)) or not hasattr(messages, "__iter__"):
         raise HistoryError("messages must be a list of chat messages (dicts with 'role' and 'content').")
@@ -213,17 +251,29 @@ class _Repair:
         self._fixes: list[str] = []
         self._used: set[str] = set()
         self._open: dict[str, Message | None] = {}  # new id -> its result, in call order
-        self._renamed: dict[str, list[str]] = {}  # id as given -> new ids that wait for a result
+        self._renamed: dict[str, list[str]] = {}  # original id -> new ids without a result
+        self._asked: dict[str, tuple[str, str]] = {}  # new id -> original id, name of the tool
+        self._placed: dict[
+            str, tuple[Message, bool]
+        ] = {}  # original id -> its result, and whether it is real
+        self._orphans: dict[
+            str, list[tuple[Message, Message]]
+        ] = {}  # results without a call, and the messages for them
+        self._orphan_messages: list[Message] = []  # those messages, to be put after the results of the step
 
     def run(self, messages: Iterable[Any]) -> tuple[list[Message], list[str]]:
-        for number, given in enumerate(messages):
-            role = given.get("role") if isinstance(given, Mapping) else None
+        from pure_agent_loop.llm.foreign import translated
+
+        for number, original, is_new in translated(messages):
+            if is_new:
+                self._fixes.append(f"messages[{number}]: translated from another protocol")
+            role = original.get("role") if isinstance(original, Mapping) else None
             if role not in (*ROLES, "function"):
                 raise HistoryError(
                     f"messages[{number}] must be a dict with one of the roles {', '.join(ROLES)}; "
-                    f"it is {given!r:.120}."
+                    f"it is {original!r:.120}."
                 )
-            message: Message = to_jsonable(given)
+            message = _without_empty_fields(to_jsonable(original))
             _check_meta(message)
             if role != "assistant":
                 message.pop("tool_calls", None)
@@ -233,19 +283,26 @@ class _Repair:
             self._close()
             if role == "assistant":
                 self._check_assistant(message, number)
-            if role in ("system", "developer") and self._out:
-                message["role"] = "user"
-                self._fixes.append(f"messages[{number}]: a later {role} message became one of the user")
             self._check_content(message, number)
+            if role in SYSTEM_ROLES and self._out:
+                if len(self._out) == 1 and self._out[0]["role"] in SYSTEM_ROLES:
+                    self._out[0]["content"] = joined_content(self._out[0]["content"], message["content"])
+                    self._fixes.append(
+                        f"messages[{number}]: the second {role} message was merged into the first"
+                    )
+                    continue
+                message["role"] = "user"
+                self._fixes.append(f"messages[{number}]: a later {role} message became a user message")
             self._out.append(message)
         self._close()
         return self._out, self._fixes
 
     def _check_assistant(self, message: Message, number: int) -> None:
         thoughts = [message.pop(name, None) for name in ("reasoning_content", "reasoning")]
-        thought = next((each for each in thoughts if isinstance(each, str) and each), None)
+        thought = next((text for text in thoughts if isinstance(text, str) and text), None)
         if thought is not None:
-            message[META] = {"reasoning": thought}  # a server gets it only where it asks for it
+            # Sent only to servers that require it.
+            message[META] = {**message.get(META, {}), "reasoning": thought}
         calls = message.pop("tool_calls", None)
         legacy = message.pop("function_call", None)
         if calls is None and legacy:
@@ -254,7 +311,7 @@ class _Repair:
         if isinstance(calls, list) and calls:
             message["tool_calls"] = [self._check_call(call, number) for call in calls]
         elif calls:
-            self._fixes.append(f"messages[{number}]: tool_calls is no list and was dropped")
+            self._fixes.append(f"messages[{number}]: tool_calls is not a list and was dropped")
 
     def _check_content(self, message: Message, number: int) -> None:
         content = message.get("content")
@@ -273,37 +330,84 @@ class _Repair:
         arguments, invalid = parse_arguments(given_arguments)
         if invalid:
             self._fixes.append(f"messages[{number}]: {invalid}; replaced by an empty object")
-        given = call.get("id") if isinstance(call.get("id"), str) else ""
-        new = unique_id(given or f"call_{number}", self._used)
-        if new != given:
-            self._fixes.append(f"messages[{number}]: call id {given!r} became {new!r}")
-        self._renamed.setdefault(given, []).append(new)
-        self._open[new] = None
-        checked = wire_call(ToolCall(new, str(function.get("name") or "unknown"), arguments))
+        original_id = call.get("id") if isinstance(call.get("id"), str) else ""
+        new = unique_id(original_id or f"call_{number}", self._used)
+        if new != original_id:
+            self._fixes.append(f"messages[{number}]: call id {original_id!r} became {new!r}")
+        name = str(function.get("name") or "unknown")
+        self._asked[new], self._open[new] = (original_id, name), None
+        if self._orphans.get(original_id):
+            result, words = self._orphans[original_id].pop(0)
+            self._out = [message for message in self._out if message is not words]
+            self._open[new] = {**result, "role": "tool", "tool_call_id": new}
+        else:
+            self._renamed.setdefault(original_id, []).append(new)
+        checked = wire_call(ToolCall(new, name, arguments))
         if _is_text_of(given_arguments, arguments):  # the same bytes keep prompt caches warm
             checked["function"]["arguments"] = given_arguments
-        return checked
+        return with_extra(checked, extra_of_call(call))
 
     def _add_result(self, message: Message, number: int) -> None:
-        given = message.get("tool_call_id")
-        waiting = self._renamed.get(given if isinstance(given, str) else "", [])
-        if not waiting:
-            self._fixes.append(f"messages[{number}]: a result without its call was dropped")
-            return
-        new = waiting.pop(0)
+        """Put a result after its call, wherever it came; a real result is never dropped."""
+        original_id = message.get("tool_call_id")
+        original_id = original_id if isinstance(original_id, str) else ""
         self._check_content(message, number)
-        self._open[new] = {**message, "role": "tool", "tool_call_id": new}
+        new = self._open_call_for(original_id, message)
+        if new is not None:
+            self._open[new] = placed = {**message, "role": "tool", "tool_call_id": new}
+            self._placed[original_id] = placed, True
+        elif original_id and original_id in self._placed:
+            result, is_known = self._placed[original_id]
+            self._fixes.append(f"messages[{number}]: a late result was moved to its call")
+            if not is_known:
+                result["content"] = message["content"]
+            elif result["content"] != message["content"]:
+                result["content"] = joined_content(result["content"], message["content"])
+            self._placed[original_id] = result, True
+        else:
+            words = user_message(sentence("result_alone", text=text_of(message["content"])), synthetic=True)
+            self._orphan_messages.append(words)
+            if original_id:
+                self._orphans.setdefault(original_id, []).append((message, words))
+            self._fixes.append(f"messages[{number}]: a result without its call became a user message")
+
+    def _open_call_for(self, original_id: str, message: Message) -> str | None:
+        """Return the open call of a result, by id; if the call or the result has no id, by name."""
+        exact = self._renamed.get(original_id)
+        if exact:
+            return exact.pop(0)
+        free = [(key, new) for key, ids in self._renamed.items() for new in ids if not (key and original_id)]
+        named = [pair for pair in free if self._asked[pair[1]][1] == message.get("name")]
+        for key, new in (named or free)[:1]:
+            self._renamed[key].remove(new)
+            return new
+        return None
 
     def _close(self) -> None:
         for call_id, result in self._open.items():
             if result is None:
-                self._fixes.append(f"call {call_id!r} had no result; it got one that says so")
-            self._out.append(result or tool_message(call_id, self._lost))
-        self._open, self._renamed = {}, {}
+                self._fixes.append(f"call {call_id!r} had no result; a placeholder was added")
+            placed = result or tool_message(call_id, self._lost)
+            self._placed[self._asked[call_id][0]] = placed, result is not None
+            self._out.append(placed)
+        self._out += self._orphan_messages
+        self._open, self._renamed, self._orphan_messages = {}, {}, []
+
+
+def _without_empty_fields(message: Message) -> Message:
+    """Remove the empty fields that libraries dump, and make the name valid."""
+    name = message.get("name")
+    if name is not None:
+        message["name"] = (
+            _NOT_IN_NAMES.sub("_", name)[:64] if isinstance(name, str) and name.isascii() else None
+        )
+    return {
+        n: field for n, field in message.items() if n in ("role", "content") or field not in (None, [], {})
+    }
 
 
 def _check_meta(message: Message) -> None:
-    """Of `meta` from outside only what is understood is kept."""
+    """Keep only the known fields of `meta`."""
     meta = message.pop(META, None)
     if isinstance(meta, dict):
         kept = {key: meta[key] for key, kind in _META_KEYS.items() if isinstance(meta.get(key), kind)}
@@ -316,7 +420,7 @@ def _is_part(part: Any) -> bool:
 
 
 def _is_text_of(text: Any, arguments: dict[str, Any]) -> bool:
-    """True if `text` is strict JSON for exactly these arguments."""
+    """Return True if `text` is strict JSON for exactly these arguments."""
     try:
         return isinstance(text, str) and json.loads(text) == arguments
     except (ValueError, RecursionError):

@@ -1,8 +1,8 @@
-"""The client for every server that speaks the chat-completions protocol.
+"""Client for servers with the chat-completions protocol.
 
-Requests go through `llm.http` with a body written here, and the stream is read as bytes: the SDK's typed
-calls walk the whole history on each request and build objects for each chunk. Its own retries are off,
-because repeating is decided in one place (`retry`).
+Requests go through `llm.http` with a body encoded here, and streams are read as bytes: the SDK's typed calls
+walk the whole history on each request and build objects per chunk. The SDK's retries are off, because `retry`
+decides on retries.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 import weakref
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
@@ -22,8 +22,17 @@ from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.body import BodyReader
+from pure_agent_loop.llm.control_tokens import JOINER_BYTES, control_tokens
 from pure_agent_loop.llm.messages import newest_question, without_refused
-from pure_agent_loop.llm.profiles import Profile, check_thinking_level, chosen_fields, profile_for
+from pure_agent_loop.llm.profiles import (
+    DEFAULT_MODELS,
+    Default,
+    DefaultModel,
+    Profile,
+    check_thinking_level,
+    chosen_fields,
+    profile_for,
+)
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.support.portal import close_at_exit
@@ -31,34 +40,36 @@ from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, 
 from pure_agent_loop.support.text import shorten, to_jsonable
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http import Answer, Transport
+    from pure_agent_loop.llm.http import HttpResponse, Transport
 
 
 DEFAULT_URL = "https://api.openai.com/v1"
 PROBE_SECONDS = 2.0
+LOCAL_SECONDS = 3600.0  # a CPU may take many minutes for a long prompt, and a retry would start over
 DRAIN_SECONDS = 0.2
-JSON_PACKAGES = ("jiter", "pydantic_core")  # that read and write it
-MOST_LESSONS = 8  # from one request; each takes something away, so there is an end anyway
+JSON_PACKAGES = ("jiter", "pydantic_core")
+MAX_ADAPTATIONS = 8  # per request; each one removes something, so the retries end
 
 
 class OpenAIClient(BaseLLMClient):
-    """A model behind an OpenAI-compatible server.
+    """A model on an OpenAI-compatible server.
 
-    What a server refuses is learned from its answer, once: the request is sent again without it, a notice
-    says so, and `profile` holds it from then on. What a caller has set is never left out: that is an error.
+    If a server refuses a field or feature, the client sends the request again without it, emits a notice, and
+    stores the change in `profile`. Fields that the caller set are never left out: refusing them is an error.
 
     Args:
-        model: The model's name there.
-        api_key: The key; else ``OPENAI_API_KEY``. Not needed for servers on this machine.
-        base_url: The server; else ``OPENAI_BASE_URL``, else OpenAI.
+        model: The model's name on the server.
+        api_key: The API key; default ``OPENAI_API_KEY``. Not needed for servers on this machine.
+        base_url: The server's URL; default ``OPENAI_BASE_URL``, else OpenAI.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``.
-        profile: What the server needs; found by address and model name if None.
-        prepared: Whether what requests need is loaded now; else call `prepare` before one.
-        client_kwargs: As ``openai.AsyncOpenAI`` takes them. With others than ``timeout`` and
-            ``default_headers`` requests go through it.
+        profile: Settings for the server; if None, chosen by URL and model name.
+        prepared: Whether to load everything for requests now; else call `prepare` before the first request.
+        client_kwargs: Arguments of ``openai.AsyncOpenAI``. Any but ``timeout`` and ``default_headers`` send
+            requests through the SDK.
 
     Raises:
-        ConfigError: An argument cannot work, or there is no key.
+        ConfigError: An argument is invalid, or there is no key. With ``prepared=False``, `prepare` or the
+            first request raises it.
     """
 
     takes_meta = True
@@ -75,20 +86,24 @@ class OpenAIClient(BaseLLMClient):
         **client_kwargs: Any,
     ) -> None:
         check_thinking_level(thinking_level)
-        self.model = model
+        self.model = str(model)
+        # The caller named no model, so a default may be replaced.
+        self._default_models = list(DEFAULT_MODELS) if isinstance(model, DefaultModel) else []
+        self._finds_profile = profile is None
         self.base_url = checked_url(str(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL))
+        self.origin = f"{shown_url(self.base_url.rstrip('/'))} {model}"
         self.thinking_level = thinking_level
         self.profile = profile or profile_for(self.base_url, model)
-        self.keeps_choices = True  # False where a server is being found out about
+        self.keeps_choices = True  # False while a server is being probed
         self._left_out = frozenset(profile.refuses if profile else ())
-        named = _checked_key(api_key) or _checked_key(os.environ.get("OPENAI_API_KEY"))
-        key = named or _key_for(self.base_url)
-        self._settings = {"max_retries": 0, **client_kwargs, "api_key": key, "base_url": self.base_url}
-        self.secrets = client_secrets(self._settings)
-        self._redactor = Redactor(self.secrets, env={}, shapes=False)
+        key = _checked_key(api_key) or _key_at_hand(self.base_url)
+        local = {"timeout": LOCAL_SECONDS} if is_loopback(self.base_url) else {}
+        self._take_settings(
+            {"max_retries": 0, **local, **client_kwargs, "api_key": key, "base_url": self.base_url}
+        )
         self._unused: list[Transport] = []
         self._building = threading.Lock()
-        # A connection pool belongs to one event loop, and one client may serve several of them.
+        # A connection pool belongs to one event loop; one client may serve several loops.
         self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Transport] = (
             weakref.WeakKeyDictionary()
         )
@@ -96,15 +111,25 @@ class OpenAIClient(BaseLLMClient):
             weakref.WeakKeyDictionary()
         )
         self._refused: frozenset[int] = frozenset()  # images and files, by `mark_of`
+        self._refused_tools: list[dict[str, Any]] = []  # of toolsets
         self._props: Any = None
-        self._said_window: int | None = None
+        self._reported_window: int | None = None
         if prepared:
-            self.prepare()  # here, never inside a running request: it would count as the server's silence
+            self.prepare()  # not inside a request, where the time would count towards its timeout
         close_at_exit(self)
         weakref.finalize(self, _close_left_open, self._clients).atexit = False
 
+    def _take_settings(self, settings: dict[str, Any]) -> None:
+        self._settings, self.secrets = settings, client_secrets(settings)
+        self._redactor = Redactor(self.secrets, env={}, shapes=False)
+
+    @property
+    def has_key(self) -> bool:
+        """True if there is a key. Without one, the first request reads the environment again."""
+        return bool(self._settings["api_key"])
+
     def prepare(self) -> None:
-        """Load and build what the first request needs. Any thread may; raises `ConfigError`."""
+        """Load modules and build a transport for the first request. Thread-safe; raises `ConfigError`."""
         with self._building:
             if not (self._unused or self._clients):
                 self._unused.append(self._new_transport())
@@ -112,63 +137,63 @@ class OpenAIClient(BaseLLMClient):
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> LLMResponse:
-        """Answer in one piece. See `BaseLLMClient.chat`; `kwargs` become fields of the request."""
+        """Return the whole response. See `BaseLLMClient.chat`; `kwargs` become fields of the request."""
         async with aclosing(self._ask(messages, tools, kwargs, stream=False)) as deltas:
             return await assembled(deltas)
 
     def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> AsyncGenerator[Delta, None]:
-        """Answer piece by piece. See `BaseLLMClient.chat_stream`; ``stream=False`` asks for one piece."""
+        """Stream the response. See `BaseLLMClient.chat_stream`; ``stream=False`` requests it in one piece."""
         return self._ask(messages, tools, kwargs, stream=True)
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop; one in use is closed when its answer ends."""
+        """Close the connections of the running event loop; one in use closes after its response."""
         client = self._clients.pop(asyncio.get_running_loop(), None)
         if client is not None:
             await client.close()
 
     async def template_supports_tools(self) -> bool | None:
-        """Whether the chat template of a llama.cpp server has a place for tools; None where nobody says.
+        """Return whether the chat template of a llama.cpp server supports tools; None if unknown.
 
-        One without drops them in silence: the request succeeds and the model never hears of them. Only
-        servers on this machine or a private network are asked.
+        A template without tools drops them silently: the request succeeds, but the model gets no tools. Only
+        servers on this machine or a private network are queried.
         """
-        found = get(get(await self._read_props(), "chat_template_caps"), "supports_tools")
-        return found if isinstance(found, bool) else None
+        supports = get(get(await self._read_props(), "chat_template_caps"), "supports_tools")
+        return supports if isinstance(supports, bool) else None
 
     async def gives_likelihoods(self) -> bool:
-        """Whether the server says how likely its tokens are, also where their form is prescribed.
+        """Return True if the server returns token likelihoods, also in constrained output.
 
-        llama.cpp's does. Of others only the profile can say it.
+        True for llama.cpp; other servers need ``Profile.likelihoods``.
         """
         if self.profile.likelihoods is not None:
             return self.profile.likelihoods
         return get(await self._read_props(), "default_generation_settings") is not None
 
     @property
-    def context_window(self) -> int | None:  # type: ignore[override] # read from elsewhere, never set here
-        """Tokens of the window: what a llama.cpp server has said, else what the profile knows."""
-        return self._said_window or self.profile.window
+    def context_window(self) -> int | None:  # type: ignore[override] # read-only here
+        """Tokens of the window, from a llama.cpp server or from the profile."""
+        return self._reported_window or self.profile.window
 
     async def find_context_window(self) -> int | None:
-        """The same, after asking a server on this machine or a private network."""
+        """Return `context_window`, after querying a server on this machine or a private network."""
         await self._read_props()
         return self.context_window
 
     async def _read_props(self) -> Any:
-        """What a llama.cpp server says about itself, asked until it has answered once."""
+        """Return the properties of a llama.cpp server, queried until it has answered once."""
         if self._props is not None or not is_private(self.base_url):
             return self._props
         root = self.base_url.rstrip("/").removesuffix("/v1")
         try:
             props = await (await self._transport()).get(f"{root}/props", PROBE_SECONDS)
-        except Exception:  # noqa: BLE001 - a server that does not answer this says nothing by it
+        except Exception:  # noqa: BLE001 - other servers have no /props
             return None
         if props is not None:
             self._props = props
-            said = get(get(props, "default_generation_settings"), "n_ctx")
-            self._said_window = said if isinstance(said, int) and said > 0 else None
+            window = get(get(props, "default_generation_settings"), "n_ctx")
+            self._reported_window = window if isinstance(window, int) and window > 0 else None
         return props
 
     def request_body(
@@ -178,22 +203,30 @@ class OpenAIClient(BaseLLMClient):
         options: Mapping[str, Any],
         stream: bool,
     ) -> dict[str, Any]:
-        """The request as it will be sent.
+        """Build the body of a request.
 
         Args:
             messages: The history, in wire form or with `meta`.
             tools: Tool schemas, or None.
             options: Fields of the request, and ``extra_body``, whose fields are merged in last.
-            stream: Whether the answer should be streamed; ``stream=False`` in the options says no to it.
+            stream: Whether to stream the response; ``stream=False`` in the options overrides it.
         """
         profile = self.profile
         stream = stream and options.get("stream") is not False
         if self._refused:
-            asked = newest_question(messages)  # of which nothing is left out
-            messages = [each if each is asked else without_refused(each, self._refused) for each in messages]
-        body: dict[str, Any] = {"model": self.model, "messages": adapt_messages(messages, profile)}
-        if tools:
+            question = newest_question(messages)  # keeps all of its media
+            messages = [
+                message if message is question else without_refused(message, self._refused)
+                for message in messages
+            ]
+        body: dict[str, Any] = {
+            "model": self.model,
+            "messages": adapt_messages(messages, profile, self.origin),
+        }
+        if tools := self._accepted(tools):
             body["tools"] = adapt_tools(tools, profile)
+        if (tokens := control_tokens(profile.control_tokens)) is not None:
+            tokens.break_request(body, messages)
         if stream if profile.streaming is None else profile.streaming:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
@@ -207,8 +240,15 @@ class OpenAIClient(BaseLLMClient):
         body.update(options.get("extra_body") or {})
         return body
 
+    def _accepted(self, tools: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+        """Return the tools without the refused tools of toolsets."""
+        refused = self._refused_tools
+        if not (tools and refused):
+            return tools
+        return [tool for tool in tools if not (isinstance(tool, Default) and tool in refused)]
+
     def _chosen(self, profile: Profile, options: Mapping[str, Any]) -> frozenset[str]:
-        """The fields that are somebody's choice, not a default of ours."""
+        """Return the fields that the caller set, as opposed to defaults."""
         if not self.keeps_choices:
             return frozenset()
         level = options.get("thinking_level") or self.thinking_level
@@ -221,28 +261,35 @@ class OpenAIClient(BaseLLMClient):
         options: dict[str, Any],
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
-        """Send a request and read its answer; if it is refused for a reason we can learn from, once more."""
+        """Send a request and stream its response; after a refusal that teaches something, try again."""
         tried: frozenset[int] = frozenset()
-        for lessons in range(MOST_LESSONS, -1, -1):
+        for attempts_left in range(MAX_ADAPTATIONS + len(tools or ()), -1, -1):
             profile, begun, answer = self.profile, False, None
             body = self.request_body(messages, tools, options, stream)
             limit_is_ours = profile.max_output and body.get("max_tokens") == profile.max_output
             try:
-                answer = _Reading(await (await self._transport()).post(encode_body(body), options))
-                while answer.goes_on:
-                    for delta in await answer.more():
+                encoded = encode_body(body)
+                tokens = control_tokens(profile.control_tokens) if JOINER_BYTES in encoded else None
+                mender = None if tokens is None else tokens.mender()
+                answer = _ResponseReading(await (await self._transport()).post(encoded, options))
+                while answer.is_open:
+                    for delta in await answer.next_deltas():
                         begun = True
-                        yield _ended(delta) if limit_is_ours else delta
+                        seen = delta if mender is None else mender.take(delta)
+                        yield _mark_profile_limit(seen) if limit_is_ours else seen
                 await answer.drain()
-            except Exception as error:  # noqa: BLE001 - whatever it is, it is raised below
+                if mender is not None:
+                    yield mender.finish()
+            except Exception as error:  # noqa: BLE001 - raised below
                 failure = self._translated(error)
                 notice = None
-                if not begun and lessons and isinstance(failure, LLMError):
-                    notice, left = self._learn(profile, body, failure, options, messages)
-                    tried |= left
+                if not begun and attempts_left and isinstance(failure, LLMError):
+                    notice, left_out = self._learn(profile, body, failure, options, messages)
+                    tried |= left_out
+                    notice = notice or self._leave_out_tool(body, failure, tools)
                 if notice is None:
-                    self._refused -= tried  # they were not why
-                    raise failure  # noqa: B904 - it has its cause
+                    self._refused -= tried  # leaving them out did not help
+                    raise failure  # noqa: B904 - its cause is set
             else:
                 return
             finally:
@@ -258,31 +305,79 @@ class OpenAIClient(BaseLLMClient):
         options: Mapping[str, Any],
         messages: list[dict[str, Any]],
     ) -> tuple[Delta | None, frozenset[int]]:
-        """Change the profile after a refusal, if it says how; or leave images and files out, and say which.
+        """Adapt the profile to a refusal, or leave out images and files.
+
+        Returns:
+            A notice (None if nothing was learned), and the marks of the media left out.
 
         Raises:
-            LLMError: It refuses what a caller has set.
+            LLMError: The refusal names a field that the caller set.
         """
-        from pure_agent_loop.llm import lessons  # not before a server refuses something
+        from pure_agent_loop.llm import lessons  # loaded only after a refusal
 
         if self.profile is not profile:
-            return Delta(), frozenset()  # another request has learned something meanwhile
-        said = shorten(error.said, 200)
+            return Delta(), frozenset()  # a concurrent request has adapted the profile
+        requested = body["model"]
+        is_default = self._default_models and "model" not in chosen_fields(options)
+        if is_default and lessons.is_gone(error, requested):
+            is_new = requested == self.model  # else a concurrent request has replaced the model
+            if not is_new or self.model != self._default_models[-1]:
+                return Delta(notice=self._use_next_model(error) if is_new else ""), frozenset()
+        details = shorten(error.said, 200)
         media = lessons.without_media(messages, error) - self._refused
         if not (media and lessons.is_about_own_media(messages, error)):
             lesson = lessons.learn(profile, body, error, self._chosen(profile, options))
             if lesson is not None:
                 self.profile = lesson.profile
-                notice = f"From now on {lesson.what}: the server refused it ({said})."
+                notice = f"From now on {lesson.what}, because the server rejected a request ({details})."
                 return Delta(notice=notice), frozenset()
         if not media:
             return None, media
         self._refused |= media
-        what = "so they are left out of what is sent, and the model is told so"
-        return Delta(notice=f"The server refuses images or files said before ({said}), {what}."), media
+        notice = f"The server rejected earlier images or files ({details}), so they are left out of requests."
+        return Delta(notice=notice), media
+
+    def _use_next_model(self, error: LLMError) -> str:
+        """Switch to the next default model; return a notice."""
+        gone = self.model
+        self.model = self._default_models[self._default_models.index(gone) + 1]
+        self.origin = f"{shown_url(self.base_url.rstrip('/'))} {self.model}"
+        if self._finds_profile:
+            self.profile = profile_for(self.base_url, self.model)
+        return (
+            f"The default model {gone!r} no longer exists ({shorten(error.said, 200)}); using {self.model!r}."
+            " Set the model with model=... or --model."
+        )
+
+    def _leave_out_tool(
+        self, body: Mapping[str, Any], error: LLMError, tools: list[dict[str, Any]] | None
+    ) -> Delta | None:
+        """Leave out the toolset's tool that a refusal names, from now on.
+
+        Raises:
+            LLMError: The refusal names one of the caller's tools.
+        """
+        from pure_agent_loop.llm import lessons
+
+        index = lessons.refused_tool(body.get("tools") or (), error)
+        if index is None:
+            return None
+        tool = (self._accepted(tools) or [])[index]
+        name, details = tool["function"]["name"], shorten(error.said, 200)
+        if isinstance(tool, Default):
+            self._refused_tools.append(tool)
+            return Delta(notice=f"Tool {name} is left out from now on: the server rejected it ({details}).")
+        raise LLMError(
+            f"The server rejected the tool {name!r}, set by this program. Change its name, description or "
+            f"schema, or remove it. The server's error: {error.said}",
+            error,
+            kind="bad_request",
+            status=error.status,
+            said=error.said,
+        ) from error
 
     def _translated(self, error: Exception) -> Exception:
-        """The error as an `LLMError` if it is one of the request, without secrets that a server repeated."""
+        """Convert an error of a request to `LLMError`, and redact secrets that a server repeated."""
         self._redactor.clean_error(error)
         if isinstance(error, LLMError):
             return error
@@ -298,12 +393,12 @@ class OpenAIClient(BaseLLMClient):
         loop = asyncio.get_running_loop()
         transport = self._clients.get(loop)
         if transport is None:
-            # A loop that was closed without a word would be kept for ever, by the transport that it has.
-            for ended in [each for each in list(self._clients) if each.is_closed()]:
+            # Transports keep a reference to their loop, so closed loops have to be removed here.
+            for ended in [known for known in list(self._clients) if known.is_closed()]:
                 self._clients.pop(ended, None)
                 self._guards.pop(ended, None)
             try:
-                transport = self._unused.pop()  # atomic: loops of other threads may want it too
+                transport = self._unused.pop()  # atomic: loops of other threads may take it too
             except IndexError:
                 transport = self._new_transport()
             self._clients[loop] = transport
@@ -313,10 +408,14 @@ class OpenAIClient(BaseLLMClient):
         return transport
 
     def _new_transport(self) -> Transport:
-        for name in JSON_PACKAGES:  # here, never inside a request
+        for name in JSON_PACKAGES:  # slow imports, so not inside a request
             importlib.import_module(name)
+        control_tokens(self.profile.control_tokens)
         from pure_agent_loop.llm.http.choice import transport_for
 
+        if not self._settings["api_key"]:  # no key at construction
+            key = _key_at_hand(self.base_url) or _no_key(self.base_url)
+            self._take_settings({**self._settings, "api_key": key})
         return transport_for(self._settings)
 
 
@@ -324,9 +423,9 @@ async def _close_with_loop(
     clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Transport],
     guards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[None, None]],
 ) -> AsyncGenerator[None, None]:
-    """Closes the connections of an event loop when it ends.
+    """Close the connections of an event loop when it ends.
 
-    ``asyncio.run`` closes the generators that are open at its end: the only notice a loop gives.
+    ``asyncio.run`` closes open generators at its end: the only signal that a loop gives.
     """
     try:
         yield
@@ -339,14 +438,14 @@ async def _close_with_loop(
 
 
 def _close_left_open(clients: Mapping[asyncio.AbstractEventLoop, Transport]) -> None:
-    """A client nobody holds any more gives its connections back, on the loops they belong to."""
+    """Close the connections of a garbage-collected client, each on its event loop."""
     for loop, client in list(clients.items()):
         if loop.is_running():
             asyncio.run_coroutine_threadsafe(client.close(), loop)
 
 
-def _ended(delta: Delta) -> Delta:
-    """The same; a limit that was the profile's and not the caller's ends the answer for good."""
+def _mark_profile_limit(delta: Delta) -> Delta:
+    """Mark the response as final if the profile's limit, not the caller's, cut it."""
     return delta._replace(finish_reason=OUTPUT_LIMIT) if delta.finish_reason == "length" else delta
 
 
@@ -354,7 +453,7 @@ _NOT_IN_BODY = ("extra_body", "extra_headers", "extra_query", "timeout", "thinki
 
 
 def encode_body(body: dict[str, Any]) -> bytes:
-    """A request as JSON bytes, whatever text its messages hold."""
+    """Encode a request as JSON, even with lone surrogates in its messages."""
     import pydantic_core as core
 
     try:
@@ -363,36 +462,36 @@ def encode_body(body: dict[str, Any]) -> bytes:
         return core.to_json(to_jsonable(body))  # a lone surrogate, or an object without a JSON form
 
 
-class _Reading:
-    """An answer that is being read."""
+class _ResponseReading:
+    """A response that is being read."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HttpResponse) -> None:
         self._answer = answer
         self._reader = BodyReader(answer.headers.get("content-type", ""))
-        self._ended = False
+        self._mark_profile_limit = False
         self.aclose = answer.aclose
 
     @property
-    def goes_on(self) -> bool:
-        """False once nothing that follows belongs to the answer."""
-        return not self._ended and not self._reader.is_done
+    def is_open(self) -> bool:
+        """False once the response is complete."""
+        return not self._mark_profile_limit and not self._reader.is_done
 
-    async def more(self) -> Iterable[Delta]:
-        """What has come since."""
+    async def next_deltas(self) -> Iterable[Delta]:
+        """Return the next deltas."""
         try:
             data = await self._answer.read()
         except Exception:
-            if not (data := self._answer.left()):
+            if not (data := self._answer.buffered()):
                 raise
-        self._ended = not data
+        self._mark_profile_limit = not data
         return self._reader.feed(data) if data else self._reader.close()
 
     async def drain(self) -> None:
-        """Read what follows the last event, so that the connection can be used again.
+        """Read the rest of the body briefly, so that the connection can be reused.
 
-        It is not waited for, and may go wrong: the answer is complete.
+        Errors are ignored: the response is complete.
         """
-        if self._ended or self._answer.at_end:
+        if self._mark_profile_limit or self._answer.at_end:
             return
         with Interrupt() as block, suppress(Exception):
             block.after(DRAIN_SECONDS)
@@ -400,9 +499,12 @@ class _Reading:
                 pass
 
 
-def _key_for(base_url: str) -> str:
-    if is_loopback(base_url):
-        return "not-needed"
+def _key_at_hand(base_url: str) -> Any:
+    """Return the key of the environment, or a dummy key for this machine; empty without either."""
+    return _checked_key(os.environ.get("OPENAI_API_KEY")) or ("not-needed" if is_loopback(base_url) else "")
+
+
+def _no_key(base_url: str) -> NoReturn:
     raise ConfigError(
         f"No API key for {shown_url(base_url)}. Pass api_key=..., or set OPENAI_API_KEY, or use a server "
         "on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the embedded model "
@@ -411,10 +513,10 @@ def _key_for(base_url: str) -> str:
 
 
 def _checked_key(key: Any) -> Any:
-    """The key without the white space around it that comes from files; never shown, whatever is wrong."""
+    """Return the key, stripped of white space. Errors never show the key."""
     if not isinstance(key, str):
-        return key  # the SDK takes a function too
+        return key  # the SDK also accepts a function
     key = key.strip()
     if not key.isascii() or not key.isprintable():
-        raise ConfigError("api_key holds characters that no key has. Was something else pasted with it?")
+        raise ConfigError("api_key contains invalid characters. Check for extra text pasted with the key.")
     return key

@@ -1,21 +1,20 @@
-"""Fields of requests, and what providers and model families need of them, as data.
+"""Request fields, and the profiles of providers and model families, as data.
 
-Of the profiles the first match wins; yours go first with `register`.
+The first matching profile wins; `register` puts yours first.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import field, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.media import MEDIA_KINDS
-from pure_agent_loop.support.typed import dataclass
 
-# The chat-completions protocol, as `CompletionCreateParamsBase` of openai.types.chat (SDK 3.54) lists it,
-# without what a run writes itself (model, messages, tools) and `n`: a run reads one answer.
+# The chat-completions protocol, as listed in `CompletionCreateParamsBase` of openai.types.chat (SDK 3.54),
+# without the fields that a run sets (model, messages, tools) and `n`: a run reads one response.
 PROTOCOL_FIELDS = frozenset((
     "audio", "frequency_penalty", "logit_bias", "logprobs", "max_completion_tokens", "max_tokens",
     "metadata", "modalities", "moderation", "parallel_tool_calls", "prediction", "presence_penalty",
@@ -24,60 +23,69 @@ PROTOCOL_FIELDS = frozenset((
     "stream_options", "temperature", "tool_choice", "top_logprobs", "top_p", "user", "verbosity",
     "web_search_options",
 ))  # fmt: skip
-# Keywords of the SDK's own calls; of these only `extra_body` becomes part of the request's body.
+# Keyword arguments of the SDK's methods; only `extra_body` becomes part of the request's body.
 TRANSPORT_FIELDS = frozenset({"extra_headers", "extra_query", "timeout"})
 REQUEST_FIELDS = PROTOCOL_FIELDS | TRANSPORT_FIELDS | {"extra_body"}
 
 
 class Default:
-    """Marks the value of a field that this package chose, so that it may be left out where it is refused."""
+    """Marks a field's default value: it may be left out if a server refuses the field."""
 
     __slots__ = ()
 
 
 class DefaultFloat(Default, float):
-    """A number of ours."""
+    """A default number."""
 
     __slots__ = ()
 
 
 class DefaultInt(Default, int):
-    """A whole number of ours."""
+    """A default integer."""
 
     __slots__ = ()
 
 
 class DefaultText(Default, str):
-    """A word of ours."""
+    """A default string."""
 
     __slots__ = ()
 
 
 class AnswerFormat(Default, dict[str, Any]):
-    """The ``response_format`` of a typed answer. `tool_modes` decides how the server is asked for it."""
+    """The ``response_format`` of a typed answer. `tool_modes` decides how it is requested."""
 
     __slots__ = ()
 
     @property
     def schema(self) -> dict[str, Any]:
-        """JSON Schema of the answer."""
+        """The answer's JSON Schema."""
         schema: dict[str, Any] = self["json_schema"]["schema"]
         return schema
 
 
-class DefaultModel(str):
-    """The name of the model used when the caller chose none: equal to it, but recognisable."""
+class ForeignTool(Default, dict[str, Any]):
+    """The ``tools`` entry of a request for a tool from a toolset, such as an MCP server."""
 
     __slots__ = ()
 
 
-DEFAULT_MODEL = DefaultModel("gpt-4o-mini")
+class DefaultModel(str):
+    """The name of the default model: equal to the plain string, but recognisable."""
+
+    __slots__ = ()
+
+
+# Default models with their shutdown dates, per OpenAI's deprecation list of 2026-11-25. If a server reports
+# that one is gone, the next one is used.
+DEFAULT_MODELS = {"gpt-4o-mini": "2027-01-14", "gpt-6-luna": "", "gpt-6.1-terra": ""}
+DEFAULT_MODEL = DefaultModel(next(iter(DEFAULT_MODELS)))
 DEFAULT_TEMPERATURE = DefaultFloat(0.7)
 NO_CALLS = DefaultText("none")  # of `tool_choice`
 
 
 def chosen_fields(options: Mapping[str, Any]) -> frozenset[str]:
-    """The fields that a caller has set, those of ``extra_body`` included."""
+    """Return the fields that the caller set, those of ``extra_body`` included."""
     own = {name for name, value in options.items() if value is not None and not isinstance(value, Default)}
     return frozenset(own | set(options.get("extra_body") or ()))
 
@@ -94,47 +102,78 @@ TEMPLATE_KWARGS = {"chat_template_kwargs": {"enable_thinking": True}}  # vLLM, S
 REASONING = {"reasoning": {"effort": "{level}"}}  # OpenRouter
 
 
+# Texts that servers of open models turn into control tokens; `*` matches up to 64 characters. Tokens of
+# another family are plain text, broken or not, so one table also serves unknown models.
+CONTROL_TOKENS = (
+    "<|*|>", "<|*>", "<*|>",  # ChatML, Qwen, Llama 3, gpt-oss, GLM, Kimi, Phi, Granite, LFM2, Gemma 4
+    "<｜*｜>", "｜DSML｜",  # DeepSeek, Hunyuan
+    "<s>", "</s>", "<<SYS>>", "<</SYS>>", "[INST]", "[/INST]",  # Llama 2 and Mistral; below Mistral
+    "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]",
+    "[CALL_ID]", "[ARGS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[THINK]", "[/THINK]",
+    "[IMG]", "[IMG_*]",
+    "<bos>", "<eos>", "<start_*>", "<end_*>", "<unused*>",  # Gemma
+    "<tool_response>", "</tool_response>",  # Qwen: the border between a tool's text and a person's
+    "]~b]", "]~!b[", "[e~[", "<minimax:*>", "</minimax:*>",  # MiniMax
+    "<seed:*>", "</seed:*>", "[|*|]", "[gMASK]", "<sop>", "<eop>",  # Seed-OSS, EXAONE, GLM
+    "<reserved_*>", "<SPECIAL_*>", "<extra_id_*>",  # Baichuan, Nemotron
+)  # fmt: skip
+
+
+def _check_tokens(tokens: Collection[str]) -> None:
+    for token in tokens:
+        text = str(token)
+        if text != token or len(text) < 2 or text[0] in "*\\" or not text.isprintable():
+            raise ConfigError(
+                f"Profile.control_tokens holds {token!r}. Use texts of two or more characters on one line; "
+                "`*` matches some characters, but not the first."
+            )
+
+
 def _check_pattern(name: str, pattern: str) -> None:
     try:
         re.compile(pattern, re.I)
     except re.error as error:
-        raise ConfigError(f"Profile.{name}={pattern!r} is no regular expression: {error}.") from error
+        raise ConfigError(f"Profile.{name}={pattern!r} is not a regular expression: {error}.") from error
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """The needs of one provider or model family. What differs from a plain server is set, the rest is not.
+    """Settings for one provider or model family. Only differences from a plain server are set.
 
     Args:
-        name: For people.
+        name: Display name.
         url: Regular expression searched in the base URL; empty matches all.
         model: Regular expression searched in the model name; empty matches all.
-        thinking: Request fields that switch thinking on.
-        refuses: Request fields that are left out, such as ``temperature`` or ``stream_options``.
-        output_limit_field: How the output limit is called, ``max_tokens`` or ``max_completion_tokens``; empty
-            leaves it as the caller wrote it.
-        reasoning_echo: The field in which the model wants its own thinking back, such as
-            ``reasoning_content``; empty sends none.
-        echo_scope: Where it wants it: in the ``round`` since the last question, or in the whole ``history``.
+        thinking: Request fields that enable thinking.
+        refuses: Request fields to leave out, such as ``temperature`` or ``stream_options``.
+        output_limit_field: Name of the output limit, ``max_tokens`` or ``max_completion_tokens``; empty
+            keeps the caller's.
+        reasoning_echo: The field for sending reasoning back, such as ``reasoning_content``; empty sends none.
+        echo_scope: Reasoning to send back: of the ``round`` since the last question, or of the ``history``.
         system_role: The role of the leading system message: ``system``, ``developer``, or ``user``, which
-            puts its text in front of the first question; empty leaves it as it is.
-        alternates: The sides must take turns: neighbours of one role are joined.
-        user_after_tool: A user message may follow a tool's result; else the assistant says a word between.
-        parallel_calls: A message may hold several calls; else the history has one message for each.
-        null_content: A message with calls may have no content; else it is an empty text.
-        call_id_length: Call ids must be so many letters and digits; None allows any.
-        schema_without: JSON Schema keywords that tools' schemas must not use.
+            puts its text before the first question; empty keeps the role.
+        alternates: Roles must alternate: consecutive messages of one role are joined.
+        user_after_tool: A user message may follow a tool's result; else an assistant message is inserted.
+        parallel_calls: A message may hold several calls; else the history has one message per call.
+        null_content: A message with calls may have no content; else the content is an empty text.
+        call_id_length: Number of letters and digits of a call id; None allows any id.
+        schema_without: JSON Schema keywords that tool schemas must not use.
+        description_limit: Maximum characters of a tool's description; None for no limit.
         streaming: True if every request must be streamed, False if none may be, None for both.
-        window: Tokens of the context window, input and output together; None if not known.
-        likelihoods: Whether it says how likely its tokens are, also in constrained output; None to find out.
-        able: Whether its model may write several calls at once, go on after a result and use values of its
-            own where tools are put to it as JSON; None to try it on worked examples.
-        max_output: Tokens of an answer unless the caller says otherwise; None for the server's own limit.
-        tool_mode: What ``tool_mode="auto"`` begins with; empty for ``native``.
-        takes: What may come out of tools beside text: of ``image``, ``file``, ``audio``. What else comes is
-            said in words. None to find out.
-        output_mode: How typed answers are asked for: ``native``, ``tool`` or ``prompted``; empty decides by
-            whether there are tools.
+        window: Tokens of the context window, input and output together; None if unknown.
+        likelihoods: Whether the server returns token likelihoods, also in constrained output; None to detect.
+        able: Whether the model, in JSON tool mode, may write several calls at once, continue after a result
+            and use values that are not in the question; None to test it on worked examples.
+        max_output: Default limit of output tokens; None for the server's limit.
+        tool_mode: First mode of ``tool_mode="auto"``; empty for ``native``.
+        takes: Media accepted from tools: of ``image``, ``file``, ``audio``. Other media are described in
+            words. None to detect.
+        output_mode: How typed answers are requested: ``native``, ``tool`` or ``prompted``; empty chooses by
+            the presence of tools.
+        message_refuses: Fields of messages and their calls to leave out, such as ``annotations``.
+        control_tokens: Texts that the server would read as control tokens, such as ``<|im_end|>``; ``*``
+            matches some characters. They are broken in requests, so that no data ends a turn. None for
+            `CONTROL_TOKENS`, empty for none.
     """
 
     name: str
@@ -152,6 +191,7 @@ class Profile:
     null_content: bool = True
     call_id_length: int | None = None
     schema_without: Collection[str] = ()
+    description_limit: int | None = None
     streaming: bool | None = None
     window: int | None = None
     likelihoods: bool | None = None
@@ -160,38 +200,41 @@ class Profile:
     tool_mode: Literal["", "native", "json", "text"] = ""
     takes: Collection[str] | None = None
     output_mode: Literal["", "native", "tool", "prompted"] = ""
+    message_refuses: Collection[str] = ()
+    control_tokens: Collection[str] | None = None
 
     def __post_init__(self) -> None:
-        for name in ("refuses", "schema_without", "takes"):
+        for name in ("refuses", "message_refuses", "schema_without", "takes", "control_tokens"):
             value = getattr(self, name)
-            if name == "takes" and value is None:
+            if value is None and name in ("takes", "control_tokens"):
                 continue
             if isinstance(value, str):
                 raise ConfigError(f"Profile.{name}={value!r} must be a list of names: [{value!r}].")
-            object.__setattr__(self, name, tuple(value))  # equal however it was given
-        if wrong := [each for each in self.takes or () if each not in MEDIA_KINDS]:
-            raise ConfigError(f"Profile.takes={wrong!r}: it may hold {', '.join(MEDIA_KINDS)}.")
+            object.__setattr__(self, name, tuple(value))  # so that equal profiles compare equal
+        if wrong := [kind for kind in self.takes or () if kind not in MEDIA_KINDS]:
+            raise ConfigError(f"Profile.takes holds unknown {wrong!r}. Use: {', '.join(MEDIA_KINDS)}.")
+        _check_tokens(self.control_tokens or ())
         for name in ("url", "model"):
             _check_pattern(name, getattr(self, name))
 
     def to_code(self) -> str:
-        """The profile as Python, to paste into a program: only what is not the default."""
-        given = [
-            f"{each.name}={getattr(self, each.name)!r}"
-            for each in fields(self)[1:]
-            if getattr(self, each.name) != getattr(PLAIN, each.name)
+        """Return the profile as Python code, without default values."""
+        arguments = [
+            f"{setting.name}={getattr(self, setting.name)!r}"
+            for setting in fields(self)[1:]
+            if getattr(self, setting.name) != getattr(PLAIN, setting.name)
         ]
-        return f"Profile({', '.join([repr(self.name), *given])})"
+        return f"Profile({', '.join([repr(self.name), *arguments])})"
 
     def matches(self, base_url: str, model: str) -> bool:
-        """True if this profile is for that model at that address."""
+        """Return True if this profile applies to a model at a base URL."""
         return bool(re.search(self.url, base_url, re.I) and re.search(self.model, model, re.I))
 
     def thinking_fields(self, level: str) -> dict[str, Any]:
-        """Request fields for a thinking level; none for ``off``.
+        """Return the request fields for a thinking level; none for ``off``.
 
         Raises:
-            ConfigError: There is no such level.
+            ConfigError: The level is unknown.
         """
         check_thinking_level(level)
         return {} if level == "off" else _filled(self.thinking, level)
@@ -204,23 +247,31 @@ _OPENAI_REASONING = Profile(
     refuses=["temperature"],
     output_limit_field="max_completion_tokens",
     output_mode="native",
+    control_tokens=(),
 )
+_OPENAI = Profile("OpenAI", output_mode="native", control_tokens=())
 _DATE = r"(-\d{4}-\d\d-\d\d)?$"
-# Windows as OpenAI's own list of models gives them; a family that is not certain is left out.
+# Windows from OpenAI's list of models; uncertain families are left out.
 _OPENAI_WINDOWS = [
     replace(_OPENAI_REASONING, model=rf"^gpt-5(-mini|-nano)?{_DATE}", window=400_000),
     replace(_OPENAI_REASONING, model=rf"^(o1|o1-pro|o3|o3-mini|o3-pro|o4-mini){_DATE}", window=200_000),
+    replace(_OPENAI, name="OpenAI GPT-4.1", model=rf"^gpt-4\.1(-mini|-nano)?{_DATE}", window=1_047_576),
+    replace(_OPENAI, name="OpenAI GPT-4o", model=rf"^gpt-4(o|o-mini){_DATE}", window=128_000),
+    Profile("OpenAI GPT-4 Turbo", model=rf"^gpt-4-turbo{_DATE}", window=128_000, control_tokens=()),
     Profile(
-        "OpenAI GPT-4.1", model=rf"^gpt-4\.1(-mini|-nano)?{_DATE}", window=1_047_576, output_mode="native"
+        "OpenAI GPT-3.5",
+        model=r"^gpt-3\.5-turbo(-0125|-1106)?$",
+        window=16_385,
+        takes=(),
+        control_tokens=(),
     ),
-    Profile("OpenAI GPT-4o", model=rf"^gpt-4(o|o-mini){_DATE}", window=128_000, output_mode="native"),
-    Profile("OpenAI GPT-4 Turbo", model=rf"^gpt-4-turbo{_DATE}", window=128_000),
-    Profile("OpenAI GPT-3.5", model=r"^gpt-3\.5-turbo(-0125|-1106)?$", window=16_385, takes=()),
 ]
+# Providers of closed models: their servers never read text as control tokens.
+_HOSTED = r"(api\.openai|openai\.azure|api\.anthropic|generativelanguage\.googleapis)\.com"
 
 PLAIN = Profile("any other server")
 
-# Providers' own documents say these; what they do not say is learned from their refusals (`lessons`).
+# From the providers' documentation; other settings are learned from refusals (`lessons`).
 PROFILES: list[Profile] = [
     Profile("OpenRouter", url=r"openrouter\.ai", thinking=REASONING),
     Profile("DashScope", url=r"dashscope[\w-]*\.aliyuncs\.com", thinking=ENABLE_THINKING),
@@ -237,28 +288,29 @@ PROFILES: list[Profile] = [
     Profile("Groq and xAI", url=r"api\.(groq\.com|x\.ai)", thinking=REASONING_EFFORT),
     *_OPENAI_WINDOWS,
     _OPENAI_REASONING,
+    Profile("OpenAI, Anthropic and Google", url=_HOSTED, control_tokens=()),
     PLAIN,
 ]
 
 
 def register(profile: Profile) -> None:
-    """Put a profile before all others, for this process."""
+    """Register a profile before all others, for this process."""
     PROFILES.insert(0, profile)
 
 
 def profile_for(base_url: str, model: str) -> Profile:
-    """The first profile that matches."""
+    """Return the first matching profile."""
     return next(profile for profile in PROFILES if profile.matches(base_url, model))
 
 
 def check_thinking_level(level: str) -> None:
-    """Refuse a thinking level that does not exist.
+    """Reject an unknown thinking level.
 
     Raises:
-        ConfigError: It names the levels there are.
+        ConfigError: The level is unknown.
     """
     if level not in THINKING_LEVELS:
-        raise ConfigError(f"thinking_level={level!r} is not known. Use one of: {', '.join(THINKING_LEVELS)}.")
+        raise ConfigError(f"thinking_level={level!r} is unknown. Use one of: {', '.join(THINKING_LEVELS)}.")
 
 
 def _filled(template: Any, level: str) -> Any:

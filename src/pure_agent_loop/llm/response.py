@@ -1,41 +1,128 @@
-"""One whole answer, and how it is put together from whatever a server streams. Pure: no I/O.
+"""Model responses, and their assembly from streamed deltas. Pure: no I/O.
 
 Rules of the assembler:
 
-1.  Text and reasoning are joined in order; ``<think>`` tags in the text become reasoning.
-2.  Fragments of calls are sorted as `calls` says; arguments that do not parse are marked, never guessed.
-3.  Calls make the finish reason ``tool_calls``, whatever the server said, unless it was cut off.
-4.  An answer without any finish reason is not an answer, nor is one whose reason is a failure of the
-    server: `finish` raises.
-5.  White space alone is no content.
+1.  Text and reasoning are joined in order; text in ``<think>`` tags becomes reasoning.
+2.  Fragments of calls are sorted as described in `calls`; arguments that do not parse are marked, never
+    guessed.
+3.  A response with calls gets the finish reason ``tool_calls``, unless it was cut off.
+4.  `finish` raises for a response without a finish reason, with a reason that means a server failure, or with
+    announced calls that never came.
+5.  White space alone does not count as content.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Mapping
-from dataclasses import field, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.calls import CallGatherer, Marked, unique_id
-from pure_agent_loop.llm.think import ThinkSplitter, split_unopened
+from pure_agent_loop.llm.extra import joined
 from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, ToolCall, ToolCallDelta
 from pure_agent_loop.llm.wire import CLOSED, parse_completion
 from pure_agent_loop.support.text import clean_text
-from pure_agent_loop.support.typed import dataclass
+
+# -- reasoning that a server leaves in the text, between ``<think>`` and ``</think>`` --------------------
+
+
+class ThinkSplitter:
+    """Splits streamed text into text and reasoning; tags may be cut anywhere.
+
+    Only an opening tag before any other text counts: later in a response, the model writes about the tag.
+    """
+
+    OPEN = "<think>"
+    CLOSE = "</think>"
+
+    def __init__(self) -> None:
+        self.has_opened = False
+        self._buffer = ""
+        self._state = "start"  # start -> opened -> thinking -> closed -> answer, or start -> answer
+
+    def feed(self, text: str) -> tuple[str, str]:
+        """Add text; return the (text, reasoning) that is certain so far."""
+        if not text or (self._state == "answer" and not self._buffer):
+            return text, ""
+        self._buffer += text
+        thinking = ""
+        if self._state == "start":
+            self._look_for_opening()
+        if self._state == "opened":
+            self._skip_newlines("thinking")
+        if self._state == "thinking":
+            thinking = self._think()
+        if self._state == "closed":
+            self._skip_newlines("answer")
+        if self._state != "answer":
+            return "", thinking
+        answer, self._buffer = self._buffer, ""
+        return answer, thinking
+
+    def flush(self) -> tuple[str, str]:
+        """Return the buffered (text, reasoning) at the end of the text."""
+        rest, self._buffer = self._buffer, ""
+        return ("", rest) if self.has_opened else (rest, "")
+
+    def _look_for_opening(self) -> None:
+        stripped = self._buffer.lstrip()
+        if stripped.startswith(self.OPEN):
+            self.has_opened, self._state = True, "opened"
+            self._buffer = stripped[len(self.OPEN) :]
+        elif not self.OPEN.startswith(stripped):  # more than white space and part of the tag
+            self._state = "answer"
+
+    def _skip_newlines(self, then: str) -> None:
+        self._buffer = self._buffer.lstrip("\n")
+        if self._buffer:
+            self._state = then
+
+    def _think(self) -> str:
+        thinking, closing, answer = self._buffer.partition(self.CLOSE)
+        if closing:
+            self._state, self._buffer = "closed", answer
+            return thinking.rstrip("\n")
+        held = _overlap(self._buffer, self.CLOSE)
+        sure = self._buffer[: len(self._buffer) - held].rstrip("\n")
+        self._buffer = self._buffer[len(sure) :]
+        return sure
+
+
+def _overlap(text: str, tag: str) -> int:
+    """Return the length of the longest suffix of `text` that is a prefix of `tag`."""
+    for size in range(min(len(tag) - 1, len(text)), 0, -1):
+        if text.endswith(tag[:size]):
+            return size
+    return 0
+
+
+def split_unopened(text: str) -> tuple[str, str]:
+    """Split text whose opening tag is in the prompt template into (text, reasoning).
+
+    The first closing tag counts only if it is neither quoted nor inside a code block.
+    """
+    before, closing, after = text.partition(ThinkSplitter.CLOSE)
+    is_quoted = before[-1:] in _QUOTES and before[-1:] == after[:1]
+    if not closing or is_quoted or before.count("```") % 2 or ThinkSplitter.OPEN in before:
+        return text, ""
+    return after.lstrip("\n"), before.strip("\n")
+
+
+_QUOTES = ("`", "'", '"')
 
 __all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
 
-OUTPUT_LIMIT = "output_limit"  # cut off, and not to be gone on with
+OUTPUT_LIMIT = "output_limit"  # cut off, and not to be continued
 CUT_OFF = ("length", "content_filter", OUTPUT_LIMIT)
-_REASONS = {  # as servers say it, in lower case -> as the rest of the package knows it
+_REASONS = {  # this package's reason -> servers' spellings, in lower case
     "stop": "stop end end_turn eos eos_token stop_sequence complete completed",
     "tool_calls": "function_call function_calls tool_call tool_use",
     "length": "max_tokens max_output_tokens model_length model_context_window_exceeded",
     "content_filter": "content_filtered safety recitation blocklist prohibited_content sensitive refusal",
 }
-FINISH_REASONS = {theirs: ours for ours, words in _REASONS.items() for theirs in words.split()}
-# The server gave up: what it wrote so far is no answer.
+FINISH_REASONS = {theirs: ours for ours, words in _REASONS.items() for theirs in (ours, *words.split())}
+# Finish reasons for a server failure: the text so far is not a response.
 FAILED = (
     "error",
     "network_error",
@@ -50,15 +137,18 @@ FAILED = (
 
 @dataclass(frozen=True, slots=True)
 class LLMResponse:
-    """One whole answer of a model.
+    """One whole response of a model.
 
     Args:
         content: The text, or None if there was none.
-        tool_calls: The calls it asked for, in order.
-        usage: Tokens of this request, or None where the server did not say.
-        raw: Whatever the client wants to keep of the original answer; not used by the loop.
-        reasoning_content: The thinking, or None.
+        tool_calls: The tool calls, in order.
+        usage: Tokens of this request, or None if the server did not report them.
+        raw: The client's original response object; not used by the loop.
+        reasoning_content: The reasoning, or None.
         finish_reason: ``stop``, ``tool_calls``, ``length``, ``content_filter``, or None.
+        extra: Server-specific fields of the message, to be sent back, or None.
+        origin: The server and model that added `extra`, or the extra fields of a call; empty without any.
+        spent: Tokens of failed attempts before this response; None for none.
     """
 
     content: str | None
@@ -67,10 +157,13 @@ class LLMResponse:
     raw: Any = None
     reasoning_content: str | None = None
     finish_reason: str | None = None
+    extra: dict[str, Any] | None = None
+    origin: str = ""
+    spent: TokenUsage | None = None
 
     @property
     def has_tool_calls(self) -> bool:
-        """True if the model asked for at least one tool."""
+        """True if the response holds at least one tool call."""
         return bool(self.tool_calls)
 
     @classmethod
@@ -78,54 +171,65 @@ class LLMResponse:
         """Read a whole (not streamed) chat completion: a dict, or an object like the SDK's.
 
         Raises:
-            LLMError: It holds no choice, or an error object instead of one.
+            LLMError: The completion holds no choice, or an error object.
         """
         assembler = Assembler()
         assembler.feed(parse_completion(response)._replace(raw=response))
         return assembler.finish()
 
     def to_delta(self) -> Delta:
-        """The whole answer as one delta: how a client without streaming takes part in a streamed run."""
+        """Return the whole response as one delta, for clients without streaming."""
         calls = tuple(
             ToolCallDelta(
-                i, call.id, call.name, call.arguments if call.invalid is None else Marked(call.invalid)
+                i,
+                call.id,
+                call.name,
+                call.arguments if call.invalid is None else Marked(call.invalid),
+                call.extra,
             )
             for i, call in enumerate(self.tool_calls or ())
         )
         finish = self.finish_reason or ("tool_calls" if calls else "stop")
-        return Delta(self.content or "", self.reasoning_content or "", calls, finish, self.usage, self.raw)
+        text, thinking = self.content or "", self.reasoning_content or ""
+        return Delta(text, thinking, calls, finish, self.usage, self.raw, extra=self.extra)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form, without `raw`."""
+        """Return the plain JSON form, without `raw`."""
         return {
             "content": self.content,
             "tool_calls": [call.to_dict() for call in self.tool_calls],
             "usage": None if self.usage is None else self.usage.to_dict(),
             "reasoning_content": self.reasoning_content,
             "finish_reason": self.finish_reason,
+            **({"extra": self.extra} if self.extra else {}),
+            **({"origin": self.origin} if self.origin else {}),
+            **({} if self.spent is None else {"spent": self.spent.to_dict()}),
         }
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> LLMResponse:
-        """The reverse of :meth:`to_dict`."""
-        usage = data.get("usage")
+        """Read the form that :meth:`to_dict` returns."""
+        usage, spent = data.get("usage"), data.get("spent")
         return cls(
             content=data.get("content"),
             tool_calls=[ToolCall.from_dict(call) for call in data.get("tool_calls", ())],
             usage=None if usage is None else TokenUsage.from_dict(usage),
             reasoning_content=data.get("reasoning_content"),
             finish_reason=data.get("finish_reason"),
+            extra=data.get("extra"),
+            origin=data.get("origin", ""),
+            spent=None if spent is None else TokenUsage.from_dict(spent),
         )
 
 
 class _Pairs:
-    """Joins surrogates that were cut between two pieces of text, and replaces lone ones."""
+    """Joins surrogate pairs split between two pieces of text, and replaces lone surrogates."""
 
     def __init__(self) -> None:
         self._held = ""
 
     def feed(self, text: str) -> str:
-        """More text; what comes back ends with a whole character."""
+        """Add text; return text that ends with a whole character."""
         if not text:
             return text
         text, self._held = self._held + text, ""
@@ -134,7 +238,7 @@ class _Pairs:
         return clean_text(text)
 
     def flush(self) -> str:
-        """What was held back."""
+        """Return the buffered text."""
         if not self._held:
             return ""
         held, self._held = self._held, ""
@@ -142,7 +246,7 @@ class _Pairs:
 
 
 class _Cleaner:
-    """Makes of text and reasoning what may be shown, with tags and torn characters held back."""
+    """Cleans text and reasoning for display; buffers partial tags and split characters."""
 
     def __init__(self) -> None:
         self._think = ThinkSplitter()
@@ -150,45 +254,50 @@ class _Cleaner:
 
     @property
     def has_opened(self) -> bool:
-        """True if there was thinking in the text."""
+        """True if the text held reasoning."""
         return self._think.has_opened
 
     def feed(self, text: str, reasoning: str) -> tuple[str, str]:
-        """More of both."""
+        """Add text and reasoning; return what is clean."""
         text, thinking = self._think.feed(self._text.feed(text))
         reasoning = self._reasoning.feed(reasoning)
         return text, reasoning + thinking if thinking else reasoning
 
     def flush(self) -> tuple[str, str]:
-        """What was held back."""
+        """Return the buffered text and reasoning."""
         text, thinking = self._think.feed(self._text.flush())
-        more_text, more_thinking = self._think.flush()
-        return text + more_text, self._reasoning.flush() + thinking + more_thinking
+        last_text, last_thinking = self._think.flush()
+        return text + last_text, self._reasoning.flush() + thinking + last_thinking
 
 
 class Assembler:
-    """Puts the deltas of one answer together.
+    """Assembles a response from its deltas.
 
-    `feed` each delta as it comes (it returns what a reader may be shown), then `finish`.
+    `feed` each delta as it comes (it returns the delta to display), then call `finish`.
     """
 
     def __init__(self) -> None:
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: CallGatherer | None = None
-        self._cleaner: _Cleaner | None = None  # like the calls, not before there is something for it
+        self._cleaner: _Cleaner | None = None  # like the calls, created on first use
         self._finish_reason: str | None = None
         self._usage: TokenUsage | None = None
         self._raw: Any = None
-        self._is_flushed = True  # nothing is held back
+        self._is_flushed = True  # the buffer is empty
+        self._extra: list[dict[str, Any]] = []
+        self.has_extra = False  # the message or a call has server-specific fields
+        self.has_begun = False
+        """True once the response has begun."""
 
     def feed(self, delta: Delta) -> Delta:
-        """Take in one delta.
+        """Add one delta.
 
         Returns:
-            What may be shown: clean text and reasoning, with tags and torn characters held back.
+            The delta to display: clean text and reasoning, without partial tags and split characters.
         """
         text, reasoning = delta.text, delta.reasoning
+        self.has_begun = self.has_begun or not delta.notice
         if text or reasoning:
             self._is_flushed = False
             self._cleaner = self._cleaner or _Cleaner()
@@ -197,8 +306,15 @@ class Assembler:
         if delta.tool_calls:
             self._calls = self._calls or CallGatherer()
             self._calls.add(delta.tool_calls)
+            for part in delta.tool_calls:
+                self.has_extra = self.has_extra or part.extra is not None
+        if delta.extra:
+            self._extra.append(delta.extra)
+            self.has_extra = True
         if delta.finish_reason and self._finish_reason not in CUT_OFF:
-            self._finish_reason = FINISH_REASONS.get(delta.finish_reason.lower(), delta.finish_reason)
+            reason = FINISH_REASONS.get(delta.finish_reason.lower(), delta.finish_reason)
+            if self._finish_reason is None or reason not in ("stop", CLOSED):  # the least specific reasons
+                self._finish_reason = reason
         if delta.usage and (delta.usage.total_tokens or self._usage is None):
             self._usage = delta.usage
         self._raw = self._raw if delta.raw is None else delta.raw
@@ -208,7 +324,7 @@ class Assembler:
         return delta._replace(text=text, reasoning=reasoning, tool_calls=shown)
 
     def flush(self) -> Delta:
-        """Give out what `feed` held back, once no more deltas come."""
+        """Return what `feed` has buffered, after the last delta."""
         if self._is_flushed or self._cleaner is None:
             return NOTHING
         self._is_flushed = True
@@ -217,33 +333,46 @@ class Assembler:
         return shown
 
     def partial(self) -> LLMResponse:
-        """What has come so far, without judging it: calls are left out."""
+        """Return the response so far, unchecked and without calls."""
         text, reasoning = self._joined()
         return LLMResponse(text, [], self._usage, self._raw, reasoning, self._finish_reason)
 
+    def written(self) -> str:
+        """Return all text so far, reasoning and arguments of calls included."""
+        calls = "" if self._calls is None else self._calls.written
+        return "".join([*self._text, *self._reasoning, calls])
+
     def finish(self) -> LLMResponse:
-        """The whole answer.
+        """Return the whole response.
 
         Raises:
-            LLMError: The stream ended without saying that the answer was finished, or saying that the
-                server gave up (``incomplete``).
+            LLMError: The stream ended without a finish reason, or with one that means a server failure
+                (``incomplete``).
         """
         self.flush()
         reason = self._finish_reason
         if reason is None or (reason == CLOSED and self._calls is not None and self._calls.is_cut):
             raise LLMError(
-                "The model's answer ended early: the server closed it without a finish reason.",
+                "The model's response ended early: the server closed it without a finish reason.",
                 kind="incomplete",
             )
         if reason.lower().startswith(FAILED):
-            raise LLMError(f"The server gave up in the middle of its answer: {reason}.", kind="incomplete")
+            raise LLMError(f"The server aborted its response: {reason}.", kind="incomplete")
         calls = [] if self._calls is None else self._calls.finish(reason if reason in CUT_OFF else "")
+        is_begun = self._calls is not None and not calls and self._calls.is_begun and reason not in CUT_OFF
+        if is_begun or (reason == "tool_calls" and not calls):
+            raise LLMError(
+                f"The model's response is incomplete: it announced a tool call but holds none (finish reason "
+                f"{reason!r}).",
+                kind="incomplete",
+            )
         if reason == CLOSED:
             reason = "stop"
         if calls and reason not in CUT_OFF:
             reason = "tool_calls"
         text, reasoning = self._joined()
-        return LLMResponse(text, calls, self._usage, self._raw, reasoning, reason)
+        extra = joined(self._extra) if self._extra else None
+        return LLMResponse(text, calls, self._usage, self._raw, reasoning, reason, extra)
 
     def _keep(self, text: str, reasoning: str) -> None:
         if text:
@@ -259,10 +388,7 @@ class Assembler:
 
 
 async def assembled(deltas: AsyncIterable[Delta]) -> LLMResponse:
-    """The whole answer of a stream.
-
-    Args:
-        deltas: The stream.
+    """Assemble the whole response of a stream.
 
     Raises:
         LLMError: See `Assembler.finish`.
@@ -274,9 +400,9 @@ async def assembled(deltas: AsyncIterable[Delta]) -> LLMResponse:
 
 
 def _showable(parts: tuple[ToolCallDelta, ...]) -> tuple[ToolCallDelta, ...]:
-    """The same parts, with clean text as their arguments."""
-    for each in parts:
-        if isinstance(each.arguments, str) and not each.arguments.isascii():
+    """Return the parts with clean arguments."""
+    for part in parts:
+        if isinstance(part.arguments, str) and not part.arguments.isascii():
             return tuple(map(_cleaned, parts))
     return parts
 

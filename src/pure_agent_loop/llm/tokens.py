@@ -1,7 +1,7 @@
-"""Guessing token counts where a server reports none. No tokenizer, no network.
+"""Token estimates for servers that report no usage. No tokenizer, no network.
 
-The weights are those of a small fit over twelve texts in English, Chinese and code against a real
-tokenizer (o200k): between -17 % and +7 % of the true count there, where ``len/4`` is off by up to 48 %.
+The weights were fitted on twelve texts in English, Chinese and code against a real tokenizer (o200k). The
+estimates are within -17 % and +7 % of the true count; ``len/4`` is off by up to 48 %.
 """
 
 from __future__ import annotations
@@ -10,13 +10,12 @@ import json
 import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any, TypedDict
 
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.support.lazy import lazy_pattern
-from pure_agent_loop.support.typed import dataclass
 
 _PLAIN_WORD = re.compile("[a-zA-Z]+")
 _WORD = lazy_pattern(r"[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+")
@@ -24,15 +23,15 @@ _DIGITS = re.compile(r"\d{1,3}")
 _CJK = lazy_pattern(r"[\u2e80-\u9fff\uac00-\ud7af]")
 _PUNCTUATION = re.compile(r"[^\w\s]+")
 _JSON = json.JSONEncoder(ensure_ascii=False)
-OTHER_PART_TOKENS = 1_000  # an image or a sound, however long its bytes are
+OTHER_PART_TOKENS = 1_000  # an image or a sound of any size
 MESSAGE_OVERHEAD = 4  # role and separators of the usual chat templates
-_PIECES, _PIECE_CHARS = 50, 2_000  # of a longer text that are looked at: the guess costs no more than that
+_PIECES, _PIECE_CHARS = 50, 2_000  # sample of a longer text, to bound the cost
 
 
 def estimate_tokens(text: str) -> int:
-    """About how many tokens a text has."""
+    """Estimate the tokens of a text."""
     if len(text) > _PIECES * _PIECE_CHARS:
-        starts = (len(text) * each // _PIECES for each in range(_PIECES))
+        starts = (len(text) * number // _PIECES for number in range(_PIECES))
         sample = "".join([text[start : start + _PIECE_CHARS] for start in starts])
         return estimate_tokens(sample) * len(text) // len(sample)
     is_plain = text.isascii()
@@ -46,17 +45,17 @@ def estimate_tokens(text: str) -> int:
 
 
 def estimate_message(message: Mapping[str, Any]) -> int:
-    """About how many tokens a message has."""
+    """Estimate the tokens of a message."""
     content = message.get("content")
-    text, more = (content or "", 0) if isinstance(content, (str, type(None))) else _text_of_parts(content)
+    text, media = (content or "", 0) if isinstance(content, (str, type(None))) else _text_of_parts(content)
     calls = message.get("tool_calls")
     if calls:
         text += _JSON.encode(calls)
-    return estimate_tokens(text) + more + MESSAGE_OVERHEAD
+    return estimate_tokens(text) + media + MESSAGE_OVERHEAD
 
 
 def _text_of_parts(content: Any) -> tuple[str, int]:
-    """The text in a content of parts, and the tokens of what is beside it."""
+    """Return the text of content parts, and the tokens of the other parts."""
     parts = content if isinstance(content, list) else [content or ""]
     texts = [
         part["text"] for part in parts if isinstance(part, Mapping) and isinstance(part.get("text"), str)
@@ -69,33 +68,30 @@ def _text_of_parts(content: Any) -> tuple[str, int]:
 
 
 def estimate_usage(messages: Iterable[Mapping[str, Any]], response: LLMResponse) -> TokenUsage:
-    """Usage of a request whose server did not report it, marked as estimated."""
+    """Estimate the usage of a request whose server did not report it."""
     return usage_of(sum(map(estimate_message, messages)), response)
 
 
 def usage_of(prompt: int, response: LLMResponse) -> TokenUsage:
-    """The same where the tokens of the request are known."""
+    """Estimate the usage of a request whose prompt tokens are known."""
     written = (response.content or "") + (response.reasoning_content or "")
     written += "".join(f"{call.name}{json.dumps(call.arguments)}" for call in response.tool_calls)
     completion = estimate_tokens(written)
     return TokenUsage(prompt, completion, prompt + completion, estimated=True)
 
 
-# A count under half of the guess is not believed: some servers leave out what they had in a cache, some cut
-# the request in silence. Short requests are too short to tell.
-LEAST_SHARE = 0.5
+# A count under half of the estimate is ignored: some servers omit cached tokens, others silently truncate the
+# request. Estimates of short requests are too rough for this check.
+MIN_SHARE = 0.5
 TOO_SHORT_TO_TELL = 2_000
 
 
 class Boundary(TypedDict):
-    """What one change of earlier messages did.
+    """Effect of one change of earlier messages.
 
     Args:
-        rung: Which rule made it.
-        tokens_before: About how long the request was.
-        tokens_after: About how long it is now.
+        tokens_before: Estimated length of the request before.
         messages_before: Number of messages before.
-        messages_after: Number of messages now.
     """
 
     rung: str
@@ -108,16 +104,16 @@ class Boundary(TypedDict):
 
 @dataclass(slots=True)
 class ContextLedger:
-    """What is known about the length of the history. Part of the state.
+    """Length of the history, as counted or estimated. Part of the state.
 
     Args:
-        tokens: Length of the first `messages` messages, with system message and tools; 0 if not known.
-        messages: How many messages that is about.
-        counted: True if a server counted them, False if it is a guess.
+        tokens: Length of the first `messages` messages, with system message and tools; 0 if unknown.
+        messages: Number of messages that `tokens` covers.
+        counted: True if a server counted the tokens, False if they are estimated.
         boundary: The newest change of earlier messages, None if there was none.
-        results_cut: True once a tool's result was too long to be kept whole here.
-        sizes: Estimates of the messages, each made once. Not part of the plain form.
-        tools: The newest tools, and our guess for them. Not part of the plain form.
+        results_cut: True once a tool's result was too long to be kept whole.
+        sizes: Estimates of the messages, computed once each. Not part of the plain form.
+        tools: The newest tools, and the estimate for them. Not part of the plain form.
     """
 
     tokens: int = 0
@@ -129,15 +125,11 @@ class ContextLedger:
     tools: tuple[Any, int] | None = field(default=None, compare=False, repr=False)
 
     def estimate(self, messages: Sequence[Mapping[str, Any]]) -> int:
-        """About how many tokens all messages have, by our own guess alone."""
+        """Estimate the tokens of all messages, without counts of the server."""
         return sum(self._sizes(messages))
 
     def length(self, messages: Sequence[Mapping[str, Any]], fixed: int) -> tuple[int, bool]:
-        """About how long the next request is, and whether there is a guess in it.
-
-        Args:
-            fixed: Tokens of the system message and the tools.
-        """
+        """Return the length of the next request, and whether any of it is estimated."""
         sizes = self._sizes(messages)
         if not self.tokens or self.messages > len(messages):
             return fixed + sum(sizes), True
@@ -145,33 +137,31 @@ class ContextLedger:
         return self.tokens + since, not self.counted or since > 0
 
     def note(self, usage: TokenUsage, asked: int, messages: int, *, kept: bool) -> None:
-        """Take in what a server counted.
+        """Record the token count of a server.
 
         Args:
-            asked: Our own guess for that request.
-            messages: How many messages there are now, with its answer.
-            kept: Whether the answer is one of them.
+            messages: Number of messages now, with the response.
         """
-        unbelievable = asked > TOO_SHORT_TO_TELL and usage.prompt_tokens < LEAST_SHARE * asked
-        if usage.estimated or usage.prompt_tokens <= 0 or unbelievable:
+        is_implausible = asked > TOO_SHORT_TO_TELL and usage.prompt_tokens < MIN_SHARE * asked
+        if usage.estimated or usage.prompt_tokens <= 0 or is_implausible:
             self.tokens = 0
             return
         self.tokens = usage.prompt_tokens + (usage.completion_tokens if kept else 0)
         self.messages, self.counted = messages, True
 
     def replaced(self, boundary: Boundary) -> None:
-        """Earlier messages have changed; a count of what they were is now one more guess."""
+        """Record a change of earlier messages; the count becomes an estimate."""
         self.boundary, self.sizes, self.counted = boundary, [], False
         if self.tokens:
             self.tokens, self.messages = boundary["tokens_after"], boundary["messages_after"]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return {name: getattr(self, name) for name in _PLAIN}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextLedger:
-        """The reverse of :meth:`to_dict`."""
+        """Read the form that :meth:`to_dict` returns."""
         return cls(**{name: data[name] for name in _PLAIN})
 
     def _sizes(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:

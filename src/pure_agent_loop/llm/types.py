@@ -1,4 +1,4 @@
-"""The names a custom client needs, in one place. They are defined in `values` and `response`."""
+"""The names a custom client needs, re-exported from `values` and `response`."""
 
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta

@@ -1,18 +1,17 @@
-"""The values a model client gives and takes. Frozen: what was received does not change."""
+"""Values that a model client returns and takes. Frozen: received data does not change."""
 
 from __future__ import annotations
 
 import dataclasses
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from pure_agent_loop.support.typed import dataclass
-
 
 def _add(a: int | None, b: int | None) -> int | None:
-    """Sum that stays None where neither side was ever reported."""
+    """Add two counts; None if neither was reported."""
     if a is None:
         return b
     return a if b is None else a + b
@@ -20,15 +19,15 @@ def _add(a: int | None, b: int | None) -> int | None:
 
 @dataclasses.dataclass(frozen=True, slots=True)  # compared in each step
 class TokenUsage:
-    """Tokens of one request, or of several added up with ``+``.
+    """Tokens of one request, or of several added with ``+``.
 
     Args:
-        prompt_tokens: Tokens read.
-        completion_tokens: Tokens written, reasoning included.
-        total_tokens: Both.
-        reasoning_tokens: Part of `completion_tokens` spent on thinking; None where never reported.
-        cached_tokens: Part of `prompt_tokens` served from a prompt cache; None where never reported.
-        estimated: True if a server sent no usage and these numbers were guessed from the text.
+        prompt_tokens: Input tokens.
+        completion_tokens: Output tokens, reasoning included.
+        total_tokens: Sum of both.
+        reasoning_tokens: Part of `completion_tokens` spent on reasoning; None if never reported.
+        cached_tokens: Part of `prompt_tokens` served from a prompt cache; None if never reported.
+        estimated: True if a server sent no usage and these numbers were estimated from the text.
     """
 
     prompt_tokens: int
@@ -50,12 +49,12 @@ class TokenUsage:
 
     @classmethod
     def zero(cls) -> TokenUsage:
-        """No tokens at all: the start of a sum."""
+        """Return a usage of zero tokens: the start of a sum."""
         return cls(0, 0, 0)
 
     @classmethod
     def from_openai(cls, usage: Any) -> TokenUsage | None:
-        """Read a `usage` object of the chat-completions protocol, or None if there is none."""
+        """Read a `usage` object of the chat-completions protocol; None if it is missing."""
         if usage is None:
             return None
         prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
@@ -70,12 +69,12 @@ class TokenUsage:
         return cls(prompt, completion, total or prompt + completion, reasoning, cached)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return dict(zip(_USAGE_FIELDS, _usage_of(self), strict=True))
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TokenUsage:
-        """The reverse of :meth:`to_dict`."""
+        """Read the form that :meth:`to_dict` returns."""
         return cls(**{name: data[name] for name in _USAGE_FIELDS if name in data})
 
 
@@ -87,7 +86,7 @@ _USAGE_FIELDS = (
     "cached_tokens",
     "estimated",
 )
-_usage_of = attrgetter(*_USAGE_FIELDS)  # one call, and each step writes its usage
+_usage_of = attrgetter(*_USAGE_FIELDS)  # one call: each step records its usage
 
 
 def _count(data: Any, name: str) -> int | None:
@@ -100,8 +99,8 @@ def _count(data: Any, name: str) -> int | None:
 
 
 def get(value: Any, name: str) -> Any:
-    """A field of a dict, an attribute of an SDK object, None where there is neither."""
-    if type(value) is dict:  # nearly always; the check of the abstract type costs ten times as much
+    """Return a field of a dict or an attribute of an SDK object; None if missing."""
+    if type(value) is dict:  # the usual case; the check of the abstract type costs ten times as much
         return value.get(name)
     if value is None:
         return None
@@ -110,58 +109,66 @@ def get(value: Any, name: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """One call the model asked for.
+    """One tool call of a model.
 
     Args:
-        id: Unique within the history; made up here where a server sent none.
-        name: The tool, as the model wrote it.
+        id: Unique within the history; generated if the server sent none.
+        name: The tool's name, as the model wrote it.
         arguments: The parsed arguments, always a JSON object.
-        invalid: Why the arguments could not be used (then `arguments` is empty and the tool is not
-            called; the model is told), or None.
+        invalid: Why the arguments cannot be used, or None. If set, `arguments` is empty, the tool does not
+            run, and the model gets the reason.
+        extra: Server-specific fields of the call, to be sent back, those of its ``function`` under that
+            name; None if there were none.
     """
 
     id: str
     name: str
     arguments: dict[str, Any]
     invalid: str | None = None
+    extra: dict[str, Any] | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         data: dict[str, Any] = {"id": self.id, "name": self.name, "arguments": self.arguments}
         if self.invalid is not None:
             data["invalid"] = self.invalid
+        if self.extra:
+            data["extra"] = self.extra
         return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolCall:
-        """The reverse of :meth:`to_dict`."""
-        return cls(data["id"], data["name"], dict(data["arguments"]), data.get("invalid"))
+        """Read the form that :meth:`to_dict` returns."""
+        return cls(data["id"], data["name"], dict(data["arguments"]), data.get("invalid"), data.get("extra"))
 
 
 @dataclass(frozen=True, slots=True)
 class ToolCallDelta:
     """A fragment of a call, as a server streams it. Every field may be missing.
 
-    `arguments` is the next piece of JSON text, or a whole object where a server sends one.
+    `arguments` is the next piece of JSON text, or a whole object if the server sends one; `extra` is as in
+    `ToolCall`, or a piece of it.
     """
 
     index: int | None = None
     id: str | None = None
     name: str | None = None
     arguments: Any = None
+    extra: dict[str, Any] | None = None
 
 
 class Delta(NamedTuple):
-    """The next piece of a streamed answer.
+    """The next piece of a streamed response.
 
     Args:
-        text: More of the answer.
-        reasoning: More of the thinking.
+        text: Next piece of the text.
+        reasoning: Next piece of the reasoning.
         tool_calls: Fragments of calls.
-        finish_reason: Set once the server says why it ended.
+        finish_reason: Why the response ended, set once.
         usage: Set once, usually at the end.
-        raw: The last one is kept as ``LLMResponse.raw``.
-        notice: Something people should know, shown as a NOTICE event; no part of the answer.
+        raw: The last one becomes ``LLMResponse.raw``.
+        notice: A message for people, shown as a NOTICE event; not part of the response.
+        extra: Server-specific fields of the message, to be sent back, or pieces of them.
     """
 
     text: str = ""
@@ -171,6 +178,7 @@ class Delta(NamedTuple):
     usage: TokenUsage | None = None
     raw: Any = None
     notice: str = ""
+    extra: dict[str, Any] | None = None
 
 
 NOTHING = Delta()

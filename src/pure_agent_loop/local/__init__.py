@@ -1,18 +1,39 @@
-"""A real model without any account: a small GGUF model in a server process of its own."""
+"""A local model without an account: a small GGUF model in a separate server process."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.local.engine.detect import Found, find_server
-from pure_agent_loop.support.lazy import names_loaded_later
+from pure_agent_loop.local.engine.detect import KNOWN_PORTS, Found, find_server
+from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pure_agent_loop.local.client import EmbeddedClient, open_local
+    from pure_agent_loop.local.engine.models import Listed, list_models, pull_model, use_model
+    from pure_agent_loop.local.engine.owner import join_server
 
-__all__ = ["EmbeddedClient", "Found", "find_server", "open_local"]
+__all__ = [
+    "KNOWN_PORTS",
+    "EmbeddedClient",
+    "Found",
+    "Listed",
+    "find_server",
+    "join_server",
+    "list_models",
+    "open_local",
+    "pull_model",
+    "use_model",
+]
 
 
-# Most runs look for a server and need no more of this.
-_LATER = {"EmbeddedClient": "client", "open_local": "client"}
-__getattr__, __dir__ = names_loaded_later(__name__, _LATER)
+# Lazy: most runs only look for a running server.
+_LATER = {
+    "Listed": "engine.models",
+    "join_server": "engine.owner",
+    "list_models": "engine.models",
+    "pull_model": "engine.models",
+    "use_model": "engine.models",
+    "EmbeddedClient": "client",
+    "open_local": "client",
+}
+__getattr__, __dir__ = lazy_exports(__name__, _LATER)

@@ -1,4 +1,4 @@
-"""The embedded model: one more server behind the ordinary client, with a profile that says what it needs."""
+"""The embedded model: a local server behind the ordinary client, with a profile of its settings."""
 
 from __future__ import annotations
 
@@ -7,20 +7,19 @@ from dataclasses import replace
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.local.engine import models
-from pure_agent_loop.local.engine.fetch import Progress, quiet
-from pure_agent_loop.local.engine.lease import Lease
-from pure_agent_loop.local.engine.shared import ServerSettings, join_server
+from pure_agent_loop.local.engine.models import Progress, quiet
+from pure_agent_loop.local.engine.owner import Lease, StartSettings, join_server
 
 TINY_PARAMETERS = 300_000_000
-# The engine closes a connection after a streamed answer without saying so; the next request on it would fail.
+# The engine closes a connection after a streamed response without a header; reusing it would fail.
 ONE_REQUEST_A_CONNECTION = {"Connection": "close"}
 EMBEDDED = Profile("Embedded model", likelihoods=True, takes=())
-# A model that goes on and on does so at once: what it has not said in so many tokens it does not say.
+# A model in an endless repetition starts it at once: useful answers end within this number of tokens.
 TINY = replace(EMBEDDED, tool_mode="json", able=False, max_output=120)
 
 
 class EmbeddedClient(OpenAIClient):
-    """A model in a server process of this machine.
+    """Client of a model in a server process on this machine.
 
     Args:
         lease: Keeps the server running; given back by `aclose`, and at the end of the process.
@@ -42,15 +41,15 @@ class EmbeddedClient(OpenAIClient):
         self._lease = lease
 
     async def aclose(self) -> None:
-        """Close the connections and let go of the server."""
+        """Close the connections and release the server."""
         await super().aclose()
         self._lease.release()
 
 
 def open_local(
-    model: str | None = None, on_progress: Progress = quiet, settings: ServerSettings | None = None
+    model: str | None = None, on_progress: Progress = quiet, settings: StartSettings | None = None
 ) -> EmbeddedClient:
-    """A client for a model on this machine: fetches the file if needed, starts or joins its server.
+    """Return a client for a model on this machine; fetch its file if missing, and start or join its server.
 
     Blocks until the model is loaded; call it outside the event loop, or in a thread.
 
@@ -60,18 +59,18 @@ def open_local(
         settings: How to start the server.
 
     Returns:
-        A client that is ready. `EmbeddedClient.aclose` lets go of the server; so does the end of the process.
+        A ready client. `EmbeddedClient.aclose`, or the end of the process, releases the server.
 
     Raises:
-        ConfigError: No such model or file, or it is no GGUF file.
+        ConfigError: The model or file is missing, or the file is not a GGUF file.
         MissingExtraError: The engine is not installed.
         LLMError: The download or the server failed.
     """
     wanted = model or models.default_model()
-    path = models.resolve(wanted) if models.is_path(wanted) else models.pull(wanted, on_progress)
+    path = models.resolve(wanted) if models.is_path(wanted) else models.pull_model(wanted, on_progress)
     lease = join_server(path, on_progress, settings)
     try:
-        return EmbeddedClient(lease, path.stem, (settings or ServerSettings()).context)
+        return EmbeddedClient(lease, path.stem, (settings or StartSettings()).context)
     except BaseException:
         lease.release()
         raise

@@ -1,44 +1,77 @@
-"""MCP, both ways: servers of others as tools, and our tools and agents as a server.
+"""MCP client and server: foreign servers as toolsets, and tools and agents as an MCP server.
 
         client                                                  server
     MCPServer            a server as a toolset              serving/   tools and agents for any MCP client
-      ├─ settings        what it is, and what is used of it Published  prompts and resources beside them
+      ├─ settings        one server's settings             Published  additional prompts and resources
       ├─ connection      one task owns each connection
       │    └─ pipes, network    stdio; streamable HTTP, SSE
-      ├─ offered         its tools as ours, and what they said when they came
-      ├─ results         what came of a call
-      └─ asking          what a server may ask: roots, elicitation, sampling
+      ├─ tools           its tools as `Tool`s; detects changed descriptions
+      ├─ results         results of its calls
+      └─ asking          its requests: roots, elicitation, sampling
     forms                a tool asks a person for several values
-    mentions             prompts and resources in what a person types
-    many                 several servers as one toolset, searched where their tools are many
+    mentions             prompts and resources that a person's text names
+    many                 several servers as one toolset, with a search when they have many tools
     files                mcp.json, .mcp.json
     login                OAuth
 
-The official SDK (the extra ``[mcp]``) is imported where a server is really used: it takes more than a second.
-docs/mcp.md describes all of it.
+The official SDK (the extra ``[mcp]``) is imported on first use, because the import takes more than a second.
+See docs/mcp.md.
 """
 
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.support.lazy import names_loaded_later
+from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pure_agent_loop.mcp.forms import ask_form
-    from pure_agent_loop.mcp.many import MCPServers, servers_in
-    from pure_agent_loop.mcp.server import MCPServer
+    from pure_agent_loop.mcp.asking import ask_form
+    from pure_agent_loop.mcp.connection import ServerError
+    from pure_agent_loop.mcp.login import forget_login, log_in
+    from pure_agent_loop.mcp.mentions import expand_mentions, prompt_completions
+    from pure_agent_loop.mcp.server import MCPServer, MCPServers, servers_in
     from pure_agent_loop.mcp.serving.published import Published
-    from pure_agent_loop.mcp.settings import OAuth
+    from pure_agent_loop.mcp.serving.server import AgentServer, Caller, OneCall, serve_stdio
+    from pure_agent_loop.mcp.settings import OAuth, ServerSettings
+    from pure_agent_loop.mcp.tools import Approvals
 
-__all__ = ["MCPServer", "MCPServers", "OAuth", "Published", "ask_form", "servers_in"]
+__all__ = [
+    "AgentServer",
+    "Approvals",
+    "Caller",
+    "MCPServer",
+    "MCPServers",
+    "OAuth",
+    "OneCall",
+    "Published",
+    "ServerError",
+    "ServerSettings",
+    "ask_form",
+    "expand_mentions",
+    "forget_login",
+    "log_in",
+    "prompt_completions",
+    "serve_stdio",
+    "servers_in",
+]
 
-__getattr__, __dir__ = names_loaded_later(
+__getattr__, __dir__ = lazy_exports(
     __name__,
     {
+        "AgentServer": "serving.server",
+        "Approvals": "tools",
+        "Caller": "serving.server",
+        "OneCall": "serving.server",
+        "ServerError": "connection",
+        "ServerSettings": "settings",
+        "expand_mentions": "mentions",
+        "forget_login": "login",
+        "log_in": "login",
+        "prompt_completions": "mentions",
+        "serve_stdio": "serving.server",
         "MCPServer": "server",
-        "MCPServers": "many",
+        "MCPServers": "server",
         "OAuth": "settings",
         "Published": "serving.published",
-        "ask_form": "forms",
-        "servers_in": "many",
+        "ask_form": "asking",
+        "servers_in": "server",
     },
 )

@@ -1,4 +1,4 @@
-"""What a server may ask of us: folders, questions to a person, answers of a model."""
+"""Answer a server's requests: roots, elicitation (questions to a person), sampling (a model's answer)."""
 
 from __future__ import annotations
 
@@ -6,34 +6,34 @@ import asyncio
 import contextlib
 import json
 from collections.abc import Awaitable, Callable, Iterator, Mapping
-from contextvars import Context, copy_context
+from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.errors import ToolExecutionError
+from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.mcp.settings import ServerSettings
-from pure_agent_loop.mcp.words import say
+from pure_agent_loop.mcp.words import message
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_context import RunContext
 
-MOST_WORDS = 1_000  # characters of a question
-MOST_FIELDS = 20
+MAX_WORDS = 1_000  # characters per question
+MAX_FIELDS = 20
 TRIES = 3
-MOST_QUESTIONS = MOST_FIELDS * TRIES  # of a call to a person, who is to live in peace
-MOST_LOGS = 100  # messages of a call that are told
-MOST_TOKENS = 4_096  # of an answer of the model
+MAX_QUESTIONS = MAX_FIELDS * TRIES  # per call, so that a server cannot flood the user
+MAX_LOGS = 100  # log messages reported per call
+MAX_TOKENS = 4_096  # per answer of the model
 _NO = ("no", "n", "false", "0", "否")
 _YES = ("yes", "y", "true", "1", "是")
 
 
 @dataclass(eq=False)
 class _Call:
-    """A call that is made: what the server asks comes from elsewhere, and belongs to it, and ends with it."""
+    """A running call. The server asks from another task; its questions belong to the call and end with it."""
 
     run: RunContext[Any]
     context: Context
@@ -43,15 +43,15 @@ class _Call:
     asked: asyncio.Future[str] | None = None
 
     async def ask(self, question: str) -> str:
-        if self.is_over or next(self.questions) >= MOST_QUESTIONS:
-            raise ToolExecutionError(say("mcp_nobody"))
+        if self.is_over or next(self.questions) >= MAX_QUESTIONS:
+            raise ToolExecutionError(message("mcp_nobody"))
         self.asked = asked = self.context.run(asyncio.ensure_future, self.run.ask(question))
         try:
             await asyncio.wait({asked})
         finally:
             asked.cancel()
         if asked.cancelled():
-            raise ToolExecutionError(say("mcp_nobody"))
+            raise ToolExecutionError(message("mcp_nobody"))
         return asked.result()
 
     def end(self) -> None:
@@ -60,12 +60,11 @@ class _Call:
             self.asked.cancel()
 
 
-class Asking:
-    """Answers a server, with the help of the run whose call it is at work on.
+class ServerRequests:
+    """Handlers of a server's requests, which use the run whose call the server is processing.
 
     Args:
-        settings: Which server.
-        sampling: The model it may ask; None for none.
+        sampling: The model the server may use; None for none.
     """
 
     def __init__(self, settings: ServerSettings, sampling: ChatModel | None) -> None:
@@ -75,7 +74,7 @@ class Asking:
 
     @contextlib.contextmanager
     def during(self, run: RunContext[Any] | None) -> Iterator[None]:
-        """A call is made for a run: what the server asks meanwhile is asked there."""
+        """Direct the server's requests to a run while its call is running."""
         if run is None:
             yield
             return
@@ -87,66 +86,66 @@ class Asking:
             call.end()
 
     def callbacks(self) -> dict[str, Any]:
-        """As the SDK's client takes them."""
-        found: dict[str, Any] = {"elicitation_callback": self.elicit}
+        """Return the callbacks for the SDK's client."""
+        handlers: dict[str, Any] = {"elicitation_callback": self.elicit}
         if self._settings.roots:
-            found["list_roots_callback"] = self.roots
+            handlers["list_roots_callback"] = self.roots
         if self._sampling is not None:
-            found["sampling_callback"] = self.sample
-        return {name: partial(self._in_private, each) for name, each in found.items()}
+            handlers["sampling_callback"] = self.sample
+        return {name: partial(self._in_private, handler) for name, handler in handlers.items()}
 
-    async def _in_private(self, callback: Callable[..., Awaitable[Any]], *given: Any) -> Any:
-        """Answer; the server reads of no failure what it was: that may name what is ours."""
+    async def _in_private(self, callback: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+        """Answer a request; hide the cause of a failure from the server, since it may hold private data."""
         from mcp_types import INTERNAL_ERROR, ErrorData
 
         try:
-            return await callback(*given)
-        except Exception as error:  # noqa: BLE001 - what a server asks, or a model, may fail in any way
+            return await callback(*args)
+        except Exception as error:  # noqa: BLE001 - a callback or a model may fail in any way
             self.log("error", "", f"{type(error).__name__}: {safe_str(error)}")
-            return ErrorData(code=INTERNAL_ERROR, message="It failed here.")
+            return ErrorData(code=INTERNAL_ERROR, message="The client failed to process the request.")
 
     @property
     def _call(self) -> _Call | None:
-        """The call that the server asks about; None where it may be that of one run or of another one."""
-        return self._calls[-1] if len({id(each.run.run) for each in self._calls}) == 1 else None
+        """The call that a request belongs to; None if several runs are possible."""
+        return self._calls[-1] if len({id(call.run.run) for call in self._calls}) == 1 else None
 
     def log(self, level: str, logger: str, text: str) -> None:
-        """The server says something: the run whose call it is at work on tells it, up to so many times."""
+        """Forward a log message to the run of the current call, up to a limit."""
         if (call := self._call) is None:
             return
-        if (number := next(call.logs)) > MOST_LOGS:
+        if (number := next(call.logs)) > MAX_LOGS:
             return
         shown = f"[{level}] {logger}: {text}" if logger else f"[{level}] {text}"
-        if number == MOST_LOGS:
-            shown = say("mcp_more_logs", server=self._settings.name)
+        if number == MAX_LOGS:
+            shown = message("mcp_more_logs", server=self._settings.name)
         call.context.run(partial(call.run.progress, shown, level=level, logger=logger))
 
     async def roots(self, _: Any) -> Any:
-        """The folders that the server should keep to."""
+        """Return the folders that the server should use."""
         from mcp_types import ListRootsResult, Root
 
-        paths = [Path(each).expanduser().resolve() for each in self._settings.roots]
+        paths = [Path(root).expanduser().resolve() for root in self._settings.roots]
         return ListRootsResult(
-            roots=[Root.model_validate({"uri": each.as_uri(), "name": each.name or "/"}) for each in paths]
+            roots=[Root.model_validate({"uri": path.as_uri(), "name": path.name or "/"}) for path in paths]
         )
 
     async def elicit(self, _: Any, params: Any) -> Any:
-        """Ask a person for what the server wants to know."""
+        """Ask a person for the values that the server requests."""
         from mcp_types import ElicitResult
 
         if (call := self._call) is None:
             return ElicitResult(action="cancel")
-        text = say("mcp_asks", server=self._settings.name, text=_short(params.message))
+        text = message("mcp_asks", server=self._settings.name, text=_short(params.message))
         async with self._one_at_a_time:
             try:
                 if params.mode == "url":
-                    url = one_line(params.url, MOST_WORDS)
+                    url = one_line(params.url, MAX_WORDS)
                     if not url.lower().startswith(("https://", "http://")):
                         return ElicitResult(action="decline")
-                    said = await call.ask(say("mcp_asks_url", text=text, url=url))
-                    return ElicitResult(action="decline" if _is_no(said) else "accept")
+                    answer = await call.ask(message("mcp_asks_url", text=text, url=url))
+                    return ElicitResult(action="decline" if _is_no(answer) else "accept")
                 content = await one_by_one(call, text, params.requested_schema)
-            except ToolExecutionError:  # nobody can be asked
+            except ToolExecutionError:  # no person can be asked
                 return ElicitResult(action="cancel")
         return (
             ElicitResult(action="decline")
@@ -155,27 +154,27 @@ class Asking:
         )
 
     async def sample(self, _: Any, params: Any) -> Any:
-        """Let the server ask the model, if a person agrees to this very question."""
+        """Let the server query the model, if a person approves this question."""
         from mcp_types import INVALID_REQUEST, CreateMessageResult, ErrorData, TextContent
 
         refused = ErrorData(code=INVALID_REQUEST, message="The user did not agree.")
         try:
-            messages = [_message(each) for each in params.messages]
+            messages = [_message(request) for request in params.messages]
         except ValueError as error:
             return ErrorData(code=INVALID_REQUEST, message=str(error))
         if params.system_prompt:
             messages.insert(0, {"role": "system", "content": params.system_prompt})
-        shown = json.dumps([each["content"] for each in messages], ensure_ascii=False)
-        question = say("mcp_asks_model", server=self._settings.name, text=_short(shown))
-        if (call := self._call) is None or self._sampling is None or len(shown) > MOST_WORDS:
-            return refused  # nobody could see all of it
+        shown = json.dumps([entry["content"] for entry in messages], ensure_ascii=False)
+        question = message("mcp_asks_model", server=self._settings.name, text=_short(shown))
+        if (call := self._call) is None or self._sampling is None or len(shown) > MAX_WORDS:
+            return refused  # no run, no model, or too long to review
         try:
             async with self._one_at_a_time:
                 if not _is_yes(await call.ask(question)):
                     return refused
         except ToolExecutionError:
             return refused
-        most = min(params.max_tokens, MOST_TOKENS)
+        most = min(params.max_tokens, MAX_TOKENS)
         answer = await self._sampling.chat(messages, max_tokens=most)
         text = TextContent(type="text", text=answer.content or "")
         model = str(getattr(self._sampling, "model", "model"))
@@ -184,82 +183,140 @@ class Asking:
 
 def _message(message: Any) -> dict[str, Any]:
     blocks = message.content if isinstance(message.content, list) else [message.content]
-    if any(each.type != "text" for each in blocks):
-        raise ValueError("Only text can be asked of the model here.")
-    return {"role": message.role, "content": "\n".join(each.text for each in blocks)}
+    if any(block.type != "text" for block in blocks):
+        raise ValueError("Sampling supports text content only.")
+    return {"role": message.role, "content": "\n".join(block.text for block in blocks)}
 
 
 async def one_by_one(
     call: _Call | RunContext[Any], text: str, schema: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The values of a form, asked one by one; None if the person says no."""
+    """Ask for the values of a form one by one; return None if the person declines."""
     fields = schema.get("properties", {})
-    if not isinstance(fields, Mapping) or len(fields) > MOST_FIELDS:
+    if not isinstance(fields, Mapping) or len(fields) > MAX_FIELDS:
         return None
     if not fields:
         return None if _is_no(await call.ask(text)) else {}
-    found: dict[str, Any] = {}
-    for name, given in fields.items():
-        about = given if isinstance(given, Mapping) else {}
-        kind = _kind_words(about)
-        question = say("mcp_asks_field", text=text, field=one_line(str(name), 60), kind=kind)
+    values: dict[str, Any] = {}
+    for name, entry in fields.items():
+        field_schema = entry if isinstance(entry, Mapping) else {}
+        kind = _kind_words(field_schema)
+        question = message("mcp_asks_field", text=text, field=one_line(str(name), 60), kind=kind)
         for _ in range(TRIES):
-            said = await call.ask(question)
-            if about.get("type") != "boolean" and _is_no(said):
+            answer = await call.ask(question)
+            if field_schema.get("type") != "boolean" and _is_no(answer):
                 return None
-            is_agreed = _is_yes(said) and about.get("type") != "boolean"
-            value = about["default"] if is_agreed and "default" in about else _read(said.strip(), about)
+            is_agreed = _is_yes(answer) and field_schema.get("type") != "boolean"
+            value = (
+                field_schema["default"]
+                if is_agreed and "default" in field_schema
+                else _read(answer.strip(), field_schema)
+            )
             if value is not None:
-                found[name] = value
+                values[name] = value
                 break
         else:
             return None
-    return found
+    return values
 
 
-def _kind_words(about: Mapping[str, Any]) -> str:
-    described = one_line(str(about.get("description") or about.get("title") or ""), 200)
-    choices = choices_of(about)
-    kind = " | ".join(one_line(each, 60) for each in choices[:20]) if choices else str(about.get("type"))[:20]
-    kind += f" = {one_line(str(about['default']), 60)}" if "default" in about else ""
-    return f"{described}; {kind}" if described else kind
+def _kind_words(field_schema: Mapping[str, Any]) -> str:
+    description = one_line(str(field_schema.get("description") or field_schema.get("title") or ""), 200)
+    choices = choices_of(field_schema)
+    kind = (
+        " | ".join(one_line(choice, 60) for choice in choices[:20])
+        if choices
+        else str(field_schema.get("type"))[:20]
+    )
+    kind += f" = {one_line(str(field_schema['default']), 60)}" if "default" in field_schema else ""
+    return f"{description}; {kind}" if description else kind
 
 
-def choices_of(about: Mapping[str, Any]) -> list[str]:
-    """What a field of a form may be, or what may be in it; nothing if that is open."""
-    about = about.get("items") or {} if about.get("type") == "array" else about
-    listed = about.get("enum") or [
-        each.get("const")
-        for each in (*about.get("oneOf", ()), *about.get("anyOf", ()))
-        if isinstance(each, Mapping)
+def choices_of(field_schema: Mapping[str, Any]) -> list[str]:
+    """Return the allowed values of a form field or of its items; empty if any value is allowed."""
+    field_schema = field_schema.get("items") or {} if field_schema.get("type") == "array" else field_schema
+    listed = field_schema.get("enum") or [
+        variant.get("const")
+        for variant in (*field_schema.get("oneOf", ()), *field_schema.get("anyOf", ()))
+        if isinstance(variant, Mapping)
     ]
-    return [each for each in listed if isinstance(each, str)] if isinstance(listed, list) else []
+    return [value for value in listed if isinstance(value, str)] if isinstance(listed, list) else []
 
 
-def _read(said: str, about: Mapping[str, Any]) -> Any:
-    """What was said as a value of the kind that is wanted; None if it is none."""
-    kind, choices = about.get("type"), choices_of(about)
+def _read(answer: str, field_schema: Mapping[str, Any]) -> Any:
+    """Parse an answer as the requested type; return None if it does not fit."""
+    kind, choices = field_schema.get("type"), choices_of(field_schema)
     if kind == "boolean":
-        return True if _is_yes(said) else False if _is_no(said) else None
+        return True if _is_yes(answer) else False if _is_no(answer) else None
     if kind in ("integer", "number"):
         try:
-            return int(said) if kind == "integer" else float(said)
+            return int(answer) if kind == "integer" else float(answer)
         except ValueError:
             return None
     if kind == "array":
-        several = [each.strip() for each in said.split(",") if each.strip()]
+        several = [item.strip() for item in answer.split(",") if item.strip()]
         return several if not choices or set(several) <= set(choices) else None
-    return said if not choices or said in choices else None
+    return answer if not choices or answer in choices else None
 
 
-def _is_no(said: str) -> bool:
-    return said.strip().lower() in _NO
+def _is_no(answer: str) -> bool:
+    return answer.strip().lower() in _NO
 
 
-def _is_yes(said: str) -> bool:
-    return said.strip().lower() in _YES
+def _is_yes(answer: str) -> bool:
+    return answer.strip().lower() in _YES
 
 
 def _short(text: str) -> str:
     text = safe_text(text)
-    return text if len(text) <= MOST_WORDS else f"{text[:MOST_WORDS]} ..."
+    return text if len(text) <= MAX_WORDS else f"{text[:MAX_WORDS]} ..."
+
+
+# -- ask a person for several values from within a tool --------------------------------------------------
+
+Form = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
+SHOW_FORM: ContextVar[Form | None] = ContextVar("pure_agent_loop_mcp_form", default=None)
+_KINDS: Mapping[str, Any] = {
+    "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list
+}  # fmt: skip
+
+
+async def ask_form(
+    ctx: RunContext[Any], question: str, fields: Mapping[str, Mapping[str, Any]]
+) -> dict[str, Any] | None:
+    """Ask a person for several values: as one form in an MCP client, one by one elsewhere.
+
+        found = await ask_form(ctx, "The trip", {"days": {"type": "integer", "default": 3}})
+
+    Args:
+        ctx: The tool's run.
+        question: The form's purpose.
+        fields: A JSON Schema for each value by its name: a text, a number, a truth value, or one or several
+            of an ``enum``. Their ``title``, ``description`` and ``default`` are shown.
+
+    Returns:
+        The values by name; None if the person declines.
+
+    Raises:
+        ToolExecutionError: No person can be asked, or the answer does not fit.
+        ConfigError: A field has another type.
+    """
+    for name, field_schema in fields.items():
+        if field_schema.get("type") not in _KINDS:
+            raise ConfigError(f"ask_form: {name!r:.60} must have a type: one of {', '.join(_KINDS)}.")
+    schema = {"type": "object", "properties": dict(fields), "required": [*fields]}
+    show = SHOW_FORM.get()
+    answers = await (one_by_one(ctx, question, schema) if show is None else show(question, schema))
+    return None if answers is None else {name: _value(name, fields[name], answers) for name in fields}
+
+
+def _value(name: str, field_schema: Mapping[str, Any], answers: Mapping[str, Any]) -> Any:
+    kind, value, known = (
+        str(field_schema["type"]),
+        answers.get(name, field_schema.get("default")),
+        choices_of(field_schema),
+    )
+    is_right = isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
+    if not is_right or (known and not {*(value if kind == "array" else [value])} <= {*known}):
+        raise ToolExecutionError(message("mcp_wrong_value", field=name, kind=kind))
+    return value

@@ -1,4 +1,4 @@
-"""What stands behind words of a person: a prompt (``/SERVER:PROMPT``), resources (``@SERVER:URI``)."""
+"""Expand prompts (``/SERVER:PROMPT``) and resources (``@SERVER:URI``) in a person's text."""
 
 from __future__ import annotations
 
@@ -19,37 +19,37 @@ _PROMPT = re.compile(r"/([A-Za-z0-9][A-Za-z0-9_-]*):(\S*)\s*(.*)", re.DOTALL)
 class Named(Protocol):
     """Servers by name: a dict of them, or `MCPServers`."""
 
-    def get(self, name: str, /) -> MCPServer | None: ...  # noqa: D102 - as of a dict
+    def get(self, name: str, /) -> MCPServer | None: ...  # noqa: D102 - like `dict.get`
 
 
-async def with_all(servers: Named, task: str, typed: str) -> str:
-    """A task with the prompt or the resources that a person named. What names no server is text.
+async def expand_mentions(servers: Named, task: str, typed: str) -> str:
+    """Return a task with the prompt or the resources that it names. Names of unknown servers stay text.
 
     Args:
-        typed: What of the task a person has typed; nothing else is looked into, least of all a prompt.
+        typed: The part of the task that a person typed; only this is searched, never a prompt's text.
 
     Raises:
-        ServerError: There is no such prompt or resource, or the server cannot be asked.
+        ServerError: The prompt or resource does not exist, or the server cannot be reached.
     """
-    found = _PROMPT.fullmatch(typed)
-    server = servers.get(found[1]) if found else None
-    if found is not None and server is not None:
-        return task.replace(typed, await server.prompt(found[2], found[3].split()), 1)
+    match = _PROMPT.fullmatch(typed)
+    server = servers.get(match[1]) if match else None
+    if match is not None and server is not None:
+        return task.replace(typed, await server.prompt(match[2], match[3].split()), 1)
     texts = [task]
     for name, uri in _MENTION.findall(typed):
         server = servers.get(name)
         if server is not None:
-            found = await server.read(uri)
-            text = found if isinstance(found, str) else "\n".join(map(str, found))
+            content = await server.read(uri)
+            text = content if isinstance(content, str) else "\n".join(map(str, content))
             texts.append(mark_untrusted(text, f"{name}:{uri}"))
     return "\n\n".join(texts)
 
 
-async def endings(server: MCPServer, prompt: str, words: Sequence[str]) -> Sequence[str]:
-    """What the last of the words behind a prompt may go on to; nothing where the server does not say.
+async def prompt_completions(server: MCPServer, prompt: str, words: Sequence[str]) -> Sequence[str]:
+    """Return completions for the last word after a prompt; empty if the server offers none.
 
     Args:
-        words: Those typed so far, at least one; the last may be empty.
+        words: The words typed so far, at least one; the last may be empty.
     """
     *before, begun = words
     try:
@@ -57,7 +57,7 @@ async def endings(server: MCPServer, prompt: str, words: Sequence[str]) -> Seque
         names = next((args for name, _, args in known if name == prompt), ())
         if len(before) >= len(names):
             return []
-        given = dict(zip(names, before, strict=False))
-        return await server.complete(prompt, names[len(before)], begun, given)
+        values = dict(zip(names, before, strict=False))
+        return await server.complete(prompt, names[len(before)], begun, values)
     except ToolExecutionError:
         return []

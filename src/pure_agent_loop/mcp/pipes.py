@@ -1,78 +1,82 @@
-"""A server that is a program of this machine: its messages are lines of its standard input and output.
+"""Run a server as a local program. Messages are lines of its standard input and output.
 
-The SDK's own transport puts no bound on a line and hands on no end of the program, so these are ours: what
-comes in is bounded, what is no message is logged and skipped, and whatever happens the program ends.
+The SDK's own transport neither bounds a line nor reports the program's end. This one bounds the input, logs
+and skips lines that are not messages, and always ends the program.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import os
 import re
 import signal
 import sys
+import urllib.parse
 from collections import deque
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.mcp.settings import MOST_BYTES, ServerSettings
-from pure_agent_loop.mcp.words import say
+import httpx2
+from mcp.client.sse import sse_client
+from mcp.client.streamable_http import streamable_http_client
+
+from pure_agent_loop.llm.addresses import is_loopback
+from pure_agent_loop.mcp.lenient import repaired
+from pure_agent_loop.mcp.settings import MAX_BYTES, ServerSettings
+from pure_agent_loop.mcp.words import message
 from pure_agent_loop.support.child import child_environment, write_to
-from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.terminal import one_line
 
 CHUNK = 1 << 18
-MOST_RUBBISH = 10_000  # lines that are no messages, since the last one that was
-MOST_LOG = 1_000_000  # bytes of a log, which begins anew with each start
-LEAVE_SECONDS = 1.5  # for the program to end by itself, and again after SIGTERM
-LAST_SECONDS = 0.5  # for a program that closed its output to end
+MAX_INVALID_LINES = 10_000  # consecutive lines that are not messages
+MAX_LOG = 1_000_000  # bytes; each start overwrites the log
+LEAVE_SECONDS = 1.5  # for the program to exit; again after SIGTERM
+LAST_SECONDS = 0.5  # for a program that closed its output to exit
 _FOR_US = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _HEAD, _ID = rb'\s*"jsonrpc"\s*:\s*"2\.0"\s*', rb'\s*"id"\s*:\s*(\d{1,18})\s*'
-_ANSWERS = (  # the answer stands behind the number, or before it
+_ANSWERS = (  # the answer is after the number, or before it
     re.compile(rb"\s*\{" + _HEAD + b"," + _ID + rb',\s*"(?:result|error)"'),
     re.compile(rb'\s*\{\s*"(?:result|error)".*,' + _HEAD + b"," + _ID + rb"\}\s*$", re.S),
 )
-_NO_JSON = -32700  # the code of JSON-RPC for it
-_SAID_LINES, _SAID_CHARS = 5, 400
+_PARSE_ERROR = -32700  # JSON-RPC's code for a parse error
+_OUTPUT_LINES, _OUTPUT_CHARS = 5, 400
 
 
 class Log:
-    """What a server says besides its answers: a file of bounded length, and the last lines for a message.
+    """The log of a server's other output: a file of bounded length, and the last lines for error messages.
 
-    Secrets that we know are taken out.
-
-    Args:
-        settings: Which server.
+    Known secrets are redacted.
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._settings, self._path, self._left = settings, log_file(settings.name), MOST_LOG
+        self._settings, self._path, self._left = settings, log_file(settings.name), MAX_LOG
         self._file: Any = None
-        self._last: deque[bytes] = deque(maxlen=_SAID_LINES)
+        self._last: deque[bytes] = deque(maxlen=_OUTPUT_LINES)
 
     @cached_property
     def _redactor(self) -> Redactor:
-        mine, oauth = {**self._settings.env, **self._settings.headers}, self._settings.oauth
-        return Redactor([oauth.client_secret] if oauth else (), {**os.environ, **mine})
+        variables, oauth = {**self._settings.env, **self._settings.headers}, self._settings.oauth
+        return Redactor([oauth.client_secret] if oauth else (), {**os.environ, **variables})
 
     def cleaned(self, text: str) -> str:
-        """A text without secrets."""
+        """Return a text with its secrets redacted."""
         return self._redactor.redact(text)
 
     def write(self, data: bytes) -> None:
-        """Keep a line, or a part of one."""
+        """Write a line or a part of a line."""
         if data.strip():
-            self._last.append(data[: 4 * _SAID_CHARS])
+            self._last.append(data[: 4 * _OUTPUT_CHARS])
         if self._left <= 0:
             return
-        data = self.cleaned(data[:MOST_LOG].decode("utf-8", "replace")).encode("utf-8", "replace")
-        with contextlib.suppress(OSError):  # a log that cannot be written holds nothing up
+        data = self.cleaned(data[:MAX_LOG].decode("utf-8", "replace")).encode("utf-8", "replace")
+        with contextlib.suppress(OSError):  # a failed log must not stop the server
             if self._file is None:
                 private_folder(self._path.parent)
                 self._file = os.fdopen(os.open(self._path, _FOR_US, 0o600), "wb", buffering=0)
@@ -80,60 +84,55 @@ class Log:
         self._left -= len(data)
 
     @property
-    def said(self) -> str:
+    def last_output(self) -> str:
         """The last lines."""
-        lines = (self.cleaned(each.decode("utf-8", "replace")) for each in self._last)
-        return " / ".join(one_line(each, _SAID_CHARS) for each in lines)
+        lines = (self.cleaned(line.decode("utf-8", "replace")) for line in self._last)
+        return " / ".join(one_line(line, _OUTPUT_CHARS) for line in lines)
 
     def close(self) -> None:
-        """Nothing more comes."""
+        """Close the log."""
         if self._file is not None:
             self._file.close()
 
 
 def log_file(name: str) -> Path:
-    """Where a server's log is."""
+    """Return the path of a server's log."""
     return data_folder() / "mcp" / "logs" / f"{name}.log"
 
 
 class TooLargeError(Exception):
-    """An answer is longer than may be."""
+    """An answer exceeds the size limit."""
 
 
 @dataclass(slots=True)
-class Ending:
-    """Why a connection is over.
+class CloseReason:
+    """The reason why a connection has ended.
 
     Args:
-        why: For people and models; empty while nothing is known.
-        tell: Called when it is over.
-        said: The last words of the program.
-        is_ours: We close it, so how the program ends says nothing.
-        hint: What the last answer over the network was, if it was no good one.
+        why: The reason, for people and models; empty if unknown.
+        last_output: Returns the program's last output.
+        closed_by_client: True if the client closed it, so that the program's exit status is irrelevant.
+        hint: Describes the last HTTP answer, if it was an error.
     """
 
     why: str = ""
-    is_ours: bool = False
+    closed_by_client: bool = False
     hint: str = ""
-    tell: Callable[[], None] = field(default=lambda: None)
-    said: Callable[[], str] = field(default=lambda: "")
+    notify: Callable[[], None] = field(default=lambda: None)
+    last_output: Callable[[], str] = field(default=lambda: "")
 
-    def because(self, why: str) -> None:
-        """It is over; the first reason counts."""
+    def set(self, why: str) -> None:
+        """Set the reason, unless one is set, and end the connection."""
         self.why = self.why or why
-        self.tell()
+        self.notify()
 
 
 @contextlib.asynccontextmanager
-async def piped(settings: ServerSettings, log: Log, ending: Ending) -> AsyncIterator[Any]:
-    """Start the program, and give the two streams that a session of the SDK works with.
-
-    Args:
-        log: Takes what it says besides.
-        ending: Told when it ends, and why.
+async def piped(settings: ServerSettings, log: Log, close_reason: CloseReason) -> AsyncIterator[Any]:
+    """Start the program and yield the two streams for an SDK session.
 
     Raises:
-        OSError: It cannot be started.
+        OSError: The program cannot be started.
     """
     import anyio
 
@@ -150,13 +149,13 @@ async def piped(settings: ServerSettings, log: Log, ending: Ending) -> AsyncIter
     try:
         to_session, read_stream = anyio.create_memory_object_stream[Any](0)
         write_stream, from_session = anyio.create_memory_object_stream[Any](0)
-        reading = asyncio.create_task(_read(process, protocol.exited, to_session, log, ending))
+        reading = asyncio.create_task(_read(process, protocol.exited, to_session, log, close_reason))
         writing = asyncio.create_task(_write(process, from_session, to_session, reading))
         work = [reading, writing, asyncio.create_task(_listen(process, log))]
         try:
             yield read_stream, write_stream
         finally:
-            ending.is_ours = True
+            close_reason.closed_by_client = True
             for stream in (read_stream, write_stream):
                 stream.close()
             await _stop(process, protocol.exited)
@@ -168,11 +167,11 @@ async def piped(settings: ServerSettings, log: Log, ending: Ending) -> AsyncIter
         await _within(LAST_SECONDS, protocol.exited)
         for stream in (to_session, from_session):
             stream.close()
-        transport.close()  # what outlived it may hold its pipes open
+        transport.close()  # surviving children may hold its pipes open
 
 
 class _Program(asyncio.subprocess.SubprocessStreamProtocol):
-    """A program that says when it has ended, also where what it started holds its pipes open."""
+    """A process protocol that reports the exit even while children hold the pipes open."""
 
     def __init__(self, limit: int, loop: asyncio.AbstractEventLoop) -> None:
         super().__init__(limit, loop)
@@ -183,7 +182,9 @@ class _Program(asyncio.subprocess.SubprocessStreamProtocol):
         self.exited.set()
 
 
-async def _read(process: Any, exited: asyncio.Event, to_session: Any, log: Log, ending: Ending) -> None:
+async def _read(
+    process: Any, exited: asyncio.Event, to_session: Any, log: Log, close_reason: CloseReason
+) -> None:
     async with to_session:
         reading = asyncio.ensure_future(_messages(process, to_session, log))
         ended = asyncio.ensure_future(exited.wait())
@@ -191,35 +192,37 @@ async def _read(process: Any, exited: asyncio.Event, to_session: Any, log: Log, 
             await asyncio.wait({reading, ended}, return_when=asyncio.FIRST_COMPLETED)
             await asyncio.wait({reading} if ended.done() else {ended}, timeout=LAST_SECONDS)
             why = reading.result() if reading.done() else ""
-            if not ending.is_ours:
+            if not close_reason.closed_by_client:
                 code = process.returncode
-                ending.because(why or (say("mcp_closed") if code is None else say("mcp_ended", code=code)))
+                close_reason.set(
+                    why or (message("mcp_closed") if code is None else message("mcp_ended", code=code))
+                )
         finally:
             reading.cancel()
             ended.cancel()
 
 
 async def _messages(process: Any, to_session: Any, log: Log) -> str:
-    """Hand on what comes until its end; why it is not read on, if it is not at its end."""
-    buffer, rubbish = bytearray(), 0
+    """Forward messages until the end; return why reading stopped early, or an empty text."""
+    buffer, invalid_lines = bytearray(), 0
     while chunk := await process.stdout.read(CHUNK):
         start = 0
         while (end := chunk.find(b"\n", start)) >= 0:
             line = bytes(buffer) + chunk[start:end]
             start = end + 1
             buffer.clear()
-            rubbish = 0 if await _take(line, to_session, log) else rubbish + 1
-            if rubbish > MOST_RUBBISH:
-                return say("mcp_rubbish")
+            invalid_lines = 0 if await _forward(line, to_session, log) else invalid_lines + 1
+            if invalid_lines > MAX_INVALID_LINES:
+                return message("mcp_rubbish")
         buffer += chunk[start:]
-        if len(buffer) > MOST_BYTES:
-            return say("mcp_too_large", limit=MOST_BYTES)
-        await asyncio.sleep(0)  # a flood must not keep everybody else waiting
+        if len(buffer) > MAX_BYTES:
+            return message("mcp_too_large", limit=MAX_BYTES)
+        await asyncio.sleep(0)  # a flood must not starve other tasks
     return ""
 
 
-async def _take(line: bytes, to_session: Any, log: Log) -> bool:
-    """Hand a line on, if it is a message."""
+async def _forward(line: bytes, to_session: Any, log: Log) -> bool:
+    """Forward a line and return True, if it is a message."""
     import anyio
     from mcp.shared.message import SessionMessage
 
@@ -235,10 +238,9 @@ async def _take(line: bytes, to_session: Any, log: Log) -> bool:
 
 
 def _message(line: bytes) -> Any:
-    """A line as a message; None if it is none.
+    """Parse a line as a message; return None if it is not one.
 
-    Half of a letter that takes two (servers in JavaScript cut texts so) and the like are mended. An answer
-    that cannot be read at all becomes an error: who waits for it need not wait on.
+    An unreadable answer becomes an error, so that its waiter is released.
     """
     from mcp_types import JSONRPCError, jsonrpc_message_adapter
 
@@ -246,22 +248,21 @@ def _message(line: bytes) -> Any:
         return jsonrpc_message_adapter.validate_json(line, by_name=False)
     if not line.lstrip().startswith(b"{"):
         return None
-    with contextlib.suppress(ValueError, RecursionError):
-        whole = json.dumps(json.loads(line), ensure_ascii=False).encode("utf-8", "replace")
-        return jsonrpc_message_adapter.validate_python(json.loads(whole), by_name=False)
-    found = _ANSWERS[0].match(line) or _ANSWERS[1].match(line)
-    error = {"code": _NO_JSON, "message": say("mcp_no_json")}
-    return found and JSONRPCError.model_validate({"jsonrpc": "2.0", "id": int(found[1]), "error": error})
+    with contextlib.suppress(ValueError):
+        return jsonrpc_message_adapter.validate_json(repaired(line), by_name=False)
+    match = _ANSWERS[0].match(line) or _ANSWERS[1].match(line)
+    error = {"code": _PARSE_ERROR, "message": message("mcp_no_json")}
+    return match and JSONRPCError.model_validate({"jsonrpc": "2.0", "id": int(match[1]), "error": error})
 
 
 async def _write(process: Any, from_session: Any, to_session: Any, reading: asyncio.Task[None]) -> None:
     async with from_session:
         try:
-            async for each in from_session:
-                data = each.message.model_dump_json(by_alias=True, exclude_unset=True)
+            async for item in from_session:
+                data = item.message.model_dump_json(by_alias=True, exclude_unset=True)
                 write_to(process.stdin, data.encode() + b"\n")
                 await process.stdin.drain()
-        except OSError:  # it reads no more; if that is its end, how it ended is told first
+        except OSError:  # the program reads no more; its exit status may follow
             await asyncio.wait({reading}, timeout=2 * LAST_SECONDS)
             to_session.close()
 
@@ -276,7 +277,7 @@ async def _listen(process: Any, log: Log) -> None:
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Whether something happens in time."""
+    """Wait for an event and return whether it came in time."""
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(event.wait(), seconds)
     return event.is_set()
@@ -290,9 +291,98 @@ async def _stop(process: Any, exited: asyncio.Event) -> None:
 
 
 def kill_group(process: Any, sign: int | None = None) -> None:
-    """End a program and what it has started."""
+    """End a program and its children."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
         else:
             os.killpg(process.pid, sign or signal.SIGKILL)
+
+
+# -- connect to a server over HTTP: streamable, or Server-Sent Events in older versions ------------------
+
+CONNECT_SECONDS = 10.0
+_HERE = ("localhost", "127.0.0.1", "[::1]")
+READ_SECONDS = 600.0  # without data; calls have their own deadlines
+
+
+@asynccontextmanager
+async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason) -> AsyncIterator[Any]:
+    """Yield the two streams for an SDK session.
+
+    Args:
+        auth: Adds the login to each request; None for none.
+    """
+
+    async def noted(response: Any) -> None:
+        status, is_machine = response.status_code, settings.oauth is not None and settings.oauth.is_machine
+        wants_login = "" if is_machine or status != 401 else message("mcp_login", server=settings.name)
+        close_reason.hint = wants_login or (message("mcp_status", status=status) if status >= 400 else "")
+
+    def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
+        return httpx2.AsyncClient(
+            headers=headers,
+            timeout=timeout or httpx2.Timeout(CONNECT_SECONDS, read=READ_SECONDS),
+            mounts=_past_proxies(settings.url),
+            auth=auth,
+            event_hooks={"response": [noted, _readable]},
+        )
+
+    headers = dict(settings.headers)
+    if settings.transport == "sse":
+        async with sse_client(
+            settings.url,
+            headers,
+            CONNECT_SECONDS,
+            READ_SECONDS,
+            httpx_client_factory=client,
+            auth=auth,
+        ) as streams:
+            yield streams
+        return
+    async with (
+        client(headers, None, auth) as http,
+        streamable_http_client(settings.url, http_client=http, max_sse_event_size=MAX_BYTES) as streams,
+    ):
+        yield streams
+
+
+def _past_proxies(url: str) -> dict[str, None]:
+    """Return the hosts that bypass proxies: this machine, also for its logins."""
+    host = urllib.parse.urlsplit(url).hostname or ""
+    own = [f"[{host}]" if ":" in host else host] if is_loopback(url) else []
+    return {f"all://{name}": None for name in (*_HERE, *own)}
+
+
+async def _readable(response: Any) -> None:
+    """Bound an answer, even a compressed one, and repair it so that the SDK can parse it."""
+    is_stream = response.headers.get("content-type", "").startswith("text/event-stream")
+    response.aiter_bytes = partial(_events if is_stream else _body, response.aiter_bytes)
+
+
+async def _body(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
+    data = bytearray()
+    async with aclosing(pieces()) as coming:
+        async for piece in coming:
+            data += piece
+            if len(data) > MAX_BYTES:
+                raise TooLargeError(message("mcp_too_large", limit=MAX_BYTES))
+    yield repaired(bytes(data))
+
+
+async def _events(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
+    line = bytearray()
+    async with aclosing(pieces()) as coming:
+        async for piece in coming:
+            for part in piece.splitlines(keepends=True):
+                line += part
+                if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:  # the SDK bounds events
+                    yield _event_line(bytes(line))
+                    line.clear()
+    yield bytes(line)
+
+
+def _event_line(line: bytes) -> bytes:
+    field, _, value = line.partition(b":")
+    end = line[len(line.rstrip(b"\r\n")) :]
+    return b"data: " + repaired(value.strip()) + end if field == b"data" else line

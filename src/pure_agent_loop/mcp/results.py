@@ -1,46 +1,57 @@
-"""What came of a call, a resource or a prompt: from the types of the protocol to ours."""
+"""Convert results of calls, resources and prompts from the protocol's types."""
 
 from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.errors import ToolExecutionError
-from pure_agent_loop.mcp.words import say
+from pure_agent_loop.errors import ConfigError, ToolExecutionError
+from pure_agent_loop.mcp.lenient import left_out
+from pure_agent_loop.mcp.settings import OAuth, ServerSettings
+from pure_agent_loop.mcp.words import message
 from pure_agent_loop.media import File, Image
+from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, clean_text
 
 
 def value_of(result: Any) -> Any:
-    """What a tool of ours would have returned.
+    """Return the value that an equivalent Python tool would have returned.
 
     Args:
-        result: Of ``tools/call``.
+        result: The result of ``tools/call``.
 
     Raises:
-        ToolExecutionError: The tool says that it failed.
+        ToolExecutionError: The tool reports a failure.
     """
-    items = [item for each in result.content for item in items_of(each)]
+    items = [item for block in result.content for item in items_of(block)]
+    structured, notes = result.structured_content, left_out(result)
     if result.is_error:
-        texts = [each for each in items if isinstance(each, str)]
-        raise ToolExecutionError("\n".join(texts) or as_text(result.structured_content))
-    if not items and result.structured_content is not None:
-        return result.structured_content
-    return joined(items)
+        texts = [*(item for item in items if isinstance(item, str)), *notes]
+        texts += [] if items or structured is None else [as_text(structured)]
+        raise ToolExecutionError("\n".join(texts) or message("mcp_no_text"))
+    if items or structured is None:
+        return joined([*items, *notes])
+    return joined([as_text(structured), *notes]) if notes else structured
 
 
 def joined(items: list[Any]) -> Any:
-    """Texts as one; a list where there are images and files between them."""
+    """Join texts into one; return a list if there are images or files among them."""
     if not items:
-        return say("mcp_no_text")
-    return "\n".join(items) if all(isinstance(each, str) for each in items) else items
+        return message("mcp_no_text")
+    return "\n".join(items) if all(isinstance(item, str) for item in items) else items
 
 
 def items_of(content: Any) -> Iterable[Any]:
-    """A block of content as text, images and files."""
+    """Yield a content block as text, images and files."""
     kind = content.type
     if kind == "text":
         return [clean_text(content.text)]
@@ -48,16 +59,16 @@ def items_of(content: Any) -> Iterable[Any]:
         return [_medium(content.data, content.mime_type, kind)]
     if kind == "resource":
         return [resource_of(content.resource)]
-    about = f": {one_line(content.description or content.title or content.name)}"
-    return [say("mcp_link", uri=one_line(content.uri), about=about)]
+    description = f": {one_line(content.description or content.title or content.name)}"
+    return [message("mcp_link", uri=one_line(content.uri), about=description)]
 
 
 def resource_of(resource: Any) -> Any:
-    """What a resource holds."""
+    """Return the content of a resource."""
     uri = one_line(resource.uri)
     blob = getattr(resource, "blob", None)
     if blob is None:
-        return say("mcp_resource", uri=uri, text=clean_text(resource.text))
+        return message("mcp_resource", uri=uri, text=clean_text(resource.text))
     return _medium(blob, resource.mime_type or "application/octet-stream", uri)
 
 
@@ -65,7 +76,158 @@ def _medium(data: str, media_type: str, name: str) -> Any:
     try:
         decoded = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        return say("mcp_no_base64", kind=one_line(media_type))
+        return message("mcp_no_base64", kind=one_line(media_type))
     if media_type.startswith("image/"):
         return Image(data=decoded)
     return File(data=decoded, media_type=media_type or "application/octet-stream", name=one_line(name, 60))
+
+
+# -- ``mcp.json`` files, in the form that editors use, and the user's own file of servers ----------------
+
+MAX_BYTES = 256 * 1024
+_TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
+_SAME = [field.name for field in fields(ServerSettings) if field.name not in ("name", "command", "transport")]
+FIELDS = ("type", "command", "args", "disabled", *_SAME)
+_VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
+_INPUT = "${input:"  # VS Code asks for such values
+
+
+class UnsetError(ConfigError):
+    """An environment variable is not set."""
+
+
+def user_path() -> Path:
+    """Return the path of the user's own file of servers."""
+    return data_folder() / "mcp.json"
+
+
+def tables_of(data: bytes, shown: str) -> dict[str, dict[str, Any]]:
+    """Return the raw entries of a file's servers, by name.
+
+    Raises:
+        ConfigError: The file does not have this form.
+    """
+    try:
+        document = json.loads(data[: MAX_BYTES + 1].decode("utf-8-sig"))
+    except (ValueError, RecursionError):
+        raise ConfigError(f"{shown} is not a JSON file of at most {MAX_BYTES} bytes.") from None
+    servers = (
+        document.get("mcpServers", document.get("servers"))
+        if document and isinstance(document, dict)
+        else document
+    )
+    if not isinstance(servers, dict) or not all(isinstance(table, dict) for table in servers.values()):
+        raise ConfigError(
+            f'{shown} must have the form {{"mcpServers": {{"NAME": {{"command": "...", "args": []}}}}}}, or '
+            '"servers" instead of "mcpServers", as in VS Code.'
+        )
+    return servers
+
+
+def settings_of(
+    name: str, table: Mapping[str, Any], shown: str, environ: Mapping[str, str] = os.environ
+) -> ServerSettings | None:
+    """Return the settings of a server's entry; None if it is switched off.
+
+    Args:
+        environ: Values for ``${NAME}`` and ``${NAME:-default}``.
+
+    Raises:
+        ConfigError: A field is unknown or cannot be used, or a variable is not set.
+    """
+    where = f"{shown}: {name!r:.60}"
+    _check_names(table, FIELDS, "a server", where)
+    if not isinstance(is_off := table.get("disabled", False), bool):
+        raise ConfigError(f"{where}: disabled is {is_off!r:.60}; it must be true or false.")
+    if is_off:
+        return None
+    kind = table.get("type", "http" if "url" in table else "stdio")
+    if not isinstance(kind, str) or kind not in _TYPES:
+        raise ConfigError(f"{where}: type={kind!r:.60} must be one of {', '.join(_TYPES)}.")
+    if (other := "url" if kind == "stdio" else "command") in table:
+        raise ConfigError(f"{where}: type={kind!r} cannot be combined with {other}. Remove one of them.")
+    command, args = table.get("command", ""), table.get("args", [])
+    if not isinstance(command, str) or not isinstance(args, list):
+        raise ConfigError(f"{where}: command must be text, and args a list.")
+    values = {key: _filled(table[key], where, environ) for key in _SAME if key in table}
+    if kind != "stdio":
+        values["transport"] = _TYPES[kind]
+    try:
+        if isinstance(oauth := values.get("oauth"), dict):
+            values["oauth"] = _oauth(oauth, where)
+        words = _filled([command, *args] if command else args, where, environ)
+        return ServerSettings(name, command=words, **values)
+    except ConfigError as error:
+        raise type(error)(f"{shown}: {error}" if shown not in str(error) else str(error)) from None
+
+
+def _oauth(table: Mapping[str, Any], where: str) -> OAuth:
+    _check_names(table, [field.name for field in fields(OAuth)], "oauth", where)
+    try:
+        return OAuth(**table)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
+
+
+def _check_names(table: Mapping[str, Any], known: Sequence[str], what: str, where: str) -> None:
+    if unknown := [key for key in table if key not in known]:
+        raise ConfigError(
+            f"{where}: {unknown[0]!r:.60} is not a field of {what}. Fields: {', '.join(known)}."
+        )
+
+
+def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
+    if isinstance(value, list):
+        return [_filled(item, where, environ) for item in value]
+    if isinstance(value, dict):
+        return {key: _filled(item, where, environ) for key, item in value.items()}
+    if not isinstance(value, str):
+        return value
+    if _INPUT in value:
+        raise ConfigError(f"{where}: {value!r:.60} works in VS Code only. Use ${{NAME}} instead.")
+
+    def fill(match: re.Match[str]) -> str:
+        name, default = match[1], match[2]
+        if name not in environ and default is None:
+            raise UnsetError(f"{where}: the environment variable {name} is not set.")
+        return environ.get(name) or default or ""
+
+    return _VARIABLE.sub(fill, value)
+
+
+def user_tables() -> dict[str, dict[str, Any]]:
+    """Return the entries of the user's own file.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    path = user_path()
+    try:
+        return tables_of(path.read_bytes(), str(path)) if path.exists() else {}
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+
+
+def change_user(change: Callable[[dict[str, dict[str, Any]]], None]) -> None:
+    """Change the servers in the user's own file; other content is kept.
+
+    Args:
+        change: Modifies the entries, by name.
+
+    Raises:
+        ConfigError: The file cannot be read or written.
+    """
+    path = user_path()
+    user_tables()  # never overwrite an unreadable file
+
+    def changed(old: bytes) -> bytes:
+        document = json.loads(old) if path.exists() and old.strip() else {}
+        servers = document.setdefault("mcpServers", {})
+        change(servers)
+        return json.dumps(document, indent=2, ensure_ascii=False).encode() + b"\n"
+
+    try:
+        private_folder(path.parent)
+        change_file(path, changed)
+    except OSError as error:
+        raise ConfigError(f"{error.filename or path}: {error.strerror or error}") from error

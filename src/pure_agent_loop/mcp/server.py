@@ -1,9 +1,9 @@
-"""A server of others as a toolset: ``Agent(tools=[MCPServer(command=["uvx", "mcp-server-time"])])``."""
+"""An MCP server as a toolset: ``Agent(tools=[MCPServer(command=["uvx", "mcp-server-time"])])``."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
@@ -11,22 +11,31 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import ChatModel
-from pure_agent_loop.mcp.asking import Asking
+from pure_agent_loop.mcp.asking import ServerRequests
 from pure_agent_loop.mcp.connection import PATIENCE, ServerError, ping
-from pure_agent_loop.mcp.in_use import InUse, Prompts, Tools, all_pages, run_here, tell_person, teller
-from pure_agent_loop.mcp.offered import (
-    MOST_TOOLS,
-    Approvals,
-    as_ours,
-    changed_tool,
-    digest_of,
-    is_wanted,
-    own_name,
-)
+from pure_agent_loop.mcp.lenient import left_out
 from pure_agent_loop.mcp.results import items_of, joined, resource_of, value_of
 from pure_agent_loop.mcp.settings import OAuth, ServerSettings, default_name
-from pure_agent_loop.mcp.shown import MOST_SHOWN, Shown
-from pure_agent_loop.mcp.words import say
+from pure_agent_loop.mcp.tools import (
+    MAX_SHOWN,
+    MAX_TOOLS,
+    Approvals,
+    Prompts,
+    ServerUse,
+    Tools,
+    ToolSearch,
+    all_pages,
+    changed_tool,
+    convert_tool,
+    digest_of,
+    is_wanted,
+    run_here,
+    tell_person,
+    teller,
+    unique_name,
+)
+from pure_agent_loop.mcp.words import message
+from pure_agent_loop.prompts.words import message as words
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
@@ -35,23 +44,21 @@ from pure_agent_loop.tool import StepContext, Tool
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# What else goes along with a call as its ``_meta``. The trace context of OpenTelemetry the SDK adds itself.
+# Additional ``_meta`` of a call. The SDK itself adds the trace context of OpenTelemetry.
 REQUEST_META: ContextVar[Mapping[str, Any] | None] = ContextVar("pure_agent_loop_mcp_meta", default=None)
 T = TypeVar("T")
-ASK_SECONDS = 60.0  # for an answer about resources and prompts
-MOST_LISTED = 200  # resources that a model is told of at once
+ASK_SECONDS = 60.0  # for requests about resources and prompts
+MAX_LISTED = 200  # resources listed to a model at once
 
 
 @dataclass(frozen=True, slots=True)
 class ServerState:
-    """Where a server stands, for people.
+    """The state of a server, for people.
 
     Args:
-        name: Its name.
         place: Its command or address.
         state: ``idle`` before its first use, ``ready`` or ``failed``.
-        error: What went wrong last; empty for nothing.
-        tools: How many of its tools are used.
+        error: The last error; empty for none.
     """
 
     name: str
@@ -62,43 +69,43 @@ class ServerState:
 
 
 class MCPServer:
-    """A server as a toolset. It is started when a run first needs its tools, and ended with the last run.
+    """An MCP server as a toolset. It starts when a run first needs its tools, and stops after the last run.
 
-    Whatever goes wrong with it is an error of a tool: the model reads a sentence about it, and the run goes
-    on. To keep it for several runs, enter it around them: ``async with server: ...``.
+    Errors of the server are tool errors: the model reads a sentence about them, and the run continues.
+    To keep the server for several runs, enter it around them: ``async with server: ...``.
 
     Args:
-        command: The program and its arguments; it is talked to over its standard input and output.
-        url: Where it is, instead.
-        name: What it is called; the names of its tools begin with ``mcp__NAME__``. From its program or host
+        command: The program and its arguments; it communicates over standard input and output.
+        url: The server's URL, instead of a command.
+        name: The server's name; tool names begin with ``mcp__NAME__``. Derived from its program or host
             if empty.
-        transport: Of a `url`: ``http`` (streamable), or ``sse`` for older servers.
-        env: Variables for the program. Of ours it gets only those that programs need to find the user's
+        transport: For a `url`: ``http`` (streamable), or ``sse`` for older servers.
+        env: Variables for the program. Of the current environment it gets only those that locate the user's
             folders, such as PATH and HOME.
-        inherit: Names of further variables of ours that it gets.
-        cwd: The folder it runs in; this one if empty.
+        inherit: Names of further variables that it gets from the current environment.
+        cwd: The working directory; the current one if empty.
         headers: For each request to a `url`.
-        prefix: What the names of its tools begin with instead.
-        allow: Patterns of the names of tools that are used (``read_*``); None for all.
-        deny: Patterns of names that are not.
-        trusted: Believe what it says of its tools: one marked ``readOnlyHint`` needs no question, one marked
-            ``idempotentHint`` may be repeated. ``destructiveHint`` is believed of everybody.
-        pinned: Ask a person before a tool is used that says something else than when it was first seen.
-        resources: Offer its resources as two tools.
-        timeout: Seconds a call may take; None for the run's default.
-        start_timeout: Seconds it may take to start and to say what it has.
-        roots: Folders it is told to keep to.
-        log_level: Which of its log messages become events of a run and lines of its log: those of ``debug``,
-            ``info``, ``notice``, ``warning``, ``error`` and so on, and what is worse.
-        oauth: How to log in at a `url`, other than in the browser as nobody it has known before.
-        legacy: Speak a version of the protocol from before 2026, also if it knows a newer one. There a server
-            can ask back (roots, questions, the model) in the middle of a call, and many do so only there.
-        sampling: A model that it may ask. A person is asked about each question. None for no model.
-        auth: Puts a login into each request to a `url`, an ``httpx2.Auth``; if None what `oauth` says, and
-            what ``pal mcp login`` has kept.
+        prefix: Replaces ``mcp__NAME__`` in the names of its tools.
+        allow: Patterns of the tool names to use (``read_*``); None for all.
+        deny: Patterns of the tool names not to use.
+        trusted: Trust its hints: a tool marked ``readOnlyHint`` needs no approval, one marked
+            ``idempotentHint`` may be repeated. ``destructiveHint`` is always respected.
+        pinned: Ask a person before using a tool whose description has changed since it was first seen.
+        resources: Expose its resources as two tools.
+        timeout: Seconds per call; None for the run's default.
+        start_timeout: Seconds for the start and for listing its tools.
+        roots: Folders that it should keep to.
+        log_level: Minimum level (``debug``, ``info``, ``notice``, ``warning``, ``error`` and so on) of its
+            log messages that become events of a run and lines of its log.
+        oauth: Settings of the login at a `url`, if the default login in the browser does not fit.
+        legacy: Use a protocol version from before 2026, even if the server supports a newer one. Many servers
+            ask back (roots, questions, the model) during a call only in those versions.
+        sampling: A model that it may query. A person approves each query. None for no model.
+        auth: Adds a login to each request to a `url`, an ``httpx2.Auth``; if None, `oauth` or the login that
+            ``pal mcp login`` has stored.
 
     Raises:
-        ConfigError: An argument cannot be used.
+        ConfigError: An argument is invalid.
     """
 
     def __init__(
@@ -127,18 +134,18 @@ class MCPServer:
         sampling: ChatModel | None = None,
         auth: Any = None,
     ) -> None:
-        about = {key: value for key, value in locals().items() if key not in ("self", "sampling", "auth")}
+        values = {key: value for key, value in locals().items() if key not in ("self", "sampling", "auth")}
         words = () if command is None else command
-        about |= {"command": words, "env": env or {}, "headers": headers or {}}
+        values |= {"command": words, "env": env or {}, "headers": headers or {}}
         if not name and not isinstance(words, str):
-            about["name"] = default_name(words, url)
-        self._begin(ServerSettings(**about), sampling, auth)
+            values["name"] = default_name(words, url)
+        self._begin(ServerSettings(**values), sampling, auth)
 
     @classmethod
     def of(
         cls, settings: ServerSettings, *, sampling: ChatModel | None = None, auth: Any = None
     ) -> MCPServer:
-        """A server of settings that were read from a file."""
+        """Create a server from settings that were read from a file."""
         made = cls.__new__(cls)
         made._begin(settings, sampling, auth)
         return made
@@ -146,22 +153,22 @@ class MCPServer:
     def _begin(self, settings: ServerSettings, sampling: ChatModel | None, auth: Any) -> None:
         self.settings = settings
         self._sampling, self._auth = sampling, auth
-        self._used: dict[asyncio.AbstractEventLoop, InUse] = {}
+        self._used: dict[asyncio.AbstractEventLoop, ServerUse] = {}
         self._last_error = ""
-        self._search = own_name(settings.tool_prefix, "search_tools", set())
-        self._shown = Shown(self.every, MOST_SHOWN, self._search, f"MCP: {settings.name}.")
+        self._search = unique_name(settings.tool_prefix, "search_tools", set())
+        self._shown = ToolSearch(self.every, MAX_SHOWN, self._search, f"MCP: {settings.name}.")
 
     def __repr__(self) -> str:
         return f"MCPServer({self.settings.name!r}, {self.settings.shown!r})"
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The server's name."""
         return self.settings.name
 
     @property
     def state(self) -> ServerState:
-        """Where it stands."""
+        """The server's state."""
         name, place = self.name, self.settings.shown
         for used in self._used.values():
             if used.connection.is_ready:
@@ -172,7 +179,9 @@ class MCPServer:
     async def __aenter__(self) -> Self:
         loop = asyncio.get_running_loop()
         if loop not in self._used:
-            self._used[loop] = InUse(self.settings, Asking(self.settings, self._sampling), self._login)
+            self._used[loop] = ServerUse(
+                self.settings, ServerRequests(self.settings, self._sampling), self._login
+            )
         self._used[loop].users += 1
         return self
 
@@ -188,72 +197,82 @@ class MCPServer:
     async def _login(self) -> Any:
         if self._auth is not None or not self.settings.url:
             return self._auth
-        from pure_agent_loop.mcp.login import kept_login
+        from pure_agent_loop.mcp.login import stored_login
 
-        return await kept_login(self.settings)
+        return await stored_login(self.settings)
 
     @property
-    def _in_use(self) -> InUse:
-        found = self._used.get(asyncio.get_running_loop())
-        if found is None:
-            raise ConfigError(f"The MCP server {self.name!r} is not in use here: async with server: ...")
-        return found
+    def _current_use(self) -> ServerUse:
+        used = self._used.get(asyncio.get_running_loop())
+        if used is None:
+            raise ConfigError(
+                f"The MCP server {self.name!r} is not open. Enter it first: async with server: ..."
+            )
+        return used
 
     async def list(self, context: StepContext) -> Sequence[Tool]:
-        """Its tools, or a search among them; if it cannot be used, one that says why and tries again."""
+        """Return its tools or a search tool; after a failure, a tool that gives the reason and retries."""
         return await self._shown.list(context)
 
-    async def every(self, _: StepContext) -> Sequence[Tool]:
-        """All its tools, without a search."""
-        used = self._in_use
+    async def every(self, context: StepContext) -> Sequence[Tool]:
+        """Return all its tools, without a search tool."""
+        used = self._current_use
         async with used.listing:
             if used.tools is None or (used.is_stale and used.connection.is_ready):
                 try:
                     await self._refresh(used)
+                    for text in used.left_out:
+                        context.tell(f"{self.name}: {text}")
                 except ServerError as error:
                     tell_person(error.message)
                     used.tools = used.tools or [self._connect_tool(error.message)]
             return used.tools or ()
 
     async def look(self) -> None:
-        """Start it if need be, also after it failed, and have it list its tools anew.
+        """Start the server if needed, even after a failure, and list its tools again.
 
         Raises:
-            ServerError: It cannot be used.
+            ServerError: The server cannot be used.
         """
-        used = self._in_use
+        used = self._current_use
         async with used.listing:
             await self._refresh(used)
 
-    async def _refresh(self, used: InUse) -> None:
+    async def _refresh(self, used: ServerUse) -> None:
         used.is_stale = False
         used.tools = await self._within(PATIENCE + 2 * self.settings.start_timeout, self._fetched(used))
 
     async def _ask(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
-        """Ask what is no call of a tool; those have deadlines of their own."""
-        return await self._within(self.settings.timeout or ASK_SECONDS, self._in_use.connection.ask(question))
+        """Send a request that is not a tool call; tool calls have their own deadlines."""
+        return await self._within(
+            self.settings.timeout or ASK_SECONDS, self._current_use.connection.ask(question)
+        )
 
     async def _within(self, seconds: float, answer: Awaitable[T]) -> T:
         try:
             return await asyncio.wait_for(answer, seconds)
         except asyncio.TimeoutError:
-            why = say("mcp_start_timeout", seconds=seconds)
-            raise ServerError(say("mcp_failed", server=self.name, why=why)) from None
+            why = message("mcp_start_timeout", seconds=seconds)
+            raise ServerError(message("mcp_failed", server=self.name, why=why)) from None
 
-    async def _fetched(self, used: InUse) -> Tools:
-        found = await used.connection.ask(partial(all_pages, "tools", MOST_TOOLS))
-        raw = {each.name: each for each in found if is_wanted(self.settings, each.name)}
-        digests = {name: digest_of(each) for name, each in raw.items()}
+    async def _fetched(self, used: ServerUse) -> Tools:
+        used.left_out = notes = list[str]()
+        entries = await used.connection.ask(partial(all_pages, "tools", MAX_TOOLS, notes))
+        wanted = (tool for tool in entries if is_wanted(self.settings, tool.name))
+        raw, digests = _with_digests(wanted, notes)
         changed = await self._changed(digests)
-        taken = {self._search} if len(raw) > MOST_SHOWN // 2 else set[str]()
+        taken = {self._search} if len(raw) > MAX_SHOWN // 2 else set[str]()
         tools: Tools = []
-        used.news.clear()
-        for name, each in raw.items():
-            ours = as_ours(each, self.settings, self._call, taken)
+        used.changed_tools.clear()
+        for name, entry in raw.items():
+            try:
+                ours = convert_tool(entry, self.settings, self._call, taken)
+            except ConfigError as error:
+                ours = safe_str(error)
             if isinstance(ours, str):
-                tell_person(f"{self.name}: the tool {one_line(name)} is left out: {ours}")
+                notes.append(_left_out(name, ours))
             elif name in changed:
-                used.news[name] = ours, digests[name]
+                used.changed_tools[name] = ours, digests[name]
                 agree = partial(self._agree, {name: digests[name]})
                 tools.append(changed_tool(ours, self.settings, agree, taken))
             else:
@@ -264,41 +283,55 @@ class MCPServer:
             tools += self._resource_tools(taken)
         return tools
 
+    def _tell(self, notes: Sequence[str]) -> None:
+        for text in notes:
+            tell_person(f"{self.name}: {text}")
+
     async def _changed(self, digests: Mapping[str, str]) -> set[str]:
         if not self.settings.pinned:
             return set()
         try:
             return await in_thread(partial(Approvals(self.settings.identity).changed, digests))
-        except Exception as error:  # whatever it is, nobody can say that they are the same
-            raise ServerError(say("mcp_failed", server=self.name, why=safe_str(error))) from error
+        except Exception as error:  # any failure: the digests cannot be compared
+            raise ServerError(message("mcp_failed", server=self.name, why=safe_str(error))) from error
 
     async def _agree(self, digests: Mapping[str, str]) -> None:
         await in_thread(partial(Approvals(self.settings.identity).agree, digests, digests))
-        self._in_use.is_stale = True
+        self._current_use.is_stale = True
+
+    @property
+    def left_out(self) -> Sequence[str]:
+        """The tools that cannot be used, with the reasons, as of the last listing."""
+        return next((used.left_out for used in self._used.values()), ())
 
     @property
     def known_tools(self) -> Sequence[Tool]:
-        """The tools it was found to have; none before it was asked."""
-        return next((each.tools or () for each in self._used.values()), ())
+        """The tools as of the last listing; none before the first one."""
+        return next((used.tools or () for used in self._used.values()), ())
+
+    @property
+    def changed_tools(self) -> Sequence[Tool]:
+        """The tools whose description differs from the approved one, with the new description."""
+        return [tool for tool, _ in self._current_use.changed_tools.values()]
 
     @property
     def news(self) -> Sequence[Tool]:
-        """The tools that say something else than was agreed to, with what they say now."""
-        return [tool for tool, _ in self._in_use.news.values()]
+        """The former name of `changed_tools`."""
+        return self.changed_tools
 
     async def agree(self) -> None:
-        """Agree to what stands in `news`, as it was told; who calls it has shown that to a person."""
-        await self._agree({name: digest for name, (_, digest) in self._in_use.news.items()})
+        """Approve the tools in `changed_tools` as described. Call this only after a person has seen them."""
+        await self._agree({name: digest for name, (_, digest) in self._current_use.changed_tools.items()})
 
     def _connect_tool(self, why: str) -> Tool:
         async def connect() -> str:
             await self.look()
-            return say("mcp_connected", server=self.name, count=len(self._in_use.tools or ()))
+            return message("mcp_connected", server=self.name, count=len(self._current_use.tools or ()))
 
         return Tool(
             connect,
-            name=own_name(self.settings.tool_prefix, "connect", set()),
-            description=say("mcp_connect", server=self.name, why=why),
+            name=unique_name(self.settings.tool_prefix, "connect", set()),
+            description=message("mcp_connect", server=self.name, why=why),
             parameters={"type": "object", "properties": {}},
             read_only=True,
             polls=True,
@@ -310,7 +343,7 @@ class MCPServer:
         return [
             Tool(
                 function,
-                name=own_name(self.settings.tool_prefix, name, taken),
+                name=unique_name(self.settings.tool_prefix, name, taken),
                 description=description,
                 parameters=parameters,
                 read_only=self.settings.trusted,
@@ -318,18 +351,23 @@ class MCPServer:
                 untrusted=True,
             )
             for name, description, function, parameters in (
-                ("list_resources", say("mcp_list_resources", server=self.name), self._resources_text, none),
-                ("read_resource", say("mcp_read_resource", server=self.name), self.read, uri),
+                (
+                    "list_resources",
+                    message("mcp_list_resources", server=self.name),
+                    self._resources_text,
+                    none,
+                ),
+                ("read_resource", message("mcp_read_resource", server=self.name), self.read, uri),
             )
         ]
 
     async def call(self, name: str, args: dict[str, Any]) -> Any:
-        """Call one of its tools, by the name it has there."""
+        """Call one of its tools, by the tool's name on the server."""
         return await self._call(name, **args)
 
     async def _call(self, tool: str, /, **arguments: Any) -> Any:
-        used, run = self._in_use, run_here()
-        with used.asking.during(run):
+        used, run = self._current_use, run_here()
+        with used.requests.during(run):
             result = await used.connection.ask(
                 lambda client: client.call_tool(
                     tool, arguments, progress_callback=teller(run), meta=REQUEST_META.get()
@@ -338,76 +376,196 @@ class MCPServer:
         return value_of(result)
 
     async def resources(self) -> Sequence[tuple[str, str]]:
-        """Addresses of what can be read, and templates of addresses, each with what it is."""
-        ask = self._ask
-        found = await ask(partial(all_pages, "resources", MOST_LISTED))
-        templates = await ask(partial(all_pages, "resource_templates", MOST_LISTED))
-        pairs = [(each.uri, each) for each in found] + [(each.uri_template, each) for each in templates]
-        return [(one_line(uri), one_line(each.description or each.title or each.name)) for uri, each in pairs]
+        """Return the URIs of its resources and templates, each with a description."""
+        ask, notes = self._ask, list[str]()
+        entries = await ask(partial(all_pages, "resources", MAX_LISTED, notes))
+        templates = await ask(partial(all_pages, "resource_templates", MAX_LISTED, notes))
+        self._tell(notes)
+        pairs = [(entry.uri, entry) for entry in entries] + [
+            (entry.uri_template, entry) for entry in templates
+        ]
+        return [
+            (one_line(uri), one_line(entry.description or entry.title or entry.name)) for uri, entry in pairs
+        ]
 
     async def _resources_text(self) -> str:
-        rows = [f"- {uri}: {about}" for uri, about in await self.resources()]
-        return "\n".join(rows) or say("mcp_no_resources")
+        rows = [f"- {uri}: {description}" for uri, description in await self.resources()]
+        return "\n".join(rows) or message("mcp_no_resources")
 
     async def read(self, uri: str) -> Any:
-        """What a resource holds: a text, or a list with images and files in it."""
-        found = await self._ask(lambda client: client.read_resource(uri))
-        return joined([resource_of(each) for each in found.contents])
+        """Return the content of a resource: a text, or a list with images and files."""
+        result = await self._ask(lambda client: client.read_resource(uri))
+        return joined([*map(resource_of, result.contents), *left_out(result)])
 
     @property
     def known_prompts(self) -> Prompts:
-        """The prompts that it was asked for last."""
-        return next((each.prompts for each in self._used.values()), ())
+        """The prompts as of the last listing."""
+        return next((used.prompts for used in self._used.values()), ())
 
     @property
     def has_prompts(self) -> bool:
-        """Whether it says that it has prompts; False while it is not connected."""
-        return self._in_use.has_prompts
+        """Whether the server offers prompts; False while it is not connected."""
+        return self._current_use.has_prompts
 
     async def prompts(self) -> Prompts:
-        """The prompts it has: name, what it is for, names of its arguments."""
-        used = self._in_use
-        found = await self._ask(partial(all_pages, "prompts", MOST_LISTED))
+        """Return its prompts: name, description, argument names."""
+        used = self._current_use
+        notes = list[str]()
+        entries = await self._ask(partial(all_pages, "prompts", MAX_LISTED, notes))
+        self._tell(notes)
         used.prompts = [
-            (each.name, one_line(each.description or ""), [arg.name for arg in each.arguments or ()])
-            for each in found
+            (entry.name, one_line(entry.description or ""), [arg.name for arg in entry.arguments or ()])
+            for entry in entries
         ]
         return used.prompts
 
     async def prompt(self, name: str, words: Sequence[str] = ()) -> str:
-        """The text of a prompt.
+        """Return the text of a prompt.
 
         Args:
-            words: Its arguments in order; what is left over belongs to the last one.
+            words: Its arguments in order; surplus words go to the last one.
         """
-        names = next((args for each, _, args in await self.prompts() if each == name), ())
+        names = next((args for known, _, args in await self.prompts() if known == name), ())
         values = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])] if names else []
         args = dict(zip(names, filter(None, values), strict=False))
         try:
-            found = await self._ask(lambda client: client.get_prompt(name, args))
+            result = await self._ask(lambda client: client.get_prompt(name, args))
         except ServerError as error:
             if len(args) == len(names):
                 raise
             shown = one_line(" ".join(names).upper())
-            raise ServerError(say("mcp_prompt_takes", error=error.message, names=shown)) from error
-        items = [item for each in found.messages for item in items_of(each.content)]
-        return "\n\n".join(each if isinstance(each, str) else repr(each) for each in items)
+            raise ServerError(message("mcp_prompt_takes", error=error.message, names=shown)) from error
+        self._tell(left_out(result))
+        items = [item for entry in result.messages for item in items_of(entry.content)]
+        return "\n\n".join(item if isinstance(item, str) else repr(item) for item in items)
 
     async def complete(
         self, prompt: str, argument: str, begun: str, before: Mapping[str, str] | None = None
     ) -> Sequence[str]:
-        """What an argument of a prompt may go on to, by what was typed of it and of those before it."""
+        """Return completions of a prompt's argument, given its typed text and the arguments before it."""
         from mcp_types import PromptReference
 
         reference = PromptReference(type="ref/prompt", name=prompt)
-        given = {"name": argument, "value": begun}
-        found = await self._ask(lambda client: client.complete(reference, given, dict(before or {})))
-        return [one_line(each) for each in found.completion.values[:MOST_LISTED]]
+        typed = {"name": argument, "value": begun}
+        result = await self._ask(lambda client: client.complete(reference, typed, dict(before or {})))
+        return [one_line(value) for value in result.completion.values[:MAX_LISTED]]
 
     async def ping(self) -> None:
-        """Find out whether it answers.
+        """Check that the server answers.
 
         Raises:
-            ServerError: It does not.
+            ServerError: The server does not answer.
         """
         await self._ask(ping)
+
+
+def _with_digests(tools: Iterable[Any], notes: list[str]) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return tools and their digests, by name. Append the reasons for left-out tools to `notes`."""
+    raw, digests = dict[str, Any](), dict[str, str]()
+    for tool in tools:
+        try:
+            digest = digest_of(tool)
+        except ValueError as error:
+            notes.append(_left_out(tool.name, safe_str(error)))
+            continue
+        if raw.setdefault(tool.name, tool) is tool:
+            digests[tool.name] = digest
+        else:
+            notes.append(_left_out(tool.name, message("mcp_same_name")))
+    return raw, digests
+
+
+def _left_out(tool: str, why: str) -> str:
+    return message("mcp_left_out", what="tools", name=one_line(tool), why=one_line(why))
+
+
+# -- several servers as one toolset: queried in parallel, with a search if they have many tools ----------
+
+
+class MCPServers:
+    """Several servers as one toolset. If they have many tools, the model gets a search tool.
+
+    Args:
+        servers: The servers.
+        most: Maximum number of tools shown; above it the model gets one search tool.
+
+    Raises:
+        ConfigError: Two servers have the same name.
+    """
+
+    def __init__(self, servers: Iterable[MCPServer], *, most: int = MAX_SHOWN) -> None:
+        self.servers = list(servers)
+        names = [server.name for server in self.servers]
+        if twice := {name for name in names if names.count(name) > 1}:
+            raise ConfigError(f"Two MCP servers have the name {min(twice)!r}. Give one another name=.")
+        self._shown = ToolSearch(self.every, most, "search_mcp_tools", f"MCP: {', '.join(names)}.")
+        self._last: list[Sequence[Tool]] = []
+        self._tools: Sequence[Tool] = []
+
+    async def __aenter__(self) -> Self:
+        for server in self.servers:  # entering only counts users: a server starts on first use
+            await server.__aenter__()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await asyncio.gather(*(server.__aexit__(*error) for server in self.servers))
+
+    async def every(self, context: StepContext) -> Sequence[Tool]:
+        """Return all tools of the servers, which start in parallel."""
+        lists = list(await asyncio.gather(*(server.every(context) for server in self.servers)))
+        if len(lists) != len(self._last) or any(a is not b for a, b in zip(lists, self._last, strict=True)):
+            self._last, self._tools = lists, _by_name([tool for tools in lists for tool in tools], context)
+        return self._tools
+
+    async def list(self, context: StepContext) -> Sequence[Tool]:
+        """Return the tools, or the search tool with the tools it has found."""
+        return await self._shown.list(context)
+
+    async def call(self, name: str, args: dict[str, Any]) -> Any:
+        """Call a tool by name. A run does not use this: each listed tool has its own function."""
+        for tool in await self.every(StepContext()):
+            if tool.name == name:
+                return await tool.function(**args)
+        raise LookupError(name)
+
+    @property
+    def known_tools(self) -> Sequence[Tool]:
+        """The tools listed so far."""
+        return [tool for server in self.servers for tool in server.known_tools]
+
+    @property
+    def known_prompts(self) -> Sequence[tuple[str, str]]:
+        """The prompts listed so far: ``SERVER:PROMPT`` and description."""
+        return [
+            (f"{server.name}:{one_line(name)}", f"{' '.join(args).upper()} {description}".strip())
+            for server in self.servers
+            for name, description, args in server.known_prompts
+        ]
+
+    def get(self, name: str) -> MCPServer | None:
+        """Return the server with a name; None if missing."""
+        return next((server for server in self.servers if server.name == name), None)
+
+
+def _by_name(tools: Iterable[Tool], context: StepContext) -> Sequence[Tool]:
+    """Drop tools with a duplicate name: a server must not replace another one's tool."""
+    tools_by_name: dict[str, Tool] = {}
+    for tool in tools:
+        if tools_by_name.setdefault(tool.name, tool) is not tool:
+            context.tell(words("tool_left_out", tool=tool.name, why=message("mcp_same_name")))
+    return [*tools_by_name.values()]
+
+
+def servers_in(toolsets: Iterable[object]) -> Sequence[MCPServer]:
+    """Return the servers among toolsets, without duplicates."""
+    servers_by_id: dict[int, MCPServer] = {}
+    for toolset in toolsets:
+        servers = (
+            toolset.servers
+            if isinstance(toolset, MCPServers)
+            else [toolset]
+            if isinstance(toolset, MCPServer)
+            else []
+        )
+        servers_by_id |= {id(server): server for server in servers}
+    return [*servers_by_id.values()]

@@ -1,4 +1,4 @@
-"""What a server is: how it is started or reached, and what is used of it."""
+"""Settings of a server: how to start or reach it, and which of its features to use."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ TRANSPORTS = ("http", "sse")
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 GRANTS = ("browser", "client_credentials")
 CLIENT_AUTHS = ("basic", "post")
-MOST_BYTES = 50_000_000  # of one message of a server
-# No `__` and no `_` at its end: what a tool is called says which server's it is, and no other's.
+MAX_BYTES = 50_000_000  # per message of a server
+# No `__` and no `_` at the end: a tool's name must identify its server uniquely.
 _NAME = re.compile(r"(?!.*__)[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9-])?")
 
 
 @dataclass(frozen=True, slots=True)
 class OAuth:
-    """How to log in where a server wants that, other than in the browser as nobody it has known before.
+    """Settings of an OAuth login, if the default (browser, self-registered client) does not fit.
 
     Args:
-        grant: ``browser``: a person logs in, once. ``client_credentials``: a program logs in by itself.
-        client_id: The name that somebody has registered for us; without it we register ourselves.
-        client_secret: What belongs to the name.
+        grant: ``browser``: a person logs in, once. ``client_credentials``: a program logs in alone.
+        client_id: The ID of a registered client; if empty, the client registers itself.
+        client_secret: The client's secret.
         client_auth: How the secret is sent: ``basic`` or ``post``.
-        private_key_file: A private key (PEM) in the place of a secret.
-        algorithm: What the key signs with.
-        issuer: Who gave the secret or the key out; they are sent to nobody else.
-        client_metadata_url: An https address of a document about us, in the place of a registration.
-        redirect_port: The port of this machine that the browser comes back to, at ``/callback``; 0 for any.
+        private_key_file: A private key (PEM) instead of a secret.
+        algorithm: The key's signature algorithm.
+        issuer: The issuer of the secret or key; these are sent only there.
+        client_metadata_url: An https URL of a client metadata document, instead of a registration.
+        redirect_port: The local port of the browser's redirect to ``/callback``; 0 for any.
 
     Raises:
         ConfigError: A field cannot be used; the message names it.
@@ -59,7 +59,7 @@ class OAuth:
 
     @property
     def is_machine(self) -> bool:
-        """Nobody is asked."""
+        """Whether the login needs no person."""
         return self.grant == "client_credentials"
 
     def _wrong(self) -> str:
@@ -70,11 +70,11 @@ class OAuth:
             return "client_credentials needs client_id, and one of client_secret and private_key_file"
         for name in ("client_metadata_url", "redirect_port") if self.is_machine else ("private_key_file",):
             if getattr(self, name):
-                return f"{name} is for another grant than {self.grant}; leave it out"
+                return f"{name} cannot be combined with grant={self.grant!r}; remove it"
         if proofs and not (self.client_id and urlsplit(self.issuer).scheme in ("http", "https")):
-            return "client_secret and private_key_file need client_id and issuer='https://...', who gave them"
+            return "client_secret and private_key_file need client_id and issuer='https://...'"
         if self.client_id and self.client_metadata_url:
-            return "client_id and client_metadata_url are two ways to the same; leave one out"
+            return "client_id and client_metadata_url cannot be combined; remove one"
         where = urlsplit(self.client_metadata_url)
         if self.client_metadata_url and (where.scheme != "https" or where.path in ("", "/")):
             return f"client_metadata_url={self.client_metadata_url!r:.80} must be https:// with a path"
@@ -83,7 +83,7 @@ class OAuth:
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """A server; `MCPServer` says what each field is.
+    """The settings of one server; see `MCPServer` for the fields.
 
     Raises:
         ConfigError: A field cannot be used; the message names it.
@@ -116,8 +116,8 @@ class ServerSettings:
             raise ConfigError(f"{shown}: {wrong}.")
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
-                f"{shown}: a name has at most 32 letters, digits, '-' and single '_' between them, as tools "
-                "are named after it."
+                f"{shown}: name may have at most 32 letters, digits, '-' and single inner '_', because tool "
+                "names contain it."
             )
         if bool(self.command) == bool(self.url):
             raise ConfigError(f"{shown} needs one of command=[...] and url='http...'.")
@@ -128,23 +128,23 @@ class ServerSettings:
         for name in ("env", "inherit", "cwd") if self.url else ("headers", "oauth"):
             if getattr(self, name):
                 other = "started" if self.url else "reached over the network"
-                raise ConfigError(f"{shown}: {name} is for servers that are {other}; leave it out.")
+                raise ConfigError(f"{shown}: {name} is only for servers that are {other}. Remove it.")
         if self.start_timeout <= 0 or (self.timeout is not None and self.timeout <= 0):
-            raise ConfigError(f"{shown}: timeout and start_timeout are seconds above 0.")
+            raise ConfigError(f"{shown}: timeout and start_timeout must be above 0 seconds.")
 
     @property
     def tool_prefix(self) -> str:
-        """What the names of its tools begin with."""
+        """The prefix of its tools' names."""
         return f"mcp__{self.name}__" if self.prefix is None else self.prefix
 
     @property
     def shown(self) -> str:
-        """Where it is, for people: no variable or header, which may be secret."""
+        """The server's location for people, without variables and headers, which may be secret."""
         return one_line(self.url.partition("?")[0] if self.url else " ".join(self.command))
 
     @property
     def identity(self) -> str:
-        """A short digest of which server this is."""
+        """A short digest that identifies the server."""
         which = json.dumps([self.name, list(self.command), self.url])
         return hashlib.sha256(which.encode("utf-8", "surrogatepass")).hexdigest()[:24]
 
@@ -163,8 +163,8 @@ _KINDS: Mapping[Any, str] = {
 def _wrong_kind(settings: ServerSettings | OAuth) -> str:
     for name, hint in get_type_hints(type(settings)).items():
         value = getattr(settings, name)
-        kind = next(each for each in _KINDS if hint in (each, each | None))
-        is_text = isinstance(value, str) and kind == Sequence[str]  # which would be a list of letters
+        kind = next(known for known in _KINDS if hint in (known, known | None))
+        is_text = isinstance(value, str) and kind == Sequence[str]  # a plain text would be split into letters
         if wrong := f"{name} is {value!r:.60}" if is_text else mistyped(value, hint, name):
             return f"{wrong}; {name} must be {_KINDS[kind]}"
     return ""
@@ -180,18 +180,18 @@ def _no_choice(settings: object, **choices: Sequence[str]) -> str:
 def _is_of_web(url: str) -> bool:
     try:
         return urlsplit(url).scheme in ("http", "https") and bool(urlsplit(url).hostname)
-    except ValueError:  # such as a bracket that is never closed
+    except ValueError:  # such as an unclosed bracket
         return False
 
 
 def default_name(command: Sequence[str], url: str) -> str:
-    """A name for a server that was given none: its program, or its host."""
-    found = (
+    """Return a default name for a server: its program or its host."""
+    source = (
         (urlsplit(url).hostname or "server") if url else PurePath(command[0] if command else "server").stem
     )
-    return as_name(found)
+    return as_name(source)
 
 
 def as_name(text: str) -> str:
-    """A name that a server may have, of what it is called elsewhere."""
+    """Convert a foreign name to a valid server name."""
     return re.sub(r"[^A-Za-z0-9_-]+|__+", "-", text).strip("-_")[:32].rstrip("-_") or "server"

@@ -1,11 +1,10 @@
-"""Traces and metrics of runs for OpenTelemetry, once a provider is configured: ``instrument()``.
+"""OpenTelemetry traces and metrics of runs: ``instrument()``.
 
-    tracing    spans of runs, requests and calls, and what is measured
-    names      every name that is sent, in one table
+    tracing    spans and metrics of runs, requests and calls
+    names      names of spans, attributes and metrics
 
-The extra ``[otel]`` brings the API alone. Without a provider nothing is recorded, and a step costs nothing
-more.
-docs/tracing.md shows a trace.
+The extra ``[otel]`` installs only the API. Without a configured provider nothing is recorded, and tracing has
+no cost. See docs/tracing.md for an example trace.
 """
 
 from __future__ import annotations
@@ -13,17 +12,16 @@ from __future__ import annotations
 import importlib.util
 
 from pure_agent_loop.errors import MissingExtraError
-from pure_agent_loop.runs.tracing import carrier, set_tracer
+from pure_agent_loop.runs.live import carrier, set_tracer
 
 __all__ = ["instrument", "traceparent", "uninstrument"]
 
 
 def instrument(*, content: bool = False) -> None:
-    """Have all runs of this process traced, from now on. Calling it again changes `content`.
+    """Trace all runs of this process that start from now on. A second call changes `content`.
 
     Args:
-        content: Also send what was said: messages, arguments and results, without secrets as far as they are
-            known.
+        content: Also record messages, arguments and results. Known secrets are redacted.
 
     Raises:
         MissingExtraError: The extra ``[otel]`` is not installed.
@@ -36,10 +34,10 @@ def instrument(*, content: bool = False) -> None:
 
 
 def uninstrument() -> None:
-    """No longer trace runs. Those that go on are traced to their end."""
+    """Stop tracing new runs. Current runs are traced to their end."""
     set_tracer(None)
 
 
 def traceparent() -> str:
-    """Where we are in the current trace, as the header ``traceparent`` has it; empty for nowhere."""
+    """Return the current trace context as a ``traceparent`` header; empty outside a trace."""
     return carrier().get("traceparent", "")

@@ -1,7 +1,7 @@
-"""Every name that is sent: spans, attributes and metrics of the GenAI conventions of OpenTelemetry.
+"""Names of spans, attributes and metrics: OpenTelemetry's GenAI semantic conventions.
 
-All of them are still "Development" there, so they stand in this one place. They are those of v0.1.0 of the
-repository ``open-telemetry/semantic-conventions-genai``.
+The names come from v0.1.0 of ``open-telemetry/semantic-conventions-genai``. Their status is "Development", so
+this module is the only place that contains them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 SCOPE = "pure_agent_loop"
-# -- operations, which are also the first words of the names of spans ------------------------------------
+# -- operations, also the first words of span names ------------------------------------------------------
 INVOKE_AGENT, CHAT, EXECUTE_TOOL = "invoke_agent", "chat", "execute_tool"
 # -- attributes -------------------------------------------------------------------------------------------
 OPERATION = "gen_ai.operation.name"
@@ -24,62 +24,72 @@ INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
 REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens"
-MODALITY, UNKNOWN = "gen_ai.token.modality", "unknown"  # servers do not say which tokens are whose
+MODALITY, UNKNOWN = "gen_ai.token.modality", "unknown"  # servers do not report the modality
 TOOL = "gen_ai.tool.name"
 TOOL_CALL = "gen_ai.tool.call.id"
 TOOL_TYPE = "gen_ai.tool.type"
 ERROR = "error.type"
 ADDRESS, PORT = "server.address", "server.port"
-LABELS = (OPERATION, PROVIDER, REQUEST_MODEL, ADDRESS, PORT, AGENT, TOOL)  # those that metrics have too
-# -- what was said, only on request -----------------------------------------------------------------------
+LABELS = (OPERATION, PROVIDER, REQUEST_MODEL, ADDRESS, PORT, AGENT, TOOL)  # attributes of metrics
+# -- content, only if enabled -----------------------------------------------------------------------------
 INSTRUCTIONS = "gen_ai.system_instructions"
 INPUT_MESSAGES, OUTPUT_MESSAGES = "gen_ai.input.messages", "gen_ai.output.messages"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
-# -- an event of a chat span, of our own -------------------------------------------------------------------
+# -- a custom event of chat spans ---------------------------------------------------------------------------
 RETRY, RETRY_ATTEMPT = "retry", "pure_agent_loop.retry.attempt"
 
 
 class Metric(NamedTuple):
-    """What is measured.
+    """A metric.
 
     Args:
-        name: Its name.
-        unit: Of its values.
-        about: What it says.
-        bounds: Of the buckets of a histogram; none for a counter.
+        bounds: Bucket bounds of a histogram; empty for a counter.
     """
 
     name: str
     unit: str
-    about: str
+    description: str
     bounds: tuple[float, ...] = ()
 
 
-_SECONDS = tuple(0.01 * 2**each for each in range(14))
-_LONG = tuple(0.1 * 2**each for each in range(13))
-_TOKENS = tuple(float(4**each) for each in range(14))
-_CALLS = tuple(float(2**each) for each in range(8))
+_SECONDS = tuple(0.01 * 2**n for n in range(14))
+_LONG = tuple(0.1 * 2**n for n in range(13))
+_TOKENS = tuple(float(4**n) for n in range(14))
+_CALLS = tuple(float(2**n) for n in range(8))
 _CLIENT, _INFERENCE = "gen_ai.client.operation", "gen_ai.client.inference"
-DURATION = Metric(f"{_CLIENT}.duration", "s", "How long requests to models took.", _SECONDS)
-CHUNK_TIME = Metric(f"{_CLIENT}.time_to_first_chunk", "s", "How long answers took to begin.", _SECONDS)
-AGENT_TIME = Metric("gen_ai.invoke_agent.duration", "s", "How long runs took.", _LONG)
-CHATS = Metric("gen_ai.invoke_agent.inference_calls", "{inference_call}", "Requests of a run.", _CALLS)
-CALLS = Metric("gen_ai.invoke_agent.tool_calls", "{tool_call}", "Calls of a run.", _CALLS)
-TOOL_TIME = Metric("gen_ai.execute_tool.duration", "s", "How long calls of tools took.", _SECONDS)
-# What was spent, and how it is spread over the requests; by the attribute of the span that says the same.
-SPENT = {
-    INPUT_TOKENS: Metric(f"{_INFERENCE}.usage.input_tokens", "{token}", "Tokens read."),
-    OUTPUT_TOKENS: Metric(f"{_INFERENCE}.usage.output_tokens", "{token}", "Tokens written."),
-    CACHED_TOKENS: Metric(f"{_INFERENCE}.usage.cache_read.input_tokens", "{token}", "Read from a cache."),
-    REASONING_TOKENS: Metric(f"{_INFERENCE}.usage.reasoning.output_tokens", "{token}", "Thought."),
+DURATION = Metric(f"{_CLIENT}.duration", "s", "Duration of requests to models.", _SECONDS)
+CHUNK_TIME = Metric(f"{_CLIENT}.time_to_first_chunk", "s", "Time to the first chunk of a response.", _SECONDS)
+AGENT_TIME = Metric("gen_ai.invoke_agent.duration", "s", "Duration of runs.", _LONG)
+CHATS = Metric("gen_ai.invoke_agent.inference_calls", "{inference_call}", "Requests per run.", _CALLS)
+CALLS = Metric("gen_ai.invoke_agent.tool_calls", "{tool_call}", "Tool calls per run.", _CALLS)
+TOOL_TIME = Metric("gen_ai.execute_tool.duration", "s", "Duration of tool calls.", _SECONDS)
+# Total tokens, and tokens per request, by the span attribute with the same value.
+TOTALS = {
+    INPUT_TOKENS: Metric(f"{_INFERENCE}.usage.input_tokens", "{token}", "Input tokens."),
+    OUTPUT_TOKENS: Metric(f"{_INFERENCE}.usage.output_tokens", "{token}", "Output tokens."),
+    CACHED_TOKENS: Metric(f"{_INFERENCE}.usage.cache_read.input_tokens", "{token}", "Cached input tokens."),
+    REASONING_TOKENS: Metric(f"{_INFERENCE}.usage.reasoning.output_tokens", "{token}", "Reasoning tokens."),
 }
-SPREAD = {
-    INPUT_TOKENS: Metric(f"{_INFERENCE}.operation.input_tokens", "{token}", "Tokens read.", _TOKENS),
-    OUTPUT_TOKENS: Metric(f"{_INFERENCE}.operation.output_tokens", "{token}", "Tokens written.", _TOKENS),
+DISTRIBUTIONS = {
+    INPUT_TOKENS: Metric(
+        f"{_INFERENCE}.operation.input_tokens", "{token}", "Input tokens per request.", _TOKENS
+    ),
+    OUTPUT_TOKENS: Metric(
+        f"{_INFERENCE}.operation.output_tokens", "{token}", "Output tokens per request.", _TOKENS
+    ),
 }
-METRICS = (DURATION, CHUNK_TIME, AGENT_TIME, CHATS, CALLS, TOOL_TIME, *SPENT.values(), *SPREAD.values())
-OPENAI = "openai"  # whose protocol is spoken, where nothing more is known
-# What a part of a server's name says about the provider.
+METRICS = (
+    DURATION,
+    CHUNK_TIME,
+    AGENT_TIME,
+    CHATS,
+    CALLS,
+    TOOL_TIME,
+    *TOTALS.values(),
+    *DISTRIBUTIONS.values(),
+)
+OPENAI = "openai"  # the protocol, if the provider is unknown
+# Providers by a part of the server's host name.
 PROVIDERS = {
     "openai.azure.com": "azure.ai.openai",
     "anthropic.com": "anthropic",

@@ -1,1 +1,1 @@
-"""Typed answers: the form of a type, what a model wrote read into it, and the corrections it is sent."""
+"""Typed answers: the schema of a type, parsing of a model's text, and requests for corrections."""

@@ -1,4 +1,4 @@
-"""The form of a typed answer: a type, a function whose arguments it is, or a choice. Loads pydantic."""
+"""The form of a typed answer: a type, a function's arguments, or a choice. Imports pydantic."""
 
 from __future__ import annotations
 
@@ -7,27 +7,122 @@ import inspect
 import json
 import re
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, Retry
+from pure_agent_loop.llm.arguments import check_numbers, loads_strictly
 from pure_agent_loop.llm.profiles import AnswerFormat
-from pure_agent_loop.output.reading import WRAPPER, json_values
-from pure_agent_loop.prompts.words import say
-from pure_agent_loop.schema.build import ToolArgumentError, build_schema, check_signature, portable
-from pure_agent_loop.schema.problems import describe_problems
+from pure_agent_loop.llm.tool_modes.refusals import FINAL_RESULT
+from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.prompts.words import message
+from pure_agent_loop.schema.build import (
+    ToolArgumentError,
+    build_schema,
+    check_signature,
+    contextual,
+    described,
+    portable,
+)
+from pure_agent_loop.schema.problems import describe_problems, tidy_schema
 from pure_agent_loop.schema.signature import around
-from pure_agent_loop.schema.tidy import tidy_schema
 from pure_agent_loop.support.text import to_jsonable
+from pure_agent_loop.support.threads import Raised, run_in_thread
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
+
+
+# -- find JSON in a model's text: whole, fenced, between words, or incomplete. Does no I/O ---------------
+
+WRAPPER = "response"  # key of a value that is not an object
+MAX_STARTS = 50
+_START = re.compile(r"[\[{]")
+_DECODER = json.JSONDecoder()
+
+
+def json_values(text: str) -> list[Any]:
+    """Return the JSON values in a text: the whole text, else its objects and lists, last one first."""
+    try:
+        return [loads_strictly(text)]
+    except (ValueError, RecursionError):
+        return [*reversed(_embedded(text))]
+
+
+def _embedded(text: str) -> list[Any]:
+    values, position = list[Any](), 0
+    for _ in range(MAX_STARTS):
+        start = _START.search(text, position)
+        if start is None:
+            break
+        try:
+            _, position = _DECODER.raw_decode(text, start.start())
+            values.append(loads_strictly(text[start.start() : position]))
+        except (ValueError, RecursionError):
+            position = max(position, start.end())
+    return values
+
+
+class PartialReader:
+    """A reader of a typed answer as plain JSON during streaming.
+
+    Args:
+        wrapped: True if the value is wrapped under `WRAPPER`.
+    """
+
+    def __init__(self, *, wrapped: bool) -> None:
+        self._wrapped = wrapped
+        self._text = ""
+        self._next = 0  # length of the text for the next parse; parsing at each piece would be slow
+        self._final: int | None = None
+        self._last: list[Any] = []
+
+    def feed(self, delta: Delta) -> list[Any]:
+        """Add a piece.
+
+        Returns:
+            The value so far, as a list of one; empty if unchanged.
+        """
+        self._text += delta.text + "".join(map(self._of_final, delta.tool_calls))
+        if len(self._text) < self._next:
+            return []
+        value = self._parsed()
+        if not value or value == self._last:
+            return []
+        self._last, self._next = value, len(self._text) + len(self._text) // 50
+        return value
+
+    def _of_final(self, part: Any) -> str:
+        if part.name == FINAL_RESULT:
+            self._final = part.index
+        arguments = part.arguments if part.index == self._final or part.name == FINAL_RESULT else ""
+        return arguments if isinstance(arguments, str) else ""
+
+    def _parsed(self) -> list[Any]:
+        from pydantic_core import from_json
+
+        start = _START.search(self._text)
+        if start is None:
+            return []
+        text = self._text[start.start() :]
+        try:
+            try:
+                value = from_json(text, allow_partial="trailing-strings")
+            except TypeError:  # an older pydantic, which returns only complete texts
+                value = from_json(text, allow_partial=True)
+        except ValueError:  # trailing words, or not JSON
+            return []
+        if not self._wrapped or not isinstance(value, dict):
+            return [value]
+        return [value[WRAPPER]] if WRAPPER in value else []
+
 
 _NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 
 
 class Checked(NamedTuple):
-    """A value that fits, or the arguments of a function that is still to be called; and which of several."""
+    """A valid value, or the arguments of a function still to be called, with the chosen member's name."""
 
     value: Any
     function: Callable[..., Any] | None = None
@@ -46,32 +141,36 @@ class _Member(Protocol):
 
 
 class _TypeMember:
-    """A type."""
+    """A member for a type."""
 
     def __init__(self, kind: Any) -> None:
         self.name = _NAME.sub("_", getattr(kind, "__name__", "") or "answer")[:64]
         try:
             self._adapter = _adapter(kind)
-            self.schema = tidy_schema(self._adapter.json_schema())
+            self.schema = tidy_schema(described(self._adapter))
         except Exception as error:
             reason = str(error).split("\n")[0]
             raise ConfigError(
-                f"output_type: {kind!r:.80} cannot be described to a model ({reason}). Use a dataclass, a "
+                f"output_type: {kind!r:.80} has no JSON Schema ({reason}). Use a dataclass, a "
                 "TypedDict, a pydantic model, Literal, Enum, list, a union, a plain type, or a function."
             ) from error
 
     def check(self, value: Any) -> Checked:
-        """Raises ToolArgumentError if it does not fit."""
+        """Return the checked value. Raises ToolArgumentError if it does not fit."""
         from pydantic_core import ValidationError
 
         try:
-            # As JSON, because only there a text may be a date, and a list a set.
-            return Checked(self._adapter.validate_json(json.dumps(value)))
+            # JSON mode, because only there a text may be a date, and a list a set.
+            checked = self._adapter.validate_json(json.dumps(value))
+            check_numbers(value, checked)
         except ValidationError as error:
             errors: Any = error.errors(include_url=False)
             names = list(self.schema.get("properties", ()))
             required = frozenset(self.schema.get("required", ()))
             raise ToolArgumentError(describe_problems(errors, value, names, required)) from None
+        except ValueError as error:
+            raise ToolArgumentError(str(error)) from None
+        return Checked(checked)
 
     def dump(self, value: Any, name: str) -> Any:  # noqa: ARG002 - it is the only one
         return _dumped(self._adapter, value)
@@ -81,21 +180,23 @@ class _TypeMember:
 
 
 class _FunctionMember:
-    """A function; the answer is its arguments, the output what it returns."""
+    """A member for a function; the answer is its arguments, the output its return value."""
 
     def __init__(self, function: Callable[..., Any]) -> None:
         signature = check_signature(function)
         self.function = function
         self.name = _NAME.sub("_", signature.name)[:64]
         self._arguments = build_schema(signature)
-        about = self._arguments.description
-        self.schema = {**self._arguments.parameters, **({"description": about} if about else {})}
+        description = self._arguments.description
+        self.schema = {**self._arguments.parameters, **({"description": description} if description else {})}
         hint = inspect.signature(function).return_annotation
         self._returns = _adapter_or_none(around(function).try_resolve(hint)[0])
 
     def check(self, value: Any) -> Checked:
         if not isinstance(value, dict):
-            raise ToolArgumentError(say("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False)))
+            raise ToolArgumentError(
+                message("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False))
+            )
         return Checked(self._arguments.validate(value), self.function)
 
     def dump(self, value: Any, name: str) -> Any:  # noqa: ARG002 - it is the only one
@@ -106,7 +207,7 @@ class _FunctionMember:
 
 
 class _ChoiceMember:
-    """One of several, which the answer names; needed where one of them is a function."""
+    """A member for a choice that the answer names; needed if one of the members is a function."""
 
     def __init__(self, members: Sequence[_Member]) -> None:
         self.name = "answer"
@@ -130,17 +231,19 @@ class _ChoiceMember:
 
 
 class OutputForm:
-    """What an answer must be.
+    """The form of an answer.
 
     Args:
         output_type: A type, a function whose arguments are the answer, or a list of these.
 
     Raises:
-        ConfigError: It has no JSON form.
+        ConfigError: The type has no JSON form.
     """
 
     def __init__(self, output_type: Any) -> None:
         self._member = _member(output_type)
+        several = output_type if isinstance(output_type, (list, tuple)) else [output_type]
+        self.functions = [kind for kind in several if _is_function(kind)]
         schema = self._member.schema
         self.wraps = schema.get("type") != "object" or "$ref" in schema
         root = _wrapped(schema) if self.wraps else schema
@@ -150,10 +253,10 @@ class OutputForm:
         self.response_format = AnswerFormat({"type": "json_schema", "json_schema": form})
 
     def read(self, text: str) -> Checked:
-        """The value that a model wrote.
+        """Parse and check a model's text.
 
         Raises:
-            ToolArgumentError: There is none that fits; it says what is wrong with it.
+            ToolArgumentError: No value fits; the message gives the problem.
         """
         values, problem = json_values(text.strip()), None
         for value in values:
@@ -163,41 +266,44 @@ class OutputForm:
             except ToolArgumentError as error:
                 problem = problem or error
         try:
-            return self._member.check(text.strip())  # a word of a Literal, a number, a text
+            return self._member.check(text.strip())  # a Literal, a number, a text
         except ToolArgumentError:
-            known = say("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False))
+            known = message("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False))
             raise (problem or ToolArgumentError(known)) from None
 
     def dump(self, value: Any, name: str = "") -> Any:
-        """The plain JSON form of an output, which is `name` of several."""
+        """Return the plain JSON form of an output; `name` selects the member."""
         return self._member.dump(value, name)
 
     def load(self, plain: Any) -> Any:
-        """The reverse of `dump`.
+        """Return the output from its plain form.
 
         Raises:
-            ConfigError: What is recorded is none.
+            ConfigError: The recorded form is invalid.
         """
         try:
             return self._member.load(plain)
         except (KeyError, TypeError, ValueError) as error:
             raise ConfigError(
-                f"The recorded output {plain!r:.80} is no {self._member.name}. Go on with the output_type "
-                "that it was recorded for, and let output checks return values of that type."
+                f"The recorded output {plain!r:.80} is not a {self._member.name}. Resume with the "
+                "output_type of the recorded run. Output checks must return values of that type."
             ) from error
 
 
 def _member(output_type: Any) -> _Member:
     if isinstance(output_type, str):
-        raise ConfigError(f"output_type={output_type!r} is text. Pass the type itself.")
+        raise ConfigError(f"output_type={output_type!r} is a string. Pass the type itself.")
     if not isinstance(output_type, (list, tuple)):
-        is_function = inspect.isroutine(output_type) or isinstance(output_type, functools.partial)
-        return _FunctionMember(output_type) if is_function else _TypeMember(output_type)
+        return _FunctionMember(output_type) if _is_function(output_type) else _TypeMember(output_type)
     if not output_type:
-        raise ConfigError("output_type is an empty list: name at least one type or function.")
-    if not any(isinstance(each, functools.partial) or inspect.isroutine(each) for each in output_type):
+        raise ConfigError("output_type is an empty list. Pass at least one type or function.")
+    if not any(map(_is_function, output_type)):
         return _TypeMember(Union[tuple(output_type)])  # noqa: UP007 - of any length
     return _member(output_type[0]) if len(output_type) == 1 else _ChoiceMember([*map(_member, output_type)])
+
+
+def _is_function(value: Any) -> bool:
+    return inspect.isroutine(value) or isinstance(value, functools.partial)
 
 
 def _adapter(kind: Any) -> TypeAdapter[Any]:
@@ -210,7 +316,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
 
 def _adapter_or_none(hint: Any) -> TypeAdapter[Any] | None:
-    """For what a function returns; what has no annotation, or a strange one, is kept as plain JSON."""
+    """Return the adapter of a return type; None for a missing or unusable annotation (kept as plain JSON)."""
     if hint is inspect.Signature.empty:
         return None
     try:
@@ -223,10 +329,10 @@ def _adapter_or_none(hint: Any) -> TypeAdapter[Any] | None:
 
 def _dumped(adapter: TypeAdapter[Any], value: Any) -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a check may have put something else in its place
+        warnings.simplefilter("ignore")  # a check may have replaced the value by another type
         try:
             return to_jsonable(adapter.dump_python(value, mode="json", by_alias=True))
-        except Exception:  # noqa: BLE001 - whatever a foreign type does, the record is written
+        except Exception:  # noqa: BLE001 - a foreign type must not prevent the record
             return to_jsonable(value)
 
 
@@ -245,9 +351,9 @@ def _wrapped(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _closed(schema: Any) -> tuple[Any, bool]:
-    """The schema with nothing but what it names, and whether a strict server can hold an answer to it."""
+    """Return the schema without additional properties, and whether a strict server can enforce it."""
     if isinstance(schema, list):
-        parts = [_closed(each) for each in schema]
+        parts = [_closed(entry) for entry in schema]
         return [part for part, _ in parts], all(is_strict for _, is_strict in parts)
     if not isinstance(schema, dict):
         return schema, True
@@ -255,7 +361,7 @@ def _closed(schema: Any) -> tuple[Any, bool]:
     result: dict[str, Any] = {}
     for key, value in schema.items():
         if key in ("properties", "$defs"):
-            closed = {name: _closed(each) for name, each in value.items()}
+            closed = {name: _closed(entry) for name, entry in value.items()}
             result[key] = {name: part for name, (part, _) in closed.items()}
             is_strict = is_strict and all(strict for _, strict in closed.values())
         elif key in ("anyOf", "items"):
@@ -274,3 +380,75 @@ def _closed(schema: Any) -> tuple[Any, bool]:
 
 
 _STRICT_WORDS = ("type", "required", "enum", "const", "description", "$ref", "additionalProperties")
+
+
+# -- the output of a run: its form, the user's checks, and the limit of corrections ----------------------
+
+Check = Callable[..., Any | Awaitable[Any]]
+
+
+class TypedOutput:
+    """A run's output for the kernel; see `kit.OutputSpec`.
+
+    Args:
+        form: The answer's form; None for text.
+        retries: Maximum number of corrections requested from the model.
+        checks: Functions of the user. A return value other than None replaces the output.
+    """
+
+    def __init__(self, form: OutputForm | None, retries: int, checks: Sequence[Check] = ()) -> None:
+        self._form = form
+        self._checks = checks
+        self.retries = retries
+
+    @property
+    def response_format(self) -> AnswerFormat | None:
+        """The response format for requests; None for text."""
+        return None if self._form is None else self._form.response_format
+
+    @property
+    def functions(self) -> list[Callable[..., Any]]:
+        """The user's functions that it calls."""
+        return [*(self._form.functions if self._form else ()), *self._checks]
+
+    def partial(self) -> PartialReader | None:
+        """Return a reader for a streamed answer; None for text."""
+        return None if self._form is None else PartialReader(wrapped=self._form.wraps)
+
+    async def judge(self, text: str) -> tuple[dict[str, Any], Any]:
+        """Return the plain form of the output, or the reason for a rejection; and the output itself.
+
+        Raises:
+            Exception: An error of a user's function, other than `Retry`.
+        """
+        try:
+            checked = Checked(text) if self._form is None else self._form.read(text)
+            value = (
+                checked.value if checked.function is None else await called(checked.function, **checked.value)
+            )
+            for check in self._checks:
+                changed = await called(check, value)
+                value = value if changed is None else changed
+        except (ToolArgumentError, Retry) as error:
+            return {"why": str(error)}, None
+        plain = to_jsonable(value) if self._form is None else self._form.dump(value, checked.name)
+        return {"value": plain}, value
+
+    def load(self, plain: Any) -> Any:
+        """Return the output from its plain form."""
+        return plain if self._form is None else self._form.load(plain)
+
+    def complaint(self, why: str) -> str:
+        """Return the correction request for the model."""
+        return message("correct_answer", why=why)
+
+
+async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """Call a function of the user. A sync one runs in a thread, because it may block."""
+    bound = partial(contextual(function), *args, **kwargs)
+    if inspect.iscoroutinefunction(function):
+        return await bound()
+    result = await run_in_thread(bound)
+    if isinstance(result, Raised):
+        raise result.error
+    return await result if inspect.isawaitable(result) else result

@@ -1,4 +1,4 @@
-"""What the loop knows of a typed answer."""
+"""Protocols of a typed answer, as used by the loop."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from pure_agent_loop.llm.values import Delta
 
 
 class PartialOutput(Protocol):
-    """Reads a typed answer while it is written."""
+    """A reader of a typed answer during streaming."""
 
     def feed(self, delta: Delta) -> list[Any]:
-        """What has come so far, as a list of one; empty if that is nothing new."""
+        """Return the value so far, as a list of one; empty if unchanged."""
         ...
 
 
-class Output(Protocol):
-    """What a run's answer has to be."""
+class OutputSpec(Protocol):
+    """The required output of a run."""
 
     retries: int
 
     @property
     def response_format(self) -> dict[str, Any] | None:
-        """What a request asks for; None for nothing."""
+        """The response format for requests; None for text."""
         ...
 
     def partial(self) -> PartialOutput | None:
-        """Reads an answer while it is written."""
+        """Return a reader for a streamed answer; None for text."""
         ...
 
     async def judge(self, text: str) -> tuple[dict[str, Any], Any]:
-        """``{"value": ...}`` in plain form with the output itself, or ``{"why": ...}``."""
+        """Return ``{"value": ...}`` in plain form with the output itself, or ``{"why": ...}``."""
         ...
 
     def load(self, plain: Any) -> Any:
-        """The output from its plain form."""
+        """Return the output from its plain form."""
         ...
 
     def complaint(self, why: str) -> str:
-        """What the model is told about an answer that cannot be taken."""
+        """Return the message to the model about a rejected answer."""
         ...

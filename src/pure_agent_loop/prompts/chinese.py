@@ -1,4 +1,4 @@
-"""The words in Chinese."""
+"""The texts in Chinese."""
 
 from __future__ import annotations
 

@@ -1,17 +1,16 @@
-"""The shape of the words: what a set of prompts holds, and how it is replaced."""
+"""The structure of a set of prompts, and how to replace parts of it."""
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import LANGUAGES, Sentences
-from pure_agent_loop.support.typed import dataclass
 
-# Where the sentences of tools, arguments and permissions stand; they are loaded only to check others.
+# Modules with sentences of tools, arguments and permissions; imported only to check replacements.
 _SENTENCES = (
     "prompts.words",
     "schema.words",
@@ -27,11 +26,11 @@ _SENTENCES = (
 
 @dataclass(frozen=True, slots=True)
 class ToolWords:
-    """What a model is told about a tool.
+    """A tool's texts for a model.
 
     Args:
-        description: What it does.
-        parameters: What each argument is, by its name; one left out keeps the text it has.
+        description: The tool's description.
+        parameters: Descriptions by argument name; a missing argument keeps its text.
         examples: Worked examples instead of the tool's own; see `Tool`. None keeps those.
     """
 
@@ -42,13 +41,12 @@ class ToolWords:
 
 @dataclass(frozen=True, slots=True)
 class Prompts:
-    """The texts of one language. Names in braces are filled in.
+    """The texts of one language, with placeholders in braces.
 
-    `sentences` replaces what tools and the checks of arguments, permissions and answers say, by the names in
-    ``prompts.words``, ``schema.words``, ``toolbox.words`` and ``subagents.words``; `tools`
-    replaces what the model is told about a tool, by the tool's name; `worked_examples` replaces those of the
-    json mode, by kind (``no_tool``, ``chosen``, ``filled``, ``answered``), in the shapes of
-    ``llm.tool_modes.examples``.
+    `sentences` replaces texts of tools and of the checks of arguments, permissions and answers, by the names
+    in ``prompts.words``, ``schema.words``, ``toolbox.words`` and ``subagents.words``; `tools` replaces the
+    description of a tool, by the tool's name; `worked_examples` replaces those of the json mode, by kind
+    (``no_tool``, ``chosen``, ``filled``, ``answered``), in the shapes of ``llm.tool_modes.examples``.
     """
 
     system_prompt: str
@@ -119,27 +117,27 @@ class Prompts:
 
     def __post_init__(self) -> None:
         if self.language not in LANGUAGES:
-            raise ConfigError(f"language={self.language!r} is not known. Use one of: {', '.join(LANGUAGES)}.")
+            raise ConfigError(f"language={self.language!r} is unknown. Use one of: {', '.join(LANGUAGES)}.")
         for name, text in self.sentences.items():
             _sentences_with(name).check(name, text)
-        given: Mapping[str, Any] = self.tools  # from a record they come as dicts
-        plain = {n: w if isinstance(w, ToolWords) else ToolWords(**w) for n, w in given.items()}
+        tools: Mapping[str, Any] = self.tools  # dicts, if read from a record
+        plain = {n: w if isinstance(w, ToolWords) else ToolWords(**w) for n, w in tools.items()}
         object.__setattr__(self, "tools", plain)
 
     def repetition(self, pattern: str, count: int, tool: str) -> str:
-        """What is repeated, in words.
+        """Describe a repetition in words.
 
         Args:
             pattern: A key of `repetitions`.
-            count: How often.
-            tool: The tool it is about.
+            count: Number of repetitions.
+            tool: The repeated tool.
         """
         return self.repetitions[pattern].format(count=count, tool=tool)
 
 
 def _sentences_with(name: str) -> Sentences:
     for place in _SENTENCES:
-        found: Sentences = importlib.import_module(f"pure_agent_loop.{place}").say
-        if name in found.pairs:
-            return found
-    raise ConfigError(f"sentences: there is none of the name {name!r}. See pure_agent_loop.toolbox.words.")
+        table: Sentences = importlib.import_module(f"pure_agent_loop.{place}").message
+        if name in table.pairs:
+            return table
+    raise ConfigError(f"sentences: unknown name {name!r}. See pure_agent_loop.toolbox.words.")

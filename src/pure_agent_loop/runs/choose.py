@@ -1,6 +1,6 @@
-"""Which model to use: what was asked for, else what is at hand. It is always said which, and why.
+"""Selection of a model: the requested one, else a local one, always with a reason.
 
-Order: an endpoint or key that was given; a server running on this machine; the embedded model.
+Order: the given endpoint or key; a server running on this machine; the embedded model.
 """
 
 from __future__ import annotations
@@ -8,41 +8,47 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import threading
 import urllib.parse
-from collections.abc import Callable, Container, Mapping
-from types import MappingProxyType
-from typing import NamedTuple
+from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import is_loopback
-from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.base import BaseLLMClient, StreamingClient, stream_of
 from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL, DefaultModel, Profile
+from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.runs.words import notice
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.secrets.redaction import shown_url
+from pure_agent_loop.support.threads import in_thread
 
 LOG = logging.getLogger("pure_agent_loop")
 ASK_SECONDS = 2.0
-LOCAL_KEY = "not-needed"  # never a real key: what answers on a local port is not known
+LOCAL_KEY = "not-needed"  # never send the real key to an unknown local server
 _OTHER_PROTOCOLS = {
-    "anthropic": "there is no client for this protocol yet. Anthropic's models also answer at "
-    "base_url='https://api.anthropic.com/v1' (or OPENAI_BASE_URL), with their own key, as model={name!r}.",
-    "responses": "there is no client for this protocol yet. Use chat completions: model={name!r}.",
+    "anthropic": "this protocol is not supported yet. Anthropic models are also available at "
+    "base_url='https://api.anthropic.com/v1' (or OPENAI_BASE_URL), with an Anthropic key, as model={name!r}.",
+    "responses": "this protocol is not supported yet. Use chat completions: model={name!r}.",
 }
-NOTHING_AT_HAND = """No model is configured and none is at hand. Do one of these:
+NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these:
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
-  2. Start a local server: Ollama, LM Studio, llama.cpp or vLLM is found on its usual port.
+  2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
   3. Install the embedded model's engine, from the project folder: pip install '.[local]'"""
 
 
 class Choice(NamedTuple):
-    """A model that is ready to use.
+    """Selected model.
 
     Args:
-        client: The client for it.
-        model: Its name.
-        reason: A sentence that says which model it is, where it runs, and why it was chosen.
-        is_tiny: True for a model too small for real work: a demonstration.
+        client: Client for the model.
+        model: Model name.
+        reason: Sentence with the model's name, its location and the reason for the choice.
+        is_tiny: True for a demonstration model that is too small for real work.
     """
 
     client: BaseLLMClient
@@ -52,23 +58,23 @@ class Choice(NamedTuple):
 
 
 def without_protocol(model: str, owner: str = "model") -> str:
-    """The name of a model without the prefix that says how its server is spoken to.
+    """Return the name of a model without its protocol prefix.
 
     Raises:
-        ConfigError: There is no client for that protocol, or no name behind it.
+        ConfigError: The protocol has no client, or the name is missing.
     """
     protocol, _, name = model.partition(":")
     if protocol in _OTHER_PROTOCOLS:
         raise ConfigError(f"{owner}={model!r}: {_OTHER_PROTOCOLS[protocol].format(name=name or 'NAME')}")
     if protocol == "openai" and protocol != model:
         if not name.strip():
-            raise ConfigError(f"{owner}={model!r} names no model: write openai:NAME.")
+            raise ConfigError(f"{owner}={model!r} has no model name. Write openai:NAME.")
         return name
     return model
 
 
-class Setting(NamedTuple):
-    """A value and where it comes from; a lower `rank` goes before a higher one."""
+class SourcedValue(NamedTuple):
+    """Value and its source; a lower `rank` takes precedence."""
 
     value: str
     source: str
@@ -76,13 +82,13 @@ class Setting(NamedTuple):
 
 
 class Endpoint(NamedTuple):
-    """A server to talk to.
+    """Selected model server.
 
     Args:
-        model: The model's name there; empty if it was not given.
-        base_url: The server's address.
-        api_key: The key to send.
-        why: Why this one, for the user.
+        model: Model name on the server; empty if not given.
+        base_url: Server URL.
+        api_key: API key.
+        why: Reason for the choice, for the user.
     """
 
     model: str
@@ -92,11 +98,11 @@ class Endpoint(NamedTuple):
 
 
 class Embedded(NamedTuple):
-    """A model to run in this machine.
+    """Selected embedded model.
 
     Args:
-        name: As `choose_model` takes it.
-        why: Why this one, for the user.
+        name: Name, as for `choose_model`.
+        why: Reason for the choice, for the user.
     """
 
     name: str
@@ -104,111 +110,114 @@ class Embedded(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Nothing was given: look around.
+    """Search for a local model, if no server is configured.
 
     Args:
-        model: The model to ask for, if one was named.
+        model: Requested model, if any.
     """
 
     model: str
 
 
 class Configured(NamedTuple):
-    """What settings in files add to a command.
+    """Settings from files for a command.
 
     Args:
-        origins: Where the model (``model``) and the address (``base_url``) come from, for people.
-        keys: The variables that hold the keys of addresses.
+        origins: Sources of the model (``model``) and the URL (``base_url``), for people.
+        keys: Environment variables with the API keys, by URL.
     """
 
-    origins: Mapping[str, str] = MappingProxyType({})
-    keys: Mapping[str, str] = MappingProxyType({})
+    origins: Mapping[str, str] = {}
+    keys: Mapping[str, str] = {}
 
 
 _NOTHING = Configured()
+_CHOOSING = threading.Lock()  # serialize searches: the second finds the server the first started
 
 
-def settle(
+def plan_model(
     model: str | None,
     base_url: str | None,
     environ: Mapping[str, str],
     embedded: Container[str] = (),
     configured: Configured = _NOTHING,
 ) -> Endpoint | Embedded | Search:
-    """Decide for a command, from its options and the environment alone, without touching anything.
+    """Select a model for a command from its options and the environment, without side effects.
 
-    Options go first, then ``PAL_MODEL``, ``PAL_BASE_URL``, ``PAL_API_KEY``, then those of ``OPENAI_``.
+    Precedence: options, then ``PAL_MODEL``, ``PAL_BASE_URL``, ``PAL_API_KEY``, then the ``OPENAI_``
+    variables.
 
     Args:
-        model: The option ``--model``.
-        base_url: The option ``--base-url``.
-        embedded: Names of models that can run in this machine.
+        model: Option ``--model``.
+        base_url: Option ``--base-url``.
+        embedded: Names of embedded models.
 
     Raises:
-        ConfigError: An address is none, or a key is missing.
+        ConfigError: A URL is invalid, or a key is missing.
     """
     origins = configured.origins
     name = _first(environ, (origins.get("model", "--model"), model), "PAL_MODEL", "OPENAI_MODEL")
-    given, name = name, name and name._replace(value=without_protocol(name.value, name.source))
+    named, name = name, name and name._replace(value=without_protocol(name.value, name.source))
     url = _first(
         environ, (origins.get("base_url", "--base-url"), base_url), "PAL_BASE_URL", "OPENAI_BASE_URL"
     )
     key = _first(environ, ("", None), "PAL_API_KEY", "OPENAI_API_KEY")
-    if name and name == given and is_embedded_name(name.value) and url is None:
-        return Embedded(name.value, f"asked for by {name.source}")
-    if name and name == given and url is None and name.value in embedded:
-        return Embedded(f"local:{name.value}", f"asked for by {name.source}")
-    wanted = name.value if name else ""
+    if name and name == named and is_embedded_name(name.value) and url is None:
+        return Embedded(name.value, notice("selected_by", source=name.source))
+    if name and name == named and url is None and name.value in embedded:
+        return Embedded(f"local:{name.value}", notice("selected_by", source=name.source))
+    model_name = name.value if name else ""
     if url:
         own = configured.keys.get(url.value)
-        key = key if own is None else Setting(_value_of(own, environ), own, 0)
-        return Endpoint(wanted, _check_url(url), _key_for(url, key), f"asked for by {url.source}")
+        key = key if own is None else SourcedValue(_value_of(own, environ), own, 0)
+        return Endpoint(
+            model_name, _check_url(url), _key_for(url, key), notice("selected_by", source=url.source)
+        )
     if key:
-        return Endpoint(wanted, DEFAULT_URL, key.value, f"{key.source} is set")
-    return Search(wanted)
+        return Endpoint(model_name, DEFAULT_URL, key.value, notice("is_set", variable=key.source))
+    return Search(model_name)
 
 
-def _first(environ: Mapping[str, str], option: tuple[str, str | None], *variables: str) -> Setting | None:
-    given = [option, *((name, environ.get(name)) for name in variables)]
-    for rank, (source, value) in enumerate(given):
+def _first(
+    environ: Mapping[str, str], option: tuple[str, str | None], *variables: str
+) -> SourcedValue | None:
+    candidates = [option, *((name, environ.get(name)) for name in variables)]
+    for rank, (source, value) in enumerate(candidates):
         if value and value.strip():
-            return Setting(value.strip(), source, rank)
+            return SourcedValue(value.strip(), source, rank)
     return None
 
 
 def _value_of(variable: str, environ: Mapping[str, str]) -> str:
     if not environ.get(variable, "").strip():
-        raise ConfigError(f"The variable {variable} is not set; your settings say that it holds the key.")
+        raise ConfigError(notice("key_unset", variable=variable))
     return environ[variable].strip()
 
 
-def _check_url(url: Setting) -> str:
+def _check_url(url: SourcedValue) -> str:
     try:
         parts = urllib.parse.urlsplit(url.value)
         valid = parts.scheme in ("http", "https") and bool(parts.hostname)
-        _ = parts.port  # raises for a port that is no number
+        _ = parts.port  # raises for a port that is not a number
     except ValueError:
         valid = False
     if not valid:
-        raise ConfigError(
-            f"{url.source}={show_url(url.value)} is not the address of a server. "
-            "It looks like http://127.0.0.1:8080/v1."
-        )
+        raise ConfigError(notice("not_a_url", source=url.source, url=show_url(url.value)))
     return url.value
 
 
-def _key_for(url: Setting, key: Setting | None) -> str:
-    """The key for an address. OpenAI's goes to a server on this machine only if both were set as a pair."""
+def _key_for(url: SourcedValue, key: SourcedValue | None) -> str:
+    """Return the key for a URL. OpenAI's key goes to a local server only if both are set as a pair."""
     foreign = key is not None and key.source == "OPENAI_API_KEY" and url.source != "OPENAI_BASE_URL"
     if is_loopback(url.value):
         return LOCAL_KEY if key is None or foreign else key.value
     if key is None:
-        raise ConfigError(f"There is no key for {show_url(url.value)}. Set PAL_API_KEY (or OPENAI_API_KEY).")
+        raise ConfigError(notice("no_key", url=show_url(url.value)))
     return key.value
 
 
 def show_url(url: str) -> str:
-    """An address without a password or a query, fit to be shown."""
+    """Return a URL for display, without password and query."""
     try:
         parts = urllib.parse.urlsplit(url)
     except ValueError:
@@ -216,39 +225,41 @@ def show_url(url: str) -> str:
     return urllib.parse.urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
 
 
-def look_around(model: str = "") -> Endpoint | Embedded | None:
-    """What is at hand: a server running on this machine, else the embedded model.
+def find_local_model(model: str = "") -> Endpoint | Embedded | None:
+    """Find a local model: a server running on this machine, else the embedded model.
 
     Args:
-        model: The model to ask for, if one was named; None comes back then if no server is running.
+        model: Requested model, if any; the result is then None if no server is running.
     """
     from pure_agent_loop.local import find_server
 
     refused: list[str] = []
-    found = run_sync(find_server(on_refusal=refused.append))
-    if found is not None:
-        why = f"no key is set; found here, on the usual port of {found.name}: {found.owner}"
-        return Endpoint(model or found.model, found.base_url, LOCAL_KEY, why)
-    also = "".join(f"; {each} (--base-url)" for each in refused)
-    return None if model else Embedded("local", f"no key is set and no model server is running here{also}")
+    server = run_sync(find_server(on_refusal=refused.append))
+    if server is not None:
+        why = notice("server_found", server=server.name, owner=server.owner)
+        return Endpoint(model or server.model, server.base_url, LOCAL_KEY, why)
+    also = ""
+    for reason in reversed(refused):
+        also = notice("refused", reason=reason, also=also)
+    return None if model else Embedded("local", notice("no_server", also=also))
 
 
 def model_at(plan: Endpoint) -> str:
-    """The model of a server for which none was named.
+    """Return the default model of a server.
 
     Raises:
-        ConfigError: It has to be named.
+        ConfigError: The server has no default; the model must be named.
     """
     if plan.base_url == DEFAULT_URL:
-        return str(DEFAULT_MODEL)
+        return DEFAULT_MODEL
     if is_loopback(plan.base_url):
         from pure_agent_loop.local import find_server
 
         port = urllib.parse.urlsplit(plan.base_url).port or 80
-        found = run_sync(find_server({"": port}, ASK_SECONDS, named=True))
-        if found is not None:
-            return found.model
-    raise ConfigError(f"Which model of {show_url(plan.base_url)}? Name it: --model NAME (or PAL_MODEL).")
+        server = run_sync(find_server({"": port}, ASK_SECONDS, named=True))
+        if server is not None:
+            return server.model
+    raise ConfigError(notice("no_model", url=show_url(plan.base_url)))
 
 
 def choose_model(
@@ -261,30 +272,30 @@ def choose_model(
     *,
     prepared: bool = True,
 ) -> Choice:
-    """Pick a model and build its client. Blocks: it may look for servers, download and start one.
+    """Select a model and build its client. Blocks: it may search for servers, download a model and start it.
 
     Args:
-        model: A name; without an address ``local``, ``local:NAME`` or ``PATH.gguf`` for an embedded one; a
-            `DefaultModel` or None if the caller has no wish.
-        api_key: The key, if given.
-        base_url: The address, if given.
-        on_progress: Told about slow steps.
-        profile: What the server needs; not for an embedded model, which needs nothing.
-        prepared: Whether the client is made ready now; see `OpenAIClient`.
+        model: Model name; without a URL ``local``, ``local:NAME`` or ``PATH.gguf`` for an embedded model; a
+            `DefaultModel` or None for no preference.
+        api_key: API key, if given.
+        base_url: Server URL, if given.
+        on_progress: Callback for slow steps.
+        profile: Profile of the server; not for an embedded model, which needs none.
+        prepared: True prepares the client now; see `OpenAIClient`.
 
     Raises:
-        ConfigError: Nothing was asked for and nothing is at hand; the message lists what to do.
+        ConfigError: No model is requested and none is available; the message lists the options.
     """
     tell = on_progress or _ignore
-    given, model = model, model and without_protocol(model)
-    if model is not None and model == given and is_embedded_name(model) and not names_server(base_url):
+    named, model = model, model and without_protocol(model)
+    if model is not None and _is_embedded(named, base_url):
         return _embedded(model.partition(":")[2] if model.startswith("local:") else model, tell, "as asked")
     has_wish = model is not None and not isinstance(model, DefaultModel)
-    if has_wish or api_key or names_server(base_url) or os.environ.get("OPENAI_API_KEY"):
+    if has_wish or _is_set_up(api_key, base_url):
         return _asked_for(
             model or DEFAULT_MODEL, api_key, base_url, thinking_level, profile, prepared=prepared
         )
-    plan = look_around()
+    plan = find_local_model()
     if isinstance(plan, Endpoint):
         return _asked_for(
             plan.model, plan.api_key, plan.base_url, thinking_level, profile, plan.why, prepared=prepared
@@ -294,30 +305,117 @@ def choose_model(
     return _embedded("local", tell, "nothing else is configured or running")
 
 
+def _is_embedded(model: str | None, base_url: str | None) -> bool:
+    """Return True if the name is that of an embedded model, without a protocol or URL."""
+    if model is None or without_protocol(model) != model:
+        return False
+    return is_embedded_name(model) and not names_server(base_url)
+
+
+def _is_set_up(api_key: str | None, base_url: str | None) -> bool:
+    """Return True if a key or URL is set: no search is needed then."""
+    return bool(api_key or names_server(base_url) or os.environ.get("OPENAI_API_KEY"))
+
+
 def client_for(
     model: str | None, api_key: str | None, base_url: str | None, thinking_level: str, profile: Profile | None
 ) -> tuple[BaseLLMClient, tuple[str, ...]]:
-    """The client of an agent that was given none, and notices that say which model it is; see `choose_model`.
+    """Return the default client of an agent, and notices that name its model; see `choose_model`.
 
     Raises:
-        ConfigError: `model` is no name, or there is no model.
+        ConfigError: `model` is not a name, or the model does not exist.
     """
     name: object = DEFAULT_MODEL if model is None else model
     if not isinstance(name, str) or not name.strip():
-        raise ConfigError(f"model must be a model's name; it is {name!r:.80}.")
-    choice = choose_model(name, api_key, base_url, thinking_level, LOG.warning, profile)
-    if name is DEFAULT_MODEL and choice.model != name:
-        LOG.warning("Using %s.", choice.reason)
+        raise ConfigError(f"model must be a model name; it is {name!r:.80}.")
+    choose = partial(choose_model, name, api_key, base_url, thinking_level, LOG.warning, profile)
+    is_unnamed = isinstance(name, DefaultModel) and not _is_set_up(api_key, base_url)
+    if is_unnamed or _is_embedded(name, base_url):
+        return ClientAtHand(choose), ()
+    choice = choose()
     return choice.client, (f"Model: {choice.reason}.",)
 
 
+class ClientAtHand(StreamingClient):
+    """Lazy client of the local model, selected at the first request.
+
+    An agent without a model can therefore be created anywhere: no search, download or start happens before.
+    After the selection, attributes come from the selected client.
+
+    Args:
+        choose: Function that selects the model; may block.
+    """
+
+    takes_meta = True
+    choice: Choice | None = None
+
+    def __init__(self, choose: Callable[[], Choice]) -> None:
+        self._choose = choose
+
+    def __getattr__(self, name: str) -> Any:
+        choice = None if name.startswith("_") else self.choice
+        if choice is None:
+            raise AttributeError(name)
+        return getattr(choice.client, name)
+
+    @property
+    def base_url(self) -> str:
+        """Server URL; before the selection, a local placeholder."""
+        return str(getattr(self.choice.client, "base_url", "")) if self.choice else "http://127.0.0.1"
+
+    @property
+    def context_window(self) -> int | None:  # type: ignore[override] # read from another client, never set here
+        """Context window in tokens; None before the selection."""
+        return self.choice.client.context_window if self.choice else None
+
+    async def become_ready(self) -> Sequence[str]:
+        """Select a model, once; see `BecomesReady`.
+
+        Raises:
+            ConfigError: No model is available; the message lists the options.
+        """
+        choice = await self._chosen()
+        return (f"Model: {choice.reason}.",)
+
+    async def _chosen(self) -> Choice:
+        return await in_thread(self._choose_once) if self.choice is None else self.choice
+
+    def _choose_once(self) -> Choice:
+        with _CHOOSING:
+            choice = self.choice or self._choose()
+            if self.choice is None:
+                LOG.warning("Using %s.", choice.reason)
+            self.choice = choice
+            return choice
+
+    async def chat(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> LLMResponse:
+        """Return the response. See `BaseLLMClient.chat`."""
+        return await (await self._chosen()).client.chat(messages, tools, **kwargs)
+
+    async def chat_stream(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> AsyncIterator[Delta]:
+        """Stream the response. See `BaseLLMClient.chat_stream`."""
+        choice = await self._chosen()
+        async with aclosing(stream_of(choice.client, messages, tools, kwargs)) as deltas:
+            async for delta in deltas:
+                yield delta
+
+    async def aclose(self) -> None:
+        """Close the selected client."""
+        if (choice := self.choice) is not None:
+            await choice.client.aclose()
+
+
 def names_server(base_url: str | None) -> bool:
-    """True if an address is given, as an argument or in the environment: it wins over an embedded name."""
+    """Return True if a URL is set, as an argument or in the environment: it overrides an embedded name."""
     return bool(base_url or os.environ.get("OPENAI_BASE_URL"))
 
 
 def is_embedded_name(model: str) -> bool:
-    """True for a name that means a model run by this package itself."""
+    """Return True if the name is that of an embedded model."""
     return model == "local" or model.startswith("local:") or model.lower().endswith(".gguf")
 
 
@@ -331,7 +429,9 @@ def _asked_for(
     *,
     prepared: bool = True,
 ) -> Choice:
-    client = OpenAIClient(str(model), api_key, base_url, thinking_level, profile=profile, prepared=prepared)
+    client = OpenAIClient(model, api_key, base_url, thinking_level, profile=profile, prepared=False)
+    if prepared and client.has_key:  # without a key the first request raises, so that modules import
+        client.prepare()
     return Choice(client, client.model, f"{client.model} at {shown_url(client.base_url)}, {why}")
 
 
@@ -344,4 +444,4 @@ def _embedded(name: str, tell: Callable[[str], None], why: str) -> Choice:
 
 
 def _ignore(message: str) -> None:
-    """Progress that nobody wants to see."""
+    """Discard a progress message."""

@@ -1,4 +1,4 @@
-"""What a run may be given besides its task: written once, for every way to start one."""
+"""Types of the options of a run, shared by every way to start one."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
-Given = QueryState | Mapping[str, Any] | None  # where to go on, as a caller gives it
+Given = QueryState | Mapping[str, Any] | None  # state to resume
 PromptPart = str | Callable[..., str | Awaitable[str]]
 SystemPrompt = PromptPart | Sequence[PromptPart]
 
 
 class RequestFields(TypedDict, total=False):
-    """Fields of every request besides ``temperature``, as the chat-completions protocol has them."""
+    """Fields of every request in the chat-completions protocol, except ``temperature``."""
 
     audio: Mapping[str, Any] | None
     frequency_penalty: float | None
@@ -58,13 +58,13 @@ class RequestFields(TypedDict, total=False):
 
 
 class ModelSettings(RequestFields, total=False):
-    """Fields of every request of a run: ``run(task, model_settings={"top_p": 0.2})``. None leaves one out."""
+    """Fields of every request of a run: ``run(task, model_settings={"top_p": 0.2})``. None omits a field."""
 
     temperature: float | None
 
 
 class RunSettings(TypedDict, total=False):
-    """What one run may have otherwise than its agent; `Agent.run` says what each does."""
+    """Settings of one run that replace the agent's; see `Agent.run`."""
 
     model: str | ChatModel | None
     limits: LoopLimits | None
@@ -76,7 +76,7 @@ class RunSettings(TypedDict, total=False):
 
 
 class SendOptions(RunSettings, total=False):
-    """Options of one message of a conversation; `Agent.prepare` says what each does."""
+    """Options of one message of a conversation; see `Agent.prepare`."""
 
     cancel_token: CancelToken | None
     inbox: Inbox | None
@@ -84,7 +84,11 @@ class SendOptions(RunSettings, total=False):
 
 
 class RunOptions(SendOptions, total=False):
-    """Options of a run of an agent; `Agent.prepare` says what each does."""
+    """Options of a run of an agent; see `Agent.prepare`."""
 
     state: Given
     session_id: str | None
+
+
+# All options of `Agent.run` except the task, for code that forwards or rejects them by name.
+RUN_OPTIONS = ("messages", "deps", "output_type", *RunOptions.__annotations__)

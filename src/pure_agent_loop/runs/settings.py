@@ -1,46 +1,319 @@
-"""One run with other settings than its agent's, and blocks of code in which an agent has others."""
+"""Settings of one run that differ from its agent's, and `override` blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import json
+import os
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
+from pure_agent_loop.budget import Budget, price_for
+from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.hooks import Hooks
-from pure_agent_loop.kernel.kit import Kit, Subagents
-from pure_agent_loop.kernel.tools.rules import check_rules
+from pure_agent_loop.kernel.equip import check_rules
+from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Subagents
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import ChatModel, close_client
+from pure_agent_loop.llm.base import ChatModel, close_client, model_of
+from pure_agent_loop.llm.profiles import DEFAULT_MODEL, REQUEST_FIELDS, TRANSPORT_FIELDS, Profile
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
-from pure_agent_loop.llm.tool_modes.typed_answer import FINAL_RESULT
-from pure_agent_loop.output.wanted import Output
-from pure_agent_loop.runs.checks import all_tools, check_client, check_price, check_types
-from pure_agent_loop.runs.fields import check_fields
-from pure_agent_loop.schema.context import contextual
-from pure_agent_loop.support.typed import dataclass
-from pure_agent_loop.tool import ToolRegistry
+from pure_agent_loop.llm.tool_modes.refusals import FINAL_RESULT
+from pure_agent_loop.output.wanted import OutputSpec
+from pure_agent_loop.retry import RetryConfig
+from pure_agent_loop.schema.build import checked_in_run, contextual
+from pure_agent_loop.support.abilities import check_method
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
 if TYPE_CHECKING:
-    from pure_agent_loop.output.typed import Check
+    from pure_agent_loop.kernel.observers import Auditor, Snapshots
+    from pure_agent_loop.output.form import Check
+    from pure_agent_loop.permissions import AskFunction, PermissionMode, PermissionRules
+    from pure_agent_loop.prompts import Prompts
     from pure_agent_loop.runs.options import RunSettings, SystemPrompt
 
+
+# -- checks of an agent's arguments, so that an error is raised where the mistake is ---------------------
+
+T = TypeVar("T")
+Word = TypeVar("Word", bound=str)
+
+
+def checked_compactor(value: Any) -> Compactor:
+    """Return the compactor for the argument ``compaction``.
+
+    Raises:
+        ConfigError: The value is neither a bool nor a compactor.
+    """
+    if isinstance(value, bool):
+        return Ladder() if value else NoCompaction()
+    if not callable(getattr(value, "compact", None)):
+        raise ConfigError(f"compaction must be True, False or a compactor; it is {value!r:.80}.")
+    check_method("compaction", value, "compact", "state")
+    if callable(getattr(value, "force", None)):
+        check_method("compaction", value, "force", "state")
+    compactor: Compactor = value
+    return compactor
+
+
+def checked_number(name: str, value: Any) -> Any:
+    """Return a positive whole number, or None.
+
+    Raises:
+        ConfigError: The value is something else.
+    """
+    if value is not None and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+        raise ConfigError(f"{name} must be a positive whole number; it is {value!r:.80}.")
+    return value
+
+
+def checked_retries(value: Any) -> int:
+    """Return the number of corrections of an answer.
+
+    Raises:
+        ConfigError: The value is not a whole number of 0 or more.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        raise ConfigError(f"output_retries={value!r} must be a whole number, 0 or more.")
+    return value
+
+
+def check_price(kit: Kit) -> None:
+    """Reject a cost limit without a price, which would never be reached."""
+    model = model_of(kit.client)
+    bounds: dict[str, LoopLimits | Budget | None] = {"limits": kit.limits, "budget": kit.budget}
+    for name, bound in bounds.items():
+        if bound is not None and bound.max_cost is not None and price_for(bound.prices, model) is None:
+            raise ConfigError(
+                f"{name}.max_cost is set, but {name}.prices has no price for the model {model!r}. "
+                f"Add one: prices={{{model!r}: Price(input=..., output=...)}}."
+            )
+
+
+def checked_choice(name: str, value: Word | None, choices: Collection[Word]) -> Word:
+    """Return a value that is one of the choices.
+
+    Raises:
+        ConfigError: The value is not a choice; the message lists the choices.
+    """
+    if value is None or value not in choices:
+        raise ConfigError(f"{name}={value!r} is unknown. Use one of: {', '.join(choices)}.")
+    return value
+
+
+def check_only_client(
+    llm: object, model: str | None, api_key: str | None, base_url: str | None, profile: Profile | None
+) -> None:
+    """Reject a client that is invalid or combined with arguments that create another one.
+
+    Raises:
+        ConfigError: The client is invalid or not the only one.
+    """
+    if (model is not None and model is not DEFAULT_MODEL) or api_key or base_url or profile:
+        raise ConfigError(
+            "llm and model (or api_key, base_url, profile) were both given. "
+            "Pass llm=... to use your own client, or model=... to create one."
+        )
+    check_client(llm)
+
+
+def all_tools(
+    tools: Iterable[ToolLike | Toolset] | ToolRegistry | None, subagents: Subagents | None
+) -> ToolRegistry:
+    """Return the given tools and the tools of `subagents`, unless their names are taken.
+
+    Raises:
+        ConfigError: A value is not a tool, or `subagents` has no tools.
+    """
+    registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools or ())
+    if subagents is None:
+        return registry
+    if not callable(getattr(subagents, "for_sessions", None)):
+        raise ConfigError(f"subagents must be a SubagentManager; it is {subagents!r:.80}.")
+    registry = ToolRegistry(registry)  # the caller's registry may serve other agents
+    registry.register_many(tool for tool in subagents.tools() if tool.name not in registry)
+    return registry
+
+
+def read_again(values: T) -> T | list[Any]:
+    """Return a one-shot iterable as a list, and any other value unchanged."""
+    return list(values) if isinstance(values, Iterator) else values
+
+
+def check_types(**arguments: tuple[object, type]) -> None:
+    """Reject arguments of the wrong type.
+
+    Args:
+        arguments: By name: the value and its required type; None is always valid.
+
+    Raises:
+        ConfigError: A value has the wrong type; the message names the argument.
+    """
+    for name, (value, kind) in arguments.items():
+        if value is not None and not isinstance(value, kind):
+            what = "text" if kind is str else f"a {kind.__name__}"
+            raise ConfigError(f"{name} must be {what}; it is {value!r:.80}.")
+
+
+def checked_folder(name: str, value: object) -> str:
+    """Return the absolute path of an existing folder; empty for None.
+
+    Raises:
+        ConfigError: The value is not an existing folder.
+    """
+    if value is None:
+        return ""
+    path = Path(value).expanduser() if isinstance(value, (str, os.PathLike)) else None
+    if path is None or not path.is_dir():
+        raise ConfigError(f"{name}={value!r:.80} must be an existing folder.")
+    return str(path.resolve())
+
+
+def check_client(llm: object) -> None:
+    """Reject an invalid model client.
+
+    Raises:
+        ConfigError: The value has no method `chat`, or is an agent, whose `chat` differs.
+    """
+    if callable(getattr(llm, "prepare", None)) and hasattr(llm, "llm"):
+        raise ConfigError(
+            f"llm must be a model client; {type(llm).__name__} is an agent with its own loop. "
+            "Call its run(), or pass its client: agent.llm."
+        )
+    if not callable(getattr(llm, "chat", None)):
+        raise ConfigError(
+            f"llm must have an async method chat(messages, tools=None, **kwargs), like BaseLLMClient; "
+            f"{type(llm).__name__} has none."
+        )
+    for name in ("chat", "chat_stream"):
+        if callable(getattr(llm, name, None)):
+            check_method("llm", llm, name, "messages", "tools")
+
+
+# -- checks of additional request fields passed as keyword arguments -------------------------------------
+
+# Names from other libraries, and their equivalents here.
+_OTHER_WORDS = {
+    "instructions": "system_prompt",
+    "instruction": "system_prompt",
+    "system": "system_prompt",
+    "system_message": "system_prompt",
+    "prompt": "system_prompt",
+    "client": "llm",
+    "provider": "llm",
+    "functions": "tools",
+    "function_call": "tool_choice",
+    "max_iterations": "limits=LoopLimits(max_turns=...)",
+    "session_id": "session_id= of run(), arun(), run_stream() and arun_stream()",
+    "messages": "messages= of run(), arun(), run_stream() and arun_stream()",
+    "output_type": "output_type= of Agent, or of run() and its siblings",
+    **{each.name: f"limits=LoopLimits({each.name}=...)" for each in fields(LoopLimits)},
+    **{each.name: f"retry=RetryConfig({each.name}=...)" for each in fields(RetryConfig)},
+}
+_NOT_HERE = {
+    "n": "A run uses a single answer.",
+}
+
+
+def check_fields(owner: str, values: Mapping[str, Any], known: Iterable[str] = ()) -> None:
+    """Reject an unknown keyword argument, or a value that cannot be sent.
+
+    Args:
+        owner: Name of the callee, for the message.
+        values: Keyword arguments that are not parameters of the callee.
+        known: Parameters of the callee, for suggestions.
+
+    Raises:
+        ConfigError: The message names the field and the correction.
+    """
+    for name, value in values.items():
+        if name not in REQUEST_FIELDS:
+            raise ConfigError(
+                f"{owner} has no option {name!r}. {_meant(name, known)}"
+                f"Put server-specific fields into extra_body={{{name!r}: ...}}."
+            )
+        if name not in TRANSPORT_FIELDS:
+            _check_json(name, value)
+        if value is not None:
+            _check_ours(name, value)
+
+
+def _check_ours(name: str, value: Any) -> None:
+    """Check a field that is not sent to the server, which could otherwise reject it."""
+    expected = ""
+    if name in ("extra_body", "extra_headers", "extra_query") and not isinstance(value, Mapping):
+        expected = "a dict of fields"
+    elif name == "stream" and not isinstance(value, bool):
+        expected = "True or False"
+    elif name == "timeout" and not (value > 0 if type(value) in (int, float) else hasattr(value, "connect")):
+        expected = "a positive number of seconds, or a Timeout of the client's HTTP library"
+    if expected:
+        raise ConfigError(f"{name} must be {expected}; it is {value!r:.80}.")
+
+
+def _meant(name: str, known: Iterable[str]) -> str:
+    if name in _NOT_HERE:
+        return f"{_NOT_HERE[name]} "
+    if name in _OTHER_WORDS:
+        return f"Write {_OTHER_WORDS[name]}. "
+    import difflib  # only needed for an error
+
+    names = {option: option for option in (*known, *REQUEST_FIELDS)}
+    near = difflib.get_close_matches(name.lower(), {**_OTHER_WORDS, **names}, n=1, cutoff=0.6)
+    return f"Did you mean {names.get(near[0]) or _OTHER_WORDS[near[0]]}? " if near else ""
+
+
+def _check_json(name: str, value: Any) -> None:
+    try:
+        json.dumps(value, allow_nan=False)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}={value!r:.80} is not JSON-serializable: {error}.") from error
+
+
+# -- factories of `RunContext.deps`, called once per run -------------------------------------------------
+
+
+class DepsOfRun:
+    """Deps created by a factory at the start of a run: once, also for agents the run is handed over to.
+
+    Args:
+        factory: Function that creates the deps; it may be async, and may take the `RunContext`.
+    """
+
+    def __init__(self, factory: Callable[..., Any]) -> None:
+        self._factory = factory
+        self._made: list[Any] = []
+
+    async def made(self) -> Any:
+        """Return the deps.
+
+        Raises:
+            Exception: The exception of the factory.
+        """
+        if not self._made:
+            from pure_agent_loop.output.form import called
+
+            self._made.append(await called(self._factory))
+        return self._made[0]
+
+
 OUTPUT_RETRIES = 2
-UNSET: Any = type("Unset", (), {"__repr__": lambda _: "..."})()  # where None has a meaning
+UNSET: Any = type("Unset", (), {"__repr__": lambda _: "..."})()  # default where None is a value
 _OF_MODEL = frozenset({"llm", "model", "tools", "model_settings", "temperature"})
 _OVERRIDES: ContextVar[Mapping[int, Mapping[str, Any]]] = ContextVar("pure_agent_loop_overrides")
 
 
-class Lead:
-    """A system prompt that functions write.
+class PromptWriter:
+    """System prompt with parts written by functions.
 
     Args:
-        parts: Texts and functions, in order; what is empty is left out.
+        parts: Texts and functions, in order; empty texts are omitted.
 
     Raises:
-        ConfigError: One is neither.
+        ConfigError: A part is neither a text nor a function.
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -48,40 +321,56 @@ class Lead:
             if not isinstance(part, str) and not callable(part):
                 raise ConfigError(
                     "system_prompt must be text, a function that returns it, or a list of these; "
-                    f"{part!r:.80} is neither."
+                    f"it contains {part!r:.80}."
                 )
-        self._parts = parts
+            if callable(part):
+                checked_in_run("system_prompt", part)
+        self.parts = parts
 
     async def __call__(self) -> str:
-        """Write it."""
-        from pure_agent_loop.output.typed import called
+        """Return the text of the prompt."""
+        from pure_agent_loop.output.form import called
 
-        texts = [each if isinstance(each, str) else await called(each) for each in self._parts]
-        for part, text in zip(self._parts, texts, strict=True):
+        texts = [source if isinstance(source, str) else await called(source) for source in self.parts]
+        for part, text in zip(self.parts, texts, strict=True):
             if text is not None and not isinstance(text, str):
                 name = getattr(part, "__name__", part)
                 raise ConfigError(f"The prompt function {name!r} must return text; it returned {text!r:.80}.")
         return "\n\n".join(text for text in texts if text)
 
 
-def lead_of(system_prompt: SystemPrompt) -> tuple[str, Lead | None]:
-    """The text of a system prompt, or what writes it.
+def parse_system_prompt(system_prompt: SystemPrompt) -> tuple[str, PromptWriter | None]:
+    """Return the text of a system prompt, or the `PromptWriter` that writes it.
 
     Raises:
-        ConfigError: It is neither text nor functions.
+        ConfigError: The system prompt is neither a text nor functions.
     """
     if isinstance(system_prompt, str):
         return system_prompt, None
-    given: Any = system_prompt
-    parts = list(given) if isinstance(given, (list, tuple)) else [given]
-    lead = Lead(parts)
+    prompt: Any = system_prompt
+    parts = list(prompt) if isinstance(prompt, (list, tuple)) else [prompt]
+    lead = PromptWriter(parts)
     if all(isinstance(part, str) for part in parts):
         return "\n\n".join(filter(None, parts)), None
     return "", lead
 
 
+_HOOKS = {
+    "before_tool": ("tool", "args", "context"),
+    "after_tool": ("tool", "args", "result", "context"),
+    "on_stop": ("answer", "context"),
+}
+
+
 def hooks_in_run(hooks: Hooks) -> Hooks:
-    """The hooks, with those that take the run they are called in given it."""
+    """Return the hooks, bound to pass the `RunContext` to those that take it.
+
+    Raises:
+        ConfigError: A hook has the wrong signature.
+    """
+    for name, parameters in _HOOKS.items():
+        for hook in getattr(hooks, name):
+            checked_in_run(f"Hooks.{name}", hook, *parameters)
     return replace(
         hooks,
         before_tool=[*map(contextual, hooks.before_tool)],
@@ -90,17 +379,41 @@ def hooks_in_run(hooks: Hooks) -> Hooks:
     )
 
 
-@dataclass(eq=False)
-class Makings:
-    """What an agent makes the kit of a run from.
+@dataclass(frozen=True)
+class AgentConfig:
+    """Settings of an agent, as `Agent.config` returns them; they cannot be changed.
+
+    The agent's model, tools and handoffs are attributes of the agent itself.
+    """
+
+    name: str
+    """Name of the agent; empty for none."""
+    system_prompt: SystemPrompt
+    """Leading system message: text, or a list of texts and the functions that write it."""
+    limits: LoopLimits
+    """Limits of a run."""
+    prompts: Prompts
+    """Messages of the framework to the model."""
+    permission_mode: PermissionMode
+    """Mode of its permissions."""
+    permission_rules: PermissionRules
+    """Rules for its calls."""
+    on_ask: AskFunction | None
+    """Function that asks a person; None if a question suspends the run."""
+    audit: Auditor | None
+    """Audit log of its calls; None for none."""
+    snapshots: Snapshots | None
+    """Snapshots of its workspace; None for none."""
+
+
+@dataclass(eq=False, repr=False)
+class KitBuilder:
+    """What an agent needs to build the kit of a run.
 
     Args:
-        connect: A client for a model's name, and more; None where the agent was given a client.
-        subagents: Brings further tools.
-        form: What answers must be; None for text.
-        retries: How often an answer is corrected.
-        checks: Functions that look at each output.
-        clients: Those that were made for runs with another model.
+        connect: Function from a model name to its client and notices; None if the agent was given a client.
+        form: Form of answers; None for text.
+        clients: Clients created for runs with another model, by name.
     """
 
     connect: Callable[[str], tuple[ChatModel, object]] | None = None
@@ -109,6 +422,7 @@ class Makings:
     retries: int = OUTPUT_RETRIES
     checks: list[Check] = field(default_factory=list)
     clients: dict[str, ToolModeClient] = field(default_factory=dict)
+    deps: Callable[..., Any] | None = None
 
     def kit_for(
         self,
@@ -118,34 +432,36 @@ class Makings:
         output_type: Any = UNSET,
         has_system: bool = False,
     ) -> Kit:
-        """The kit of one run.
+        """Return the kit of one run.
 
         Args:
-            kit: What runs have unless they say otherwise.
-            settings: What it has otherwise. An `override` around it goes before these.
-            output_type: What its answer must be.
-            has_system: Its history brings a system message of its own.
+            settings: Settings of the run. An enclosing `override` takes precedence.
+            has_system: True if the history has its own system message.
 
         Raises:
-            ConfigError: Something cannot work.
-            TypeError: There is no such setting.
+            ConfigError: A setting is invalid.
+            TypeError: A setting is unknown.
         """
         if settings:
             _check_names(settings)
         over = _OVERRIDES.get({}).get(id(self), {})
-        given: dict[str, Any] = {**settings, "deps": deps, **over}
+        options: dict[str, Any] = {**settings, "deps": deps, **over}
+        if options["deps"] is None and self.deps is not None:
+            options["deps"] = DepsOfRun(self.deps)
         if settings or over:
-            kit = self._with_model(kit, given)
-            check_types(limits=(given.get("limits"), LoopLimits), metadata=(given.get("metadata"), Mapping))
-            check_fields("run", {"metadata": given.get("metadata")})
-        prompt = given.get("system_prompt")
-        lead = kit.lead if prompt is None else Lead([prompt] if _is_one(prompt) else prompt)
-        kit = kit.changed(
-            limits=given.get("limits") or kit.limits,
+            kit = self._with_model(kit, options)
+            check_types(
+                limits=(options.get("limits"), LoopLimits), metadata=(options.get("metadata"), Mapping)
+            )
+            check_fields("run", {"metadata": options.get("metadata")})
+        prompt = options.get("system_prompt")
+        lead = kit.lead if prompt is None else PromptWriter([prompt] if _is_one(prompt) else prompt)
+        kit = kit.replace(
+            limits=options.get("limits") or kit.limits,
             output=self.output(output_type),
             output_of_run=output_type is not UNSET,
-            deps=given["deps"],
-            metadata=given.get("metadata") or {},
+            deps=options["deps"],
+            metadata=options.get("metadata") or {},
             lead=None if has_system else lead,
             lead_each_step=kit.lead_each_step and prompt is None,
             redactor=kit.redactor and kit.redactor.as_of_now(),
@@ -156,31 +472,31 @@ class Makings:
         return kit
 
     def overridden(self, kit: Kit) -> Kit:
-        """The kit of the agent, as an `override` around it has it, for the run of another one."""
+        """Return the agent's kit with any enclosing `override`, for the run of another agent."""
         over = _OVERRIDES.get({}).get(id(self))
         return replace(self._with_model(kit, over), deps=over.get("deps")) if over else kit
 
     async def aclose(self) -> None:
-        """Close what was made for other models."""
+        """Close the clients created for other models."""
         for client in self.clients.values():
             await close_client(client)
 
-    def _with_model(self, kit: Kit, given: Mapping[str, Any]) -> Kit:
-        if not given.keys() & _OF_MODEL:
+    def _with_model(self, kit: Kit, settings: Mapping[str, Any]) -> Kit:
+        if not settings.keys() & _OF_MODEL:
             return kit
-        client, tools = self._client(kit, given), kit.tools
-        if given.get("tools") is not None:
-            tools = all_tools(given["tools"], self.subagents)
+        client, tools = self._client(kit, settings), kit.tools
+        if settings.get("tools") is not None:
+            tools = all_tools(settings["tools"], self.subagents)
             tools.to_openai_schema(kit.prompts)
             if not kit.permissions.rules.shared:
                 check_rules(kit.permissions.rules, tools, self.subagents)
             client = client.with_examples(tools.examples_of)
-        options = _with_fields(kit.options, given)
-        return kit.changed(client=client, tools=tools, options=options)
+        options = _with_fields(kit.options, settings)
+        return kit.replace(client=client, tools=tools, options=options)
 
-    def _client(self, kit: Kit, given: Mapping[str, Any]) -> ToolModeClient:
+    def _client(self, kit: Kit, settings: Mapping[str, Any]) -> ToolModeClient:
         own = cast("ToolModeClient", kit.client)
-        chosen: Any = given.get("model") if given.get("llm") is None else given["llm"]
+        chosen: Any = settings.get("model") if settings.get("llm") is None else settings["llm"]
         if chosen is None:
             return own
         if not isinstance(chosen, str):
@@ -188,28 +504,28 @@ class Makings:
             return own.around(chosen)
         if self.connect is None:
             raise ConfigError(
-                f"model={chosen!r} was given to a run of an agent with a client of its own (llm=...), and "
-                "only that knows how to reach another model. Pass model=<a client> for this run."
+                f"model={chosen!r} was passed to a run, but the agent has its own client (llm=...). "
+                "Pass model=<a client> for this run."
             )
         if chosen not in self.clients:
             self.clients[chosen] = own.around(self.connect(chosen)[0])
         return self.clients[chosen]
 
-    def output(self, output_type: Any = UNSET) -> Output | None:
-        """What the answers of runs must be.
+    def output(self, output_type: Any = UNSET) -> OutputSpec | None:
+        """Return the output specification of runs.
 
         Raises:
-            ConfigError: Another type was given, and there are checks.
+            ConfigError: The type differs from the agent's, but the agent has checks.
         """
         form = self.form if output_type is UNSET else form_of(output_type)
         if output_type is not UNSET and self.checks:
             raise ConfigError(
-                "output_type was given to a run of an agent that has output checks, which are about its own "
-                "output_type. Use agent.clone(output_type=...) and give that its own checks."
+                "output_type was passed to a run, but the agent has output checks for its own "
+                "output_type. Use agent.clone(output_type=...) and add checks to the clone."
             )
         if not form and not self.checks:
             return None
-        from pure_agent_loop.output.typed import TypedOutput
+        from pure_agent_loop.output.form import TypedOutput
 
         return TypedOutput(form, self.retries, self.checks)
 
@@ -217,27 +533,37 @@ class Makings:
 def _check_names(settings: Mapping[str, Any]) -> None:
     from pure_agent_loop.runs.options import RunSettings
 
-    if strange := settings.keys() - RunSettings.__annotations__.keys():
-        raise TypeError(f"A run got an unexpected keyword argument {min(strange)!r}.")
+    if unknown := settings.keys() - RunSettings.__annotations__.keys():
+        raise TypeError(f"A run got an unexpected keyword argument {min(unknown)!r}.")
 
 
 class HasKit(Protocol):
-    """An agent, as far as this is concerned."""
+    """Interface of an agent with a kit."""
 
     _kit: Kit
-    _makings: Makings
+    _builder: KitBuilder
+
+    @property
+    def config(self) -> AgentConfig:
+        """Settings of the agent."""
+        ...
 
 
 def kit_of(agent: HasKit) -> Kit:
-    """What an agent works with in the run of another one."""
-    return agent._makings.overridden(agent._kit)
+    """Return the kit of an agent, with any enclosing `override`, for a run that the agent does not start."""
+    return agent._builder.overridden(agent._kit)
+
+
+def set_deps(agent: HasKit, factory: Callable[..., Any]) -> None:
+    """Set the function that makes the deps of runs that were started without any."""
+    agent._builder.deps = factory
 
 
 def form_of(output_type: Any) -> Any:
-    """What an answer must be; None for text. Loads pydantic only where it is more.
+    """Return the form of an answer; None for text. pydantic is loaded only for other types.
 
     Raises:
-        ConfigError: It has no JSON form.
+        ConfigError: The type has no JSON form.
     """
     if output_type is None or output_type is str:
         return None
@@ -247,47 +573,50 @@ def form_of(output_type: Any) -> Any:
 
 
 def check_output(kit: Kit) -> None:
-    """Refuse what cannot stand beside a typed answer.
+    """Reject options that conflict with `output_type`.
 
     Raises:
-        ConfigError: So it is.
+        ConfigError: An option conflicts.
     """
     if kit.output is None or kit.output.response_format is None:
         return
     if kit.options.get("response_format") is not None:
-        raise ConfigError("output_type and response_format were both given. Leave response_format out.")
+        raise ConfigError("output_type and response_format were both given. Remove response_format.")
     if FINAL_RESULT in kit.tools:
-        raise ConfigError(f"A tool cannot be called {FINAL_RESULT!r} beside an output_type. Rename it.")
+        raise ConfigError(f"Tool name {FINAL_RESULT!r} is reserved if output_type is set. Rename the tool.")
 
 
 def _is_one(prompt: object) -> bool:
     return not isinstance(prompt, (list, tuple))
 
 
-def _with_fields(options: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
-    fields = dict(given.get("model_settings") or {})
-    if "temperature" in given:
-        fields["temperature"] = given["temperature"]
+def _with_fields(options: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
+    fields = dict(settings.get("model_settings") or {})
+    if "temperature" in settings:
+        fields["temperature"] = settings["temperature"]
     check_fields("model_settings", fields)
     return {name: value for name, value in {**options, **fields}.items() if value is not None}
 
 
 @contextmanager
-def overriding(makings: Makings, **changes: Any) -> Iterator[None]:
-    """Let the runs that begin inside have other settings; seen by this task or thread, and what it begins.
+def overriding(builder: KitBuilder, **changes: Any) -> Iterator[None]:
+    """Override settings of the runs started inside, in this task or thread and its children.
 
     Raises:
-        ConfigError: Something cannot work.
+        ConfigError: A setting is invalid.
     """
     changes = {name: value for name, value in changes.items() if value is not UNSET}
     if changes.get("llm") is not None:
         check_client(changes["llm"])
     if changes.get("tools") is not None and not isinstance(changes["tools"], ToolRegistry):
-        changes["tools"] = ToolRegistry(changes["tools"])  # a list that can be read only once
+        changes["tools"] = ToolRegistry(changes["tools"])  # the value may be a one-shot iterable
     all_before = _OVERRIDES.get({})
-    before = all_before.get(id(makings), {})
-    token = _OVERRIDES.set({**all_before, id(makings): {**before, **changes}})
+    previous = all_before.get(id(builder), {})
+    token = _OVERRIDES.set({**all_before, id(builder): {**previous, **changes}})
     try:
         yield
+        checking = getattr(changes.get("llm"), "assert_tools_worked", None)
+        if callable(checking):  # a test client
+            checking()
     finally:
         _OVERRIDES.reset(token)

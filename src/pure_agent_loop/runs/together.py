@@ -1,4 +1,4 @@
-"""What an agent may do that works for another one: whatever either of them forbids is forbidden."""
+"""Combined restrictions of an agent and its calling agent: the stricter one applies."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.hooks import Hooks
-from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.settings import Observers
+from pure_agent_loop.kernel.equip import check_deps
+from pure_agent_loop.kernel.kit import Kit, Observers
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import (
@@ -21,31 +21,33 @@ from pure_agent_loop.permissions import (
 )
 
 if TYPE_CHECKING:
-    from pure_agent_loop.kernel.tools.observers import Auditor, CallRecord, CallStatus
+    from pure_agent_loop.kernel.observers import Auditor, CallRecord, CallStatus
 
 N = TypeVar("N", int, float)
 _FROM_WIDE = ("bypass", "auto", "ask", "plan")
 _SHARED_LIMITS = ("max_tokens", "max_turns", "max_tool_calls", "max_seconds", "max_cost")
 
 
-def narrower(mode: str, wanted: str | None) -> str:
-    """The narrower of two permission modes."""
-    return mode if wanted is None else max(mode, wanted, key=_FROM_WIDE.index)
+def narrower(mode: str, requested: str | None) -> str:
+    """Return the stricter of two permission modes."""
+    return mode if requested is None else max(mode, requested, key=_FROM_WIDE.index)
 
 
-def beneath(own: Kit, above: Kit) -> Kit:
-    """What an agent works with in the run of another one.
+def restricted_kit(own: Kit, above: Kit) -> Kit:
+    """Return the kit of an agent in the run of another one.
 
-    It has its own model, tools, words and settings. Rules, functions, hooks, the audit log, the budget and
-    the redaction of both hold; limits are the smaller ones; the run itself (its events, its session, how it
-    is cancelled, who is asked) is that of the agent above.
+    The agent keeps its model, tools, prompts and settings. Rules, functions, hooks, audit log, budget and
+    redaction of both agents apply; the smaller of each limit applies. The run itself (events, session,
+    cancellation, `on_ask`) is that of the calling agent.
 
-    Args:
-        above: That of the run it works in.
+    Raises:
+        ConfigError: The agent requires deps, and neither agent has any.
     """
-    audits = list({id(each): each for each in (above.observers.audit, own.observers.audit) if each}.values())
-    budgets = list({id(each): each for each in (above.budget, own.budget) if each}.values())
-    return replace(
+    audits = list(
+        {id(entry): entry for entry in (above.observers.audit, own.observers.audit) if entry}.values()
+    )
+    budgets = list({id(entry): entry for entry in (above.budget, own.budget) if entry}.values())
+    kit = replace(
         own,
         permissions=_policy(own.permissions, above.permissions),
         can_use_tool=_both_allow(above.can_use_tool, own.can_use_tool),
@@ -71,10 +73,12 @@ def beneath(own: Kit, above: Kit) -> Kit:
         deps=above.deps if own.deps is None else own.deps,
         metadata=above.metadata,
     )
+    check_deps(kit)
+    return kit
 
 
 def _policy(own: PermissionPolicy, above: PermissionPolicy) -> PermissionPolicy:
-    """Denied or asked by one is so by both. What needs no question is for the one with the narrower mode."""
+    """Combine two policies: all deny and ask rules apply; allow rules come from the stricter mode."""
     mode = narrower(own.mode, above.mode)
     allow = own.rules.allow if mode == own.mode else above.rules.allow
     return PermissionPolicy(
@@ -90,20 +94,20 @@ def _both_allow(first: Callable[..., Any] | None, second: Callable[..., Any] | N
         return first or second
 
     async def both(tool: str, args: dict[str, Any], context: PermissionContext) -> Any:
-        said = as_permission(await _settled(first(tool, args, context)))
-        if said.behavior == "deny":
-            return said
-        args = args if said.updated_args is None else said.updated_args
-        then = as_permission(await _settled(second(tool, args, context)))
-        if then.behavior == "allow" and said.behavior == "ask":
-            return replace(said, updated_args=then.updated_args or said.updated_args)
-        return replace(then, updated_args=then.updated_args or said.updated_args)
+        ruling = as_permission(await _await_if_needed(first(tool, args, context)))
+        if ruling.behavior == "deny":
+            return ruling
+        args = args if ruling.updated_args is None else ruling.updated_args
+        other = as_permission(await _await_if_needed(second(tool, args, context)))
+        if other.behavior == "allow" and ruling.behavior == "ask":
+            return replace(ruling, updated_args=other.updated_args or ruling.updated_args)
+        return replace(other, updated_args=other.updated_args or ruling.updated_args)
 
     return both
 
 
-async def _settled(found: Any) -> Any:
-    return await found if inspect.isawaitable(found) else found
+async def _await_if_needed(value: Any) -> Any:
+    return await value if inspect.isawaitable(value) else value
 
 
 def _limits(own: LoopLimits, above: LoopLimits) -> LoopLimits:
@@ -112,51 +116,53 @@ def _limits(own: LoopLimits, above: LoopLimits) -> LoopLimits:
 
 
 def least(one: N | None, other: N | None) -> N | None:
-    """The smaller of two limits, either of which may be None for no limit."""
-    return min((each for each in (one, other) if each is not None), default=None)
+    """Return the smaller of two limits, where None is no limit."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)
 
 
 class _Audits:
-    """Several audit logs: each must have a call before it is made."""
+    """Group of audit logs: each must record a call before it is made."""
 
     def __init__(self, audits: list[Auditor]) -> None:
         self._audits = audits
 
-    def begin(self, call: CallRecord) -> None:
+    def begin(self, call: CallRecord) -> str:
         """See `Auditor.begin`."""
-        for each in self._audits:
-            each.begin(call)
+        return _joined([audit.begin(call) for audit in self._audits])
 
-    def end(self, call: CallRecord, text: str, status: CallStatus, seconds: float) -> None:
+    def end(self, call: CallRecord, text: str, status: CallStatus, seconds: float) -> str:
         """See `Auditor.end`."""
-        for each in self._audits:
-            each.end(call, text, status, seconds)
+        return _joined([audit.end(call, text, status, seconds) for audit in self._audits])
+
+
+def _joined(notices: Iterable[str | None]) -> str:
+    return " ".join(filter(None, notices))
 
 
 class SharedBudget(Budget):
-    """Several budgets: all of them count, and any of them may be used up."""
+    """Group of budgets: all are charged, and the first exhausted one ends the run."""
 
     def __init__(self, budgets: Iterable[Budget]) -> None:
         self._budgets = list(budgets)
-        prices = [each.prices for each in self._budgets]
-        super().__init__(prices={name: price for each in prices for name, price in each.items()})
+        prices = [budget.prices for budget in self._budgets]
+        super().__init__(prices={name: price for budget in prices for name, price in budget.items()})
 
     def add(self, *, tokens: int = 0, tool_calls: int = 0, cost: float = 0.0) -> None:
-        """Count what was used."""
-        for each in self._budgets:
-            each.add(tokens=tokens, tool_calls=tool_calls, cost=cost)
+        """Add to the used amounts; see `Budget.add`."""
+        for budget in self._budgets:
+            budget.add(tokens=tokens, tool_calls=tool_calls, cost=cost)
 
-    def take_calls(self, wanted: int) -> int:
-        """Count calls that are about to be made; see `Budget.take_calls`."""
-        for each in self._budgets:
-            wanted = each.take_calls(wanted)
-        return wanted
+    def take_calls(self, count: int) -> int:
+        """Count upcoming calls; see `Budget.take_calls`."""
+        for budget in self._budgets:
+            count = budget.take_calls(count)
+        return count
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:
-        """Which limit a further request would pass; see `Budget.passed_by`."""
-        return next(filter(None, (each.passed_by(usage, model) for each in self._budgets)), "")
+        """Return the limit a further request would exceed; see `Budget.passed_by`."""
+        return next(filter(None, (budget.passed_by(usage, model) for budget in self._budgets)), "")
 
     @property
     def used_up(self) -> str:
-        """Which limit is reached, in words; empty if none is."""
-        return next(filter(None, (each.used_up for each in self._budgets)), "")
+        """Text naming the reached limit; empty for none."""
+        return next(filter(None, (budget.used_up for budget in self._budgets)), "")

@@ -1,1 +1,1 @@
-"""From a function to a JSON Schema, from arguments to a call, and to its outcome; one door, `tool`."""
+"""Convert functions to JSON Schemas, arguments to calls, and results to outcomes. Entry point: `tool`."""

@@ -1,4 +1,4 @@
-"""JSON Schema and argument validation of a tool function, through pydantic, which loads when first needed."""
+"""JSON Schema and argument validation of a tool function, with pydantic, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial
+from functools import cached_property, partial, wraps
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.llm.arguments import loads_strictly
-from pure_agent_loop.schema.docstrings import parse_docstring
-from pure_agent_loop.schema.plain import Validator, is_plain, plain_schema, plain_validator
-from pure_agent_loop.schema.problems import describe_problems
-from pure_agent_loop.schema.signature import ToolParameter, ToolSignature, callable_name, check_signature
-from pure_agent_loop.schema.tidy import tidy_schema
+from pure_agent_loop.llm.arguments import check_numbers, loads_strictly
+from pure_agent_loop.schema.mended import Validator, is_plain, mended_schema, plain_schema, plain_validator
+from pure_agent_loop.schema.problems import describe_problems, tidy_schema
+from pure_agent_loop.schema.signature import (
+    ToolParameter,
+    ToolSignature,
+    callable_name,
+    check_signature,
+    parse_docstring,
+    takes_context,
+)
+from pure_agent_loop.support.abilities import check_shape, checked_function
+from pure_agent_loop.tool_context import current_run
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -27,14 +34,14 @@ __all__ = ["ToolArgumentError", "ToolSchema", "build_schema", "callable_name", "
 
 
 class ToolArgumentError(PureAgentLoopError):
-    """A model's arguments do not fit the tool. The message lists every problem, for the model to read."""
+    """Arguments of a model do not fit the tool. The message lists every problem, for the model to read."""
 
 
 class ToolSchema:
-    """What a model is told about a function, and the check of what it sends back.
+    """The description of a function for a model, and the validation of its arguments.
 
     Attributes:
-        description: The docstring without its sections; empty if there is none.
+        description: The docstring without its sections; empty if missing.
         parameters: A JSON Schema of type ``object``.
     """
 
@@ -51,16 +58,16 @@ class ToolSchema:
         return self._new_validator()
 
     def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """Turn a model's arguments into keyword arguments of the function.
+        """Convert a model's arguments to keyword arguments of the function.
 
         Values are coerced where that is safe (``"7"`` to 7, 7 to ``"7"``, an object to a dataclass).
-        What was left out stays out, so that the function's own default applies.
+        Missing arguments stay missing, so that the function's own defaults apply.
 
         Args:
-            arguments: JSON values by parameter name. They are not changed.
+            arguments: JSON values by parameter name. They are not modified.
 
         Raises:
-            ToolArgumentError: They do not fit.
+            ToolArgumentError: The arguments do not fit.
         """
         try:
             return self._checked(arguments)
@@ -76,12 +83,17 @@ class ToolSchema:
 
     def _checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = self._validator.validate_python(arguments)
+        for name in arguments:  # noqa: PLC0206 - `items()` would cost a call per step
+            if type(arguments[name]) is not int or not -1e300 < arguments[name] < 1e300:
+                _check_numbers(arguments, result)
+                break
         return result
 
     def _repaired(self, arguments: Any, errors: list[dict[str, Any]]) -> dict[str, Any] | None:
-        """The same arguments in the other two spellings models use, or None if there are none.
+        """Return the arguments with common misspellings of models corrected, or None if there are none.
 
-        They write null for "left out", and a list or object as its JSON text. Neither is a guess.
+        Models write null for a missing value, a list or object as its JSON text, and 1.0 for 1. No correction
+        is a guess.
         """
         if not isinstance(arguments, dict):
             return None
@@ -92,49 +104,100 @@ class ToolSchema:
                 del better[name]
             elif isinstance(value, str):
                 better[name] = _from_text(value)
-        return better if better != arguments else None
+            else:
+                better[name] = _whole(value)
+        return None if repr(better) == repr(arguments) else better  # 1.0 equals 1
 
     def _describe(self, errors: list[dict[str, Any]], arguments: Any) -> str:
         return describe_problems(errors, arguments, list(self.parameters["properties"]), self._required)
 
 
 def build_schema(function: Callable[..., Any] | ToolSignature) -> ToolSchema:
-    """Work out what a model needs to know about a function.
+    """Build a function's schema for a model.
 
-    The check of arguments is built when the first ones come. Only where a type is not plain is pydantic
-    needed, and then at once, as it may refuse it.
+    The validator is built on first use. pydantic is imported at once only if a type is not plain, because
+    pydantic may reject the type.
 
     Args:
         function: A function, or what :func:`check_signature` returned for it. Pass the latter where
             annotations may name classes that only existed while the function was defined.
 
     Raises:
-        ConfigError: It cannot be a tool, or a parameter's type has no JSON form.
+        ConfigError: The function cannot be a tool, or a parameter's type has no JSON form.
     """
     known = function if isinstance(function, ToolSignature) else check_signature(function)
     signature = known.resolved()
     validator: Callable[[], Validator] = partial(plain_validator, signature.parameters)
     parameters = plain_schema(signature.parameters)
     if parameters is None:
-        validator = adapter = partial(_adapter, signature, signature.parameters)
         try:
-            ready = adapter()
-            raw = ready.json_schema()
+            ready = _adapter(signature, signature.parameters)
+            validator, raw = partial(JSONValidator, ready), described(ready)
         except Exception as error:
             raise _inexpressible(signature, error) from error
-        # In the order people write it; pydantic leaves empty parts out, which some servers miss.
-        parameters = {"type": "object", "properties": {}, "required": [], **tidy_schema(raw)}
+        # The order in which people write it; pydantic omits empty parts, which some servers require.
+        tidy = {"type": "object", "properties": {}, "required": [], **tidy_schema(raw)}
+        parameters = mended_schema(tidy)  # arrays of tuples lack `items`
     doc = parse_docstring(signature.doc)
     for parameter in signature.parameters:
         _complete(parameters["properties"].get(parameter.name), parameter, doc.params)
     return ToolSchema(doc.description, parameters, validator)
 
 
+class JSONValidator:
+    """A validator of a model's arguments as JSON: a date is a text there, and a set a list."""
+
+    def __init__(self, adapter: TypeAdapter[Any]) -> None:
+        self._adapter, self.core_schema = adapter, adapter.core_schema
+
+    def validate_python(self, value: Any, /) -> Any:
+        try:
+            text = json.dumps(value)
+            text.encode()
+        except (TypeError, ValueError, RecursionError):  # Python values from a program: dates, objects
+            return self._adapter.validate_python(value)
+        return self._adapter.validate_json(text)
+
+
+def described(adapter: TypeAdapter[Any]) -> dict[str, Any]:
+    """Return the JSON Schema of a type.
+
+    Raises:
+        ValueError: The type has a fixed value without a JSON form, so no model output would fit.
+        Exception: Other errors of pydantic and foreign types.
+    """
+    schema = adapter.json_schema()
+    seen, nodes = set[int](), [cast("Any", adapter.core_schema)]
+    while nodes:
+        node = nodes.pop()
+        if id(node) in seen or not isinstance(node, (dict, list, tuple)):
+            continue
+        seen.add(id(node))
+        nodes += node.values() if isinstance(node, dict) else node
+        if isinstance(node, dict) and node.get("type") in ("literal", "enum"):
+            for value in node.get("members") or node.get("expected") or ():
+                _check_writable(node, value)
+    return schema
+
+
+def _check_writable(schema: Any, value: Any) -> None:
+    from pydantic_core import SchemaValidator, to_json
+
+    if type(value) in (str, int, bool, type(None)):
+        return
+    try:
+        is_same = SchemaValidator(schema).validate_json(to_json(value)) == value
+    except ValueError:
+        is_same = False
+    if not is_same:
+        raise ValueError(f"{value!r:.60} is not a JSON value; use an Enum of strings or numbers")
+
+
 def _adapter(signature: ToolSignature, parameters: tuple[ToolParameter, ...]) -> TypeAdapter[Any]:
-    """A pydantic adapter for the keyword arguments.
+    """Return a pydantic adapter for the keyword arguments.
 
     A TypedDict is the cheapest carrier (0.2 ms; a model takes 0.5), allows any parameter name, and
-    leaves out what was not given.
+    omits missing arguments.
     """
     import typing_extensions
     from pydantic import ConfigDict, TypeAdapter
@@ -145,19 +208,19 @@ def _adapter(signature: ToolSignature, parameters: tuple[ToolParameter, ...]) ->
     carrier.__pydantic_config__ = ConfigDict(extra="forbid", coerce_numbers_to_str=True)
     adapter: TypeAdapter[Any] = TypeAdapter(carrier)
     if not getattr(adapter, "pydantic_complete", True):
-        # A class inside names another class of the same function as text.
+        # A nested class names another class of the same function as text.
         adapter.rebuild(force=True, _types_namespace=signature.local_types)
     return adapter
 
 
 def _field(parameter: ToolParameter) -> Any:
-    """The annotation of the TypedDict entry for a parameter."""
+    """Return the annotation of a parameter's TypedDict entry."""
     import typing_extensions
     from pydantic.fields import FieldInfo
 
     annotation, default = portable(parameter.annotation), parameter.default
     if isinstance(default, FieldInfo):
-        # x: int = Field(5, ge=1). pydantic knows if that is required, and fills in the default itself.
+        # x: int = Field(5, ge=1). pydantic decides if that is required, and fills in the default.
         return Annotated[annotation, default]
     if parameter.required:
         return annotation
@@ -167,7 +230,7 @@ def _field(parameter: ToolParameter) -> Any:
 
 
 def _with_none(annotation: Any) -> Any:
-    """``x: int = None`` is often written and means ``int | None``."""
+    """Return the annotation for a default of None: ``x: int = None`` is common and means ``int | None``."""
     if _is_annotated(annotation):
         return _annotated(_with_none(annotation.__origin__), annotation.__metadata__)
     if annotation is Any or type(None) in typing.get_args(annotation):
@@ -177,7 +240,7 @@ def _with_none(annotation: Any) -> Any:
 
 def _complete(schema: dict[str, Any] | None, parameter: ToolParameter, docs: Mapping[str, str]) -> None:
     """Add the default and the description of a parameter to its schema."""
-    if schema is None:  # it goes by an alias
+    if schema is None:  # the parameter has an alias
         return
     description = _explicit_description(parameter) or docs.get(parameter.name)
     if description:
@@ -187,7 +250,7 @@ def _complete(schema: dict[str, Any] | None, parameter: ToolParameter, docs: Map
 
 
 def _explicit_description(parameter: ToolParameter) -> str | None:
-    """The text in ``Annotated[T, "text"]``, ``Field(description=...)`` or ``Doc(...)``."""
+    """Return the text in ``Annotated[T, "text"]``, ``Field(description=...)`` or ``Doc(...)``."""
     metadata = parameter.annotation.__metadata__ if _is_annotated(parameter.annotation) else ()
     for item in (*metadata, parameter.default) if _is_field(parameter.default) else metadata:
         text = getattr(item, "description", None) or getattr(item, "documentation", None) or item
@@ -211,9 +274,9 @@ def _is_field(value: Any) -> bool:
 
 
 def _default(value: Any) -> dict[str, Any]:
-    """``{"default": ...}``, or nothing where the default has no JSON form."""
+    """Return ``{"default": ...}``, or an empty dict if the default has no JSON form."""
     if is_plain(value):
-        may_change = isinstance(value, (list, dict))  # while it is the default
+        may_change = isinstance(value, (list, dict))  # while it serves as the default
         return {"default": copy.deepcopy(value) if may_change else value}
     from pydantic_core import to_jsonable_python
 
@@ -226,13 +289,13 @@ def _default(value: Any) -> dict[str, Any]:
 
 
 def _inexpressible(signature: ToolSignature, error: Exception) -> ConfigError:
-    """Find the parameter that failed and say what to write instead."""
+    """Return an error that names the failing parameter and a replacement for its type."""
     for parameter in signature.parameters:
         cause = _failure(signature, parameter)
         if cause is not None:
             return ConfigError(
                 f"Tool {signature.name!r}: parameter {parameter.name!r} has the type "
-                f"{inspect.formatannotation(parameter.annotation)}, which cannot be described to a model "
+                f"{inspect.formatannotation(parameter.annotation)}, which has no JSON Schema "
                 f"({_reason(cause)}). Use str, int, float, bool, list, dict, Literal, Enum, a dataclass, a "
                 "TypedDict or a pydantic model; or hide it from the model with functools.partial."
             )
@@ -241,7 +304,7 @@ def _inexpressible(signature: ToolSignature, error: Exception) -> ConfigError:
 
 def _failure(signature: ToolSignature, parameter: ToolParameter) -> Exception | None:
     try:
-        _adapter(signature, (parameter,)).json_schema()
+        described(_adapter(signature, (parameter,)))
     except Exception as error:  # noqa: BLE001 - foreign types may fail in any way
         return error
     return None
@@ -252,6 +315,13 @@ def _reason(error: Exception) -> str:
     return text.split("\n")[0].split(". Set `arbitrary")[0].rstrip(".")
 
 
+def _check_numbers(sent: Any, converted: Any) -> None:
+    try:
+        check_numbers(sent, converted)
+    except ValueError as error:
+        raise ToolArgumentError(str(error)) from None
+
+
 def _plain(error: ValueError) -> list[dict[str, Any]]:
     from pydantic_core import ValidationError
 
@@ -260,8 +330,17 @@ def _plain(error: ValueError) -> list[dict[str, Any]]:
     return cast("list[dict[str, Any]]", error.errors(include_url=False))
 
 
+def _whole(value: Any) -> Any:
+    """Return the value with floats such as 1.0 as integers."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_whole(inner) for inner in value]
+    return {name: _whole(inner) for name, inner in value.items()} if isinstance(value, dict) else value
+
+
 def _from_text(text: str) -> Any:
-    """The list or object a text spells in JSON, else the text."""
+    """Parse a text as a JSON list or object; return the text if it is neither."""
     try:
         value = loads_strictly(text)
     except (ValueError, RecursionError):
@@ -273,14 +352,14 @@ def _from_text(text: str) -> Any:
 
 
 def portable(annotation: Any) -> Any:
-    """The same with the TypedDict of typing_extensions, on which pydantic insists before 3.12."""
+    """Replace TypedDict by the one of typing_extensions, which pydantic requires before 3.12."""
     return annotation if sys.version_info >= (3, 12) else _replaced(annotation, frozenset())
 
 
 def _replaced(annotation: Any, inside: frozenset[Any]) -> Any:
     if typing.is_typeddict(annotation):
-        ours = type(annotation).__module__ == "typing" and annotation not in inside
-        return _typed_dict(annotation, inside | {annotation}) if ours else annotation
+        is_typing = type(annotation).__module__ == "typing" and annotation not in inside
+        return _typed_dict(annotation, inside | {annotation}) if is_typing else annotation
     if _is_annotated(annotation):
         return _annotated(_replaced(annotation.__origin__, inside), annotation.__metadata__)
     args = typing.get_args(annotation)
@@ -305,6 +384,41 @@ def _typed_dict(original: Any, inside: frozenset[Any]) -> Any:
         mark: Any = extensions.Required if required else extensions.NotRequired
         fields[name] = mark[_replaced(inner, inside)]
     make: Any = extensions.TypedDict
-    made = make(original.__name__, fields)
-    made.__doc__ = original.__doc__
-    return made
+    copy = make(original.__name__, fields)
+    copy.__doc__ = original.__doc__
+    return copy
+
+
+# -- functions that take their run as the first parameter ------------------------------------------------
+
+
+def checked_in_run(name: str, function: Any, *parameters: str) -> Any:
+    """Check a function like `checked_function`; a `RunContext` may precede the parameters.
+
+    Raises:
+        ConfigError: The value is not a function, or cannot be called with these parameters.
+    """
+    if function is None or not callable(function):
+        return checked_function(name, function)
+    leading = ("context",) if takes_context(function) else ()
+    check_shape(name, function, parameters, leading, "; an annotated RunContext may come first")
+    return function
+
+
+def contextual(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that is called without the run; unchanged if it does not take the run."""
+    if not takes_context(function):
+        return function
+    if inspect.iscoroutinefunction(function):
+
+        @wraps(function)
+        async def in_task(*args: Any, **kwargs: Any) -> Any:
+            return await function(current_run(), *args, **kwargs)
+
+        return in_task
+
+    @wraps(function)
+    def in_context(*args: Any, **kwargs: Any) -> Any:
+        return function(current_run(), *args, **kwargs)
+
+    return in_context

@@ -1,18 +1,80 @@
-"""What a model is told about a tool: its name, what it does, its arguments, worked examples."""
+"""The description of a tool for a model: its name, purpose, arguments and worked examples."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, ToolWords
-from pure_agent_loop.schema.build import ToolSchema, build_schema, check_signature
-from pure_agent_loop.schema.examples import Example, checked_examples
-from pure_agent_loop.schema.given import GivenSchema
-from pure_agent_loop.schema.tidy import with_texts
+from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
+from pure_agent_loop.schema.mended import mended_schema
+from pure_agent_loop.schema.problems import with_texts
+from pure_agent_loop.schema.words import message
+
+# -- worked examples from the author of a tool -----------------------------------------------------------
+
+Example = tuple[str, Mapping[str, Any]]
+
+
+def _is_example(value: Any) -> bool:
+    is_pair = isinstance(value, (tuple, list)) and len(value) == 2
+    return is_pair and isinstance(value[0], str) and isinstance(value[1], Mapping)
+
+
+def checked_examples(name: str, examples: Iterable[Example]) -> tuple[Example, ...]:
+    """Check and return the worked examples of a tool.
+
+    Raises:
+        ConfigError: An example is not a pair of a text and a dict of arguments.
+    """
+    checked = tuple(examples)
+    for example in checked:
+        if not _is_example(example):
+            raise ConfigError(
+                f'Tool {name!r}: an example must be ("question", {{"argument": value}}); '
+                f"it is {example!r:.80}."
+            )
+    return checked
+
+
+# -- JSON Schemas that come with a tool, if there is no function to derive one from ----------------------
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class GivenSchema:
+    """A given schema, mended for model servers. Validation checks only names.
+
+    Args:
+        description: Always empty.
+    """
+
+    parameters: dict[str, Any]
+    description: str = ""
+
+    def __post_init__(self) -> None:
+        self.parameters = mended_schema(self.parameters)
+
+    def validate(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """Return the arguments after checking their names.
+
+        Raises:
+            ToolArgumentError: An argument is missing or unknown.
+        """
+        missing = [name for name in self.parameters.get("required", ()) if name not in arguments]
+        known = self.parameters.get("properties", {})
+        closed = self.parameters.get("additionalProperties") is False
+        problems = [f"{name}: {message('required')}" for name in missing]
+        problems += [
+            message("unknown_argument", name=repr(name)) for name in arguments if closed and name not in known
+        ]
+        if problems:
+            raise ToolArgumentError("; ".join(problems))
+        return arguments
+
 
 NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
@@ -33,7 +95,7 @@ class Described:
         if not bare and not callable(function):
             raise ConfigError(
                 f"A tool must be a function, a Tool or a dict; it is {function!r:.80}. "
-                "One without a function needs a name and parameters, a JSON Schema."
+                "A tool without a function needs name and parameters (a JSON Schema)."
             )
         self.name = check_name(name if name is not None else _name_of(function))
         if parameters is not None and not _is_mapping(parameters):
@@ -43,28 +105,33 @@ class Described:
         self.examples = checked_examples(self.name, examples)
         self._words = words or {}
         self._description = description if function is not None else description or ""
-        self._given = None if parameters is None else GivenSchema(dict(parameters))
+        try:
+            self._given = None if parameters is None else GivenSchema(dict(parameters))
+        except ConfigError as error:
+            raise ConfigError(f"Tool {self.name!r}: {error}") from None
         self._signature = None if function is None or parameters is not None else check_signature(function)
 
     @cached_property
     def schema(self) -> ToolSchema | GivenSchema:
-        """How arguments are described and checked; built when first needed, since that loads pydantic."""
+        """The schema and the validator; built on first use, because that imports pydantic."""
         if self._given is not None:
             return self._given
-        assert self._signature is not None  # one of the two is there
+        assert self._signature is not None  # one of the two is set
         return build_schema(self._signature)
 
     @property
     def description(self) -> str:
-        """What the model is told about it."""
+        """The description for the model."""
         return self._description if self._description is not None else self.schema.description
 
     @property
     def said(self) -> str:
-        """All that is said about it in any language, for a search."""
+        """The descriptions in all languages, for a search."""
         fields = self.parameters.get("properties", {})
-        about = (f"{name} {field.get('description', '')}" for name, field in fields.items())
-        return " ".join([self.description, *(each.description for each in self._words.values()), *about])
+        fields_text = (f"{name} {field.get('description', '')}" for name, field in fields.items())
+        return " ".join(
+            [self.description, *(words.description for words in self._words.values()), *fields_text]
+        )
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -72,10 +139,10 @@ class Described:
         return self.schema.parameters
 
     def to_openai_schema(self, prompts: Prompts | None = None) -> dict[str, Any]:
-        """The tool as an entry of a request's ``tools``.
+        """Return the tool as an entry of a request's ``tools``.
 
         Args:
-            prompts: Whose language it is described in; what the tool itself says if None.
+            prompts: The language of the description; the tool's own text if None.
         """
         words = None if prompts is None else prompts.tools.get(self.name, self._words.get(prompts.language))
         description = self.description if words is None else words.description
@@ -88,21 +155,21 @@ class Described:
         }
 
     def examples_for(self, prompts: Prompts) -> Sequence[Example]:
-        """Its worked examples, in the language of a run."""
+        """Return the worked examples in the language of a run."""
         words = prompts.tools.get(self.name, self._words.get(prompts.language))
         return self.examples if words is None or words.examples is None else words.examples
 
 
 def check_name(name: str) -> str:
-    """The name of a tool.
+    """Check and return the name of a tool.
 
     Raises:
-        ConfigError: Servers would refuse it.
+        ConfigError: Model servers would reject the name.
     """
     if not _is_name(name):
         raise ConfigError(
-            f"Tool name {name!r} cannot be used: servers accept 1 to 64 letters, digits, _ and -. "
-            "Give another one with @tool(name='...')."
+            f"Tool name {name!r} is invalid: servers accept 1 to 64 letters, digits, _ and -. "
+            "Set another name with @tool(name='...')."
         )
     return name
 

@@ -1,19 +1,19 @@
-"""The ways to write one call. A rule speaks of what a call does, so it looks at each of them.
+"""Equivalent spellings of a call's arguments. Rules are matched against all of them.
 
-A model may leave out a default, write a number as text, or name a file from the root of the file system or
-through a link. The tool takes all of these for the same, and so do the rules.
+A model may omit a default, write a number as text, or give a path from the root of the file system or
+through a link. The tool treats these spellings alike, so rules must, too.
 """
 
 from __future__ import annotations
 
-import fnmatch
 import json
 import os
 import posixpath
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple
+
+from pure_agent_loop.support import globs
 
 _TRUE = frozenset({"true", "1", "yes", "y", "on", "t"})
 _FALSE = frozenset({"false", "0", "no", "n", "off", "f"})
@@ -21,11 +21,11 @@ _NUMBERS = frozenset({"integer", "number"})
 
 
 class Forms(NamedTuple):
-    """One call in all its forms.
+    """One call in all its spellings.
 
     Args:
-        meant: What the tool makes of it. A rule that allows has to fit one of these.
-        written: What the model wrote besides. A rule that denies or asks may also fit this.
+        meant: The tool's interpretation. A rule that allows must match one of these.
+        written: The model's own spelling. A rule that denies or asks may also match this.
     """
 
     meant: tuple[Mapping[str, Any], ...]
@@ -33,24 +33,19 @@ class Forms(NamedTuple):
 
     @property
     def each(self) -> tuple[Mapping[str, Any], ...]:
-        """All of them."""
+        """All spellings."""
         return (*self.written, *self.meant)
 
     def with_paths(self, paths: Sequence[str]) -> Forms:
-        """The same with what the argument `path` leads to, by each of its names."""
+        """Return the forms with the argument `path` replaced by each name of its target."""
         if not paths:
             return self
-        meant = tuple({**self.meant[0], "path": each} for each in paths)
+        meant = tuple({**self.meant[0], "path": path} for path in paths)
         return self._replace(meant=meant, written=self.each)
 
 
 def forms_of(args: Mapping[str, Any], parameters: Mapping[str, Any] | None = None) -> Forms:
-    """The forms of a call that its tool's schema tells of.
-
-    Args:
-        args: The arguments as the model wrote them.
-        parameters: The JSON Schema of the tool's arguments.
-    """
+    """Return the forms of a call according to its tool's schema."""
     properties = (parameters or {}).get("properties")
     known = properties if isinstance(properties, Mapping) else {}
     left_out = {
@@ -58,8 +53,8 @@ def forms_of(args: Mapping[str, Any], parameters: Mapping[str, Any] | None = Non
         for name, of in known.items()
         if isinstance(of, Mapping) and "default" in of and _is_left_out(name, args, of)
     }
-    given = {name: _taken(value, known.get(name)) for name, value in args.items()}
-    return Forms(({**given, **left_out},), (args,))
+    typed_args = {name: _taken(value, known.get(name)) for name, value in args.items()}
+    return Forms(({**typed_args, **left_out},), (args,))
 
 
 def _is_left_out(name: str, args: Mapping[str, Any], schema: Mapping[str, Any]) -> bool:
@@ -67,18 +62,18 @@ def _is_left_out(name: str, args: Mapping[str, Any], schema: Mapping[str, Any]) 
 
 
 def kinds_of(schema: object) -> set[str]:
-    """The JSON types that a schema takes; empty if it does not say."""
+    """Return the JSON types that a schema accepts; empty if it does not say."""
     if not isinstance(schema, Mapping):
         return set()
-    said, several = schema.get("type"), schema.get("anyOf") or schema.get("oneOf")
+    kind, several = schema.get("type"), schema.get("anyOf") or schema.get("oneOf")
     if isinstance(several, list):
-        found = [kinds_of(each) for each in several]
-        return set().union(*found) if all(found) else set()
-    return {said} if isinstance(said, str) else set(said) if isinstance(said, list) else set()
+        alternatives = [kinds_of(option) for option in several]
+        return set().union(*alternatives) if all(alternatives) else set()
+    return {kind} if isinstance(kind, str) else set(kind) if isinstance(kind, list) else set()
 
 
 def _taken(value: Any, schema: object) -> Any:
-    """A value as the tool takes it: the text of a number, a truth value, a list or an object as that."""
+    """Convert a value as the tool does: the text of a number, boolean, list or object to that value."""
     kinds = kinds_of(schema)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
@@ -101,46 +96,43 @@ def _taken(value: Any, schema: object) -> Any:
 
 
 def paths_of(root: str, path: object) -> list[str]:
-    """The names of what a path leads to: in its folder, and from the root of the file system.
+    """Return the names of a path's target: in its folder, and from the root of the file system.
 
     Args:
-        root: The folder it is a path in.
-        path: As the model wrote it.
+        root: The folder that the path is relative to.
 
     Returns:
-        None of them if it leads out of the folder, or can be no path.
+        The names; empty if the path leaves the folder or is invalid.
     """
     if not isinstance(path, str) or not path:
         return []
     try:
         top = os.path.realpath(root)
-        plain = os.path.normpath(os.path.join(top, path))  # noqa: PTH118 - it need not exist
+        plain = os.path.normpath(os.path.join(top, path))  # noqa: PTH118 - the file may be missing
         inside = os.path.relpath(os.path.realpath(plain), top)
     except (OSError, ValueError):
         return []
     relative = inside.replace(os.sep, "/")
     if relative == ".." or relative.startswith("../"):
         return []
-    above = dict.fromkeys((os.path.abspath(root), top))  # noqa: PTH100 - by the name it was given, too
-    return [relative, *(posixpath.normpath(f"{each}/{relative}") for each in above)]
+    above = dict.fromkeys((os.path.abspath(root), top))  # noqa: PTH100 - its given name counts, too
+    return [relative, *(posixpath.normpath(f"{parent}/{relative}") for parent in above)]
 
 
-def fits(pattern: str, value: Any, name: str = "") -> bool:
-    """True if a value of an argument is what a pattern of a rule says."""
+def fits(pattern: str, value: Any, name: str = "", *, too_long: bool = False) -> bool:
+    """Return True if an argument's value matches a rule's pattern; `too_long` if it cannot be judged."""
     if isinstance(value, bool):
-        pattern = pattern.lower()  # also as Python writes it
+        pattern = pattern.lower()  # accept Python's spelling, too
     elif isinstance(value, (int, float)):
         with suppress(ValueError):
             pattern = _as_word(value) if float(pattern) == value else pattern
     if name == "path":
         pattern, value = _as_path(pattern), _as_path(value)
-    # fnmatch's brackets would surprise in a command line; only * and ? are wildcards here.
-    plain = re.sub(r"[\[\]]", lambda bracket: f"[{bracket[0]}]", pattern)
-    return fnmatch.fnmatchcase(_as_word(value), plain)
+    return globs.fits(pattern, _as_word(value), too_long=too_long)
 
 
 def _as_path(value: Any) -> Any:
-    """The path as the tools open it: ``src/../.env`` is not below ``src``, and ``./.env`` is ``.env``."""
+    """Normalize a path as the tools do: ``src/../.env`` is not below ``src``, and ``./.env`` is ``.env``."""
     return posixpath.normpath(value) if isinstance(value, str) and value else value
 
 

@@ -1,50 +1,50 @@
-"""What came of a call: from what a tool returned to a text, and parts for what is no text.
+"""Convert a tool's return value to an outcome: text, and message parts for media.
 
-Tables and arrays are known by what they can do (pandas, polars, numpy and their kin are never imported), and
-are bounded: a model reads a piece of them and is told how much there is.
+Tables and arrays are recognized by their attributes (pandas, polars, numpy and similar packages are never
+imported) and truncated: a model reads an excerpt and the total size.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
-from dataclasses import field
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.media import File, Image, part_words
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.prompts.words import say
+from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text, clean_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
-from pure_agent_loop.support.typed import dataclass
 from pure_agent_loop.tool_context import current_call
 
-MOST_ROWS, MOST_COLUMNS, CELL_CHARS = 50, 20, 80
-MOST_VALUES = 1_000  # of an array
-MOST_MEDIA, MOST_MEDIA_BYTES = 20, 20_000_000  # of one result
-MOST_PIECE_CHARS = 1_000_000  # of an iterator, which may have no end
+MAX_ROWS, MAX_COLUMNS, CELL_CHARS = 50, 20, 80
+MAX_VALUES = 1_000  # per array
+MAX_MEDIA, MAX_MEDIA_BYTES = 20, 20_000_000  # per result
+MAX_PIECE_CHARS = 1_000_000  # per iterator, which may be endless
 
 
 @dataclass(frozen=True, slots=True)
 class ToolOutcome:
-    """What came of one call.
+    """The outcome of one call.
 
     Args:
-        text: What the model reads.
         is_error: True if the call failed.
-        is_interrupt: True if the tool was stopped by Ctrl-C: the run should end.
-        spent: What models behind the tool used, for the account of the run and its `Budget`: ``usage`` (the
-            plain form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has
-            counted it already. A tool that says something here, or about `is_error`, returns a `ToolOutcome`.
-        is_background: True if the work goes on beside the run, and a message will tell what came of it.
-        hands_to: The agent that goes on from here; the run ends with ``handed_off``.
-        is_retry: True if the tool has sent the model back; see `Retry`.
+        is_interrupt: True if Ctrl-C stopped the tool: the run should end.
+        spent: Usage of models within the tool, for the run's totals and its `Budget`: ``usage`` (the plain
+            form of a `TokenUsage`), ``cost``, ``tool_calls``; ``in_budget``: True if that budget has already
+            counted it. A tool that sets this field or `is_error` returns a `ToolOutcome`.
+        is_background: True if the work continues in the background and a message will report its result.
+        hands_to: The agent that takes over; the run ends with ``handed_off``.
+        is_retry: True if the tool asked the model to correct its call; see `Retry`.
         found: Names of tools that the model may call from the next step on.
-        parts: Images and files that belong to the text, as parts of a message.
-        value: What the tool returned, if that was no text. It is in no record.
+        parts: Images and files of the result, as message parts.
+        value: The tool's return value, unless it is a text. It is never recorded.
+        error: The error of its function, if it was neither `Retry` nor another error of this package: most
+            likely a bug in the function. It is never recorded.
     """
 
     text: str
@@ -57,13 +57,14 @@ class ToolOutcome:
     found: list[str] | None = None
     parts: list[dict[str, Any]] | None = None
     value: Any = field(default=None, repr=False, compare=False)
+    error: BaseException | None = field(default=None, repr=False, compare=False)
 
 
 def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: bool = False) -> ToolOutcome:
-    """The outcome of a call that failed, in the words the model reads.
+    """Return the outcome of a failed call, in the words for the model.
 
     Args:
-        interrupt: True if it was Ctrl-C.
+        interrupt: True after Ctrl-C.
     """
     text = prompts.tool_error.format(tool=tool, type=kind, error=error, hint=prompts.tool_hint)
     return ToolOutcome(text, is_error=True, is_interrupt=interrupt)
@@ -73,7 +74,7 @@ _PLAIN = frozenset({int, float, bool, type(None)})
 
 
 async def outcome_of(result: Any) -> ToolOutcome:
-    """What came of a call that returned this. Foreign code may run, and files are read: in a thread."""
+    """Convert a call's return value to an outcome. Foreign code and file reads run in a thread."""
     if type(result) is str:
         return ToolOutcome(clean_text(result))
     if type(result) in _PLAIN:
@@ -85,23 +86,23 @@ async def outcome_of(result: Any) -> ToolOutcome:
     if isinstance(result, (str, bool, int, float)):
         return ToolOutcome(as_text(result), value=None if isinstance(result, str) else result)
     items = result if isinstance(result, (list, tuple)) else (result,)
-    if not any(_is_medium(each) or _can(each, "shape") for each in items):  # no files, no long work
+    if not any(_is_medium(item) or _can(item, "shape") for item in items):  # no media, no tables: fast
         return ToolOutcome(_content(result).text, value=result)
-    found = await run_in_thread(partial(_content, result))
-    if isinstance(found, Raised):
-        raise found.error
-    return ToolOutcome(found.text, parts=found.parts or None, value=result)
+    content = await run_in_thread(partial(_content, result))
+    if isinstance(content, Raised):
+        raise content.error
+    return ToolOutcome(content.text, parts=content.parts or None, value=result)
 
 
 class _Content(NamedTuple):
-    """What a model gets of a value."""
+    """A value's content for a model."""
 
     text: str
     parts: list[dict[str, Any]]
 
 
 async def _gathered(value: Any) -> Any:
-    """The pieces of an iterator, sync or async, as one value; each is told about as it comes."""
+    """Join the pieces of an iterator, sync or async, into one value; report each piece as it comes."""
     call, pieces, chars = current_call(), list[Any](), 0
     tell = None if call is None else call.on_piece
     async with aclosing(_pieces(value)) as coming:
@@ -111,14 +112,14 @@ async def _gathered(value: Any) -> Any:
             chars += len(text)
             if tell is not None:
                 await tell(clean_text(text))
-            if chars > MOST_PIECE_CHARS:
-                pieces.append(say("pieces_cut", count=MOST_PIECE_CHARS))
+            if chars > MAX_PIECE_CHARS:
+                pieces.append(message("pieces_cut", count=MAX_PIECE_CHARS))
                 break
     return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else pieces
 
 
 async def _pieces(value: Any) -> AsyncGenerator[Any, None]:
-    """One by one; what the iterator holds is given back at the end, also at an early one."""
+    """Yield the pieces; close the iterator at the end, even an early one."""
     end = object()
     if isinstance(value, AsyncIterator):
         try:
@@ -162,11 +163,11 @@ def _content(value: Any) -> _Content:
             words = f"{part_words(part, measured=True)} {note}".rstrip()
             length = len(str(part))
         except PureAgentLoopError as error:
-            texts.append(say("media_not_sent", why=safe_str(error)))
+            texts.append(message("media_not_sent", why=safe_str(error)))
             continue
-        if len(parts) >= MOST_MEDIA or size + length > MOST_MEDIA_BYTES * 4 // 3:
-            why = say("media_too_many", count=MOST_MEDIA, size=MOST_MEDIA_BYTES)
-            texts.append(f"{words} {say('media_not_sent', why=why)}")
+        if len(parts) >= MAX_MEDIA or size + length > MAX_MEDIA_BYTES * 4 // 3:
+            why = message("media_too_many", count=MAX_MEDIA, size=MAX_MEDIA_BYTES)
+            texts.append(f"{words} {message('media_not_sent', why=why)}")
             continue
         size += length
         texts.append(words)
@@ -189,32 +190,32 @@ def _text(value: Any) -> str:
 
 
 def _is_big(value: Any) -> bool:
-    """True for what would fill a result by itself: a table, a long array."""
+    """Return True for a value that would fill a result: a table, a long array."""
     return _can(value, "shape") and (
-        _can(value, "head") or (_can(value, "ravel") and getattr(value, "size", 0) > MOST_VALUES)
+        _can(value, "head") or (_can(value, "ravel") and getattr(value, "size", 0) > MAX_VALUES)
     )
 
 
 def _can(value: Any, name: str) -> bool:
-    """Whether a value's type has an attribute: the value itself may say yes to every question."""
+    """Check a value's type for an attribute: the value's own `__getattr__` may accept any name."""
     return hasattr(type(value), name)
 
 
 def _table(frame: Any) -> str:
     rows, columns = frame.shape
-    names = [_cell(name) for name in list(frame.columns)[:MOST_COLUMNS]]
-    head = frame.head(MOST_ROWS)
-    if _can(frame, "itertuples"):  # pandas, whose rows have names
+    names = [_cell(name) for name in list(frame.columns)[:MAX_COLUMNS]]
+    head = frame.head(MAX_ROWS)
+    if _can(frame, "itertuples"):  # pandas, which has row names
         lines = [list(row) for row in head.itertuples(index=True, name=None)]
         names = ["", *names]
     else:
         lines = [list(row) for row in (head.rows() if _can(head, "rows") else head.iter_rows())]
-    table = [names, ["---"] * len(names), *([_cell(each) for each in row[: len(names)]] for row in lines)]
+    table = [names, ["---"] * len(names), *([_cell(cell) for cell in row[: len(names)]] for row in lines)]
     text = "\n".join(f"| {' | '.join(row)} |" for row in table)
-    if rows <= MOST_ROWS and columns <= MOST_COLUMNS:
+    if rows <= MAX_ROWS and columns <= MAX_COLUMNS:
         return text
-    shown = {"rows": min(rows, MOST_ROWS), "columns": min(columns, MOST_COLUMNS)}
-    return f"{text}\n{say('table_cut', all_rows=rows, all_columns=columns, **shown)}"
+    shown = {"rows": min(rows, MAX_ROWS), "columns": min(columns, MAX_COLUMNS)}
+    return f"{text}\n{message('table_cut', all_rows=rows, all_columns=columns, **shown)}"
 
 
 def _cell(value: Any) -> str:
@@ -224,16 +225,16 @@ def _cell(value: Any) -> str:
 
 def _array(array: Any) -> str:
     size = int(getattr(array, "size", 0))
-    if size <= MOST_VALUES:
+    if size <= MAX_VALUES:
         return as_text(array.tolist())
-    about = {"size": size, "shape": tuple(array.shape), "dtype": safe_str(array.dtype)}
-    first = as_text(array.ravel()[:MOST_VALUES].tolist())
-    return f"{first}\n{say('array_cut', count=MOST_VALUES, **about)}"
+    details = {"size": size, "shape": tuple(array.shape), "dtype": safe_str(array.dtype)}
+    first = as_text(array.ravel()[:MAX_VALUES].tolist())
+    return f"{first}\n{message('array_cut', count=MAX_VALUES, **details)}"
 
 
 def without_secrets(
     parts: list[dict[str, Any]] | None, redactor: Redactor
 ) -> tuple[list[dict[str, Any]] | None, bool]:
-    """Parts that hold no known secret, and whether one was left out: a picture cannot be cleaned."""
+    """Drop parts with a known secret and return whether any was dropped: an image cannot be redacted."""
     left = [part for part in parts or () if redactor.redact_value(part) is part]
     return left or None, len(left) != len(parts or ())

@@ -1,4 +1,4 @@
-"""What a model reads about arguments that do not fit, in English and Chinese."""
+"""Texts for a model about invalid arguments, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from pure_agent_loop.support.language import Sentences
 
-say = Sentences(
+message = Sentences(
     {
         "required": ("field required", "必填"),
         "given": ("{problem}, got {value}", "{problem}，得到的是 {value}"),
@@ -21,8 +21,8 @@ say = Sentences(
     }
 )
 
-# By kind of error as pydantic names it, with what it fills in. Of a kind that is not here the model reads
-# `_UNFIT`; the name of the argument and its value stand beside it in any case.
+# Texts by pydantic's kind of error, with pydantic's placeholders. For other kinds the model reads `_UNFIT`;
+# the argument's name and value are added in any case.
 _UNFIT = "不符合要求"
 _CHINESE = {
     "string_type": "应为文本",
@@ -64,14 +64,14 @@ _CHINESE = {
 
 
 def in_chinese(kind: str, context: dict[str, Any]) -> str:
-    """An error of pydantic.
+    """Return an error of pydantic in Chinese.
 
     Args:
-        context: What it fills in; of a validator's own error the error itself.
+        context: The values of the placeholders; for a validator's own error the error itself.
     """
     text = _CHINESE.get(kind) or (_CHINESE["date_parsing"] if kind.startswith("date_") else _UNFIT)
     values = {name: str(value).replace(" or ", ", ") for name, value in context.items()}
     try:
         return text.format(**values)
-    except KeyError:  # another version of pydantic fills in something else
+    except KeyError:  # another version of pydantic has other placeholders
         return _UNFIT

@@ -1,37 +1,56 @@
 """Agents behind HTTP: one ASGI application for pages and programs. Needs the extra ``[server]``.
 
-    app           the application, put together
-    gate          what stands before every handler: host, origin, who, how often, how much
-    people        who may ask, and as what
-    hub           runs: begun, steered, answered, gone on with; `work` and `engine_work` do them
+    app           the ASGI application: routes and lifespan
+    gate          middleware: host, origin, authentication, rate, size
+    people        users, roles, tokens and cookies
+    hub           runs: start, steer, answer, resume; `work` and `engine_work` execute them
     asking        questions of runs, and their answers
-    channel       events of a session on their way to viewers; entries, event_file
-    runs_file     what is kept of runs
-    api/          the interface for programs: REST, Server-Sent Events, WebSocket, OpenAPI
-    foreign/      protocols of others: OpenAI's two, AG-UI, the AI SDK's stream
-    metrics       numbers for Prometheus
-    page_files    the page
+    channel       events of a session, delivered to viewers; `entries` and `event_file`
+    runs_file     the persisted list of runs
+    api/          the programming interface: REST, Server-Sent Events, WebSocket, OpenAPI
+    foreign/      other protocols: OpenAI's two, AG-UI, the AI SDK's stream
+    metrics       Prometheus metrics
+    page_files    static files of the web page
     serving       the process: sockets, TLS, signals
 
-docs/server.md describes all of it.
+See docs/server.md.
 """
 
 from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.server.people import Person
+from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import Published
-    from pure_agent_loop.sessions import SessionStore
+    from pure_agent_loop.server.serving import Serving, bind_socket, check_host, uvicorn_config
+    from pure_agent_loop.server.settings import Settings
+    from pure_agent_loop.sessions import SessionPlace
 
-__all__ = ["Person", "create_app"]
+__all__ = [
+    "Person",
+    "Serving",
+    "Settings",
+    "bind_socket",
+    "check_host",
+    "create_app",
+    "uvicorn_config",
+]
+
+__getattr__, __dir__ = lazy_exports(
+    __name__,
+    {
+        **dict.fromkeys(("Serving", "bind_socket", "check_host", "uvicorn_config"), "serving"),
+        "Settings": "settings",
+    },
+)
 
 
 def create_app(
@@ -40,36 +59,39 @@ def create_app(
     *,
     users: Any = None,
     user_header: str = "",
-    sessions: str | os.PathLike[str] | SessionStore | None = None,
+    sessions: SessionPlace | None = None,
     database: str | None = None,
     folder: str | os.PathLike[str] | None = None,
     published: Published | None = None,
+    deps: Callable[..., Any] | None = None,
     **limits: Any,
 ) -> Any:
-    """An ASGI application that serves agents, to be run in one process.
+    """Create an ASGI application that serves agents. Run it in a single process.
 
         app = create_app({"helper": agent}, token=os.environ["PAL_TOKEN"])
 
     Args:
-        agents: An agent, which is called ``default``, or agents by name.
-        token: The owner's token, at least 16 characters. Without one it is made, and kept in the file
-            ``token`` of `folder`; ``app.state.token`` has it.
-        users: Further people: `Person` objects, or the path of a JSON table of them.
-        user_header: The header in which a proxy that shows the owner's token names a person.
-        sessions: A folder or a store; the sessions in the data folder if None.
-        database: Have an engine of durable runs do the work: ``sqlite:///PATH`` or ``postgresql://...``.
-        folder: What the server keeps of its own; ``server`` in the data folder if None.
-        published: Prompts and resources for MCP clients, beside the agents.
+        agents: One agent, served as ``default``, or a dict of name -> agent.
+        token: The owner's token, at least 16 characters. If missing, a token is generated and saved as
+            ``token`` in `folder`; ``app.state.token`` holds it.
+        users: More users: `Person` objects, or the path of a JSON file of them.
+        user_header: The header in which a proxy that sends the owner's token names the user.
+        sessions: A folder, a store or a `SessionManager`; sessions go to the data folder if None.
+        database: Run tasks durably on an engine: ``sqlite:///PATH`` or ``postgresql://...``.
+        folder: The server's own files; ``server`` in the data folder if None.
+        published: Prompts and resources for MCP clients, in addition to the agents.
+        deps: Factory of the `RunContext` dependencies, called once per attempt of a run; see
+            `durable.Engine`.
         limits: Fields of `settings.Settings`, such as `hosts`, `origins`, `show_tools` and `grace`.
 
     Raises:
-        ConfigError: An argument cannot work.
+        ConfigError: An argument is invalid.
         MissingExtraError: The extra ``[server]`` is not installed.
     """
     if importlib.util.find_spec("starlette") is None:
         raise MissingExtraError("the server", "server")
     from pure_agent_loop.server.app import make_app
-    from pure_agent_loop.server.settings import made_settings
+    from pure_agent_loop.server.settings import make_settings
 
-    settings = made_settings(limits)
-    return make_app(agents, token, users, user_header, sessions, database, folder, settings, published)
+    settings = make_settings(limits)
+    return make_app(agents, token, users, user_header, sessions, database, folder, settings, published, deps)

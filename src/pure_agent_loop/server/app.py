@@ -1,12 +1,18 @@
-"""One ASGI application: the page, the interface for programs, health and numbers."""
+"""The ASGI application: web page, API, health checks and metrics."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import gzip
+import hashlib
 import importlib.util
+import mimetypes
 import os
 import secrets
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -23,30 +29,112 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.values import check_agent_name
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.events import EventType
+from pure_agent_loop.runs.settings import set_deps
+from pure_agent_loop.schema.build import checked_in_run
 from pure_agent_loop.server.api import about, files, operator, runs, schedules, sessions, streams
 from pure_agent_loop.server.api.actions import servers_of
-from pure_agent_loop.server.api.openapi import document
-from pure_agent_loop.server.api.operation import Asked
+from pure_agent_loop.server.api.openapi import ApiRequest, document
 from pure_agent_loop.server.api.sockets import socket
 from pure_agent_loop.server.asking import ask_in_hub
-from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, Entry
+from pure_agent_loop.server.engine_work import work_here
 from pure_agent_loop.server.foreign import OPERATIONS as FOREIGN
-from pure_agent_loop.server.gate import Gate
+from pure_agent_loop.server.gate import GateMiddleware
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.metrics import Metrics
-from pure_agent_loop.server.page_files import PageFiles
-from pure_agent_loop.server.people import People, Person, check_people, kept_secret
-from pure_agent_loop.server.problems import UNEXPECTED, Problem, as_problem
-from pure_agent_loop.server.service import Service
+from pure_agent_loop.server.people import (
+    UNEXPECTED,
+    HttpProblem,
+    People,
+    Person,
+    as_problem,
+    check_people,
+    load_or_create_secret,
+    path_of,
+)
+from pure_agent_loop.server.runs_file import RUN_END, RUN_START, RUN_STATE, ChannelEntry
+from pure_agent_loop.server.serving import Service
 from pure_agent_loop.server.settings import Settings
-from pure_agent_loop.server.work import work_here
 from pure_agent_loop.session import SessionManager
-from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.sessions import store_at
+from pure_agent_loop.support.disk import data_folder, private_folder
 
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import Published
     from pure_agent_loop.mcp.serving.mounted import Mounted
-    from pure_agent_loop.mcp.serving.offer import Caller, Offer
+    from pure_agent_loop.mcp.serving.server import AgentServer, Caller
+
+
+# -- static files of the web page, served from memory ----------------------------------------------------
+
+FOLDER = Path(__file__).parent / "page"
+INDEX = "index.html"
+_TYPES = {
+    ".js": "text/javascript",
+    ".css": "text/css",
+    ".html": "text/html",
+    ".svg": "image/svg+xml",
+    ".json": "application/json",
+    ".woff2": "font/woff2",
+    ".webmanifest": "application/manifest+json",
+}
+_NO_PAGE = b"<!doctype html><title>pure-agent-loop</title><p>The interface is at /api/openapi.json</p>"
+
+
+@dataclass(frozen=True)
+class _PageFile:
+    data: bytes
+    kind: str
+    tag: str
+    gzipped: bytes = b""  # empty for binary files
+
+
+def _read(path: Path) -> _PageFile:
+    data = path.read_bytes()
+    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+    text = kind.startswith("text/") or kind in ("application/json", "image/svg+xml")
+    gzipped = gzip.compress(data, 9, mtime=0) if text else b""
+    return _PageFile(data, f"{kind}; charset=utf-8" if text else kind, _tag(data), gzipped)
+
+
+def _tag(data: bytes) -> str:
+    return f'"{hashlib.sha256(data).hexdigest()[:32]}"'
+
+
+class PageFiles:
+    """The page's files, read once. Requests look up names only, so path traversal is impossible."""
+
+    def __init__(self, folder: Path = FOLDER) -> None:
+        paths = sorted(folder.rglob("*")) if folder.is_dir() else []
+        self._files = {
+            path.relative_to(folder).as_posix(): _read(path)
+            for path in paths
+            if path.is_file() and path.suffix != ".py"
+        }
+        self._index = self._files.get(INDEX) or _PageFile(
+            _NO_PAGE, "text/html; charset=utf-8", _tag(_NO_PAGE)
+        )
+
+    async def index(self, request: Request) -> Response:
+        """Return the page."""
+        return _response(request, self._index)
+
+    async def asset(self, request: Request) -> Response:
+        """Return a file of the page."""
+        file = self._files.get(request.path_params["path"])
+        return Response(status_code=404) if file is None else _response(request, file)
+
+
+def _response(request: Request, file: _PageFile) -> Response:
+    # no-cache with an ETag: browsers revalidate each time, so a new version shows at once.
+    use_gzip = bool(file.gzipped) and "gzip" in request.headers.get("accept-encoding", "")
+    tag = f'{file.tag[:-1]}-gzip"' if use_gzip else file.tag
+    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
+    if request.headers.get("if-none-match") == tag:
+        return Response(status_code=304, headers=headers)
+    if use_gzip:
+        headers["Content-Encoding"] = "gzip"
+    return Response(file.gzipped if use_gzip else file.data, 200, headers, file.kind)
+
 
 OPERATIONS = [
     *about.OPERATIONS,
@@ -59,7 +147,7 @@ OPERATIONS = [
     *FOREIGN,
 ]
 
-_CHANGES = (EventType.STEP_END, RUN_START, RUN_STATE, RUN_END)  # a session reads differently after them
+_CHANGES = (EventType.STEP_END, RUN_START, RUN_STATE, RUN_END)  # events that change a session's content
 
 
 def make_app(
@@ -72,37 +160,39 @@ def make_app(
     folder: str | os.PathLike[str] | None,
     settings: Settings,
     published: Published | None = None,
+    deps: Callable[..., Any] | None = None,
 ) -> Starlette:
-    """The application; `create_app` says what the arguments are."""
-    named = _named(agents)
-    place = private_folder(data_folder() / "server" if folder is None else Path(folder).expanduser())
-    kept = token or kept_secret(place / "token", lambda: secrets.token_urlsafe(32))
-    seal = kept_secret(place / "secret", lambda: secrets.token_hex(32))
-    people = People(kept, check_people(users), user_header, seal.encode())
+    """Build the application. See `create_app` for the arguments."""
+    named = _named(agents, checked_in_run("deps", deps))
+    private = private_folder(data_folder() / "server" if folder is None else Path(folder).expanduser())
+    owner_token = token or load_or_create_secret(private / "token", lambda: secrets.token_urlsafe(32))
+    cookie_secret = load_or_create_secret(private / "secret", lambda: secrets.token_hex(32))
+    people = People(owner_token, check_people(users), user_header, cookie_secret.encode())
     metrics = Metrics()
-    engine = None
+    engine, store = None, None if sessions_at is None else store_at(sessions_at)
     if database is not None:
         from pure_agent_loop.server.engine_work import EngineWork
 
         if sessions_at is not None:
-            raise ConfigError("sessions and database were both given: the engine keeps sessions of its own.")
+            raise ConfigError("sessions and database conflict: the engine stores sessions in its database.")
         engine = EngineWork(database, named, settings.grace)
 
     @contextlib.asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        manager = SessionManager(engine.sessions if engine else sessions_at)
-        do = engine.follow if engine else work_here
-        hub = Hub(named, manager, place, settings, metrics, do, engine)
-        hub.told = partial(_noted, metrics, served)
+        manager = SessionManager(engine.sessions if engine else store)
+        worker = engine.follow if engine else work_here
+        hub = Hub(named, manager, private, settings, metrics, worker, engine)
+        hub.on_event = partial(_record_event, metrics, served)
         app.state.service = Service(hub, people, settings, metrics, engine)
         stack = contextlib.AsyncExitStack()
         try:
             for server in chain.from_iterable(map(servers_of, named.values())):
-                await stack.enter_async_context(server)  # what is begun of it stays while this runs
+                await stack.enter_async_context(server)  # stay connected while the application runs
             if engine is not None:
                 await engine.start()
-            hub.resume()
-            yield
+            hub.resume_interrupted()
+            async with hub.watching():
+                yield
         finally:
             app.state.service.closing.set()
             if served is not None:
@@ -114,60 +204,117 @@ def make_app(
             for agent in named.values():
                 await agent.aclose()
 
-    routes = _routes()
+    routes, life = _routes(), Lifetime(lifespan)
     served = _mcp(named, lambda: app, settings, published)
     if served is not None:
         routes.append(Route("/mcp", served))
     app = Starlette(
         routes=routes,
-        middleware=[Middleware(Gate, people=people, settings=settings, metrics=metrics)],
-        exception_handlers={HTTPException: _http_problem, Problem: _problem, Exception: _failure},
-        lifespan=lifespan,
+        middleware=[Middleware(GateMiddleware, people=people, settings=settings, metrics=metrics)],
+        exception_handlers={HTTPException: _http_problem, HttpProblem: _problem, Exception: _failure},
+        lifespan=life.lifespan,
     )
-    app.state.token = kept
+    app.state.life = life
+    app.state.token = owner_token
     return app
 
 
-def _named(agents: Agent | Mapping[str, Agent]) -> dict[str, Agent]:
-    found = {"default": agents} if isinstance(agents, Agent) else dict(agents)
-    if not found or not all(isinstance(each, Agent) for each in found.values()):
-        raise ConfigError("agents must be an Agent, or a dict of agents by name with at least one in it.")
-    # What an agent of the server asks reaches the people there; one that asks elsewhere keeps doing so.
-    return {
-        check_agent_name(name): agent if agent._kit.on_ask else agent.clone(on_ask=ask_in_hub)
-        for name, agent in found.items()
+class Lifetime:
+    """Runs the server's lifespan in its own task.
+
+    The lifespan starts with the application. A mounted application gets no lifespan events, so there the
+    first request starts it.
+
+    Args:
+        context: Entered at the start and exited at the end, in the same task.
+    """
+
+    def __init__(self, context: Callable[[Starlette], AbstractAsyncContextManager[None]]) -> None:
+        self._context = context
+        self._task: asyncio.Task[None] | None = None
+
+    @contextlib.asynccontextmanager
+    async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
+        """Start and stop with the application."""
+        await self.begin(app)
+        yield
+        await self.close()
+
+    async def begin(self, app: Starlette) -> None:
+        """Start if not started yet. Errors of the startup are raised here."""
+        if self._task is None:
+            self._started, self._stop = asyncio.Event(), asyncio.Event()
+            self._task = asyncio.create_task(self._run(app))
+        if not self._started.is_set():
+            started = asyncio.ensure_future(self._started.wait())
+            await asyncio.wait({started, self._task}, return_when=asyncio.FIRST_COMPLETED)
+            started.cancel()
+            if self._task.done():
+                task, self._task = self._task, None
+                task.result()
+
+    async def _run(self, app: Starlette) -> None:
+        async with self._context(app):
+            self._started.set()
+            await self._stop.wait()
+
+    async def close(self) -> None:
+        """Stop and wait for the end."""
+        if self._task is not None:
+            self._stop.set()
+            await self._task
+
+
+def _named(agents: Agent | Mapping[str, Agent], deps: Callable[..., Any] | None) -> dict[str, Agent]:
+    by_name = {"default": agents} if isinstance(agents, Agent) else dict(agents)
+    if not by_name or not all(isinstance(agent, Agent) for agent in by_name.values()):
+        raise ConfigError("agents must be an Agent or a non-empty dict of name -> Agent.")
+    # Questions go to the server's users, except for an agent with its own on_ask.
+    named = {
+        check_agent_name(name): agent
+        if agent.config.on_ask and deps is None
+        else agent.clone(**_on_ask(agent))
+        for name, agent in by_name.items()
     }
+    if deps is not None:
+        for agent in named.values():
+            set_deps(agent, deps)
+    return named
+
+
+def _on_ask(agent: Agent) -> dict[str, Any]:
+    return {} if agent.config.on_ask else {"on_ask": ask_in_hub}
 
 
 def _mcp(
     named: Mapping[str, Agent], app: Callable[[], Starlette], settings: Settings, published: Published | None
 ) -> Mounted | None:
-    """The agents as an MCP server, and the tools of the one called ``default`` for who operates this."""
+    """Expose the agents over MCP; operators also get the tools of the agent ``default``."""
     if importlib.util.find_spec("mcp_types") is None:
         return None
     from pure_agent_loop.mcp.serving.mounted import Mounted
 
     def caller(context: Any) -> Caller:
-        from pure_agent_loop.mcp.serving.offer import Caller
+        from pure_agent_loop.mcp.serving.server import Caller
 
         person: Person = context.request.scope["state"]["person"]
         operates = person.may("operate")
         return Caller(person.owns, person.new_session_id, may_call=operates, may_run=person.may("use"))
 
-    def offer() -> Offer:
-        from pure_agent_loop.mcp.serving.offer import Offer  # it loads the SDK
+    def make_server() -> AgentServer:
+        from pure_agent_loop.mcp.serving.server import AgentServer  # loads the SDK
 
         agents = {
-            name: agent.clone(on_ask=None) if agent._kit.on_ask is ask_in_hub else agent
+            name: agent.clone(on_ask=None) if agent.config.on_ask is ask_in_hub else agent
             for name, agent in named.items()
         }
         store = app().state.service.hub.sessions.store
-        return Offer(agents.get("default"), agents, store, caller, published)
+        return AgentServer(agents.get("default"), agents, store, caller, published)
 
-    return Mounted(offer, lambda scope: scope["state"]["person"].name, settings.max_body)
+    return Mounted(make_server, lambda scope: scope["state"]["person"].name, settings.max_body)
 
 
-def _noted(metrics: Metrics, served: Mounted | None, entry: Entry) -> None:
+def _record_event(metrics: Metrics, served: Mounted | None, entry: ChannelEntry) -> None:
     metrics.event(entry)
     if served is not None and entry.plain["type"] in _CHANGES:
         served.session_changed(entry.session)
@@ -186,20 +333,20 @@ def _routes() -> list[BaseRoute]:
         WebSocketRoute("/ws", socket),
     ]
     by_path: dict[str, dict[str, Any]] = {}
-    for each in OPERATIONS:
-        by_path.setdefault(each.path, {})[each.method] = each
+    for operation in OPERATIONS:
+        by_path.setdefault(operation.path, {})[operation.method] = operation
     for path, methods in by_path.items():
-        routes.append(Route(path, _choice(path, methods), methods=list(methods)))
+        routes.append(Route(path, _dispatcher(path, methods), methods=list(methods)))
     return routes
 
 
-def _choice(path: str, methods: Mapping[str, Any]) -> Any:
-    async def answer(request: Request) -> Response:
+def _dispatcher(path: str, methods: Mapping[str, Any]) -> Any:
+    async def dispatch(request: Request) -> Response:
         request.scope["state"]["route"] = path
-        found: Response = await methods["GET" if request.method == "HEAD" else request.method](request)
-        return found
+        response: Response = await methods["GET" if request.method == "HEAD" else request.method](request)
+        return response
 
-    return answer
+    return dispatch
 
 
 async def _health(_: Request) -> Response:
@@ -215,37 +362,37 @@ async def _ready(request: Request) -> Response:
 async def _metrics(request: Request) -> Response:
     service: Service = request.app.state.service
     if not request.scope["state"]["person"].may("operate"):
-        raise Problem(403, "This needs the role 'operate'.")
+        raise HttpProblem(403, "The role 'operate' is required.")
     text = service.metrics.text(service.hub.open_runs)
     return PlainTextResponse(text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
 
 
-async def _openapi(_: Request) -> Response:
-    return JSONResponse(document(OPERATIONS))
+async def _openapi(request: Request) -> Response:
+    return JSONResponse(document(OPERATIONS, request.scope.get("root_path", "")))
 
 
 async def _login(request: Request) -> Response:
-    asked: Any = Asked(request.app.state.service, None, {}, None, None, request)  # type: ignore[arg-type]  # nobody yet
+    api_request: Any = ApiRequest(request.app.state.service, None, {}, None, None, request)  # type: ignore[arg-type]  # no person
     try:
-        return await about.login(asked)
+        return await about.login(api_request)
     except PureAgentLoopError as error:
-        return _told(request, as_problem(error))
+        return _problem_response(request, as_problem(error))
 
 
-def _told(request: Request, problem: Problem) -> Response:
-    body, kind = problem.body(request.url.path)
+def _problem_response(request: Request, problem: HttpProblem) -> Response:
+    body, kind = problem.body(path_of(request.scope))
     return Response(body, problem.status, problem.headers, kind)
 
 
 async def _problem(request: Request, error: Exception) -> Response:
-    return _told(request, as_problem(error))
+    return _problem_response(request, as_problem(error))
 
 
 async def _failure(request: Request, _: Exception) -> Response:
-    return _told(request, Problem(500, UNEXPECTED))
+    return _problem_response(request, HttpProblem(500, UNEXPECTED))
 
 
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    detail = "There is nothing here." if error.status_code == 404 else str(error.detail)
-    return _told(request, Problem(error.status_code, detail, error.headers))
+    detail = "Not found." if error.status_code == 404 else str(error.detail)
+    return _problem_response(request, HttpProblem(error.status_code, detail, error.headers))

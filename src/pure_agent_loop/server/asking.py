@@ -1,120 +1,148 @@
-"""Questions to people: asked by runs, answered by whoever may, and gone on with when none is left."""
+"""Questions of runs to people: list and answer them; resume the run after the last answer."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from functools import partial
+import time
+from collections.abc import Callable
 
-from pure_agent_loop.errors import ConfigError, SessionError, ToolExecutionError
+from pure_agent_loop.errors import AlreadyAnsweredError, ConfigError, SessionError, ToolExecutionError
 from pure_agent_loop.permissions import Permission, PermissionRequest
-from pure_agent_loop.prompts.words import say
-from pure_agent_loop.server.entries import ANSWERED, QUESTION, own_event
+from pure_agent_loop.prompts.words import message
 from pure_agent_loop.server.hub import Hub
-from pure_agent_loop.server.problems import Problem
-from pure_agent_loop.server.runs_file import LIVE, RunInfo
+from pure_agent_loop.server.people import HttpProblem
+from pure_agent_loop.server.runs_file import ANSWERED, CURRENT_RUN, QUESTION, RunInfo, own_event
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_context import current_call
 
-STOP_SECONDS = 5.0  # that other calls of the same step may take
+STOP_SECONDS = 5.0  # time for other calls of the same step
 
 
 async def ask_in_hub(request: PermissionRequest) -> Permission:
-    """What the agents of a server ask a person with.
+    """Ask the server's users; the `on_ask` of its agents.
 
-    A question about a call suspends its run, so that it survives the server. What a tool at work wants to
-    know waits in memory: the tool would not survive either.
+    A question about a call suspends the run, so that it survives a restart. A question of a running tool is
+    held in memory, because the tool does not survive a restart either.
     """
-    live = LIVE.get()
+    live = CURRENT_RUN.get()
     if current_call() is None:
         return Permission("ask", request.reason)
-    if live is None:  # an engine works on it, and nobody is there
-        raise ToolExecutionError(say("nobody_to_ask"))
-    answer: asyncio.Future[Permission] = asyncio.get_running_loop().create_future()
-    live.asked[request.call_id] = (request, answer)
+    if live is None:  # an engine executes the run, so no user can be asked
+        raise ToolExecutionError(message("nobody_to_ask"))
+    permission: asyncio.Future[Permission] = asyncio.get_running_loop().create_future()
+    live.asked[request.call_id] = (request, permission)
+    live.settled.pop(request.call_id, None)  # the answer to an earlier question of the same call
     question = str(request.args.get("question", request.reason))
-    live.tell(own_event(QUESTION, call_id=request.call_id, tool=request.tool, question=question))
+    live.emit(own_event(QUESTION, call_id=request.call_id, tool=request.tool, question=question))
     try:
-        return await answer
+        return await permission
     finally:
         live.asked.pop(request.call_id, None)
 
 
 async def questions(hub: Hub, session: str) -> list[PermissionRequest]:
-    """What a session waits for: questions about calls, and those of tools at work."""
+    """Return a session's pending questions: about calls, and of running tools."""
     live = hub.live(session)
-    asked = [request for request, _ in live.asked.values()] if live else []
+    pending = [request for request, _ in live.asked.values()] if live else []
     with contextlib.suppress(SessionError):
-        asked += await asyncio.to_thread(hub.sessions.questions, session)
-    return asked
+        pending += await asyncio.to_thread(hub.sessions.questions, session)
+    return pending
 
 
-async def answer(hub: Hub, session: str, call_id: str, said: Permission) -> str:
-    """Answer a question; the run goes on when none is left.
+async def answer(hub: Hub, session: str, call_id: str, permission: Permission, by: str) -> str:
+    """Answer a question and resume the run if it was the last one. Only the first answer counts.
+
+    Args:
+        hub: The runs.
+        session: The session's id.
+        call_id: The call's id.
+        permission: The answer.
+        by: The name of the person who answers.
 
     Returns:
-        The id of the run; empty if no run of this server asked.
+        The id of the run; empty if the question is not from a run of this server.
 
     Raises:
-        Problem: Nothing is asked about that call.
+        AlreadyAnsweredError: The question already has an answer.
+        HttpProblem: The call has no question.
     """
     live = hub.live(session)
-    waiting = live.asked.get(call_id) if live else None
-    if live is not None and waiting is not None:
-        if not waiting[1].done():
-            waiting[1].set_result(said)
-        _answered(hub, live.info, call_id, said)
+    if live is not None and (call_id in live.asked or call_id in live.settled):
+        first = live.settled.setdefault(call_id, own := (by, permission, time.time()))
+        if first is not own:
+            raise AlreadyAnsweredError(
+                call_id, first[0], first[1].behavior, first[2], message=first[1].message
+            )
+        if not (future := live.asked[call_id][1]).done():  # done: the tool was just stopped
+            future.set_result(permission)
+        _emit_answered(hub, live.info, call_id, permission)
         return live.info.id
-    await _stopped_for(hub, session, call_id)
-    hub.check_free(session)
-    open_runs = [each for each in hub.of_session(session) if each.state in WAITING]
-    info = open_runs[-1] if open_runs else None
-    try:
-        if info is not None and info.durable:
-            await asyncio.to_thread(hub.engine.answer, info.durable, call_id, said)
+
+    def submit(durable: str) -> None:
+        if durable:
+            hub.engine.answer(durable, call_id, permission, by)
         else:
-            await asyncio.to_thread(hub.sessions.answer, session, call_id, said)
-    except ConfigError as error:
-        raise Problem(409, safe_str(error)) from error
-    if info is None:
-        return ""
-    _answered(hub, info, call_id, said)
-    if not await asyncio.to_thread(hub.sessions.questions, session) or info.durable:
-        hub.go_on(info)
-    return info.id
+            hub.sessions.answer(session, call_id, permission, by=by)
+
+    info = await _record(hub, session, call_id, submit)
+    if info is not None:
+        _emit_answered(hub, info, call_id, permission)
+    return "" if info is None else info.id
 
 
-async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_error: bool) -> str:
-    """Bring the result of a call that is made elsewhere; the run goes on when none is left.
+async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_error: bool, by: str) -> str:
+    """Deliver the result of a call made elsewhere, and resume the run if it was the last one.
 
     Raises:
-        Problem: No such result is awaited.
+        AlreadyAnsweredError: The call already has a result.
+        HttpProblem: The call is not pending.
     """
-    hub.check_free(session)
-    info = next((each for each in reversed(hub.of_session(session)) if each.state in WAITING), None)
-    give = hub.engine.give_result if info and info.durable else hub.sessions.give_result
-    place = info.durable if info and info.durable else session
-    try:
-        await asyncio.to_thread(partial(give, place, call_id, result, is_error=is_error))
-    except ConfigError as error:
-        raise Problem(409, safe_str(error)) from error
-    if info is None:
-        return ""
-    if info.durable or not await asyncio.to_thread(hub.sessions.open_calls, session):
-        hub.go_on(info)
-    return info.id
+
+    def submit(durable: str) -> None:
+        if durable:
+            hub.engine.give_result(durable, call_id, result, is_error=is_error, by=by)
+        else:
+            hub.sessions.give_result(session, call_id, result, is_error=is_error, by=by)
+
+    info = await _record(hub, session, call_id, submit)
+    return "" if info is None else info.id
 
 
-async def _stopped_for(hub: Hub, session: str, call_id: str) -> None:
-    """A question stands in the records a moment before its run has stopped for it; wait for that."""
+async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[str], None]) -> RunInfo | None:
+    """Record an answer or a result, and resume the run if nothing else is pending.
+
+    `submit` records it. It is called in a thread with the run's id in the engine, empty for none.
+    """
+    async with hub.turn(session):
+        await _wait_suspended(hub, session, call_id)
+        runs = hub.of_session(session)
+        info = next((run for run in reversed(runs) if run.state in WAITING), None)
+        newest = info or (runs[-1] if runs else None)
+        try:
+            await asyncio.to_thread(submit, newest.durable if newest else "")
+        except AlreadyAnsweredError:
+            raise
+        except ConfigError as error:
+            raise HttpProblem(409, safe_str(error)) from error
+        if info is not None:
+            await hub.resume_if_ready(info)
+        return info
+
+
+async def _wait_suspended(hub: Hub, session: str, call_id: str) -> None:
+    """Wait until the run has suspended: its pending call is recorded shortly before."""
     live = hub.live(session)
-    if live is None or live.task is None:
+    if live is None or live.task is None or live.info.durable:
         return
-    if any(each.call_id == call_id for each in await questions(hub, session)):
+    waiting = [question.call_id for question in await questions(hub, session)]
+    with contextlib.suppress(SessionError):
+        waiting += [call.id for call in await asyncio.to_thread(hub.sessions.open_calls, session)]
+    if call_id in waiting:
         await asyncio.wait({live.task}, timeout=STOP_SECONDS)
 
 
-def _answered(hub: Hub, info: RunInfo, call_id: str, said: Permission) -> None:
-    about = own_event(ANSWERED, call_id=call_id, behavior=said.behavior, message=said.message)
-    hub.channel(info.session).add(about, info.id)
+def _emit_answered(hub: Hub, info: RunInfo, call_id: str, permission: Permission) -> None:
+    event = own_event(ANSWERED, call_id=call_id, behavior=permission.behavior, message=permission.message)
+    hub.channel(info.session).add(event, info.id)

@@ -1,45 +1,54 @@
-"""Runs that an engine of durable runs works on: here, and in every other process on its database.
+"""Durable runs: an engine executes them, in this process or in another one on the same database.
 
-The server submits, answers and cancels, and takes the engine's events over into the channel of the session.
-Each keeps the number it had in the engine, so that after a restart the next one follows the last.
+The server submits, answers and cancels them, and copies the engine's events to the session's channel. Each
+event keeps its engine number as `source`, so that a restarted server continues after the last one.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.attempt import failed_with
+from pure_agent_loop.durable.attempt import (
+    GuardedStore,
+    already_done,
+    attempts_of,
+    failed_with,
+    outcome_of,
+    records_of_run,
+)
+from pure_agent_loop.durable.client import POLL_SECONDS
+from pure_agent_loop.durable.database import handovers
 from pure_agent_loop.durable.engine import Engine
-from pure_agent_loop.durable.events import handovers
-from pure_agent_loop.durable.handle import POLL_SECONDS
 from pure_agent_loop.durable.values import DurableError, TaskInfo
-from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.errors import PureAgentLoopError, SessionLockedError
 from pure_agent_loop.permissions import Permission
-from pure_agent_loop.server.entries import plain_event
+from pure_agent_loop.runs.run import Run
 from pure_agent_loop.server.hub import Hub
-from pure_agent_loop.server.runs_file import Live, RunInfo
+from pure_agent_loop.server.runs_file import ActiveRun, RunInfo, plain_event
 from pure_agent_loop.sessions import SessionStore, new_session_id
+from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.stop_reasons import WAITING
 
 if TYPE_CHECKING:
     from pure_agent_loop.durable.schedules.schedules import Schedules
 
 LOG = logging.getLogger("pure_agent_loop.server")
-AGAIN_SECONDS = 1.0  # while the database is away
+RETRY_SECONDS = 1.0  # while the database is unavailable
 
 
 class EngineWork:
-    """An engine, as a hub uses it.
+    """Connects a hub to an engine.
 
     Args:
-        database: Where durable runs are kept.
-        agents: Who can do what; this process works, too.
-        grace: Seconds that tools at work get to end when the server stops.
+        agents: The agents by name. This process is a worker too.
+        grace: Seconds that running tools get to finish when the server stops.
     """
 
     def __init__(self, database: str, agents: Mapping[str, Agent], grace: float) -> None:
@@ -47,95 +56,161 @@ class EngineWork:
 
     @property
     def sessions(self) -> SessionStore:
-        """Where the engine keeps sessions."""
+        """The engine's session store."""
         return self._engine.sessions
 
     @property
     def schedules(self) -> Schedules:
-        """What workers run again and again."""
+        """The engine's schedules."""
         return self._engine.schedules
 
     def fleet(
         self, limit: int
     ) -> tuple[list[TaskInfo], dict[str, str], dict[str, int], list[tuple[str, str]]]:
-        """The newest runs; the queue of each agent that workers have had; how often runs were left before
-        their end, by run; and the workers, each with its host.
+        """Return the newest runs, the queue per agent, the number of handovers per run, and the workers with
+        their hosts.
 
         Raises:
-            DurableError: The database cannot be used.
+            DurableError: The database is unavailable.
         """
-        client, tasks = self._engine._client, self._engine.tasks(limit=limit)  # one package
-        left = handovers(client.database, [each.run_id for each in tasks])
+        client, tasks = self._engine._client, self._engine.tasks(limit=limit)
+        handover_counts = handovers(client.database, [task.run_id for task in tasks])
         workers = client.database.rows("SELECT executor, host FROM @workers ORDER BY executor")
-        return tasks, client.agents(), left, [(str(name), str(host)) for name, host in workers]
+        return tasks, client.agents(), handover_counts, [(str(name), str(host)) for name, host in workers]
 
     async def start(self) -> None:
-        """Begin to work."""
+        """Start the worker."""
         await asyncio.to_thread(self._engine.start)
 
     async def close(self) -> None:
-        """Stop working; what is at work is handed back, for this or another process."""
+        """Stop the worker; its unfinished runs go back to the queue."""
         await asyncio.to_thread(self._engine.close)
 
     def cancel(self, run_id: str) -> None:
         """Cancel a run."""
         self._engine.handle(run_id).cancel()
 
-    def answer(self, run_id: str, call_id: str, said: Permission) -> None:
+    def waits(self, run_id: str) -> bool:
+        """Return whether a run waits for an answer or a result."""
+        return self._engine.handle(run_id).status() in WAITING
+
+    def answer(self, run_id: str, call_id: str, permission: Permission, by: str) -> None:
         """Answer a question of a run."""
-        self._engine.handle(run_id).answer(call_id, said)
+        self._engine.handle(run_id).answer(call_id, permission, by=by)
 
-    def give_result(self, run_id: str, call_id: str, result: str, *, is_error: bool) -> None:
-        """Bring a result that a run waits for."""
-        self._engine.handle(run_id).give_result(call_id, result, is_error=is_error)
+    def give_result(self, run_id: str, call_id: str, result: str, *, is_error: bool, by: str) -> None:
+        """Deliver a result that a run waits for."""
+        self._engine.handle(run_id).give_result(call_id, result, is_error=is_error, by=by)
 
-    async def follow(self, hub: Hub, live: Live) -> None:
-        """Have a run done, and take its events over until it ends or waits.
-
-        Args:
-            hub: Where it belongs.
-            live: The run.
-        """
+    async def follow(self, hub: Hub, live: ActiveRun) -> None:
+        """Submit a run and copy its events until it ends or suspends."""
         info = live.info
-        if not info.durable:  # kept before it is submitted: a second time it is the same run
-            hub.note(info, durable=new_session_id())
-        found: TaskInfo | None = None
+        if not info.durable:  # saved before submitting, so that a restarted server submits the same run
+            hub.update(info, durable=new_session_id())
+        task: TaskInfo | None = None
         try:
-            while found is None:
-                found = await self._followed(hub, info)
+            while task is None:
+                task = await self._try_copy_events(hub, info, live.media)
         except PureAgentLoopError as error:
             hub.outcome(info, failed_with(error))
             return
-        about = {
-            "content": found.content,
-            "error": found.error,
-            "questions": [asdict(each) for each in found.questions],
-            "open_calls": [each.to_dict() for each in found.open_calls],
+        outcome = {
+            "content": task.content,
+            "error": task.error,
+            "questions": [asdict(question) for question in task.questions],
+            "open_calls": [call.to_dict() for call in task.open_calls],
         }
-        hub.outcome(info, {**found.details, **about, "stop_reason": found.stop_reason or found.status})
+        hub.outcome(info, {**task.details, **outcome, "stop_reason": task.stop_reason or task.status})
 
-    async def _followed(self, hub: Hub, info: RunInfo) -> TaskInfo | None:
+    async def _try_copy_events(self, hub: Hub, info: RunInfo, media: Sequence[Any]) -> TaskInfo | None:
         try:
-            return await self._watched(hub, info)
+            return await self._copy_events(hub, info, media)
         except DurableError as error:
-            LOG.warning("The run %s waits for its database: %s", info.id, error)
-            await asyncio.sleep(AGAIN_SECONDS)
+            LOG.warning("Run %s: the database is unavailable, retrying: %s", info.id, error)
+            await asyncio.sleep(RETRY_SECONDS)
             return None
 
-    async def _watched(self, hub: Hub, info: RunInfo) -> TaskInfo:
-        """Submit the run, which has an effect only once, and take events over until it has stopped."""
+    async def _copy_events(self, hub: Hub, info: RunInfo, media: Sequence[Any]) -> TaskInfo:
+        """Submit the run (idempotent) and copy its events until it has stopped."""
         handle = await self._engine.asubmit(
-            info.agent, info.task, run_id=info.durable, session_id=info.session
+            info.agent, info.task, run_id=info.durable, session_id=info.session, media=media or None
         )
         channel = hub.channel(info.session)
-        seen = await channel.newest_source(info.id)
+        last = await channel.newest_source(info.id)
         while True:
-            found, before = await asyncio.to_thread(handle.info), seen
-            async for event in handle.events(follow=False, after=seen):
-                seen = event.number
+            task, before = await asyncio.to_thread(handle.info), last
+            async for event in handle.events(follow=False, after=last):
+                last = event.number
                 info.steps = max(info.steps, event.step)
-                channel.add({**plain_event(event), "source": seen}, info.id)
-            if seen == before and (found.has_ended or found.status in WAITING):
-                return found
-            if seen == before:
+                channel.add({**plain_event(event), "source": last}, info.id)
+            if last == before and (task.has_ended or task.status in WAITING):
+                return task
+            if last == before:
                 await asyncio.sleep(POLL_SECONDS)
+
+
+# -- execute a run in the server's process ---------------------------------------------------------------
+
+LOCKED_SECONDS = 2.0  # how long a new run waits for a session that another process has locked
+PAUSE_SECONDS = 0.1
+
+
+async def work_here(hub: Hub, live: ActiveRun) -> None:
+    """Execute a run until it ends, suspends, or the process stops.
+
+    A resumed run reuses its records: finished calls are not repeated.
+    """
+    info = live.info
+    deadline = time.monotonic() + LOCKED_SECONDS
+    while True:
+        try:
+            outcome = await _execute(hub, live)
+        except SessionLockedError as error:
+            # Another process records an answer, or runs in this session. A new run fails after a while.
+            if not live.token.is_cancelled and (info.attempt > 1 or time.monotonic() < deadline):
+                await asyncio.sleep(PAUSE_SECONDS)
+                continue
+            outcome = failed_with(error)
+            outcome["stop_reason"] = "cancelled" if live.token.is_cancelled else "error"
+        except PureAgentLoopError as error:
+            outcome = failed_with(error)
+        break
+    if not live.guard.is_cut:
+        hub.outcome(info, outcome)
+
+
+async def _execute(hub: Hub, live: ActiveRun) -> dict[str, Any]:
+    info, channel = live.info, hub.channel(live.info.session)
+    records = await asyncio.to_thread(_records, hub, info)
+    own_records = records_of_run(records, info.id)
+    attempts = attempts_of(records, info.id)
+    outcome = already_done(own_records) if attempts and len(own_records) == len(records) else None
+    if outcome is not None:
+        return outcome
+    run = await asyncio.to_thread(_prepare, hub, live, records, attempts)
+    async with aclosing(run.stream()) as events:
+        async for event in events:
+            if live.guard.is_cut:
+                break
+            channel.add(plain_event(event), info.id)
+            if event.step > info.steps:
+                info.steps = event.step
+    return outcome_of(run.result())
+
+
+def _records(hub: Hub, info: RunInfo) -> list[Record]:
+    store = hub.sessions.store
+    return store.read(info.session).records if store.exists(info.session) else []
+
+
+def _prepare(hub: Hub, live: ActiveRun, records: list[Record], attempts: int) -> Run:
+    info = live.info
+    store = GuardedStore(hub.sessions.store, info.id, info.session, live.guard, records, takeover=False)
+    return hub.agents[info.agent].prepare(
+        None if attempts else info.task,
+        session_id=info.session,
+        sessions=store,
+        cancel_token=live.token,
+        inbox=live.inbox,
+        media=None if attempts else list(live.media),
+    )

@@ -1,10 +1,10 @@
-"""The runs of a server: begun, watched, steered, answered and gone on with. No connection owns one.
+"""Runs of a server: start, steer, stop, resume. Runs are independent of connections.
 
-    message ─► RunInfo ─► a task of its own ─► events ─► Channel of the session ─► viewers
+    message ─► RunInfo ─► asyncio task ─► events ─► Channel of the session ─► viewers
                   │                                         │
               runs.jsonl                              events/SESSION.jsonl
 
-A run that the end of the process cuts off is gone on with at the next start, from what its session recorded.
+A run that was interrupted by the end of the process is resumed at the next start, from its session's records.
 """
 
 from __future__ import annotations
@@ -13,42 +13,58 @@ import asyncio
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakValueDictionary
 
 from pure_agent_loop.agent import Agent
+from pure_agent_loop.errors import AlreadyAnsweredError, PureAgentLoopError
 from pure_agent_loop.server.channel import Channel
-from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, STEERED, Entry, own_event
-from pure_agent_loop.server.event_file import EventFile
 from pure_agent_loop.server.metrics import Metrics
-from pure_agent_loop.server.people import Person
-from pure_agent_loop.server.problems import Problem, no_agent
-from pure_agent_loop.server.runs_file import LIVE, Live, RunInfo, RunsFile
+from pure_agent_loop.server.people import UNEXPECTED, HttpProblem, Person, no_agent
+from pure_agent_loop.server.runs_file import (
+    CURRENT_RUN,
+    RUN_END,
+    RUN_START,
+    RUN_STATE,
+    STEERED,
+    ActiveRun,
+    ChannelEntry,
+    EventFile,
+    RunInfo,
+    RunsFile,
+    own_event,
+)
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.session import SessionManager
-from pure_agent_loop.sessions.store import check_session_id
+from pure_agent_loop.sessions.resume import has_allowed_call
+from pure_agent_loop.sessions.store import Stamps, check_session_name
+from pure_agent_loop.sessions.stores.records import file_name
 from pure_agent_loop.stop_reasons import WAITING
-from pure_agent_loop.support.paths import private_folder
+from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop.server")
-MOST_KEPT = 20_000  # characters of a task and an answer, once a run has ended: the session has the rest
-CUT_SECONDS = 3.0  # that runs get to come between two steps, when the time to end is over
-MOST_ATTEMPTS = 20  # a run that ends each process that takes it up must not go round for ever
+MAX_TEXT = 20_000  # characters kept of an ended run's task and answer: the session has the rest
+CUT_SECONDS = 3.0  # time for runs to reach the end of a step, after the grace period
+WATCH_SECONDS = 2.0  # polling interval for suspended runs: another process may have answered
+STOPPED = "The run was stopped."
+CANCELLED = "stopped by a user"
+WAITS = "urn:pure-agent-loop:waits"  # a problem type
+STOP_SECONDS = 10.0  # how long a new message waits for a stopping run to end
+MAX_ATTEMPTS = 20  # so that a run that crashes its process is not resumed forever
 
 
 class Hub:
     """The runs of a server.
 
     Args:
-        agents: Who can do what, by name; the first is the one that is asked if none is named.
-        sessions: Where sessions are kept.
-        folder: What the server keeps of its own.
-        settings: Limits.
-        metrics: Counts what happens.
-        do: Works on a run until it ends or waits.
-        engine: What `do` has work done by; None where it is done here.
+        agents: Agents by name; the first is the default.
+        worker: Executes a run until it ends or suspends.
+        engine: The engine behind `worker`; None if runs are executed in this process.
     """
 
     def __init__(
@@ -58,64 +74,68 @@ class Hub:
         folder: Path,
         settings: Settings,
         metrics: Metrics,
-        do: Callable[[Hub, Live], Coroutine[Any, Any, None]],
+        worker: Callable[[Hub, ActiveRun], Coroutine[Any, Any, None]],
         engine: Any = None,
     ) -> None:
         self.agents, self.sessions, self.settings, self.metrics = dict(agents), sessions, settings, metrics
-        self.engine, self._do = engine, do
+        self.engine, self._worker = engine, worker
         self._folder = private_folder(folder)
         self._events = private_folder(folder / "events")
         self._channels: dict[str, Channel] = {}
-        self._live: dict[str, Live] = {}  # by session: one run at a time works in each
-        self._guests: dict[asyncio.Task[Any] | None, RunInfo] = {}  # runs of requests, which no session keeps
+        self._live: dict[str, ActiveRun] = {}  # by session: each executes one run at a time
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._stamps: dict[str, Any] = {}  # last stamp of each suspended session
+        self._ephemeral: dict[
+            asyncio.Task[Any] | None, RunInfo
+        ] = {}  # runs of single requests, without session
         self._file = RunsFile(self._folder)
         self.is_draining = False
-        self.told: Callable[[Entry], None] = metrics.event  # of each event of a session
+        self.on_event: Callable[[ChannelEntry], None] = metrics.event
 
-    # -- looking ----------------------------------------------------------------------------------
+    # -- queries ----------------------------------------------------------------------------------
 
     @property
     def runs(self) -> Mapping[str, RunInfo]:
-        """The runs that are known, oldest first, by id."""
+        """All runs by id, oldest first."""
         return self._file.runs
 
     def run(self, run_id: str) -> RunInfo | None:
-        """A run; None if there is none of that id."""
+        """Return a run, None if unknown."""
         return self._file.runs.get(run_id)
 
     @property
     def open_runs(self) -> list[RunInfo]:
-        """What has not ended, runs of requests included."""
-        return [*(each for each in self.runs.values() if each.is_open), *self._guests.values()]
+        """Runs that have not ended, including ephemeral ones."""
+        return [*(info for info in self.runs.values() if info.is_open), *self._ephemeral.values()]
 
     @property
-    def sums(self) -> Mapping[tuple[str, str], tuple[int, int, float]]:
-        """What each agent used for each person, over all runs that have ended: runs, tokens, cost."""
-        return self._file.sums
+    def totals(self) -> Mapping[tuple[str, str], tuple[int, int, float]]:
+        """Runs, tokens and cost of all ended runs, by agent and person."""
+        return self._file.totals
 
     def of_session(self, session: str) -> list[RunInfo]:
-        """The runs of a session, oldest first."""
+        """Return the runs of a session, oldest first."""
         return self._file.of_session(session)
 
-    def live(self, session: str) -> Live | None:
-        """What works in a session now."""
+    def live(self, session: str) -> ActiveRun | None:
+        """Return the run that is executing in a session."""
         return self._live.get(session)
 
     @property
-    def at_work(self) -> list[Live]:
-        """The runs that are worked on now."""
+    def live_runs(self) -> list[ActiveRun]:
+        """The runs that are executing."""
         return list(self._live.values())
 
     def channel(self, session: str) -> Channel:
-        """The events of a session."""
-        found = self._channels.get(session)
-        if found is None:
-            self._forget_quiet()
-            file = EventFile(self._events / f"{check_session_id(session)}.jsonl", session)
-            found = self._channels[session] = Channel(session, file, self.told)
-        return found
+        """Return the events of a session."""
+        channel = self._channels.get(session)
+        if channel is None:
+            self._close_idle_channels()
+            file = EventFile(self._events / f"{file_name(check_session_name(session))}.jsonl", session)
+            channel = self._channels[session] = Channel(session, file, self.on_event)
+        return channel
 
-    def _forget_quiet(self) -> None:
+    def _close_idle_channels(self) -> None:
         if len(self._channels) < 256:
             return
         for name, channel in list(self._channels.items()):
@@ -123,7 +143,7 @@ class Hub:
                 channel.close()
                 del self._channels[name]
 
-    # -- beginning --------------------------------------------------------------------------------
+    # -- starting ---------------------------------------------------------------------------------
 
     def start(
         self,
@@ -135,153 +155,154 @@ class Hub:
         key: str = "",
         shown: str = "",
     ) -> RunInfo:
-        """Begin a run.
+        """Start a run.
 
         Args:
-            person: Who asks.
-            task: What to do.
-            agent: The name of an agent; None for the one of the session, or the first.
-            session: The session to go on in; None for a new one.
-            media: ``data:`` URLs that come with the task.
-            key: What `sealed_key` made; empty for none.
-            shown: The task as viewers see it, if not as it is.
+            agent: An agent's name; None for the session's agent, or the first one.
+            session: A session to continue; None for a new one.
+            media: ``data:`` URLs of the task's media.
+            key: The result of `hash_key`; empty for none.
+            shown: The task as viewers see it, if different.
 
         Raises:
-            Problem: It cannot begin.
+            HttpProblem: The run cannot start.
         """
-        self._check_room(person)
+        self._check_capacity(person)
         if session is not None:
             self.check_free(session)
         name = self.agent_for(agent, session)
         session = session or person.new_session_id()
-        for each in self.of_session(session):
-            if each.durable and each.is_open:
-                raise Problem(409, "A run of this session waits: answer it, or stop it.", run=each.id)
-            if each.is_open:  # it waited; what is asked now comes in its place
-                self._end(each, "cancelled", "cancelled")
-        begun = own_event(RUN_START, agent=name, task=shown or task, attempt=1, by=person.name)
-        run_id = self.channel(session).add(begun).run
+        for run in self.of_session(session):
+            if run.is_open:
+                raise HttpProblem(
+                    409, "A run of this session is suspended: answer or stop it.", type=WAITS, run=run.id
+                )
+        start_event = own_event(RUN_START, agent=name, task=shown or task, attempt=1, by=person.name)
+        run_id = self.channel(session).add(start_event).run
         info = RunInfo(run_id, session, name, person.name, task, key=key)
+        self._file.keep_media(info, media)
         self._file.put(info)
-        self._work(Live(info, media))
+        self._execute(ActiveRun(info, media))
         return info
 
-    def begun_with(self, key: str) -> RunInfo | None:
-        """The run that was begun with an idempotency key; None if none was.
+    def find_by_key(self, key: str) -> RunInfo | None:
+        """Return the run started with an idempotency key; None if there is none.
 
         Args:
-            key: What `sealed_key` made; empty for none.
+            key: The result of `hash_key`; empty for none.
 
         Raises:
-            Problem: Something else was asked with this key.
+            HttpProblem: The key was used for a different request.
         """
-        before = self._file.begun_with(key.partition(":")[0]) if key else None
-        if before is not None and before.key != key:
-            raise Problem(409, "This Idempotency-Key was used for another request.")
-        return before
+        info = self._file.find_by_key(key.partition(":")[0]) if key else None
+        if info is not None and info.key != key:
+            raise HttpProblem(409, "Idempotency-Key was already used for a different request.")
+        return info
 
     def agent_for(self, agent: str | None, session: str | None) -> str:
-        """The name of the agent that a task is for; see `start`."""
+        """Return the name of the agent for a task; see `start`."""
         if agent is None:
-            before = self.of_session(session) if session else []
-            known = before[-1].agent if before else ""
-            return known if known in self.agents else next(iter(self.agents))
+            runs = self.of_session(session) if session else []
+            last = runs[-1].agent if runs else ""
+            return last if last in self.agents else next(iter(self.agents))
         if agent not in self.agents:
             raise no_agent(agent, self.agents)
         return agent
 
-    def _check_room(self, person: Person) -> None:
+    def _check_capacity(self, person: Person) -> None:
         if self.is_draining:
-            raise Problem(503, "The server is about to stop. Try again soon.", {"Retry-After": "5"})
-        owners = [each.owner for each in (*(live.info for live in self.at_work), *self._guests.values())]
-        limits, mine = self.settings, owners.count(person.name)
-        if len(owners) >= limits.max_running or mine >= limits.max_running_each:
-            raise Problem(429, "Too many runs are at work. Wait until one has ended.", {"Retry-After": "5"})
+            raise HttpProblem(503, "The server is shutting down. Try again soon.", {"Retry-After": "5"})
+        running = [*(live.info for live in self.live_runs), *self._ephemeral.values()]
+        own = sum(info.owner == person.name for info in running)
+        limits = self.settings
+        if len(running) >= limits.max_running or own >= limits.max_running_each:
+            raise HttpProblem(429, "Too many runs. Wait until one has ended.", {"Retry-After": "5"})
 
     @contextlib.contextmanager
-    def guest(self, person: Person, agent: str) -> Iterator[RunInfo]:
-        """Count a run that belongs to the request of this task, while it is at work; then add what it used.
-
-        Args:
-            person: Who asks.
-            agent: The name of the agent.
+    def ephemeral_run(self, person: Person, agent: str) -> Iterator[RunInfo]:
+        """Count a run that lasts as long as the request of this task, then add its usage to the totals.
 
         Raises:
-            Problem: There is no room.
+            HttpProblem: A limit of runs is reached.
         """
-        self._check_room(person)
+        self._check_capacity(person)
         info = RunInfo("", "", agent, person.name, "")
         task = asyncio.current_task()
-        self._guests[task] = info
-        self.metrics.run_began(info)
+        self._ephemeral[task] = info
+        self.metrics.run_started(info)
         try:
             yield info
         finally:
-            del self._guests[task]
+            del self._ephemeral[task]
             self._count(info)
 
     def _count(self, info: RunInfo) -> None:
         self.metrics.run_ended(info)
         try:
-            self._file.add_up(info)
+            self._file.add_totals(info)
         except OSError as error:
-            LOG.warning("What a run used is not kept: %s", error)
+            LOG.warning("The usage of a run could not be saved: %s", error)
 
     def check_free(self, session: str) -> None:
-        """Make sure that nothing works in a session.
+        """Check that no run is executing in a session.
 
         Raises:
-            Problem: A run does.
+            HttpProblem: A run is executing.
         """
         live = self._live.get(session)
         if live is not None:
-            why = "A run is at work in this session: steer it, stop it, or wait until it has ended."
-            raise Problem(409, why, run=live.info.id)
+            detail = "A run is already running in this session: steer it, stop it, or wait for its end."
+            raise HttpProblem(409, detail, run=live.info.id)
 
-    def _work(self, live: Live) -> None:
+    async def wait_stopped(self, session: str | None) -> None:
+        """Wait for a cancelled run to end, so that the next request does not get a conflict."""
+        live = self._live.get(session or "")
+        if live is not None and live.task is not None and live.token.is_cancelled:
+            await asyncio.wait([live.task], timeout=STOP_SECONDS)
+
+    def _execute(self, live: ActiveRun) -> None:
         self._live[live.info.session] = live
-        live.tell = lambda plain: self.channel(live.info.session).add(plain, live.info.id)
-        self.metrics.run_began(live.info)
-        token = LIVE.set(live)
+        live.emit = lambda plain: self.channel(live.info.session).add(plain, live.info.id)
+        self.metrics.run_started(live.info)
+        token = CURRENT_RUN.set(live)
         try:
-            live.task = asyncio.get_running_loop().create_task(self._do(self, live))
+            live.task = asyncio.get_running_loop().create_task(self._worker(self, live))
         finally:
-            LIVE.reset(token)
+            CURRENT_RUN.reset(token)
         live.task.add_done_callback(partial(self._done, live))
 
-    def _let_go(self, info: RunInfo) -> None:
+    def _detach(self, info: RunInfo) -> None:
         live = self._live.get(info.session)
         if live is not None and live.info is info:
             del self._live[info.session]
 
-    def _done(self, live: Live, task: asyncio.Task[None]) -> None:
+    def _done(self, live: ActiveRun, task: asyncio.Task[None]) -> None:
         if self._live.get(live.info.session) is not live:
-            return  # how it ended is known; another may be at work already
+            return  # already handled by `outcome`; the next run may have started
         del self._live[live.info.session]
         if live.guard.is_cut:
-            return  # the next process goes on
+            return  # the next process resumes the run
         if not task.cancelled() and task.exception() is not None:
-            LOG.error("The run %s failed.", live.info.id, exc_info=task.exception())
+            LOG.error("Run %s failed.", live.info.id, exc_info=task.exception())
         if live.info.is_working:
-            words = "This should not have happened; the log of the server says more."
-            state, words = ("cancelled", "") if task.cancelled() else ("failed", words)
-            self._end(live.info, state, "error", words)
+            state, error = ("cancelled", "") if task.cancelled() else ("failed", UNEXPECTED)
+            self._end(live.info, state, "error", error)
 
-    def note(self, info: RunInfo, **changes: Any) -> None:
-        """A run stands otherwise now; keep that."""
+    def update(self, info: RunInfo, **changes: Any) -> None:
+        """Change fields of a run and save it."""
         for name, value in changes.items():
             setattr(info, name, value)
         try:
             self._file.put(info)
         except OSError as error:
-            LOG.warning("How the run %s stands is not kept: %s", info.id, error)
+            LOG.warning("Run %s could not be saved: %s", info.id, error)
 
     def outcome(self, info: RunInfo, result: Mapping[str, Any]) -> None:
-        """A run has ended, or waits. `result`: see `durable.attempt.outcome_of`."""
-        self._let_go(info)  # before anybody hears of it, and says the next thing at once
+        """Save the end or suspension of a run. For `result` see `durable.attempt.outcome_of`."""
+        self._detach(info)  # first: a client may send the next task as soon as it gets the event
         reason = str(result.get("stop_reason") or "error")
-        known = ("completed", *WAITING, "backgrounded", "cancelled", "killed")
-        state = reason if reason in known else "failed"
+        states = ("completed", *WAITING, "cancelled", "killed")
+        state = reason if reason in states else "failed"
         changes = {
             "content": str(result.get("content") or ""),
             "steps": int(result.get("steps") or 0),
@@ -291,129 +312,195 @@ class Hub:
         if state not in WAITING:
             self._end(info, state, reason, str(result.get("error") or ""), **changes)
             return
-        self.note(info, state=state, stop_reason=reason, **changes)
-        calls = [each["call_id"] for each in result.get("questions") or ()]
-        calls += [each["id"] for each in result.get("open_calls") or ()]
+        self.update(info, state=state, stop_reason=reason, **changes)
+        calls = [question["call_id"] for question in result.get("questions") or ()]
+        calls += [call["id"] for call in result.get("open_calls") or ()]
         self.channel(info.session).add(own_event(RUN_STATE, state=state, calls=calls), info.id)
 
     def _end(self, info: RunInfo, state: str, reason: str, error: str = "", **changes: Any) -> None:
-        kept = {"task": info.task[:MOST_KEPT], "content": changes.pop("content", "")[:MOST_KEPT]}
-        self.note(info, state=state, stop_reason=reason, error=error, **changes, **kept)
-        about = {"state": state, "stop_reason": reason, "error": error}
-        sums = {"steps": info.steps, "tokens": info.tokens, "cost": info.cost}
-        self.channel(info.session).add(own_event(RUN_END, **about, **sums), info.id)
+        texts = {"task": info.task[:MAX_TEXT], "content": changes.pop("content", "")[:MAX_TEXT]}
+        self.update(info, state=state, stop_reason=reason, error=error, **changes, **texts)
+        outcome = {"state": state, "stop_reason": reason, "error": error}
+        usage = {"steps": info.steps, "tokens": info.tokens, "cost": info.cost}
+        self._file.drop_media(info)
+        self.channel(info.session).add(own_event(RUN_END, **outcome, **usage), info.id)
         self._count(info)
 
-    # -- what is said to runs ---------------------------------------------------------------------
+    # -- steering and stopping --------------------------------------------------------------------
 
     def steer(self, info: RunInfo, text: str, *, at_end: bool = False) -> None:
-        """Say something to a run at work.
+        """Send a message to a running run.
 
         Raises:
-            Problem: It is not at work, or cannot be reached.
+            HttpProblem: The run is not running, or an engine executes it.
         """
         live = self._live.get(info.session)
         if live is None or live.info is not info:
-            raise Problem(409, "This run is not at work.", state=info.state)
+            raise HttpProblem(409, "This run is not running.", state=info.state)
         if info.durable:
-            raise Problem(409, "A run of the engine cannot be steered; send a message when it has ended.")
+            raise HttpProblem(409, "A run of the engine cannot be steered. Send a message after its end.")
         when: Literal["end", "step"] = "end" if at_end else "step"
         live.inbox.put(text, when=when)
-        live.tell(own_event(STEERED, text=text, when=when))
+        live.emit(own_event(STEERED, text=text, when=when))
 
-    async def stop(self, info: RunInfo, reason: str = "") -> None:
-        """Stop a run. One that has ended stays as it is."""
+    async def stop(self, info: RunInfo, reason: str = "", by: str = "") -> None:
+        """Stop a run, if it has not ended. Pending calls of a suspended run are denied in its session.
+
+        Args:
+            by: The name of the person who stops the run.
+        """
         live = self._live.get(info.session)
         if info.durable:
             await asyncio.to_thread(self.engine.cancel, info.durable)
         if live is not None and live.info is info:
-            live.token.cancel(reason or "a person stopped it")
+            live.token.cancel(reason or CANCELLED)
         elif info.is_open:
-            self._end(info, "cancelled", "cancelled")
+            async with self.turn(info.session):
+                is_suspended = info.state in WAITING and not info.durable
+                if is_suspended and await asyncio.to_thread(self._deny_pending, info, reason or STOPPED, by):
+                    self.resume(info)  # cancelled at once, so that the allowed call gets its result
+                live = self._live.get(info.session)
+                if live is None or live.info is not info:  # nothing was allowed, or the server drains
+                    self._end(info, "cancelled", "cancelled")
+                else:
+                    live.token.cancel(reason or CANCELLED)
 
-    def go_on(self, info: RunInfo) -> None:
-        """Go on with a run that waited, or was cut off."""
+    def _deny_pending(self, info: RunInfo, reason: str, by: str) -> bool:
+        """Deny what is pending. True if the run must end an allowed call, of this or another process."""
+        try:
+            for question in self.sessions.questions(info.session):
+                with contextlib.suppress(AlreadyAnsweredError):  # the first answer counts
+                    self.sessions.answer(info.session, question.call_id, "deny", reason, by=by or None)
+            for call in self.sessions.open_calls(info.session):
+                with contextlib.suppress(AlreadyAnsweredError):
+                    self.sessions.give_result(info.session, call.id, reason, is_error=True, by=by or None)
+            return info.agent in self.agents and has_allowed_call(self.sessions.store, info.session)
+        except PureAgentLoopError as error:
+            LOG.warning("Pending calls of session %s could not be denied: %s", info.session, safe_str(error))
+            return False
+
+    def turn(self, session: str) -> asyncio.Lock:
+        """Return a session's lock. Hold it to answer, fork or start in the session."""
+        return self._turns.setdefault(session, asyncio.Lock())
+
+    async def resume_if_ready(self, info: RunInfo) -> None:
+        """Resume a suspended run if nothing is pending. The caller must hold the session's `turn`.
+
+        Raises:
+            PureAgentLoopError: The session cannot be read.
+        """
+        if info.durable:
+            waits = await asyncio.to_thread(self.engine.waits, info.durable)
+        else:
+            questions = await asyncio.to_thread(self.sessions.questions, info.session)
+            waits = questions or await asyncio.to_thread(self.sessions.open_calls, info.session)
+        if not waits and info.state in WAITING and info.agent in self.agents:
+            self.resume(info)
+
+    @contextlib.asynccontextmanager
+    async def watching(self) -> AsyncIterator[None]:
+        """Poll suspended runs, and resume those whose answers were recorded by another process."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+
+    async def _watch(self) -> None:
+        while True:
+            for info in [run for run in self.runs.values() if run.state in WAITING]:
+                await self._poll(info)
+            await asyncio.sleep(WATCH_SECONDS)
+
+    async def _poll(self, info: RunInfo) -> None:
+        store = None if info.durable else as_protocol(self.sessions.store, Stamps)
+        try:
+            stamp = None if store is None else await asyncio.to_thread(store.stamp, info.session)
+            if store is not None and stamp in (None, self._stamps.get(info.session)):
+                return  # deleted, or unchanged since the last poll
+            async with self.turn(info.session):
+                await self.resume_if_ready(info)
+            self._stamps[info.session] = stamp
+        except Exception as error:  # noqa: BLE001 - the next poll may succeed
+            LOG.info("Run %s could not be polled for answers: %s", info.id, safe_str(error))
+
+    def resume(self, info: RunInfo) -> None:
+        """Resume a suspended or interrupted run."""
         if self.is_draining or info.session in self._live:
             return
-        self.note(info, state="running", stop_reason="", attempt=info.attempt + 1)
-        begun = own_event(RUN_START, agent=info.agent, task="", attempt=info.attempt)
-        self.channel(info.session).add(begun, info.id)
-        self._work(Live(info))
+        self.update(info, state="running", stop_reason="", attempt=info.attempt + 1)
+        start_event = own_event(RUN_START, agent=info.agent, task="", attempt=info.attempt)
+        self.channel(info.session).add(start_event, info.id)
+        self._execute(ActiveRun(info, self._file.media_of(info)))
 
-    # -- begin and end of the server ---------------------------------------------------------------
+    # -- start and stop of the server --------------------------------------------------------------
 
-    def resume(self) -> None:
-        """Go on with what the end of the last process cut off."""
+    def resume_interrupted(self) -> None:
+        """Resume the runs that the end of the last process interrupted."""
         for info in list(self.runs.values()):
             if not info.is_working:
                 continue
             if info.agent not in self.agents:
-                self._end(info, "failed", "error", f"There is no agent {info.agent!r} any more.")
-            elif info.attempt >= MOST_ATTEMPTS:
-                self._end(info, "killed", "error", f"{info.attempt} attempts ended before the run did.")
+                self._end(info, "failed", "error", f"The agent {info.agent!r} no longer exists.")
+            elif info.attempt >= MAX_ATTEMPTS:
+                self._end(info, "killed", "error", f"The process died in each of {info.attempt} attempts.")
             else:
-                self.go_on(info)
+                self.resume(info)
 
     async def drain(self, seconds: float) -> None:
-        """Begin nothing more, and let runs end. Those that do not are left for the next process.
-
-        Args:
-            seconds: How long to wait at most.
-        """
+        """Start no more runs and let the current ones finish. The next process resumes unfinished ones."""
         self.is_draining = True
-        tasks = {each for each in (*(live.task for live in self.at_work), *self._guests) if each is not None}
+        tasks = {
+            task for task in (*(live.task for live in self.live_runs), *self._ephemeral) if task is not None
+        }
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
-        left = self.at_work
-        for live in left:
-            live.guard.is_draining = True  # what a tool at work does by then is still recorded
-        if left and seconds:
-            await asyncio.wait({each.task for each in left if each.task is not None}, timeout=CUT_SECONDS)
-        for live in self.at_work:
+        unfinished = self.live_runs
+        for live in unfinished:
+            live.guard.is_draining = True  # running tools still get recorded
+        if unfinished and seconds:
+            await asyncio.wait(
+                {live.task for live in unfinished if live.task is not None}, timeout=CUT_SECONDS
+            )
+        for live in self.live_runs:
             live.guard.is_cut = True
             if live.task is not None:
                 live.task.cancel()
-        if left:
-            LOG.warning("%d runs are left for the next start", len(left))
-            await asyncio.wait({each.task for each in left if each.task is not None}, timeout=5)
+        if unfinished:
+            LOG.warning("%d unfinished runs will be resumed at the next start.", len(unfinished))
+            await asyncio.wait({live.task for live in unfinished if live.task is not None}, timeout=5)
 
     async def close(self) -> None:
-        """Stop at once what is still at work, and close files."""
+        """Interrupt running runs and close files."""
         await self.drain(0)
         for channel in self._channels.values():
             channel.close()
         self._file.close()
 
     def wake_viewers(self) -> None:
-        """Have all viewers look around."""
+        """Wake all viewers of all sessions."""
         for channel in self._channels.values():
             channel.wake()
 
     @property
     def folders(self) -> Mapping[str, str]:
-        """The folders that people put sessions into, by session."""
+        """The folder of each session that has one."""
         return self._file.folders
 
     def put_in_folder(self, session: str, folder: str) -> None:
-        """Put a session into a folder of the list; empty for none."""
+        """Move a session to a folder; empty for none."""
         self._file.put_in_folder(session, folder)
 
     def forget_session(self, session: str) -> None:
-        """A session was deleted: its events go too."""
+        """Delete the events and runs of a deleted session."""
         self.channel(session).delete()
         del self._channels[session]
         self._file.forget_session(session)
 
 
-def sealed_key(person: Person, key: str, asked: Any) -> str:
-    """An idempotency key of a person, and what was asked with it, as two hashes; empty for no key.
-
-    Args:
-        person: Who asks.
-        key: The key; empty for none.
-        asked: What is asked.
-    """
+def hash_key(person: Person, key: str, request: Any) -> str:
+    """Hash a person's idempotency key and its request: ``KEY_HASH:REQUEST_HASH``, empty for no key."""
     if not key:
         return ""
-    parts = (f"{person.name}\0{key}", repr(asked))
-    return ":".join(hashlib.sha256(each.encode("utf-8", "replace")).hexdigest() for each in parts)
+    parts = (f"{person.name}\0{key}", repr(request))
+    return ":".join(hashlib.sha256(part.encode("utf-8", "replace")).hexdigest() for part in parts)

@@ -1,7 +1,7 @@
-"""Who asks: people by their tokens, by a cookie that a token was exchanged for, or by the word of a proxy.
+"""Authentication: by token, by a cookie that a token was exchanged for, or by a proxy's header.
 
-A token is kept as its SHA-256: it is random and long, so that is as good as a slow hash, and a thousand times
-cheaper. A cookie holds a name, a time and a seal; the seal breaks when the person's token changes.
+Tokens are stored as SHA-256: they are long and random, so a slow hash would add no safety. A cookie holds a
+name, an expiry time and a signature, which becomes invalid when the person's token changes.
 """
 
 from __future__ import annotations
@@ -19,11 +19,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.durable.values import DurableError, DurableNotFoundError
+from pure_agent_loop.errors import (
+    AlreadyAnsweredError,
+    ConfigError,
+    PureAgentLoopError,
+    SessionLockedError,
+    SessionNotFoundError,
+)
+from pure_agent_loop.support.text import safe_str
 
 ROLES = ("use", "approve", "operate")
 OWNER = "owner"
-SHORTEST_TOKEN = 16
+MIN_TOKEN_LENGTH = 16
 COOKIE_SECONDS = 30 * 86_400
 _NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,100}")
 _HASH = re.compile(r"[0-9a-f]{64}")
@@ -31,16 +39,16 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 
 @dataclass(frozen=True)
 class Person:
-    """Somebody who may ask.
+    """An authenticated user.
 
     Args:
         name: At most 100 letters, digits and ``_ . @ + -``.
-        roles: ``use``: run agents, and see what came of one's own runs; ``approve``: answer questions about
-            calls, of everybody; ``operate``: everything, of everybody.
-        token_hash: The SHA-256 of the token, as 64 hexadecimal digits; empty for one whom a proxy names.
+        roles: ``use``: run agents and see one's own runs. ``approve``: also answer questions about anyone's
+            calls. ``operate``: everything, for all users.
+        token_hash: The SHA-256 of the token as 64 hexadecimal digits; empty for a user that a proxy names.
 
     Raises:
-        ConfigError: One of them cannot be.
+        ConfigError: An argument is invalid.
     """
 
     name: str
@@ -51,74 +59,72 @@ class Person:
         name: object = self.name
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
-                f"name={name!r:.80} cannot name a person. Use at most 100 letters, digits and '_ . @ + -'."
+                f"name={name!r:.80} is not a user name. Use at most 100 letters, digits and '_ . @ + -'."
             )
         object.__setattr__(self, "roles", frozenset(self.roles))
         if not self.roles or not self.roles <= set(ROLES):
-            raise ConfigError(f"roles of {self.name}: use some of {', '.join(ROLES)}.")
+            raise ConfigError(f"roles of {self.name}: use one or more of {', '.join(ROLES)}.")
         if self.token_hash and not _HASH.fullmatch(self.token_hash):
             raise ConfigError(
                 f"token_hash of {self.name} must be 64 hexadecimal digits, as `sha256sum` prints them."
             )
 
     def may(self, role: str) -> bool:
-        """True if this person has a role; who operates has them all."""
+        """Return whether this person has a role. ``operate`` includes all roles."""
         return role in self.roles or "operate" in self.roles
 
     @property
     def mark(self) -> str:
-        """What the ids of this person's sessions begin with; empty for the owner of the server."""
+        """The prefix of this person's session ids; empty for the owner of the server."""
         return "" if self.name == OWNER else hashlib.sha256(f"pal:{self.name}".encode()).hexdigest()[:20]
 
     def owns(self, session_id: str) -> bool:
-        """True if a session is this person's, or this person sees all of them."""
+        """Return whether this person may see a session."""
         return self.may("operate") or (bool(self.mark) and session_id.startswith(f"{self.mark}-"))
 
     def new_session_id(self) -> str:
-        """A new id that nobody can guess."""
+        """Create a session id that cannot be guessed."""
         moment = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
         head = f"{self.mark}-" if self.mark else ""
         return f"{head}{moment}-{secrets.token_hex(8 if head else 16)}"
 
 
 def hash_of(token: str) -> str:
-    """What is kept of a token."""
+    """Hash a token for storage."""
     return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def read_people(path: str | os.PathLike[str]) -> list[Person]:
-    """The people in a JSON file: ``{"ada": {"token_sha256": "...", "roles": ["use", "approve"]}}``.
+    """Read users from a JSON file: ``{"ada": {"token_sha256": "...", "roles": ["use", "approve"]}}``.
 
     Raises:
-        ConfigError: It cannot be read, or says something that cannot be.
+        ConfigError: The file cannot be read, or an entry is invalid.
     """
     try:
-        found = json.loads(Path(path).read_text(encoding="utf-8"))
+        table = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"The table of people {path} cannot be read: {error}") from error
-    if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
-        raise ConfigError(f"{path} must hold an object of people by name, each an object.")
+        raise ConfigError(f"users file {path} cannot be read: {error}") from error
+    if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
+        raise ConfigError(f"users file {path} must be a JSON object of name -> object.")
     people = []
-    for name, about in found.items():
-        strange = about.keys() - {"token_sha256", "roles"}
-        if strange:
-            raise ConfigError(f"{path}: {name}: {', '.join(sorted(strange))} is not known.")
-        people.append(Person(name, frozenset(about.get("roles", ["use"])), about.get("token_sha256", "")))
+    for name, fields in table.items():
+        unknown = fields.keys() - {"token_sha256", "roles"}
+        if unknown:
+            raise ConfigError(f"users file {path}: {name}: unknown key {', '.join(sorted(unknown))}.")
+        people.append(Person(name, frozenset(fields.get("roles", ["use"])), fields.get("token_sha256", "")))
     return people
 
 
 class People:
-    """Everybody who may ask.
+    """The users of a server.
 
     Args:
-        token: The token of the owner.
-        others: Further people.
-        header: The header in which a proxy that shows the owner's token names a person; empty for none.
-        secret: Seals cookies.
-        now: Tells the time in seconds since the epoch.
+        token: The owner's token.
+        header: The header in which a proxy that sends the owner's token names the user; empty for none.
+        now: Returns seconds since the epoch.
 
     Raises:
-        ConfigError: The token is too short, or two people have one name or one token.
+        ConfigError: The token is too short, or two users share a name or a token.
     """
 
     def __init__(
@@ -129,32 +135,32 @@ class People:
         secret: bytes = b"",
         now: Callable[[], float] = time.time,
     ) -> None:
-        if len(token) < SHORTEST_TOKEN or not token.isascii() or not token.isprintable() or " " in token:
+        if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
             raise ConfigError(
-                f"token must be at least {SHORTEST_TOKEN} letters and digits that nobody can guess, such as "
-                "`python -c 'import secrets; print(secrets.token_urlsafe(24))'` prints."
+                f"token must be at least {MIN_TOKEN_LENGTH} random letters and digits. Generate one with "
+                "`python -c 'import secrets; print(secrets.token_urlsafe(24))'`."
             )
         owner = Person(OWNER, frozenset(ROLES), hash_of(token))
         self.header = header.lower()
         self._secret, self._now = secret or secrets.token_bytes(32), now
         self._by_name: dict[str, Person] = {}
-        for each in (owner, *others):
-            if each.name in self._by_name:
-                raise ConfigError(f"There are two people of the name {each.name!r}.")
-            self._by_name[each.name] = each
-        hashes = [each.token_hash for each in self._by_name.values() if each.token_hash]
+        for person in (owner, *others):
+            if person.name in self._by_name:
+                raise ConfigError(f"users: two users are named {person.name!r}.")
+            self._by_name[person.name] = person
+        hashes = [person.token_hash for person in self._by_name.values() if person.token_hash]
         if len(set(hashes)) < len(hashes):
-            raise ConfigError("Two people have the same token.")
-        # Looked up by the hash: how long that takes tells nothing of the token.
-        self._by_hash = {each.token_hash: each for each in self._by_name.values() if each.token_hash}
+            raise ConfigError("users: two users have the same token.")
+        # A lookup by hash does not leak the token through its timing.
+        self._by_hash = {person.token_hash: person for person in self._by_name.values() if person.token_hash}
         self.cookie_name = f"pal_{hashlib.sha256(owner.token_hash.encode()).hexdigest()[:8]}"
 
     def by_token(self, token: str) -> Person | None:
-        """Whose token it is."""
+        """Return the owner of a token."""
         return self._by_hash.get(hash_of(token))
 
     def named(self, person: Person, headers: Mapping[str, str]) -> Person | None:
-        """Who is meant by a request: where the owner's token comes with a name, that person."""
+        """Return the user of a request: with the owner's token, the one that the proxy's header names."""
         name = headers.get(self.header, "") if self.header else ""
         if not name or person.name != OWNER:
             return person
@@ -163,35 +169,35 @@ class People:
         return self._by_name.get(name) or Person(name)
 
     def cookie_for(self, person: Person) -> str:
-        """The value of the cookie that a person gets for a token."""
+        """Create the value of a person's cookie."""
         name = base64.urlsafe_b64encode(person.name.encode()).decode().rstrip("=")
-        until = str(int(self._now()) + COOKIE_SECONDS)
-        return f"{name}.{until}.{self._seal(name, until, person)}"
+        expiry = str(int(self._now()) + COOKIE_SECONDS)
+        return f"{name}.{expiry}.{self._sign(name, expiry, person)}"
 
     def by_cookie(self, value: str) -> Person | None:
-        """Whose cookie it is; None if it is nobody's, or too old."""
+        """Return the person of a cookie; None if the cookie is invalid or has expired."""
         parts: Sequence[str] = value.split(".")
         if len(parts) != 3 or not value.isascii() or not parts[1].isdecimal() or len(parts[1]) > 15:
             return None
-        name, until, seal = parts
+        name, expiry, signature = parts
         try:
-            known = self._by_name.get(base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode())
+            person = self._by_name.get(base64.urlsafe_b64decode(name + "=" * (-len(name) % 4)).decode())
         except ValueError:
             return None
-        if known is None or int(until) < self._now():
+        if person is None or int(expiry) < self._now():
             return None
-        return known if hmac.compare_digest(seal, self._seal(name, until, known)) else None
+        return person if hmac.compare_digest(signature, self._sign(name, expiry, person)) else None
 
-    def _seal(self, name: str, until: str, person: Person) -> str:
-        said = f"{name}.{until}.{person.token_hash}".encode()
-        return hmac.new(self._secret, said, hashlib.sha256).hexdigest()
+    def _sign(self, name: str, expiry: str, person: Person) -> str:
+        message = f"{name}.{expiry}.{person.token_hash}".encode()
+        return hmac.new(self._secret, message, hashlib.sha256).hexdigest()
 
 
-def kept_secret(path: Path, make: Callable[[], str]) -> str:
-    """What stands in a file for this user only; it is made if there is none.
+def load_or_create_secret(path: Path, make: Callable[[], str]) -> str:
+    """Read a secret from a private file. If missing, create the file.
 
     Raises:
-        ConfigError: It can be neither read nor written.
+        ConfigError: The file can be neither read nor written.
     """
     try:
         if not path.exists():
@@ -203,15 +209,112 @@ def kept_secret(path: Path, make: Callable[[], str]) -> str:
         raise ConfigError(f"{path} cannot be read or written: {error}") from error
 
 
-def check_people(given: Any) -> list[Person]:
-    """People as `create_app` is given them: `Person` objects, or the path of a table.
+def check_people(users: Any) -> list[Person]:
+    """Return the users that `create_app` got: `Person` objects, or the path of a JSON file.
 
     Raises:
-        ConfigError: It is neither.
+        ConfigError: `users` is neither, or the file is invalid.
     """
-    if isinstance(given, (str, os.PathLike)):
-        return read_people(given)
-    found = list(given or ())
-    if not all(isinstance(each, Person) for each in found):
-        raise ConfigError("users must be Person objects, or the path of a JSON table of them.")
-    return found
+    if isinstance(users, (str, os.PathLike)):
+        return read_people(users)
+    people = list(users or ())
+    if not all(isinstance(person, Person) for person in people):
+        raise ConfigError("users must be Person objects or the path of a JSON file of them.")
+    return people
+
+
+# -- problem details (RFC 9457) for clients, and the HTTP status of each of this package's errors --------
+
+UNEXPECTED = "Internal error. See the server's log."
+ALREADY_ANSWERED = "urn:pure-agent-loop:already-answered"  # a problem type
+SLASH = "\0"  # replaces an escaped slash (%2F) in a path
+TITLES = {
+    400: "Bad request",
+    401: "Not authenticated",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Request timeout",
+    409: "Conflict",
+    413: "Too large",
+    415: "Wrong content type",
+    421: "Wrong host",
+    422: "Invalid request",
+    429: "Too many requests",
+    500: "Failed",
+    503: "Unavailable",
+}
+
+
+class HttpProblem(PureAgentLoopError):  # noqa: N818 - RFC 9457's term
+    """An error response.
+
+    Args:
+        detail: What is wrong and what to do. Must not reveal file or server names.
+    """
+
+    def __init__(
+        self, status: int, detail: str, headers: Mapping[str, str] | None = None, **fields: Any
+    ) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.headers, self.fields = status, detail, dict(headers or {}), fields
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the body."""
+        title = TITLES.get(self.status, "Failed")
+        return {
+            "type": "about:blank",
+            "title": title,
+            "status": self.status,
+            "detail": self.detail,
+            **self.fields,
+        }
+
+    def body(self, path: str = "") -> tuple[bytes, str]:
+        """Return the body and its content type: OpenAI's error format below ``/v1``, else RFC 9457."""
+        if not path.startswith("/v1/"):
+            return json.dumps(self.to_dict()).encode(), "application/problem+json"
+        kind = "invalid_request_error" if self.status < 500 else "server_error"
+        error = {"message": self.detail, "type": kind, "param": self.fields.get("param")}
+        return json.dumps({"error": {**error, "code": self.fields.get("code")}}).encode(), "application/json"
+
+
+def path_of(scope: Mapping[str, Any]) -> str:
+    """Return the path of a request, relative to the application's mount point."""
+    path, root = str(scope["path"]), str(scope.get("root_path", ""))
+    return path[len(root) :] or "/" if root and f"{path}/".startswith(f"{root.rstrip('/')}/") else path
+
+
+def not_found(kind: str) -> HttpProblem:
+    """Return a 404. Missing and forbidden objects give the same response."""
+    return HttpProblem(404, f"No {kind} with this id.")
+
+
+def no_agent(name: str, agents: Iterable[str], **fields: Any) -> HttpProblem:
+    """Return a 404 that lists the agents."""
+    return HttpProblem(404, f"Unknown agent {name!r:.80}. Available: {', '.join(agents)}.", **fields)
+
+
+def as_problem(error: BaseException) -> HttpProblem:
+    """Convert an error to a problem. An error of another package becomes a 500 without details."""
+    if isinstance(error, HttpProblem):
+        return error
+    if isinstance(error, AlreadyAnsweredError):
+        fields: dict[str, Any] = {
+            "call_id": error.call_id,
+            "by": error.by,
+            "answer": error.answer,
+            "answered_at": error.at,
+        }
+        return HttpProblem(409, safe_str(error), type=ALREADY_ANSWERED, **fields)
+    if isinstance(error, SessionNotFoundError):
+        return not_found("session")
+    if isinstance(error, SessionLockedError):
+        return HttpProblem(409, "The session is in use by another program.")
+    if isinstance(error, DurableNotFoundError):
+        return HttpProblem(404, "Not found.")
+    if isinstance(error, DurableError):
+        return HttpProblem(503, "The database is unavailable.")
+    if isinstance(error, ConfigError):
+        return HttpProblem(422, safe_str(error))
+    return HttpProblem(500, UNEXPECTED)

@@ -1,58 +1,59 @@
-"""The runs of a server, and what is kept of them on disk so that another process can go on.
+"""Runs of a server, persisted so that the next process can resume them.
 
-A line for each change; the newest one of a run counts. At the start the file is written anew, without the
-oldest runs that have ended. What runs used stands in lines of its own, so that it outlives them.
+``runs.jsonl`` gets a line per change; the newest line of a run counts. Each start rewrites the file without
+the oldest ended runs. Usage totals have their own lines and outlive the runs.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import hashlib
 import json
 import os
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.durable.guard import Guard
+from pure_agent_loop.durable.attempt import Guard
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.event_data import VERSION
+from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.media import File, Image
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.support.disk import private_folder
 from pure_agent_loop.support.locking import OPEN_FLAGS, try_lock
 
-MOST_ENDED = 5_000
+MAX_ENDED = 5_000
 WORKING = ("pending", "running")
-_KEPT = 24 * 3_600.0  # seconds that an idempotency key holds
+_KEY_SECONDS = 24 * 3_600.0  # validity of an idempotency key
 
 
 @dataclass
 class RunInfo:
-    """A run, as it stands.
+    """The current state of a run.
 
     Args:
-        id: The session and the number of the event it began with: ``SESSION:NUMBER``.
-        session: The session.
-        agent: The name of the agent.
-        owner: The name of the person who began it.
-        task: What was asked.
-        state: One of `pure_agent_loop.events.TASK_STATES`, or ``waiting_tool``.
-        stop_reason: Why it ended or waits; empty before.
-        content: The answer, once there is one.
-        error: What went wrong, if something did.
-        steps: Steps so far.
-        tokens: Tokens so far.
-        cost: What they cost, if the agent knows prices.
-        attempt: How often it was begun or gone on with.
-        created: When, in seconds since the epoch.
-        updated: When its state changed last.
-        key: The idempotency key it was begun with and what was asked, as two hashes with a colon between
-            them; empty for none.
-        durable: The id of the run in the engine; empty for one of this process.
+        id: The session and the number of the run's first event: ``SESSION:NUMBER``.
+        session: The session's id.
+        owner: The name of the person who started the run.
+        state: One of `pure_agent_loop.durable.TASK_STATES`.
+        stop_reason: Why the run ended or suspended; empty while it runs.
+        content: The answer, if any.
+        error: The error, if any.
+        cost: Cost so far, if the agent has prices.
+        attempt: Number of times the run was started or resumed.
+        created: Start time in seconds since the epoch.
+        updated: Time of the last change in seconds since the epoch.
+        key: Hashes of the idempotency key and of the request, separated by a colon; empty for none.
+        durable: The run's id in the engine; empty for a run of this process.
     """
 
     id: str
@@ -75,25 +76,22 @@ class RunInfo:
 
     @property
     def is_working(self) -> bool:
-        """True if somebody works on it."""
+        """Whether the run is pending or running."""
         return self.state in WORKING
 
     @property
     def is_open(self) -> bool:
-        """True if it has not ended."""
+        """Whether the run has not ended."""
         return self.is_working or self.state in WAITING
 
 
 @dataclass(eq=False)
-class Live:
-    """What a run has while this process works on it.
+class ActiveRun:
+    """A run that this process executes.
 
     Args:
-        info: The run.
-        media: Parts that came with the task.
-        task: What works on it.
-        asked: Questions of tools at work, which wait in memory.
-        tell: Adds an event of the server itself.
+        asked: Pending questions of running tools, held in memory, by call id.
+        settled: Answers to such questions by call id: person, permission, time.
     """
 
     info: RunInfo
@@ -103,20 +101,18 @@ class Live:
     guard: Guard = field(default_factory=Guard)
     task: asyncio.Task[None] | None = None
     asked: dict[str, tuple[PermissionRequest, asyncio.Future[Permission]]] = field(default_factory=dict)
-    tell: Callable[[Mapping[str, Any]], object] = lambda _: None
+    settled: dict[str, tuple[str, Permission, float]] = field(default_factory=dict)
+    emit: Callable[[Mapping[str, Any]], object] = lambda _: None
 
 
-LIVE: ContextVar[Live | None] = ContextVar("pure_agent_loop_live_run", default=None)  # of this task
+CURRENT_RUN: ContextVar[ActiveRun | None] = ContextVar("pure_agent_loop_live_run", default=None)
 
 
 class RunsFile:
-    """The runs that a server knows, in memory and in a folder that only it may use.
-
-    Args:
-        folder: The folder.
+    """All runs of a server, in memory and in its private folder.
 
     Raises:
-        ConfigError: Another server uses it.
+        ConfigError: Another server uses the folder.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -125,83 +121,108 @@ class RunsFile:
         if not try_lock(self._lock):
             os.close(self._lock)
             raise ConfigError(
-                f"Another server works in {folder}. Give this one a folder of its own: folder= (--folder)."
+                f"folder={str(folder)!r} is in use by another server. Choose another one: folder= (--folder)."
             )
-        self.sums: dict[tuple[str, str], tuple[int, int, float]] = {}
+        self.totals: dict[tuple[str, str], tuple[int, int, float]] = {}
         self.folders: dict[str, str] = {}
         self.runs: dict[str, RunInfo] = self._read()
         self._by_session: dict[str, list[RunInfo]] = defaultdict(list)
-        for each in self.runs.values():
-            self._by_session[each.session].append(each)
-        self._by_key = {_place(each): each for each in self.runs.values() if each.key}
-        self._file = self._rewritten()
+        for info in self.runs.values():
+            self._by_session[info.session].append(info)
+        self._by_key = {_key_hash(info): info for info in self.runs.values() if info.key}
+        self._file = self._rewrite()
 
     def _read(self) -> dict[str, RunInfo]:
-        found: dict[str, RunInfo] = {}
+        runs: dict[str, RunInfo] = {}
         lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         for line in lines:
             try:
-                about = json.loads(line)
-                if "used" in about:
-                    self._add_up(*about["used"])
+                fields = json.loads(line)
+                if "used" in fields:
+                    self._add_totals(*fields["used"])
                     continue
-                if "folder" in about:
-                    self._put_in_folder(*about["folder"])
+                if "folder" in fields:
+                    self._put_in_folder(*fields["folder"])
                     continue
-                info = RunInfo(**about)
+                info = RunInfo(**fields)
             except (ValueError, TypeError):
-                continue  # torn when the process was killed
-            found.pop(info.id, None)
-            found[info.id] = info
-        ended = [each.id for each in found.values() if not each.is_open]
-        for run_id in ended[: max(0, len(ended) - MOST_ENDED)]:
-            del found[run_id]
-        return found
+                continue  # incomplete: the process was killed while writing
+            runs.pop(info.id, None)
+            runs[info.id] = info
+        ended = [info.id for info in runs.values() if not info.is_open]
+        for run_id in ended[: max(0, len(ended) - MAX_ENDED)]:
+            del runs[run_id]
+        return runs
 
-    def _rewritten(self) -> Any:
+    def _rewrite(self) -> Any:
         new = self._path.with_suffix(".new")
         handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o600)
         with os.fdopen(handle, "wb") as file:
-            file.writelines(_line(each) for each in self.runs.values())
-            file.writelines(_other("used", *name, *used) for name, used in self.sums.items())
-            file.writelines(_other("folder", *each) for each in self.folders.items())
+            file.writelines(_run_line(info) for info in self.runs.values())
+            file.writelines(_line("used", *key, *usage) for key, usage in self.totals.items())
+            file.writelines(_line("folder", *item) for item in self.folders.items())
         new.replace(self._path)
         return self._path.open("ab", buffering=0)
 
     def put(self, info: RunInfo) -> None:
-        """Keep a run as it stands now.
+        """Save a run's current state.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         info.updated = time.time()
-        self._file.write(_line(info))
+        self._file.write(_run_line(info))
         if info.id not in self.runs:
             self._by_session[info.session].append(info)
         self.runs[info.id] = info
         if info.key:
-            self._by_key[_place(info)] = info
-        if len(self.runs) > 2 * MOST_ENDED:
-            self._forget()
+            self._by_key[_key_hash(info)] = info
+        if len(self.runs) > 2 * MAX_ENDED:
+            ended = [info for info in self.runs.values() if not info.is_open]
+            self._drop(ended[:-MAX_ENDED])  # the oldest
 
-    def add_up(self, info: RunInfo) -> None:
-        """Keep what a run used that has ended.
+    def keep_media(self, info: RunInfo, media: Sequence[Any]) -> None:
+        """Save a task's media until the run ends: the process may die before the session has them.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
+        """
+        if media:
+            private_folder(self._media(info).parent)
+            handle = os.open(self._media(info), os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(list(media), file)
+
+    def media_of(self, info: RunInfo) -> list[Any]:
+        """Return the saved media of a run's task."""
+        path = self._media(info)
+        return list(json.loads(path.read_bytes())) if path.exists() else []
+
+    def drop_media(self, info: RunInfo) -> None:
+        """Delete the saved media of a run."""
+        self._media(info).unlink(missing_ok=True)
+
+    def _media(self, info: RunInfo) -> Path:
+        return self._path.parent / "media" / f"{hashlib.sha256(info.id.encode()).hexdigest()}.json"
+
+    def add_totals(self, info: RunInfo) -> None:
+        """Add the usage of an ended run to the totals.
+
+        Raises:
+            OSError: The file cannot be written.
         """
         used = (info.agent, info.owner, 1, info.tokens, info.cost)
-        self._add_up(*used)
-        self._file.write(_other("used", *used))
+        self._add_totals(*used)
+        self._file.write(_line("used", *used))
 
     def put_in_folder(self, session: str, folder: str) -> None:
-        """Keep in which folder a session is; empty for none.
+        """Move a session to a folder; empty for none.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         self._put_in_folder(session, folder)
-        self._file.write(_other("folder", session, folder))
+        self._file.write(_line("folder", session, folder))
 
     def _put_in_folder(self, session: str, folder: str) -> None:
         if folder:
@@ -209,56 +230,297 @@ class RunsFile:
         else:
             self.folders.pop(session, None)
 
-    def _add_up(self, agent: str, owner: str, runs: int, tokens: int, cost: float) -> None:
-        before = self.sums.get((agent, owner), (0, 0, 0.0))
-        self.sums[agent, owner] = (before[0] + runs, before[1] + tokens, before[2] + cost)
+    def _add_totals(self, agent: str, owner: str, runs: int, tokens: int, cost: float) -> None:
+        before = self.totals.get((agent, owner), (0, 0, 0.0))
+        self.totals[agent, owner] = (before[0] + runs, before[1] + tokens, before[2] + cost)
 
-    def begun_with(self, place: str) -> RunInfo | None:
-        """The run that was begun with an idempotency key, within a day.
+    def find_by_key(self, key_hash: str) -> RunInfo | None:
+        """Return the run started with an idempotency key in the last 24 hours.
 
         Args:
-            place: The part of it before the colon.
+            key_hash: The part of `RunInfo.key` before the colon.
         """
-        found = self._by_key.get(place)
-        return found if found is not None and time.time() - found.created < _KEPT else None
+        info = self._by_key.get(key_hash)
+        return info if info is not None and time.time() - info.created < _KEY_SECONDS else None
 
     def of_session(self, session: str) -> list[RunInfo]:
-        """The runs of a session, oldest first."""
+        """Return the runs of a session, oldest first."""
         return list(self._by_session.get(session, ()))
 
     def forget_session(self, session: str) -> None:
-        """A session was deleted."""
+        """Remove the runs of a deleted session."""
         self._drop(self.of_session(session))
         self.folders.pop(session, None)
         self._file.close()
-        self._file = self._rewritten()
-
-    def _forget(self) -> None:
-        ended = [each for each in self.runs.values() if not each.is_open]
-        self._drop(ended[:-MOST_ENDED])
+        self._file = self._rewrite()
 
     def _drop(self, runs: Iterable[RunInfo]) -> None:
-        for each in runs:
-            self.runs.pop(each.id, None)
-            self._by_key.pop(_place(each), None)
-            left = self._by_session[each.session]
-            left.remove(each)
-            if not left:
-                del self._by_session[each.session]
+        for info in runs:
+            self.runs.pop(info.id, None)
+            self._by_key.pop(_key_hash(info), None)
+            siblings = self._by_session[info.session]
+            siblings.remove(info)
+            if not siblings:
+                del self._by_session[info.session]
 
     def close(self) -> None:
-        """Let another server use the folder."""
+        """Close the file and release the folder's lock."""
         self._file.close()
         os.close(self._lock)
 
 
-def _place(info: RunInfo) -> str:
+def _key_hash(info: RunInfo) -> str:
     return info.key.partition(":")[0]
 
 
-def _other(kind: str, *values: str | float) -> bytes:
+def _line(kind: str, *values: str | float) -> bytes:
     return json.dumps({kind: values}, separators=(",", ":")).encode() + b"\n"
 
 
-def _line(info: RunInfo) -> bytes:
+def _run_line(info: RunInfo) -> bytes:
     return json.dumps(asdict(info), separators=(",", ":")).encode() + b"\n"
+
+
+# -- events of a session as clients receive them: numbered per session, reduced to what the client may see ---
+
+RUN_START, RUN_STATE, RUN_END = "run_start", "run_state", "run_end"
+QUESTION, ANSWERED, STEERED = "question", "answered", "steered"
+# The server's own event types, with the fields that every client may see.
+OWN = {
+    RUN_START: ("agent", "task", "attempt"),
+    RUN_STATE: ("state", "calls"),
+    RUN_END: ("state", "stop_reason", "steps", "tokens", "cost"),
+    QUESTION: ("call_id", "tool", "question"),
+    ANSWERED: ("call_id", "behavior"),
+    STEERED: ("text", "when"),
+}
+_KEYS = {"type", "step", "timestamp", "data"}
+
+
+@dataclass(frozen=True)
+class Visibility:
+    """What a client may see of events.
+
+    Args:
+        full: Everything in `Event.to_dict`.
+        tools: If not full: the tools whose arguments and results are visible; True for all.
+        reasoning: If not full: whether reasoning is visible.
+    """
+
+    full: bool = False
+    tools: frozenset[str] | bool = frozenset()
+    reasoning: bool = False
+
+    def shows(self, tool: str) -> bool:
+        """Return whether a tool's arguments and results are visible."""
+        return self.full or (self.tools if isinstance(self.tools, bool) else tool in self.tools)
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelEntry:
+    """A numbered event of a session.
+
+    Args:
+        number: Number in the session, from 1; never reused.
+        session: The session's id.
+        run: The run's id.
+        plain: Type, step, timestamp and unreduced data; `source` is its number in an engine, if any.
+    """
+
+    number: int
+    session: str
+    run: str
+    plain: Mapping[str, Any]
+    _json: dict[Visibility, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def type(self) -> str:
+        """The event type."""
+        return str(self.plain["type"])
+
+    def to_json(self, visibility: Visibility) -> str:
+        """Return the visible part as JSON, cached per visibility."""
+        text = self._json.get(visibility)
+        if text is None:
+            text = self._json[visibility] = json.dumps(self.to_dict(visibility), separators=(",", ":"))
+        return text
+
+    def to_dict(self, visibility: Visibility) -> dict[str, Any]:
+        """Return the visible part as a dict."""
+        return {
+            "version": VERSION,
+            "type": self.plain["type"],
+            "number": self.number,
+            "session": self.session,
+            "run": self.run,
+            "step": self.plain["step"],
+            "timestamp": self.plain["timestamp"],
+            "data": self._data(visibility),
+        }
+
+    def _data(self, visibility: Visibility) -> Mapping[str, Any]:
+        data: Mapping[str, Any] = self.plain["data"]
+        if visibility.full:
+            return data
+        if self.type in OWN:
+            return {key: data[key] for key in OWN[self.type] if key in data}
+        event = Event.from_dict(self.plain)
+        public: dict[str, Any] = event.public(tools=visibility.tools, reasoning=visibility.reasoning)["data"]
+        return public
+
+    def to_line(self) -> bytes:
+        """Return a line for the session's event file."""
+        fields = {"n": self.number, "run": self.run, **self.plain}
+        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
+
+    @classmethod
+    def from_line(cls, session: str, line: bytes) -> ChannelEntry:
+        """Parse a line of `to_line`.
+
+        Raises:
+            ValueError, KeyError, TypeError: The line is malformed.
+        """
+        fields = json.loads(line)
+        number, run = int(fields.pop("n")), str(fields.pop("run"))
+        if not fields.keys() >= _KEYS:
+            raise ValueError("a key is missing")
+        return cls(number, session, run, fields)
+
+
+def plain_event(event: Event) -> dict[str, Any]:
+    """Convert a kernel event for storage. The final history is dropped: the session has it."""
+    if event.type is EventType.LOOP_END:
+        event = replace(event, data={**event.data, "messages": []})
+    plain = event.to_dict()
+    del plain["version"]
+    if event.type is EventType.OBSERVATION and _has_file(event.data.get("value")):
+        plain["data"]["has_files"] = True  # tells the page to fetch them now, not at the end of the run
+    return plain
+
+
+def _has_file(value: Any) -> bool:
+    return any(
+        isinstance(item, (Image, File)) for item in (value if isinstance(value, (list, tuple)) else [value])
+    )
+
+
+def own_event(kind: str, **data: Any) -> dict[str, Any]:
+    """Create an event of the server itself, for storage."""
+    return {"type": kind, "step": 0, "timestamp": time.time(), "data": data}
+
+
+# -- persisted events of a session, so that clients can reconnect after a restart of the server ----------
+# One JSON-lines file per session. A line is written before any client receives its event, so that a killed
+# process never reuses a number. After a power failure the last lines may be missing, because only the
+# session itself is synced. Above a maximum size the older half is deleted; clients then read the session.
+
+MAX_BYTES = 16 << 20
+_TAIL = 1 << 20
+
+
+class EventFile:
+    """The event file of one session. Only one process at a time may write to it.
+
+    Args:
+        session: The session's id.
+    """
+
+    def __init__(self, path: Path, session: str, max_bytes: int = MAX_BYTES) -> None:
+        self.path, self._session, self._max_bytes = path, session, max_bytes
+        self._handle: int | None = None
+        self._size = 0
+
+    def last_number(self) -> int:
+        """Return the newest number, 0 if the file is empty. An incomplete last line is cut off."""
+        if not self.path.exists():
+            return 0
+        with self.path.open("rb+") as file:
+            size = file.seek(0, os.SEEK_END)
+            start = max(0, size - _TAIL)
+            while True:
+                file.seek(start)
+                tail = file.read()
+                end = tail.rfind(b"\n") + 1
+                begin = tail.rfind(b"\n", 0, end - 1) + 1 if end else 0
+                if start == 0 or begin > 0:
+                    break
+                start = max(0, start - 4 * _TAIL)
+            if end < len(tail):
+                file.truncate(start + end)
+        try:
+            return ChannelEntry.from_line(self._session, tail[begin:end]).number if end else 0
+        except (ValueError, KeyError, TypeError):
+            return max((entry.number for entry in self._entries()), default=0)
+
+    def append(self, entries: list[ChannelEntry]) -> None:
+        """Append entries, all or none.
+
+        Raises:
+            OSError: The entries were not written.
+        """
+        if self._handle is None:
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | OPEN_FLAGS
+            self._handle = os.open(self.path, flags, 0o600)
+            self._size = os.fstat(self._handle).st_size
+        data = b"".join(entry.to_line() for entry in entries)
+        view = memoryview(data)
+        try:
+            while view:
+                view = view[os.write(self._handle, view) :]
+        except OSError:
+            with contextlib.suppress(OSError):
+                os.ftruncate(self._handle, self._size)
+            raise
+        self._size += len(data)
+        if self._size > self._max_bytes:
+            self._drop_older_half()
+
+    def _drop_older_half(self) -> None:
+        """Rewrite the file with its newer half. Open readers keep the old file."""
+        new = self.path.with_suffix(".new")
+        with self.path.open("rb") as old, new.open("wb") as file:
+            os.fchmod(file.fileno(), 0o600)
+            old.seek(self._size - self._max_bytes // 2)
+            old.readline()
+            while chunk := old.read(_TAIL):
+                file.write(chunk)
+        new.replace(self.path)
+        self.close()
+
+    def after(self, number: int, limit: int) -> list[ChannelEntry]:
+        """Return at most `limit` entries after a number, oldest first. Damaged lines are skipped."""
+        entries = []
+        for entry in self._entries(number):
+            entries.append(entry)
+            if len(entries) >= limit:
+                break
+        return entries
+
+    def _entries(self, after: int = 0) -> Iterator[ChannelEntry]:
+        try:
+            file: BinaryIO = self.path.open("rb")
+        except FileNotFoundError:
+            return
+        with file:
+            for line in file:
+                if not line.endswith(b"\n") or (after and _number(line) <= after):
+                    continue
+                with contextlib.suppress(ValueError, KeyError, TypeError):
+                    yield ChannelEntry.from_line(self._session, line)
+
+    def close(self) -> None:
+        """Close the file. The next `append` opens it again."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+    def delete(self) -> None:
+        """Delete the file."""
+        self.close()
+        self.path.unlink(missing_ok=True)
+
+
+def _number(line: bytes) -> int:
+    """Return the number of a line without parsing the whole line."""
+    digits = line[5 : line.find(b",", 5)]
+    return int(digits) if line.startswith(b'{"n":') and digits.isdigit() else 1 << 62

@@ -1,4 +1,4 @@
-"""The process of a server: sockets, TLS, signals, and an end that loses nothing."""
+"""The server process: sockets, TLS, signals and graceful shutdown."""
 
 from __future__ import annotations
 
@@ -7,28 +7,190 @@ import contextlib
 import ipaddress
 import socket
 from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
 from types import FrameType
 from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.server.service import Service
+from pure_agent_loop.server.hub import Hub
+from pure_agent_loop.server.metrics import Metrics
+from pure_agent_loop.server.people import HttpProblem, People, Person, not_found
+from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.settings import Settings
+from pure_agent_loop.sessions.store import check_session_name
+
+# -- the service that request handlers share -------------------------------------------------------------
+
+
+def session_named(session_id: str) -> str:
+    """Return a session id if it is valid.
+
+    Raises:
+        HttpProblem: The id is invalid (404).
+    """
+    try:
+        return check_session_name(session_id)
+    except ConfigError:
+        raise not_found("session") from None
+
+
+@dataclass
+class Service:
+    """The state of one server.
+
+    Args:
+        engine: The engine of durable runs, if any.
+        closing: Set when event streams must end.
+    """
+
+    hub: Hub
+    people: People
+    settings: Settings
+    metrics: Metrics
+    engine: Any = None
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+    _viewers: dict[str, int] = field(default_factory=dict)
+
+    def run_of(self, person: Person, run_id: str) -> RunInfo:
+        """Return a run that a person may see.
+
+        Raises:
+            HttpProblem: The run is missing, or belongs to another person.
+        """
+        info = self.hub.run(run_id)
+        if info is None or not (person.owns(info.session) or info.owner == person.name):
+            raise not_found("run")
+        return info
+
+    def session_of(self, person: Person, session_id: str) -> str:
+        """Return the id of a session that a person may see.
+
+        Raises:
+            HttpProblem: The id is invalid, or the session belongs to another person.
+        """
+        if not person.owns(session_id):
+            raise not_found("session")
+        return session_named(session_id)
+
+    def open_viewer(self, person: Person, kind: str) -> None:
+        """Count a new viewer.
+
+        Raises:
+            HttpProblem: A limit of viewers is reached.
+        """
+        own, total = self._viewers.get(person.name, 0), sum(self._viewers.values())
+        limits = self.settings
+        if own >= limits.max_viewers_each or total >= limits.max_viewers:
+            raise HttpProblem(429, "Too many event streams are open.", {"Retry-After": "10"})
+        self._viewers[person.name] = own + 1
+        self.metrics.viewers(kind, 1)
+
+    def close_viewer(self, person: Person, kind: str) -> None:
+        """Stop counting a viewer."""
+        remaining = self._viewers.get(person.name, 1) - 1
+        if remaining:
+            self._viewers[person.name] = remaining
+        else:
+            self._viewers.pop(person.name, None)
+        self.metrics.viewers(kind, -1)
+
 
 PING_SECONDS = 20.0
-MOST_CONNECTIONS = 4_000
-_LEAVING_SECONDS = 3
+MAX_CONNECTIONS = 4_000
+MAX_UNKNOWN = 512  # unauthenticated connections
+HEAD_SECONDS = 15.0  # until a request's head has arrived
+_SHUTDOWN_SECONDS = 3
+
+
+class TimedConnection(H11Protocol):
+    """A connection with a deadline for the request head and a limit on unauthenticated connections.
+
+    Above the limit, the oldest unauthenticated connection is closed. A flood of them therefore cannot lock
+    out clients that authenticate at once.
+
+    Args:
+        head_seconds: Seconds until a request's head must have arrived.
+    """
+
+    def __init__(self, head_seconds: float, max_unknown: int, **options: Any) -> None:
+        super().__init__(**options)
+        self._head_seconds, self._max_unknown = head_seconds, max_unknown
+        self._since = self.loop.time()
+        self._is_known = False
+        self._deadline: asyncio.TimerHandle | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether a request on this connection was authenticated."""
+        scope: Any = self.scope  # None before the first request
+        if not self._is_known and scope is not None:
+            self._is_known = "person" in scope.get("state", {})
+        return self._is_known
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as uvicorn's
+        """Start the head deadline, and close the oldest unauthenticated connections above the limit."""
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(self._head_seconds, self._time_out)
+        unknown = [
+            peer for peer in self.connections if isinstance(peer, TimedConnection) and not peer.is_known
+        ]
+        unknown.sort(key=lambda peer: peer._since)
+        for connection in unknown[: max(0, len(unknown) - self._max_unknown)]:
+            connection.transport.abort()
+            self.connections.discard(connection)
+
+    def data_received(self, data: bytes) -> None:
+        """Parse bytes. The deadline stays until a request's head is complete."""
+        super().data_received(data)
+        cycle: Any = self.cycle  # None before the first request
+        # A connection that became a WebSocket is not in `connections`.
+        is_waiting = self in self.connections and (cycle is None or cycle.response_complete)
+        if not is_waiting:
+            self._clear_deadline()
+        elif self._deadline is None:
+            self._deadline = self.loop.call_later(self._head_seconds, self._time_out)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Clear the deadline."""
+        self._clear_deadline()
+        super().connection_lost(exc)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _time_out(self) -> None:
+        cycle: Any = self.cycle
+        if cycle is None:  # after a response, the client would read this as a second one
+            self.transport.write(
+                b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
+            )
+        self.transport.close()
+
+
+def _max_unknown() -> int:
+    """Return the limit of unauthenticated connections: a quarter of the file descriptors, at most 512."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return MAX_UNKNOWN
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return MAX_UNKNOWN if limit == resource.RLIM_INFINITY else max(8, min(MAX_UNKNOWN, limit // 4))
 
 
 class Serving(uvicorn.Server):
-    """A server that lets runs end before it leaves.
+    """A uvicorn server that lets runs finish before it exits.
 
     Args:
-        config: How it serves.
-        grace: Seconds that runs get to end.
-        ready: Called when it answers.
-        stopping: Called when it was asked to stop.
+        config: The uvicorn configuration.
+        grace: Seconds that runs get to finish.
+        ready: Called when the server accepts connections.
+        stopping: Called when a signal requests the shutdown.
     """
 
     def __init__(
@@ -40,23 +202,23 @@ class Serving(uvicorn.Server):
     ) -> None:
         super().__init__(config)
         self._grace, self._ready, self._stopping = grace, ready, stopping
-        self._asked: asyncio.Event | None = None
+        self._stop_requested: asyncio.Event | None = None
         self._hurry: asyncio.Event | None = None
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start to accept connections."""
         await super().startup(sockets)
         if self.started:
             self._ready()
 
     async def main_loop(self) -> None:
-        """Serve until a signal; then let runs end, while their viewers look on."""
-        self._asked, self._hurry = asyncio.Event(), asyncio.Event()
+        """Serve until a signal, then let runs finish while event streams stay open."""
+        self._stop_requested, self._hurry = asyncio.Event(), asyncio.Event()
         ticking = asyncio.ensure_future(super().main_loop())
-        asked = asyncio.ensure_future(self._asked.wait())
+        stop_requested = asyncio.ensure_future(self._stop_requested.wait())
         try:
-            await asyncio.wait({ticking, asked}, return_when=asyncio.FIRST_COMPLETED)
-            if not self._asked.is_set():
+            await asyncio.wait({ticking, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
+            if not self._stop_requested.is_set():
                 return
             self._stopping()
             app: Any = self.config.app
@@ -72,34 +234,29 @@ class Serving(uvicorn.Server):
             service.hub.wake_viewers()
         finally:
             self.should_exit = True
-            asked.cancel()
+            stop_requested.cancel()
             await ticking
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """The first signal lets runs end; the next one leaves them for the next start."""
-        if self._asked is None or self._hurry is None:
+        """On the first signal let runs finish, on the second leave them to the next start, then exit."""
+        if self._stop_requested is None or self._hurry is None:
             super().handle_exit(sig, frame)
-        elif not self._asked.is_set():
-            self._wake(self._asked)
+        elif not self._stop_requested.is_set():
+            self._wake(self._stop_requested)
         elif not self._hurry.is_set():
             self._wake(self._hurry)
         else:
             self.force_exit = True
 
     def _wake(self, event: asyncio.Event) -> None:
-        event.set()  # a signal handler of Python runs in the main thread, between two steps of the loop
+        event.set()  # safe: Python runs signal handlers in the main thread, between two steps of the loop
 
 
-def check_place(host: str, settings: Settings, *, has_tls: bool) -> None:
-    """Refuse to listen to other machines by mistake.
-
-    Args:
-        host: Where to listen.
-        settings: Which names it is called by.
-        has_tls: It speaks TLS itself.
+def check_host(host: str, settings: Settings, *, has_tls: bool) -> None:
+    """Reject a public address without TLS, unless allowed hosts say that a proxy is in front.
 
     Raises:
-        ConfigError: It would answer to others without TLS, and nobody said that a proxy is in between.
+        ConfigError: Other machines could connect without TLS.
     """
     with contextlib.suppress(ValueError):
         if ipaddress.ip_address(host).is_loopback:
@@ -107,36 +264,46 @@ def check_place(host: str, settings: Settings, *, has_tls: bool) -> None:
     if host == "localhost" or has_tls or settings.hosts:
         return
     raise ConfigError(
-        f"--host {host} lets other machines in, and what they send could be read on the way. Give TLS files "
-        "(--tls-cert, --tls-key), or the name that a proxy with TLS has (--allow-host NAME)."
+        f"--host {host} accepts unencrypted connections from other machines. "
+        "Pass TLS files (--tls-cert, --tls-key), or the name of the TLS proxy in front (--allow-host NAME)."
     )
 
 
-def config_for(
-    app: Any, settings: Settings, host: str, port: int, cert: str = "", key: str = ""
+def uvicorn_config(
+    app: Any,
+    settings: Settings,
+    host: str,
+    port: int,
+    cert: str = "",
+    key: str = "",
+    head_seconds: float = HEAD_SECONDS,
 ) -> uvicorn.Config:
-    """How to serve an application.
+    """Build the uvicorn configuration.
 
     Args:
-        app: It.
+        app: The ASGI application.
         settings: Limits.
-        host: Where to listen.
-        port: On which port; 0 for any that is free.
-        cert: The file of the certificate chain; empty for none.
-        key: The file of its key.
+        host: The address to listen on.
+        port: The port; 0 for any free one.
+        cert: The certificate chain file; empty for plain HTTP.
+        key: The private key file.
+        head_seconds: Seconds until a request's head must have arrived.
     """
+    max_unknown = _max_unknown()
+    protocol: Any = partial(TimedConnection, head_seconds, max_unknown)
     return uvicorn.Config(
         app,
         host=host,
         port=port,
-        http="h11",
+        http=protocol,
+        backlog=max_unknown,  # asyncio also accepts this many connections at once
         ws="websockets-sansio",
         ws_max_size=settings.max_frame,
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PING_SECONDS,
         ws_per_message_deflate=False,
-        limit_concurrency=MOST_CONNECTIONS,
-        timeout_graceful_shutdown=_LEAVING_SECONDS,
+        limit_concurrency=MAX_CONNECTIONS,
+        timeout_graceful_shutdown=_SHUTDOWN_SECONDS,
         proxy_headers=False,
         server_header=False,
         access_log=False,
@@ -146,18 +313,18 @@ def config_for(
     )
 
 
-def bound(host: str, port: int) -> socket.socket:
-    """A socket that listens, so that a port that is taken is said before anything begins.
+def bind_socket(host: str, port: int) -> socket.socket:
+    """Bind a socket before the application starts, so that a port in use is reported at once.
 
     Args:
-        host: Where.
-        port: On which port; 0 for any that is free.
+        host: The address.
+        port: The port; 0 for any free one.
 
     Raises:
-        ConfigError: It cannot be had.
+        ConfigError: The address or port is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # Named as TCP: asyncio turns Nagle's delay off only for sockets that say so; it is 40 ms for each answer.
+    # IPPROTO_TCP is explicit: asyncio sets TCP_NODELAY only then, which saves 40 ms per response.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

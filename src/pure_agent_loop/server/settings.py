@@ -1,4 +1,4 @@
-"""What a server is told once: limits, who may come from where, what is shown."""
+"""Server settings: limits, allowed hosts and origins, visibility of tools."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.server.entries import Sight
 from pure_agent_loop.server.people import Person
+from pure_agent_loop.server.runs_file import Visibility
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 _PORT = re.compile(r":\d{1,5}$")
@@ -21,24 +21,26 @@ class Settings:
     """The settings of a server.
 
     Args:
-        hosts: Names under which the server is called, besides ``localhost`` and addresses in figures: a page
-            of somebody else whose name was turned to this machine is refused by that.
-        origins: Pages of other origins that may call it, such as ``https://app.example``.
-        show_tools: Tools of which people with the role ``use`` see what goes in and out; True for all.
-        show_reasoning: They see the model's thinking.
-        max_body: Bytes of a request.
-        max_frame: Bytes of a WebSocket message.
-        max_running: Runs at work at once.
-        max_running_each: The same for one person.
-        max_viewers: Open event streams, of both kinds.
-        max_viewers_each: The same for one person.
-        rate: Requests and messages a second of one person, for long; four times as many at once.
-        viewer_seconds: How long a viewer may take for one event before it is dropped.
-        keep_alive_seconds: How often an event stream says something when there is nothing to say.
-        grace: Seconds that runs get to end when the server is to stop.
+        hosts: Allowed host names, in addition to ``localhost`` and IP addresses. Checking them prevents DNS
+            rebinding.
+        origins: Allowed origins of other sites' pages, such as ``https://app.example``.
+        show_tools: Tools whose arguments and results the role ``use`` may see; True for all.
+        show_reasoning: Whether the role ``use`` may see reasoning.
+        max_body: Bytes per request body.
+        max_frame: Bytes per WebSocket message.
+        max_running: Concurrent runs.
+        max_running_each: Concurrent runs per person.
+        max_viewers: Open event streams (SSE and WebSocket).
+        max_viewers_each: Open event streams per person.
+        rate: Requests and messages per second and person; bursts of four times as many.
+        viewer_seconds: Seconds a viewer may take to accept an event before it is dropped.
+        keep_alive_seconds: Seconds between keep-alive messages of an idle event stream.
+        grace: Seconds that runs get to finish at shutdown.
+        prefix: The path at which a proxy serves the application, such as ``/agents``; the proxy may or may
+            not strip it.
 
     Raises:
-        ConfigError: One of them cannot be.
+        ConfigError: A value is invalid.
     """
 
     hosts: Sequence[str] = ()
@@ -55,65 +57,66 @@ class Settings:
     viewer_seconds: float = 20.0
     keep_alive_seconds: float = 15.0
     grace: float = 30.0
+    prefix: str = ""
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            value = getattr(self, each.name)
-            if _is_number(each.default) and not (_is_number(value) and value > 0):
-                raise ConfigError(f"{each.name}={value!r:.40} must be a number above 0.")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if _is_number(field.default) and not (_is_number(value) and value > 0):
+                raise ConfigError(f"{field.name}={value!r:.40} must be a number above 0.")
         for name in ("hosts", "origins", "show_tools"):
             if isinstance(getattr(self, name), (str, bytes)):
-                raise ConfigError(f"{name} must be a list, not a text.")
+                raise ConfigError(f"{name} must be a list, not a string.")
+        if self.prefix and not re.fullmatch(r"(/[\w.~-]+)+", self.prefix, re.ASCII):
+            raise ConfigError(f"prefix={self.prefix!r:.80} is not a path. Write it like /agents.")
         for origin in self.origins:
             if not re.fullmatch(r"https?://[^/\s]+", origin):
-                raise ConfigError(f"origins: {origin!r:.80} is none; write it as https://app.example.")
+                raise ConfigError(
+                    f"origins: {origin!r:.80} is not an origin. Write it like https://app.example."
+                )
 
     def is_host(self, host: str) -> bool:
-        """True if the server may be called so.
-
-        Args:
-            host: The value of the header ``Host``.
-        """
+        """Return whether a ``Host`` header is allowed."""
         name = _PORT.sub("", host.lower())
-        if name in _LOCAL or name in {each.lower() for each in self.hosts}:
+        if name in _LOCAL or name in {known.lower() for known in self.hosts}:
             return True
         try:
             ipaddress.ip_address(name.strip("[]"))
         except ValueError:
             return False
-        return True  # nobody can turn an address to another machine
+        return True  # DNS rebinding needs a name
 
     def is_origin(self, origin: str, host: str) -> bool:
-        """True if a page of this origin may call: one that this server gave, or one that was named.
+        """Return whether an ``Origin`` header is allowed: the server's own, or one of `origins`.
 
         Args:
-            origin: The value of the header ``Origin``.
+            origin: The value of ``Origin``.
             host: The value of ``Host``, checked by `is_host`.
         """
         return origin in (f"http://{host}", f"https://{host}") or origin in self.origins
 
-    def sight_of(self, person: Person) -> Sight:
-        """How much a person sees of events."""
+    def visibility_of(self, person: Person) -> Visibility:
+        """Return what a person may see of events."""
         if person.may("operate"):
-            return Sight(full=True)
+            return Visibility(full=True)
         shown = self.show_tools if isinstance(self.show_tools, bool) else frozenset(self.show_tools)
-        return Sight(tools=True if person.may("approve") else shown, reasoning=self.show_reasoning)
+        return Visibility(tools=True if person.may("approve") else shown, reasoning=self.show_reasoning)
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def made_settings(given: dict[str, Any]) -> Settings:
-    """Settings of keyword arguments.
+def make_settings(options: dict[str, Any]) -> Settings:
+    """Create settings from keyword arguments.
 
     Raises:
-        ConfigError: There is no such setting, or one cannot be.
+        ConfigError: A name is unknown or a value is invalid.
     """
-    known = {each.name for each in fields(Settings)}
-    strange = given.keys() - known
-    if strange:
+    known = {field.name for field in fields(Settings)}
+    unknown = options.keys() - known
+    if unknown:
         raise ConfigError(
-            f"{', '.join(sorted(strange))} is no setting of a server. There are: {', '.join(sorted(known))}."
+            f"{', '.join(sorted(unknown))}: unknown server setting. Available: {', '.join(sorted(known))}."
         )
-    return Settings(**given)
+    return Settings(**options)

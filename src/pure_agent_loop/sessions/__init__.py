@@ -1,20 +1,23 @@
-"""Sessions: what happened in runs, kept so that it can be gone on with, whatever happens to the process.
+"""Sessions: records of runs, from which a run can be resumed after a crash.
 
-    store         the interface of a store, and the names of sessions
-    stores/       where records are kept: JSON lines, SQLite, PostgreSQL
-    transcript    writes a run into a store, as its journal
-    run_record    what a run was begun with
-    resume        from records to a run that goes on
-    replay        the loop again, offline, over what was recorded (`replay_journal` hands it out)
-    story         what happened, for people; `export` makes documents of it
-    fork          a new session that begins as another one did
+    store         session store interface and session ids
+    stores/       storage backends: JSON lines, SQLite, PostgreSQL
+    transcript    writes a run to a store, as the run's journal
+    run_record    the configuration a run started with
+    resume        restores a run from its records
+    replay        runs the loop again offline on recorded effects (served by `replay_journal`)
+    story         a session as a readable history; `export` renders it as a document
+    fork          starts a session from a point of another one
 
+docs/sessions.md describes the format and the recovery from damage.
 docs/sessions.md describes the format and what happens after damage.
 """
 
-from typing import TYPE_CHECKING
+import os
+from typing import TYPE_CHECKING, cast
 
 from pure_agent_loop.errors import (
+    ConfigError,
     SessionError,
     SessionLockedError,
     SessionNotFoundError,
@@ -25,15 +28,16 @@ from pure_agent_loop.sessions.store import (
     Loaded,
     SessionInfo,
     SessionLog,
+    SessionPlace,
     SessionStore,
     check_session_id,
+    check_session_name,
     new_session_id,
 )
 from pure_agent_loop.sessions.stores.jsonl import JsonlStore, RepairReport
-from pure_agent_loop.sessions.stores.parse import Transcript, parse
-from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.support.lazy import names_loaded_later
-from pure_agent_loop.support.paths import data_folder
+from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
+from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.stores.postgres import PostgresStore
@@ -50,23 +54,49 @@ __all__ = [
     "SessionLockedError",
     "SessionLog",
     "SessionNotFoundError",
+    "SessionPlace",
     "SessionReadError",
     "SessionStore",
     "SessionWriteError",
     "SqliteStore",
     "Transcript",
     "check_session_id",
+    "check_session_name",
     "default_store",
     "new_session_id",
     "parse",
+    "store_at",
 ]
 
 _LATER = {"PostgresStore": "stores.postgres", "SqliteStore": "stores.sqlite"}
 
 
-__getattr__, __dir__ = names_loaded_later(__name__, _LATER)
+__getattr__, __dir__ = lazy_exports(__name__, _LATER)
 
 
 def default_store() -> JsonlStore:
-    """The sessions of this user: files of JSON lines in ``sessions`` in the data folder."""
+    """Return this user's session store: JSON lines files in ``sessions`` in the data folder."""
     return JsonlStore(data_folder() / "sessions")
+
+
+def store_at(place: SessionPlace | None, option: str = "sessions") -> SessionStore:
+    """The store that is meant by a folder, a store or a `SessionManager`; by None, that of this user.
+
+    Args:
+        place: What a caller passed.
+        option: As what, for the message.
+
+    Raises:
+        ConfigError: It is none of these.
+    """
+    if place is None:
+        return default_store()
+    if isinstance(place, (str, os.PathLike)):
+        return JsonlStore(place)
+    for store in (place, getattr(place, "store", None)):
+        if not isinstance(store, type) and all(callable(getattr(store, do, None)) for do in ("open", "read")):
+            return cast("SessionStore", store)
+    raise ConfigError(
+        f"{option}={place!r:.80} cannot store sessions. Pass a folder, a store such as "
+        "JsonlStore(folder), or a SessionManager."
+    )

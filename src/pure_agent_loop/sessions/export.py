@@ -1,4 +1,4 @@
-"""A session as a document. What models and tools wrote stays text: nothing in it is rendered or run."""
+"""Export a session as Markdown or HTML, with the texts of models and tools escaped."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ summary {{ cursor: pointer; }}
 
 
 def to_markdown(records: Sequence[Record], title: str = _TITLE) -> str:
-    """A session as Markdown. All that was said stands in fenced blocks, which it cannot leave.
+    """Return a session as Markdown. All texts are in fenced blocks that they cannot close.
 
     Args:
-        records: Of the session, in the order of writing.
+        records: Records of the session, in the order they were written.
     """
     story = read_story(records)
     blocks = [f"# {_plain(title)}", _plain(about(story, records))]
@@ -59,10 +59,10 @@ def to_markdown(records: Sequence[Record], title: str = _TITLE) -> str:
 
 
 def to_html(records: Sequence[Record], title: str = _TITLE) -> str:
-    """A session as one HTML page: everything escaped, no scripts, nothing loaded from elsewhere.
+    """Return a session as one HTML page: escaped, without scripts, without external resources.
 
     Args:
-        records: Of the session, in the order of writing.
+        records: Records of the session, in the order they were written.
     """
     story = read_story(records)
     parts = [_HEAD.format(title=_escaped(one_line(title)), about=_escaped(about(story, records)))]
@@ -71,7 +71,7 @@ def to_html(records: Sequence[Record], title: str = _TITLE) -> str:
 
 
 def heading(entry: Entry) -> str:
-    """What stands above an entry, on one line, made safe."""
+    """Return the heading of an entry: one line, escaped for terminals."""
     words = {
         "task": "Task",
         "user": "User",
@@ -80,7 +80,7 @@ def heading(entry: Entry) -> str:
         "answer": "Answer",
         "call": f"Call of {one_line(entry.tool, 80)}",
         "result": f"Result of {one_line(entry.tool, 80)}" if entry.tool else "Result",
-        "shortened": "What was before was shortened for the model.",
+        "shortened": "Earlier messages were shortened for the model.",
         "end": f"The run ended: {one_line(entry.text, 80)}.",
     }[entry.kind]
     ended = "failed" if entry.failed else entry.state
@@ -92,24 +92,20 @@ def heading(entry: Entry) -> str:
 
 
 def about(story: Story, records: Sequence[Record]) -> str:
-    """Numbers and times of a session, on one line, made safe.
-
-    Args:
-        records: The records it was read from.
-    """
-    parts = [counted(story.steps, "step"), counted(story.messages, "message")]
+    """Return the counts, times and model of a session: one line, escaped for terminals."""
+    facts = [counted(story.steps, "step"), counted(story.messages, "message")]
     if records:
-        parts.append(f"{_span(moment(records[0].time), moment(records[-1].time))} UTC")
+        facts.append(f"{_span(moment(records[0].time), moment(records[-1].time))} UTC")
     if story.model:
-        parts.append(one_line(story.model, 80))
-    return ", ".join(parts)
+        facts.append(one_line(story.model, 80))
+    return ", ".join(facts)
 
 
 def moment(seconds: float) -> str:
-    """A time in UTC, to the minute; a question mark for one outside the calendar.
+    """Format a time in UTC, to the minute; ``?`` if it is outside the calendar.
 
     Args:
-        seconds: Since the epoch.
+        seconds: Seconds since the epoch.
     """
     try:
         return time.strftime("%Y-%m-%d %H:%M", time.gmtime(seconds))
@@ -126,13 +122,13 @@ def _span(first: str, last: str) -> str:
 
 def _fenced(entry: Entry) -> str:
     text = safe_text(entry.text)
-    longest = max((len(found) for found in _BACKTICKS.findall(text)), default=0)
+    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}{'json' if entry.kind == 'call' else 'text'}\n{text}\n{fence}"
 
 
 def _plain(text: str) -> str:
-    """One line in which Markdown and HTML mean nothing."""
+    """Return one line with the special characters of Markdown and HTML escaped."""
     return re.sub(r"([\\`*_{}\[\]<>#|~!&])", r"\\\1", one_line(text))
 
 

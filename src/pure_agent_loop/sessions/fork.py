@@ -1,45 +1,47 @@
-"""A new session that begins as another one did: to try from there what was not tried."""
+"""Fork a session: start a new session from a point of another one."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions.store import SessionLog, SessionStore, check_session_id, new_session_id
-from pure_agent_loop.sessions.stores.log import BaseLog
+from pure_agent_loop.sessions.store import SessionLog, SessionStore, check_session_name, new_session_id
+from pure_agent_loop.sessions.stores.jsonl import BaseLog
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import step_of
+from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.stop_reasons import WAITING
 
 
 def fork_session(
     store: SessionStore, session_id: str, at: int | None = None, new_id: str | None = None
 ) -> str:
-    """Make a new session of what there was in another one. The other one stays as it is.
+    """Copy a session, or its first steps, to a new one. The old session is not changed.
 
-    Each record is copied as it is, with its id and its time. (Into a store of your own, whose logs do not
-    come from this package, type and data are copied, and the rest is new.)
+    Records keep their id and time. Answers to calls that have not begun are left out: those questions are
+    asked again. In a third-party store, whose logs are not from this package, only type and data are
+    copied; ids and times are new.
 
     Args:
-        store: Where both are kept.
-        session_id: The old one; it may be in use.
-        at: The last step to copy, counted from 1 over the whole session; None for all there is.
-        new_id: The name of the new one; None to make one.
+        session_id: Session to copy; it may be in use.
+        at: Last step to copy, counted from 1 over the whole session; None copies all.
+        new_id: Id of the new session; None generates one.
 
     Returns:
         The id of the new session.
 
     Raises:
-        ConfigError: An id cannot be one, the new one exists, or there is no such step.
-        SessionNotFoundError: There is no such session.
-        SessionLockedError: Somebody is just making a session of the new name.
-        SessionReadError: The old one cannot be read at all.
-        SessionWriteError: The new one cannot be written; nothing is left of it.
+        ConfigError: An id is invalid, the new session exists, or the session has no such step.
+        SessionNotFoundError: The old session does not exist.
+        SessionLockedError: Another writer is creating a session with the new id.
+        SessionReadError: The old session cannot be read at all.
+        SessionWriteError: The new session cannot be written; it is removed.
     """
-    name = new_session_id() if new_id is None else check_session_id(new_id)
-    records = up_to_step(store.read(session_id).records, at)
+    name = new_session_id() if new_id is None else check_session_name(new_id)
+    records = _without_unused_answers(up_to_step(store.read(session_id).records, at), session_id)
     if store.exists(name):
-        raise _taken(name)
+        raise _exists_error(name)
     log = store.open(name)
     try:
         with log:
@@ -52,55 +54,70 @@ def fork_session(
     return name
 
 
-def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
-    """The records up to the end of a step, as if the process had ended there.
+def _without_unused_answers(records: Sequence[Record], session_id: str) -> Sequence[Record]:
+    """Leave out answers to calls that have not begun: one approval allows one call in one session."""
+    past = read_resume_point(records, session_id)
+    unused = {key for key in past.effects if ":ask:" in key and not past.has_begun(key)}
+    dropped = {number for number, record in enumerate(records) if str(record.data.get("key")) in unused}
+    last_state = max((number for number, record in enumerate(records) if record.type == "state"), default=-1)
+    copied: list[Record] = []
+    parents: dict[str | None, str | None] = {}  # parent of each dropped record
+    for number, record in enumerate(records):
+        if number > last_state and number in dropped:
+            parents[record.id] = parents.get(record.parent, record.parent)
+        else:
+            copied.append(replace(record, parent=parents.get(record.parent, record.parent)))
+    return copied
 
-    What the step did is part of it, where the next one began is not: the run that goes on decides that anew.
+
+def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
+    """Return the records up to the end of a step, as if the process had ended there.
+
+    Include what the step did, but not the start of the next step: the resumed run decides that again.
 
     Args:
-        records: Of a whole session.
-        at: The step, from 1; None for all.
+        at: Step, counted from 1; None for all.
 
     Raises:
-        ConfigError: There is no such step.
+        ConfigError: The session has no such step.
     """
     if at is None:
         return records
-    standing = [index for index, record in enumerate(records) if step_of(record) == at]
-    if at < 1 or not standing:
+    states = [index for index, record in enumerate(records) if step_of(record) == at]
+    if at < 1 or not states:
         steps = max((step_of(record) or 0 for record in records), default=0)
-        raise ConfigError(f"at={at} is no step of this session; it has {steps}, counted from 1.")
-    last = standing[-1]
+        raise ConfigError(f"at={at} is not a step of this session; it has {steps}, counted from 1.")
+    last = states[-1]
     if records[last].data.get("stop_reason") not in (None, *WAITING):
         return records[: last + 1]
     end = last + 1
-    while end < len(records) and not _begins_more(records[end]):
+    while end < len(records) and not _begins_next_step(records[end]):
         end += 1
     while (
         end < len(records) and end > last + 1 and records[end - 1].type in ("messages", "boundary", "parts")
     ):
-        end -= 1  # the effects say the same, and the state that these belong to is not copied
+        end -= 1  # the effects hold the same content, and the state these belong to is not copied
     return records[:end]
 
 
-def _begins_more(record: Record) -> bool:
-    if record.type == "run":  # without a task, it goes on with the same step
+def _begins_next_step(record: Record) -> bool:
+    if record.type == "run":  # a run without a task continues the same step
         return record.data.get("task") is not None
     return record.type == "state"
 
 
 def _copy(records: Sequence[Record], log: SessionLog) -> None:
-    if log.records or log.problems:  # somebody made it just now
-        raise _taken(log.session_id)
+    if log.records or log.problems:  # another writer has just created the session
+        raise _exists_error(log.session_id)
     if isinstance(log, BaseLog):
         log.adopt(records)
         return
-    new: dict[str | None, str] = {}
+    new_ids: dict[str | None, str] = {}
     for number, record in enumerate(records, 1):
-        above = new.get(record.parent)
+        parent = new_ids.get(record.parent)
         is_last = number == len(records)
-        new[record.id] = log.append(record.type, record.data, parent=above, durable=is_last).id
+        new_ids[record.id] = log.append(record.type, record.data, parent=parent, durable=is_last).id
 
 
-def _taken(name: str) -> ConfigError:
-    return ConfigError(f"There is a session {name!r} already. Choose another name for the new one.")
+def _exists_error(name: str) -> ConfigError:
+    return ConfigError(f"Session {name!r} already exists. Choose another id for the new one.")

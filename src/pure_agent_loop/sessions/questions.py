@@ -1,101 +1,178 @@
-"""What suspended runs wait for: read and answered from any process, without running anything."""
+"""Read and answer the questions of suspended runs from any process, without running anything.
+
+The first answer wins. A writer locks the session and reads it again before it writes. A later answer is
+rejected with an error that holds the first answer, its author and its time.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import AlreadyAnsweredError, ConfigError, SessionLockedError
+from pure_agent_loop.kernel.ledgers import check_waits
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.tools.ledger import check_waits
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
-from pure_agent_loop.sessions.effects import encode, read_effect
-from pure_agent_loop.sessions.store import SessionStore
+from pure_agent_loop.sessions.store import SessionStore, opening_lock
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import Past, read_past
+from pure_agent_loop.sessions.transcript import ResumePoint, ask_key, encode, read_effect, read_resume_point
 from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome
 
+LOCKED_SECONDS = 1.0  # how long to wait for a session that another process is writing
+_PAUSE = 0.02
 
-def open_questions(records: Sequence[Record]) -> list[PermissionRequest]:
-    """What a session waits for: each pending call of a suspended run that nobody has answered yet.
+
+def open_questions(records: Sequence[Record], session_id: str = "") -> list[PermissionRequest]:
+    """Return the open questions of a session: the pending calls of a suspended run without an answer.
 
     Args:
-        records: Of the session, in the order of writing.
+        records: Records of the session, in the order they were written.
+        session_id: Id of the session. Answers that a fork copied from another session do not count.
 
     Raises:
-        SessionReadError: What is recorded is no state of a run.
+        SessionReadError: The recorded state is invalid.
     """
-    past, state = _waiting(records, SUSPENDED)
+    past, state = _waiting(records, session_id, SUSPENDED)
     if state is None:
         return []
-    said = {key: read_effect(key, *each) for key, each in past.effects.items() if ":ask:" in key}
-    answered = {key for key, each in said.items() if isinstance(each, Permission) and each.behavior != "ask"}
-    return [each for each in state.questions if _key(each) not in answered]
+    answers = {key: read_effect(key, *effect) for key, effect in past.effects.items() if ":ask:" in key}
+    answered = {
+        key for key, answer in answers.items() if isinstance(answer, Permission) and answer.behavior != "ask"
+    }
+    return [
+        question for question in state.questions if ask_key(question.step, question.call_id) not in answered
+    ]
 
 
-def _waiting(records: Sequence[Record], reason: str) -> tuple[Past, QueryState | None]:
-    past = read_past(records)
-    waits = past.begun is None and past.state is not None and past.state.get("stop_reason") == reason
-    return past, past.to_state() if waits else None
+def _waiting(
+    records: Sequence[Record], session_id: str, reason: str
+) -> tuple[ResumePoint, QueryState | None]:
+    past = read_resume_point(records, session_id)
+    is_waiting = past.begun is None and past.state is not None and past.state.get("stop_reason") == reason
+    return past, past.to_state() if is_waiting else None
 
 
 def open_calls(records: Sequence[Record]) -> list[ToolCall]:
-    """The calls of a session whose results are made elsewhere and have not come.
+    """Return the calls of a session whose results come from outside the run and are missing.
 
     Raises:
-        SessionReadError: What is recorded is no state of a run.
+        SessionReadError: The recorded state is invalid.
     """
-    past, state = _waiting(records, WAITING_TOOL)
-    if state is None:
-        return []
-    return [each for each in state.open_calls if _result_key(state, each.id) not in past.effects]
+    return [call for _, call in _open_results(records)]
+
+
+def _open_results(records: Sequence[Record]) -> list[tuple[str, ToolCall]]:
+    past, state = _waiting(records, "", WAITING_TOOL)
+    calls = [] if state is None else [(f"{state.step}:tool:{call.id}", call) for call in state.open_calls]
+    return [(key, call) for key, call in calls if key not in past.effects]
 
 
 def give_result(
-    store: SessionStore, session_id: str, call_id: str, result: Any, *, is_error: bool = False
+    store: SessionStore,
+    session_id: str,
+    call_id: str,
+    result: Any,
+    *,
+    is_error: bool = False,
+    by: str | None = None,
 ) -> None:
-    """Record the result of a call that was made elsewhere; see `SessionManager.give_result`."""
-    with store.open(session_id, create=False) as log:
-        check_waits("result", call_id, [each.id for each in open_calls(log.records)])
-        _, state = _waiting(log.records, WAITING_TOOL)
-        assert state is not None  # else nothing would wait
-        kind, plain = encode(ToolOutcome(Redactor().redact(as_text(result)), is_error))
-        log.append(kind, {"key": _result_key(state, call_id), "value": plain}, durable=True)
-
-
-def _result_key(state: QueryState, call_id: str) -> str:
-    return f"{state.step}:tool:{call_id}"
+    """Record the result of a call that ran outside the run; see `SessionManager.give_result`."""
+    outcome = ToolOutcome(Redactor().redact(as_text(result)), is_error)
+    _record_first(store, session_id, call_id, outcome, by)
 
 
 def answer_question(
-    store: SessionStore, session_id: str, call_id: str, verdict: Verdict, message: str = ""
+    store: SessionStore,
+    session_id: str,
+    call_id: str,
+    verdict: Verdict,
+    message: str = "",
+    by: str | None = None,
 ) -> None:
-    """Record an answer; the next run of the session goes on from it.
-
-    Args:
-        call_id: Which question; see `open_questions`.
-        verdict: ``allow``, ``deny``, or a `Permission` that says more.
-        message: Why; the model reads it when the call is denied.
-
-    Raises:
-        ConfigError: Nothing is asked about that call, or the verdict is neither.
-        SessionError: The session is not there, is in use, or cannot be read or written.
-    """
+    """Record an answer for the next run of the session; see `SessionManager.answer`."""
     permission = as_answer(verdict)
     if not isinstance(message, str):
-        raise ConfigError(f"message must be text; it is {message!r:.80}.")
+        raise ConfigError(f"message must be text, not {message!r:.80}.")
     permission = replace(permission, message=message) if message else permission
-    with store.open(session_id, create=False) as log:
-        asked = {each.call_id: each for each in open_questions(log.records)}
-        check_waits("question", call_id, asked)
-        kind, plain = encode(permission)
-        log.append(kind, {"key": _key(asked[call_id]), "value": plain}, durable=True)
+    _record_first(store, session_id, call_id, permission, by)
 
 
-def _key(question: PermissionRequest) -> str:
-    return f"{question.step}:ask:{question.call_id}"
+def _record_first(
+    store: SessionStore, session_id: str, call_id: str, value: Permission | ToolOutcome, by: str | None
+) -> None:
+    """Write an answer or a result if the call has none yet."""
+    from pure_agent_loop.support.account import account_here
+
+    check_by(by)
+    kind, plain = encode(value)
+    is_answer = isinstance(value, Permission)
+
+    def key_in(records: Sequence[Record]) -> str:
+        if is_answer:
+            questions = open_questions(records, session_id)
+            keys = {question.call_id: ask_key(question.step, call_id) for question in questions}
+        else:
+            keys = {call.id: key for key, call in _open_results(records)}
+        if call_id not in keys and (before := _answer_before(records, kind, call_id)) is not None:
+            raise already_answered(call_id, before.data["value"], before.data.get("by"), before.time)
+        check_waits("question" if is_answer else "result", call_id, keys)
+        return keys[call_id]
+
+    origin = {"session": session_id} if is_answer else {}
+    give_up = time.monotonic() + LOCKED_SECONDS
+    while True:
+        key_in(store.read(session_id).records)  # without a lock: a late answer must not block a writer
+        try:
+            with opening_lock(session_id), store.open(session_id, create=False) as log:
+                data = {"key": key_in(log.records), "value": plain, "by": by or account_here(), **origin}
+                log.append(kind, data, durable=True)
+                return
+        except SessionLockedError:
+            if time.monotonic() >= give_up:
+                raise
+        time.sleep(_PAUSE)
+
+
+def check_by(by: object) -> None:
+    """Reject a `by` that cannot name a person.
+
+    Raises:
+        ConfigError: `by` is neither None nor text.
+    """
+    if by is not None and not (isinstance(by, str) and by.strip()):
+        raise ConfigError(f"by={by!r:.80} must be a person's name as text; leave it out to use this account.")
+
+
+def already_answered(
+    call_id: str, value: Mapping[str, Any], by: str | None, at: float | None
+) -> AlreadyAnsweredError:
+    """Return the error for a call that already has an answer or a result.
+
+    Args:
+        value: Plain form of the existing answer or result, as sessions or the durable engine keep it.
+    """
+    value = value.get("Permission", value)
+    if "behavior" in value:
+        words = {"answer": value["behavior"], "message": value.get("message", "")}
+    else:
+        words = {"answer": value.get("text", value.get("result", "")), "what": "result"}
+    return AlreadyAnsweredError(call_id, by or "", at=at, **words)
+
+
+def _answer_before(records: Sequence[Record], kind: str, call_id: str) -> Record | None:
+    """Return the newest answer of a person to a call, or the newest result from outside the run."""
+    wanted = f"ask:{call_id}" if kind == "value" else f"tool:{call_id}"
+    for record in reversed(records):
+        if record.type != kind or str(record.data.get("key")).partition(":")[2] != wanted:
+            continue
+        value = record.data.get("value")
+        permission = value.get("Permission") if isinstance(value, dict) else None
+        if "by" in record.data if permission is None else permission.get("behavior") != "ask":
+            return record
+    return None

@@ -1,49 +1,342 @@
-"""Replaying a session: the loop runs again, offline, and each step must come out as it was recorded.
+"""Replay a session: run the loop again offline and compare each step with the recording.
 
-Model answers, tool results, decisions and messages of people come from the records; so do the times that
-limits look at. Nothing is asked, no tool and no function of the user is called, no file is touched. At each
-checkpoint (when a request is ready, and at the end of a run) the history and the state must be the recorded
-ones.
+Model responses, tool results, decisions, messages of people and the times that limits depend on come from
+the records. A replay calls no model, no tool and no function of the user, and touches no files. At each
+checkpoint (when a request is ready, and at the end of a run) history and state must equal the recorded ones.
 """
 
 from __future__ import annotations
 
 import asyncio
+import difflib
+import json
+import operator
 import selectors
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import zip_longest
+from typing import Any, TypeVar
 
-from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionReadError
+from pure_agent_loop.budget import Budget
+from pure_agent_loop.errors import (
+    ConfigError,
+    LimitExceededError,
+    LLMError,
+    PureAgentLoopError,
+    SessionReadError,
+)
+from pure_agent_loop.inbox import Inbox, Incoming
+from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.runs.handoff import Member, handed_state, in_charge, member_at
-from pure_agent_loop.sessions.replay_journal import (
-    Difference,
-    RecordedBudget,
-    ReplayJournal,
-    Stopped,
-    Window,
-)
+from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.parts import change_of
+from pure_agent_loop.permissions import VerdictError
+from pure_agent_loop.runs.handoff import HandoffTarget, handed_state, member_at, resolve_handoff
+from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.sessions.resume import first_state, recorded_input
 from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import EFFECTS, Past, dicts_in
+from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, dicts_in, read_effect
+from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.text import to_jsonable
+
+# -- replay journal: returns recorded effects and compares the run with the recording at each checkpoint ---
+
+T = TypeVar("T")
+_NOT_COMPARED = {"messages", "session_id"}
+_TIMES = {"seconds", "warned_at_second"}
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """First difference between a replay and the recording.
+
+    Args:
+        run: Number of the run in the session, from 1.
+        step: Step that was being prepared, or the last one.
+        what: ``message``, ``state``, ``parts``, ``tools``, ``options``, ``effect`` or ``end``.
+        message: Number of the message in the history, from 1; 0 if another thing differs.
+        expected: Recorded value, as plain JSON.
+        got: Replayed value, as plain JSON.
+    """
+
+    run: int
+    step: int
+    what: str
+    message: int = 0
+    expected: Any = None
+    got: Any = None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain JSON form."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        number = f" {self.message}" if self.message else ""
+        before, after = _plain_lines(self.expected), _plain_lines(self.got)
+        lines = difflib.unified_diff(before, after, "recorded", "replayed", n=3, lineterm="")
+        return "\n".join([f"run {self.run}, step {self.step}: {self.what}{number} differs", *lines])
+
+
+def _plain_lines(value: Any) -> list[str]:
+    if isinstance(value, str):
+        return value.splitlines()
+    return [] if value is None else json.dumps(value, ensure_ascii=False, indent=2).splitlines()
+
+
+class Stopped(BaseException):
+    """End of the replay of a run: the recording ends, or a difference was found."""
+
+
+@dataclass
+class Window:
+    """Records between two checkpoints, with the state of the second one, if there is one."""
+
+    effects: dict[str, tuple[str, Any]]
+    begun: set[str] = field(default_factory=set)  # calls that were running when the run was interrupted
+    intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # recorded by earlier processes
+    parts: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[dict[str, Any]] = field(default_factory=list)
+    state: dict[str, Any] | None = None
+
+    @property
+    def was_cancelled(self) -> bool:
+        """True if the run was cancelled from outside, at an unrecorded moment."""
+        return self.state is not None and self.state.get("stop_reason") == "cancelled"
+
+    @property
+    def seconds(self) -> float | None:
+        """Seconds on the run's clock at the second checkpoint."""
+        return None if self.state is None else float(self.state["ledger"]["seconds"])
+
+
+class RecordedClock(SystemClock):
+    """Clock that returns the start of the run first, then the time recorded at the next checkpoint."""
+
+    def __init__(self, start: float) -> None:
+        self.seconds = start
+        self._start: list[float] = [start]
+
+    def now(self) -> float:
+        """Return the recorded time; it is not compared."""
+        return self.seconds
+
+    def monotonic(self) -> float:
+        """Return the recorded running time, in seconds."""
+        return self._start.pop() if self._start else self.seconds
+
+
+class RecordedBudget(Budget):
+    """Budget that is used up where the recorded one was; spending of other runs is not recorded."""
+
+    journal: ReplayJournal
+
+    @property
+    def used_up(self) -> str:
+        """Return ``shared`` if the budget ended the run at the next checkpoint."""
+        return "shared" if self._state_is("closing") else ""
+
+    def passed_by(self, usage: TokenUsage, model: str) -> str:  # noqa: ARG002 - only the recording counts
+        """Return ``shared`` if the budget ended the run there without a further request."""
+        return "shared" if self._state_is("stop_reason") and not self._state_is("closing") else ""
+
+    def _state_is(self, name: str) -> bool:
+        state = self.journal.window.state
+        return state is not None and state.get(name) == "budget"
+
+
+class ReplayJournal:
+    """Journal that returns recorded effects and compares at each checkpoint.
+
+    Args:
+        run: Number of the run in the session, from 1.
+        windows: Records from checkpoint to checkpoint; the last window has no state.
+    """
+
+    def __init__(self, run: int, windows: Iterator[Window], state: QueryState) -> None:
+        self.difference: Difference | None = None
+        self.steps = 0
+        self.clock = RecordedClock(state.ledger.seconds)
+        self._run, self._windows, self._state = run, windows, state
+        self._stopped = False
+        self._changes: list[Mapping[str, Any]] = []
+        self._equal: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])  # replayed, recorded
+        self._next_window()
+
+    def _next_window(self) -> None:
+        self.window = next(self._windows, Window({}))
+        self._taken = 0
+        if self.window.seconds is not None:
+            self.clock.seconds = self.window.seconds
+
+    async def effect(
+        self,
+        key: str,
+        run: Callable[[], Awaitable[T]],  # noqa: ARG002 - effects are not executed
+        about: Mapping[str, Any] | None = None,  # noqa: ARG002 - the intent is recorded
+    ) -> T:
+        """Return the recorded result of `key`."""
+        effects = self.window.effects
+        if key in effects:
+            value: T = self._recorded(key, *effects.pop(key))
+            return value
+        step, kind, *call = key.split(":", 2)
+        if kind == "tool" and f"{step}:timeout:{call[0]}" in effects:
+            await asyncio.Event().wait()  # until the call's timeout, which the loop skips
+        self._stop_at_unrecorded(key, [name for name in effects if name.split(":")[1] == kind])
+        raise Stopped
+
+    def recorded(self, key: str) -> bool:
+        """Return True if a result is recorded for `key`."""
+        return key in self.window.effects
+
+    def intent_of(self, key: str) -> Mapping[str, Any] | None:
+        """Return the recorded intent of a call that began before this run."""
+        return self.window.intents.get(key)
+
+    def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:  # noqa: ARG002 - it is recorded
+        """Return the messages that were taken from the inbox at this point."""
+        key = f"inbox:{self._taken}"
+        self._taken += 1
+        messages = self.window.effects.pop(key, None)
+        return [] if messages is None else self._recorded(key, *messages)
+
+    def note_part(self, part: Mapping[str, Any]) -> None:
+        """Keep a change of a part for the comparison."""
+        self._changes.append(change_of(part))
+
+    def checkpoint(self, state: Checkpointed) -> None:
+        """Compare with the recorded checkpoint, and move to the next window."""
+        if self._stopped:
+            return
+        expected = self.window.state
+        if expected is None:
+            self._stop(None)
+        was_cancelled = self.window.was_cancelled and self._state.stop_reason is None
+        difference = self._compare_messages(state.messages, beginning=was_cancelled)
+        if difference is None and not was_cancelled:
+            difference = self._compare_state(state.to_dict()) or self._compare_parts()
+        self._changes = []
+        if difference is not None or was_cancelled:
+            self._stop(difference)
+        self.steps += self._state.stop_reason is None
+        self._next_window()
+
+    def close(self) -> None:
+        """Check that the recording ends with the run."""
+        if not self._stopped and self.window.state is not None:
+            self.difference = self._difference("end", expected="the run continues", got="the run has ended")
+
+    def stuck(self) -> None:
+        """Report that the run waits for an event that cannot happen."""
+        self._stopped = True
+        self.difference = self._difference(
+            "effect", expected="", got="the run waits for something unrecorded"
+        )
+
+    def _recorded(self, key: str, kind: str, value: Any) -> Any:
+        try:
+            value = _as_error(value) if kind == "failure" else read_effect(key, kind, value)
+        except (SessionReadError, TypeError, ValueError, KeyError, AttributeError) as error:
+            self._stop(self._difference("effect", expected={key: value}, got=f"it cannot be read: {error}"))
+        if kind == "failure":
+            raise value
+        return value
+
+    def _stop_at_unrecorded(self, key: str, others: list[str]) -> None:
+        """Stop at an unrecorded effect: it is the end of the recording, or a difference."""
+        is_end = self.window.state is None or self.window.was_cancelled
+        if not is_end or (others and key not in self.window.begun):
+            self._stop(self._difference("effect", expected=others or "none", got=key))
+        self._stop(
+            self._compare_messages(self._state.messages, beginning=True) if self.window.state else None
+        )
+
+    def _stop(self, difference: Difference | None) -> None:
+        self._stopped = True
+        self.difference = self.difference or difference
+        raise Stopped
+
+    def _compare_messages(self, messages: list[dict[str, Any]], *, beginning: bool) -> Difference | None:
+        expected = self.window.messages
+        if beginning:
+            shared = min(len(messages), len(expected))
+            messages, expected = messages[:shared], expected[:shared]
+        known, before = self._equal
+        if not (_is_prefix(messages, known) and _is_prefix(expected, before)):
+            known = []
+        self._equal = list(messages), list(expected)
+        begin = len(known)
+        if messages[begin:] == expected[begin:]:
+            return None
+        for number, (old, new) in enumerate(zip_longest(expected[begin:], messages[begin:]), begin + 1):
+            if old != new and old != to_jsonable(new):
+                return self._difference("message", number, expected=old, got=to_jsonable(new))
+        return None
+
+    def _compare_state(self, form: dict[str, Any]) -> Difference | None:
+        expected = self.window.state or {}
+        old, new = {}, {}
+        for name in form.keys() & expected.keys() - _NOT_COMPARED:
+            if form[name] != expected[name]:
+                was, now = _without_times(expected[name]), _without_times(to_jsonable(form[name]))
+                if was != now:
+                    old[name], new[name] = was, now
+        return self._difference("state", expected=old, got=new) if old else None
+
+    def _compare_parts(self) -> Difference | None:
+        """Compare the states of calls; streamed pieces are not compared, as they are recorded as a whole."""
+        old, new = _call_states(self.window.parts), _call_states(self._changes)
+        return self._difference("parts", expected=old, got=new) if old and old != new else None
+
+    def _difference(self, what: str, message: int = 0, *, expected: Any, got: Any) -> Difference:
+        return Difference(self._run, self._state.step, what, message, expected, got)
+
+
+def _is_prefix(messages: list[dict[str, Any]], known: list[dict[str, Any]]) -> bool:
+    """Return True if `known` are the first messages, by identity."""
+    return len(messages) >= len(known) and all(map(operator.is_, known, messages))
+
+
+def _call_states(changes: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
+    return [[change.get("id"), change.get("state")] for change in changes if change.get("call_id")]
+
+
+def _without_times(value: Any) -> Any:
+    """Return a ledger without its times."""
+    return {k: v for k, v in value.items() if k not in _TIMES} if isinstance(value, dict) else value
+
+
+def _as_error(failure: Mapping[str, Any]) -> Exception:
+    if "kind" in failure or "limit" in failure:
+        error: LLMError | LimitExceededError = (
+            LLMError(failure["message"], kind=failure["kind"])
+            if "kind" in failure
+            else LimitExceededError(
+                failure["limit"][0], failure["limit"][1], failure["limit"][2], failure["message"]
+            )
+        )
+        error.spent = TokenUsage.from_dict(failure["spent"]) if "spent" in failure else None
+        return error
+    if failure["error"] == VerdictError.__name__:  # the only other error that ends a run
+        return VerdictError(failure["message"])
+    kind: type[Exception] = type(failure["error"], (Exception,), {})
+    return kind(failure["message"])
+
 
 __all__ = ["Difference", "ReplayReport", "replay_session"]
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What came out of a replay.
+    """Result of a replay.
 
     Args:
-        runs: Runs that were replayed, the one with the difference included.
-        steps: Steps that were prepared exactly as recorded.
-        difference: The first difference; None if there is none.
+        runs: Replayed runs, including the one with the difference.
+        difference: First difference; None if there is none.
     """
 
     runs: int
@@ -51,7 +344,7 @@ class ReplayReport:
     difference: Difference | None = None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         difference = None if self.difference is None else self.difference.to_dict()
         return {"runs": self.runs, "steps": self.steps, "difference": difference}
 
@@ -66,81 +359,80 @@ def _counted(number: int, word: str) -> str:
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 
-def replay_session(records: Sequence[Record], *, agent: Member | None = None) -> ReplayReport:
-    """Run the loop again over what a session recorded.
+def replay_session(records: Sequence[Record], *, agent: HandoffTarget | None = None) -> ReplayReport:
+    """Run the loop again on the records of a session.
 
     Args:
-        records: The session: `SessionStore.read(session_id).records`.
-        agent: Its prompts, limits, permissions, tools and system prompt are used instead of the recorded
-            ones, so a change of them shows as a difference. Neither its model nor its functions are called.
+        records: Records of the session: `SessionStore.read(session_id).records`.
+        agent: Agent whose prompts, limits, permissions, tools and system prompt replace the recorded
+            ones, so that a change shows as a difference. Its model and functions are not called.
 
     Returns:
-        What was replayed, up to the first difference. A run that was cut off is replayed as far as it is
-        recorded.
+        The report, up to the first difference. An interrupted run is replayed to its last record.
 
     Raises:
-        ConfigError: These are no records of runs, or not all that a replay needs is in them.
-        SessionReadError: Something in them is of another type.
+        ConfigError: The records hold no run, or lack data that a replay needs.
+        SessionReadError: A record holds data of the wrong type.
     """
     replay, raised = _Replay(records, agent), list[BaseException]()
 
     def work() -> None:
         try:
             replay.work()
-        except BaseException as error:  # noqa: BLE001 - it is raised again, in the thread that asked
+        except BaseException as error:  # noqa: BLE001 - raised again in the calling thread
             raised.append(error)
 
-    # In a thread of its own, because there may be an event loop in this one.
+    # The calling thread may run an event loop, so the replay needs another thread.
     thread = threading.Thread(target=work, name="pal-replay", daemon=True)
     thread.start()
     thread.join()
     if raised and isinstance(raised[0], Exception) and not isinstance(raised[0], PureAgentLoopError):
-        # Nothing of a user runs in a replay: what fails is what was read.
+        # A replay runs no code of the user: the cause is in the records.
         why = f"{type(raised[0]).__name__}: {raised[0]}"
-        raise SessionReadError(f"These records cannot be replayed; wrong in them: {why}") from raised[0]
+        raise SessionReadError(f"The records are invalid and cannot be replayed: {why}") from raised[0]
     if raised:
         raise raised[0]
     return replay.report
 
 
 class _Replay:
-    """One replay, run after run."""
+    """One replay of all runs of a session."""
 
-    def __init__(self, records: Iterable[Record], agent: Member | None) -> None:
+    def __init__(self, records: Iterable[Record], agent: HandoffTarget | None) -> None:
         self.report = ReplayReport(0, 0)
         self._records = list(records)
         self._agent = agent
-        self._past = Past()
+        self._past = ResumePoint()
         self._journal: ReplayJournal | None = None
         self._task: asyncio.Task[None] | None = None
 
     def work(self) -> None:
         loop = SkippingLoop(self._on_idle)
         try:
-            self._task = loop.create_task(self._all())
+            self._task = loop.create_task(self._replay_runs())
             loop.run_until_complete(self._task)
         finally:
             loop.close()
 
     def _on_idle(self) -> None:
         if self._journal is None or self._task is None:
-            raise RuntimeError("the replay waits for ever")
+            raise RuntimeError("the replay waits for an event that cannot happen")
         self._journal.stuck()
         self._task.cancel()
 
-    async def _all(self) -> None:
+    async def _replay_runs(self) -> None:
         begins = [number for number, record in enumerate(self._records) if record.type == "run"]
         if not begins:
-            raise ConfigError("There is no run in these records, so nothing can be replayed.")
+            raise ConfigError("The records contain no run to replay.")
         for record in self._records[: begins[0]]:
             self._past.take(record)
-        for begin, behind in zip(begins, [*begins[1:], len(self._records)], strict=True):
-            await self._run(self._records[begin], self._records[begin + 1 : behind])
+        for begin, end in zip(begins, [*begins[1:], len(self._records)], strict=True):
+            await self._run(self._records[begin], self._records[begin + 1 : end])
             if self.report.difference is not None:
                 return
 
     def _windows(self, window: Window, records: list[Record]) -> Iterator[Window]:
-        """What is recorded from checkpoint to checkpoint; the past comes along."""
+        """Yield the records between two checkpoints, and keep the resume point up to date."""
         for record in records:
             self._past.take(record)
             key = str(record.data.get("key"))
@@ -161,78 +453,81 @@ class _Replay:
         run, past = record.data, replace(self._past)
         number = self.report.runs + 1
         try:
-            about = self._about(run, past)
-            kit = rebuild(about)
+            config = self._run_config(run, past)
+            kit = rebuild(config)
             state = self._first_state(run, past, kit)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
-                f"Run {number} cannot be replayed: its record lacks something that this version writes "
+                f"Run {number} cannot be replayed: its record lacks data that this version needs "
                 f"({type(error).__name__}: {error})."
             ) from error
         self._past.take(record)
         windows = self._windows(Window(dict(past.effects), past.unfinished, dict(past.intents)), records)
         self._journal = journal = ReplayJournal(number, windows, state)
-        journal.difference = _in_request(number, run, about)
+        journal.difference = _compare_request(number, run, config)
         if journal.difference is None:
-            await _drive(state, _with_budget(kit, about, journal), journal)
+            await _run_to_end(state, _with_budget(kit, config, journal), journal)
         self.report = ReplayReport(number, self.report.steps + journal.steps, journal.difference)
-        for _ in windows:  # what was not needed is part of the past of the next run all the same
+        for _ in windows:  # update the resume point with the rest of the records
             pass
 
-    def _about(self, run: Mapping[str, Any], past: Past) -> Mapping[str, Any]:
+    def _run_config(self, run: Mapping[str, Any], past: ResumePoint) -> Mapping[str, Any]:
         if self._agent is None:
             return run
         state = past.to_state() or QueryState()
         state.handed_to, state.stop_reason = list(run.get("in_charge", ())), None
-        kit, _ = in_charge(self._agent, self._agent._kit, state, new_task=False)
-        said: dict[str, Any] = to_jsonable(describe(kit))  # the two are one package
-        return {**said, "model": run["model"], "takes_meta": run["takes_meta"]}
+        kit, _ = resolve_handoff(self._agent, kit_of(self._agent), state, new_task=False)
+        description: dict[str, Any] = to_jsonable(describe(kit))
+        return {
+            **description,
+            **{name: run[name] for name in ("model", "takes_meta", "origin") if name in run},
+        }
 
-    def _first_state(self, run: Mapping[str, Any], past: Past, kit: Kit) -> QueryState:
-        given, words = recorded_input(run), run["system_prompt"]
+    def _first_state(self, run: Mapping[str, Any], past: ResumePoint, kit: Kit) -> QueryState:
+        recorded, prompt = recorded_input(run), run["system_prompt"]
         chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
-        if self._agent is not None and (is_handed or given.messages is None):
-            words = member_at(self._agent, chain).system_prompt  # else the history may have brought its own
+        if self._agent is not None and (is_handed or recorded.messages is None):
+            prompt = member_at(self._agent, chain).system_prompt  # otherwise the history may bring its own
         if is_handed:
-            return handed_state(past.to_state() or QueryState(), words, run.get("history", past.messages))
-        state = first_state(past, "", replace(given, system_prompt=words), kit.prompts)[0]
-        if state.handed_to and given.task is not None:
-            state.handed_to, state.system_prompt = chain, words
+            return handed_state(past.to_state() or QueryState(), prompt, run.get("history", past.messages))
+        state = first_state(past, "", replace(recorded, system_prompt=prompt), kit.prompts)[0]
+        if state.handed_to and recorded.task is not None:
+            state.handed_to, state.system_prompt = chain, prompt
         return state
 
 
-def _in_request(number: int, run: Mapping[str, Any], about: Mapping[str, Any]) -> Difference | None:
-    """What each request of the run has besides the messages."""
+def _compare_request(number: int, run: Mapping[str, Any], config: Mapping[str, Any]) -> Difference | None:
+    """Compare what each request of the run holds besides messages."""
     for name in ("tools", "options", "output"):
-        if run[name] != about[name]:
-            return Difference(number, 0, name, expected=run[name], got=about[name])
+        if run[name] != config[name]:
+            return Difference(number, 0, name, expected=run[name], got=config[name])
     return None
 
 
-def _with_budget(kit: Kit, about: Mapping[str, Any], journal: ReplayJournal) -> Kit:
+def _with_budget(kit: Kit, config: Mapping[str, Any], journal: ReplayJournal) -> Kit:
     budget = None
-    if about["budget"] is not None:
-        budget = RecordedBudget(prices=read_prices(about["budget"]["prices"]))
+    if config["budget"] is not None:
+        budget = RecordedBudget(prices=read_prices(config["budget"]["prices"]))
         budget.journal = journal
     return replace(kit, budget=budget, journal=journal, clock=journal.clock)
 
 
-async def _drive(state: QueryState, kit: Kit, journal: ReplayJournal) -> None:
+async def _run_to_end(state: QueryState, kit: Kit, journal: ReplayJournal) -> None:
     try:
         await run_loop(state, kit)
         journal.close()
     except (Stopped, asyncio.CancelledError):
         pass
     finally:
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in tasks:
             task.cancel()
-        if left:
-            await asyncio.wait(left)
+        if tasks:
+            await asyncio.wait(tasks)
 
 
 class _Selector(selectors.DefaultSelector):
-    """Never waits; notes how long it would have."""
+    """Selector that never waits, and adds up the skipped time."""
 
     skipped = 0.0
 
@@ -241,7 +536,7 @@ class _Selector(selectors.DefaultSelector):
         self._on_idle = on_idle
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready now."""
+        """Return the events that are ready now."""
         if timeout is None:
             self._on_idle()
         else:
@@ -250,10 +545,10 @@ class _Selector(selectors.DefaultSelector):
 
 
 class SkippingLoop(asyncio.SelectorEventLoop):
-    """For code that waits for nothing outside of itself.
+    """Event loop that skips timers instead of waiting.
 
     Args:
-        on_idle: Called when nothing will ever go on; it must change that.
+        on_idle: Called when no task can ever continue; it must end the wait.
     """
 
     def __init__(self, on_idle: Callable[[], None]) -> None:
@@ -262,9 +557,9 @@ class SkippingLoop(asyncio.SelectorEventLoop):
         self.set_exception_handler(_ignore)
 
     def time(self) -> float:
-        """The time, with what was skipped."""
+        """Return the loop time plus the skipped time."""
         return super().time() + self._skipping.skipped
 
 
 def _ignore(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-    """What is left behind in tasks is told elsewhere."""
+    """Ignore errors of abandoned tasks: they are reported by the journal."""

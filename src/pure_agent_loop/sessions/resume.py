@@ -1,4 +1,4 @@
-"""Starting a run in a session: where it stands, and what became of a run that was cut off."""
+"""Start a run in a session: restore its state, and settle an interrupted run."""
 
 from __future__ import annotations
 
@@ -7,33 +7,38 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, SessionReadError
+from pure_agent_loop.kernel.around import changed_arguments_note
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.permission_ledger import PermissionLedger
+from pure_agent_loop.kernel.ledgers import PermissionLedger, ToolLedger
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.kernel.tools.ledger import ToolLedger
 from pure_agent_loop.llm.tokens import estimate_usage
+from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.runs.handoff import handed_state, in_charge
+from pure_agent_loop.runs.handoff import handed_state, resolve_handoff
 from pure_agent_loop.runs.start import RunInput, resumed_state, start_state
 from pure_agent_loop.schema.outcome import failed
-from pure_agent_loop.sessions import default_store
-from pure_agent_loop.sessions.effects import decode, read_effect
 from pure_agent_loop.sessions.run_record import describe
-from pure_agent_loop.sessions.store import SessionLog, SessionStore
-from pure_agent_loop.sessions.transcript import Past, SessionJournal, read_past
+from pure_agent_loop.sessions.store import SessionLog, SessionStore, opening_lock
+from pure_agent_loop.sessions.transcript import (
+    ResumePoint,
+    SessionJournal,
+    ask_key,
+    decode,
+    read_effect,
+    read_resume_point,
+)
+from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome
 
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A session that is open for a run.
+    """Session opened for a run.
 
     Args:
-        state: Where the run starts.
-        notices: What people should know: repairs, a run that was cut off.
-        journal: Where the run writes.
-        kit: What it works with: another agent may be in charge.
+        notices: Notices for the user: repairs, an interrupted run.
+        kit: Kit of the agent in charge, which may be another one than the caller's.
     """
 
     state: QueryState
@@ -43,38 +48,38 @@ class Opened:
 
 
 def begin_in_session(
-    kit: Kit, given: RunInput, store: SessionStore | None, session_id: str
+    kit: Kit, run_input: RunInput, store: SessionStore, session_id: str
 ) -> tuple[QueryState, Kit]:
-    """The state and the kit of a run that is kept in a session, which is open from then on; see `begin_run`.
+    """Open the session of a run, and return the run's first state and kit; see `begin_run`.
 
     Raises:
-        ConfigError: These do not fit together.
-        HistoryError: Its `messages` are no list of messages.
+        ConfigError: The input does not fit the session.
+        HistoryError: `messages` is not a list of messages.
         SessionError: The session cannot be opened.
     """
-    if given.state is not None:
-        raise ConfigError("state and session_id were both given. The session has its own state.")
-    opened = open_session(store or default_store(), session_id, given, kit)
-    opening = (*opened.kit.opening, *opened.notices)
-    return opened.state, replace(opened.kit, opening=opening, journal=opened.journal)
+    if run_input.state is not None:
+        raise ConfigError("state cannot be combined with session_id: the session has its own state.")
+    opened = open_session(store, session_id, run_input, kit)
+    start_notices = (*opened.kit.start_notices, *opened.notices)
+    return opened.state, replace(opened.kit, start_notices=start_notices, journal=opened.journal)
 
 
-def open_session(store: SessionStore, session_id: str, given: RunInput, kit: Kit) -> Opened:
-    """Open a session, and make the state to go on from.
+def open_session(store: SessionStore, session_id: str, run_input: RunInput, kit: Kit) -> Opened:
+    """Open a session, and restore the state to continue from.
 
     Args:
-        store: Where sessions are kept.
-        session_id: Which one; a new one is made if there is none of that name.
+        session_id: Id of the session; it is created if missing.
 
     Raises:
-        ConfigError: The id cannot be one, or there is nothing to go on with.
-        SessionLockedError: Another run writes this session; it says who.
+        ConfigError: The id is invalid, or there is no task and nothing to resume.
+        SessionLockedError: Another run writes this session; the error names its process.
         SessionReadError: The session cannot be read at all.
-        SessionWriteError: Nothing can be written there.
+        SessionWriteError: The session cannot be written.
     """
-    log = store.open(session_id)
+    with opening_lock(session_id):
+        log = store.open(session_id)
     try:
-        opened = _opened(log, given, kit)
+        opened = _start_log(log, run_input, kit)
     except BaseException:
         log.close()
         raise
@@ -82,127 +87,180 @@ def open_session(store: SessionStore, session_id: str, given: RunInput, kit: Kit
     return opened
 
 
-def _opened(log: SessionLog, given: RunInput, kit: Kit) -> Opened:
-    past = read_past(log.records)
-    if past.wrong:
+def _start_log(log: SessionLog, run_input: RunInput, kit: Kit) -> Opened:
+    point = read_resume_point(log.records, log.session_id)
+    if point.wrong:
         raise SessionReadError(
-            f"Session {log.session_id!r} cannot be read: {'; '.join(past.wrong)}. So nobody knows what was "
-            "done; fork it from a step before (SessionManager.fork), or begin a new one."
+            f"Session {log.session_id!r} cannot be read: {'; '.join(point.wrong)}. Effects of the last run "
+            "are unknown; fork an earlier step (SessionManager.fork), or start a new session."
         )
-    notices = (
-        [f"The session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
-    )
-    is_new = past.state is None
-    state, more = first_state(past, log.session_id, given, kit.prompts)
-    kit, names = in_charge(given.first, kit, state, new_task=given.task is not None)
-    journal = SessionJournal(log, past, lambda tool: unknown_outcome(kit.prompts, tool), kit.redactor)
-    history = {"history": state.messages[:-1]} if is_new and len(state.messages) > 1 else {}
-    shown = {
-        **({"media": list(given.media)} if given.media else {}),
+    notices = [f"Session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
+    is_new = point.state is None
+    state, start_notices = first_state(point, log.session_id, run_input, kit.prompts)
+    kit, names = resolve_handoff(run_input.first, kit, state, new_task=run_input.task is not None)
+    journal = SessionJournal(log, point, lambda tool: unknown_outcome(kit.prompts, tool), kit.redactor)
+    # With the first system message, so that a replay of the record starts with the same messages.
+    lead = [] if state.own_prompt is None else [{"role": "system", "content": state.own_prompt}]
+    earlier = [*lead, *state.messages[:-1]]
+    history = {"history": earlier} if is_new and earlier else {}
+    extras = {
+        **({"media": list(run_input.media)} if run_input.media else {}),
         **({"in_charge": names} if names else {}),
     }
     journal.begin(
-        {"task": given.task, "system_prompt": state.system_prompt, **describe(kit), **history, **shown}
+        {"task": run_input.task, "system_prompt": state.system_prompt, **describe(kit), **history, **extras}
     )
-    return Opened(state, [*notices, *more], journal, kit)
+    return Opened(state, [*notices, *start_notices], journal, kit)
 
 
 def first_state(
-    past: Past, session_id: str, given: RunInput, prompts: Prompts
+    point: ResumePoint, session_id: str, run_input: RunInput, prompts: Prompts
 ) -> tuple[QueryState, list[str]]:
-    """Where a run starts, and notices about it.
+    """Return the first state of a run, and notices.
 
     Args:
-        past: What the session holds; effects that are of no use any more are taken out.
+        point: Resume point of the session; effects that are settled here are removed from it.
 
     Raises:
-        ConfigError: There is nothing to go on with.
+        ConfigError: There is no task and nothing to resume, or a session that has begun gets messages.
     """
-    old = past.to_state()
+    previous = point.to_state()
+    if run_input.messages and (previous is not None or point.begun is not None):
+        raise ConfigError(
+            f"messages ({len(run_input.messages)}) cannot be passed: session {session_id!r} has begun and "
+            "has its own history. Leave messages out, or use a new session_id."
+        )
     notices: list[str] = []
-    if given.task is None and past.begun is not None and past.begun.get("handoff"):
-        if old is None:
-            raise SessionReadError(f"Session {session_id!r} cannot be read: it was handed over by nobody.")
-        history = past.begun.get("history", old.messages)
-        state = handed_state(old, str(past.begun.get("system_prompt", "")), history)
+    if run_input.task is None and point.begun is not None and point.begun.get("handoff"):
+        if previous is None:
+            raise SessionReadError(f"Session {session_id!r} cannot be read: handoff without a state.")
+        history = point.begun.get("history", previous.messages)
+        state = handed_state(previous, str(point.begun.get("system_prompt", "")), history)
         state.session_id = session_id
         return state, notices
-    if given.task is None and past.begun is not None:  # it was cut off before anything was written of it
-        given = recorded_input(past.begun)
-    if old is None:
-        if given.task is None:
-            raise ConfigError(f"The session {session_id!r} has nothing to go on with: give it a task.")
-        state, notices = start_state(given.task, given.messages, given.system_prompt, prompts, given.media)
-    elif given.task is None:
-        state, notices = resumed_state(None, old, prompts)
+    if run_input.task is None and point.begun is not None:  # interrupted before its first checkpoint
+        run_input = recorded_input(point.begun)
+    if previous is None:
+        if run_input.task is None:
+            raise ConfigError(f"Session {session_id!r} has nothing to resume: pass a task.")
+        state, notices = start_state(
+            run_input.task, run_input.messages, run_input.system_prompt, prompts, run_input.media
+        )
+    elif run_input.task is None:
+        state, notices = resumed_state(None, previous, prompts)
     else:
-        if past.was_cut_off:
-            notices.append(f"The last run of {session_id!r} was cut off; what it had done is kept.")
-            settle(old, past, prompts)
-            past.effects, past.intents = {}, {}
-        state, repairs = resumed_state(None, old, prompts)
-        state = _with_task(state, given.task, prompts, given.media)
+        _reject_if_allowed(point, previous, session_id)
+        if point.was_cut_off:
+            notices.append(f"The last run of {session_id!r} was interrupted; its recorded work is kept.")
+            settle(previous, point, prompts)
+            point.effects, point.intents = {}, {}
+        state, repairs = resumed_state(None, previous, prompts)
+        state = _with_new_task(state, run_input.task, prompts, run_input.media)
         notices += repairs
     state.session_id = session_id
     return state, notices
 
 
+def _reject_if_allowed(point: ResumePoint, state: QueryState, session_id: str) -> None:
+    """Reject a new task if a person has allowed a call that has not begun: that approval must be honoured.
+
+    A new task denies unanswered questions: "no, and do this instead".
+    """
+    call = _allowed_call(point, state)
+    if call is not None:
+        raise ConfigError(
+            f"Session {session_id!r} has a call that was allowed but has not run: {call.name}. Resume it "
+            "first, without a task: Agent.run(None, session_id=...) or pal run --resume."
+        )
+
+
+def _allowed_call(point: ResumePoint, state: QueryState) -> ToolCall | None:
+    """Return a call that a person has allowed since the run was suspended."""
+    for call in state.pending if state.stop_reason == SUSPENDED else ():
+        key = ask_key(state.step, call.id)
+        is_new = key in point.effects and key in point.accepted
+        answer = read_effect(key, *point.effects[key]) if is_new else None
+        if answer is not None and answer.behavior == "allow":
+            return call
+    return None
+
+
+def has_allowed_call(store: SessionStore, session_id: str) -> bool:
+    """Whether a suspended session has a call that was allowed and has not begun.
+
+    Raises:
+        SessionError: The session cannot be read.
+    """
+    point = read_resume_point(store.read(session_id).records, session_id)
+    state = point.to_state()
+    return state is not None and _allowed_call(point, state) is not None
+
+
 def recorded_input(run: Mapping[str, Any]) -> RunInput:
-    """What a run began with, from its record."""
-    found = run.get("media")
-    media = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    """Return the input of a run from its record."""
+    media_field = run.get("media")
+    media = [item for item in media_field if isinstance(item, dict)] if isinstance(media_field, list) else []
     return RunInput(run["task"], run.get("history"), run.get("system_prompt", ""), media=media)
 
 
 def unknown_outcome(prompts: Prompts, tool: str) -> ToolOutcome:
-    """What the model is told about a call that was running when the program ended."""
+    """Return the outcome of a call that was running when its process ended."""
     return failed(prompts, tool, "Unknown", prompts.tool_interrupted)
 
 
-def settle(state: QueryState, past: Past, prompts: Prompts) -> None:
-    """Put what a run had recorded when it was cut off into its state, without running anything.
+def settle(state: QueryState, point: ResumePoint, prompts: Prompts) -> None:
+    """Apply the recorded effects of an interrupted run to its state, without running anything.
 
     Args:
-        state: Where its newest checkpoint left it; is changed.
-        prompts: The words for calls of which no result is known.
+        state: State of the newest checkpoint; it is changed.
+        prompts: Texts for calls without a known result.
     """
     step = state.step
-    answered = past.effects.get(f"{step}:model") or past.effects.get(f"{step}:model:shortened")
+    answered = point.effects.get(f"{step}:model") or point.effects.get(f"{step}:model:shortened")
     if state.awaiting and answered is not None:
         response = read_effect(f"{step}:model", *answered)
         usage = response.usage or estimate_usage(state.messages, response)
         state.add_response(response, usage)
+        if response.spent is not None:
+            state.count(response.spent)
     for call in list(state.pending):
         key = f"{step}:tool:{call.id}"
         if call.id in state.results:
             continue
-        if key in past.effects:
-            outcome = read_effect(key, *past.effects[key])
-            text = _seen(outcome.text, f"{step}:after:{call.id}", past, prompts)
-            state.add_result(call.id, text, outcome.parts if text == outcome.text else None)
-        elif key in past.unfinished:
+        if key in point.effects:
+            outcome = read_effect(key, *point.effects[key])
+            text = _text_after_hooks(outcome.text, f"{step}:after:{call.id}", point, prompts)
+            parts = outcome.parts if text == outcome.text else None
+            args = point.intents.get(key, {}).get("args", call.arguments)
+            if args != call.arguments:
+                text += changed_arguments_note(args, None)
+            state.add_result(call.id, text, parts)
+        elif key in point.unfinished:
             state.add_result(call.id, unknown_outcome(prompts, call.name).text)
         else:
             state.add_result(call.id, prompts.tool_not_started)
     state.stop("cancelled")
 
 
-def _seen(text: str, key: str, past: Past, prompts: Prompts) -> str:
-    """A result as the hooks left it. What they have not seen is kept back: they may be there for that."""
-    for number in range(past.after_hooks):
-        found = past.effects.get(f"{key}:{number}")
-        if found is None:
+def _text_after_hooks(text: str, key: str, point: ResumePoint, prompts: Prompts) -> str:
+    """Return a result as the hooks left it. Withhold a result that not all hooks have processed."""
+    for number in range(point.after_hooks):
+        recorded = point.effects.get(f"{key}:{number}")
+        if recorded is None:
             return prompts.tool_cancelled
-        changed = decode(*found)
+        changed = decode(*recorded)
         text = text if changed is None else as_text(changed)
     return text
 
 
-def _with_task(state: QueryState, task: str, prompts: Prompts, media: Sequence[dict[str, Any]]) -> QueryState:
-    """A new run in the same history: what is known stays, what was counted starts again."""
+def _with_new_task(
+    state: QueryState, task: str, prompts: Prompts, media: Sequence[dict[str, Any]]
+) -> QueryState:
+    """Start a new run on the same history: knowledge is kept, counters restart."""
     state.close(prompts.tool_not_started)
     new = QueryState(
         system_prompt=state.system_prompt,
+        own_prompt=state.own_prompt,
         messages=state.messages,
         task=task,
         answers=state.answers,

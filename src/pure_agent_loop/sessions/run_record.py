@@ -1,6 +1,6 @@
-"""What a run worked with, as its record says it; and a kit made from that, which can touch nothing.
+"""Describe the configuration of a run for its record, and rebuild a kit from it that has no side effects.
 
-Functions are not written down, only how many there were: what they said is among the recorded effects.
+Functions are not recorded, only their number: their results are among the recorded effects.
 """
 
 from __future__ import annotations
@@ -13,33 +13,33 @@ from pure_agent_loop.budget import Price
 from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.kernel.journal import Journal
-from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction
-from pure_agent_loop.kernel.settings import ResultLimits, Timeouts
-from pure_agent_loop.kernel.tools.run_tools import RunTools, flags_of
-from pure_agent_loop.kernel.window import window_of
+from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, ResultLimits, Timeouts
+from pure_agent_loop.kernel.request import window_of
+from pure_agent_loop.kernel.run_tools import RunTools, flags_of
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import BaseLLMClient, model_of, takes_meta
+from pure_agent_loop.llm.base import BaseLLMClient, model_of, origin_of, takes_meta
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
-from pure_agent_loop.prompts.words import say
+from pure_agent_loop.prompts.words import message
 from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
 
 _WORDS = {"en": ENGLISH, "zh": CHINESE}
 _HOOKS = ("before_tool", "after_tool", "on_stop")
-_SECRET = ("extra_headers", "extra_query")  # keys may stand there
+_SECRET_OPTIONS = ("extra_headers", "extra_query")  # they may hold API keys
 _BEHAVIORS = ("deny", "ask", "allow")
 
 
 def describe(kit: Kit) -> dict[str, Any]:
-    """What the record of a run says about what it works with."""
+    """Return the configuration of a run for its record."""
     rules, output, budget = kit.permissions.rules, kit.output, kit.budget
     return {
         "model": model_of(kit.client),
         "takes_meta": takes_meta(kit.client),
+        "origin": origin_of(kit.client),
         "tools": kit.tools.to_openai_schema(kit.prompts),
-        "tool_flags": {each.name: flags_of(each) for each in kit.tools},
+        "tool_flags": {tool.name: flags_of(tool) for tool in kit.tools},
         "tool_timeout": kit.timeouts.tool,
-        "options": {name: value for name, value in kit.options.items() if name not in _SECRET},
+        "options": {name: value for name, value in kit.options.items() if name not in _SECRET_OPTIONS},
         "limits": asdict(kit.limits),
         "window": window_of(kit),
         "max_result_chars": kit.results.max_chars,
@@ -67,38 +67,38 @@ def describe(kit: Kit) -> dict[str, Any]:
 
 
 class RecordedTools(RunTools):
-    """The tools of a replay: what toolsets listed is recorded."""
+    """Tools of a replay; the lists of toolsets come from the recording."""
 
     async def _listed(self, context: StepContext, journal: Journal) -> Sequence[Tool]:
         tools, number = self._in_step, 0
         while journal.recorded(key := f"{context.step}:tools:{number}"):
             plain: list[dict[str, Any]] = await journal.effect(key, _recorded)
-            tools = [stub_tool(each, {each["name"]: each["flags"]}) for each in plain]
+            tools = [stub_tool(item, {item["name"]: item["flags"]}) for item in plain]
             number += 1
         return tools
 
 
 class _RecordedOutput:
-    """What the answers had to be; what was said about them is recorded."""
+    """Output check of a replay; its decisions come from the recording."""
 
     def __init__(self, plain: Mapping[str, Any]) -> None:
         self.retries = int(plain["retries"])
         self.response_format = plain["form"]
 
     def partial(self) -> None:
-        """Nobody watches."""
+        """Do nothing: a replay has no observers."""
 
-    async def judge(self, text: str) -> NoReturn:  # noqa: ARG002 - nobody is asked
-        """Refuse."""
+    async def judge(self, text: str) -> NoReturn:  # noqa: ARG002 - never called
+        """Fail: decisions come from the recording."""
         await never()
 
     def load(self, plain: Any) -> Any:
-        """The plain form."""
+        """Return the plain form."""
         return plain
 
     def complaint(self, why: str) -> str:
-        """What the model was told."""
-        return say("correct_answer", why=why)
+        """Return the message that the model received."""
+        return message("correct_answer", why=why)
 
 
 def _plain_compactor(compactor: Compactor) -> dict[str, Any] | None:
@@ -107,12 +107,12 @@ def _plain_compactor(compactor: Compactor) -> dict[str, Any] | None:
     if isinstance(compactor, MemoryOverflow):
         return {"max_history": compactor.max_history, "keep": compactor.keep}
     if isinstance(compactor, Chain):
-        return {"chain": [_plain_compactor(each) for each in compactor.compactors]}
+        return {"chain": [_plain_compactor(item) for item in compactor.compactors]}
     return None
 
 
 def _compactor(plain: Mapping[str, Any] | None) -> Compactor:
-    """The reverse. What it wrote is recorded: in a replay it writes nothing."""
+    """Rebuild a compactor. Its summaries come from the recording: a replay writes nothing."""
     if plain is None:
         return NoCompaction()
     if "chain" in plain:
@@ -121,24 +121,24 @@ def _compactor(plain: Mapping[str, Any] | None) -> Compactor:
 
 
 def rebuild(run: Mapping[str, Any]) -> Kit:
-    """A kit like the one that was described. Nothing in it can be called.
+    """Rebuild a kit from a description. Its functions must not be called.
 
     Raises:
-        KeyError: Something is missing in the description.
-        TypeError: Something in it cannot be right.
-        ValueError: The same.
-        ConfigError: The same.
+        KeyError: The description lacks a key.
+        TypeError: A value has the wrong type.
+        ValueError: A value is invalid.
+        ConfigError: A value is invalid.
     """
     functions, flags = run["functions"], run["tool_flags"]
     rules = {name: run["permissions"][name] for name in _BEHAVIORS}
-    known = {each.name for each in fields(LoopLimits)}  # a later version may have written more
-    limits = {name: _number(value) for name, value in run["limits"].items() if name in known}
+    known = {limit_field.name for limit_field in fields(LoopLimits)}  # a later version may have more
+    limits = {name: _limit_value(value) for name, value in run["limits"].items() if name in known}
     limits["prices"] = read_prices(limits["prices"])
-    said = run["prompts"]
-    words = _WORDS[said] if isinstance(said, str) else Prompts(**{"system_prompt": "", **said})
+    prompts = run["prompts"]
+    words = _WORDS[prompts] if isinstance(prompts, str) else Prompts(**{"system_prompt": "", **prompts})
     return Kit(
-        client=NoClient(str(run["model"]), takes_meta=run["takes_meta"]),
-        tools=RecordedTools(ToolRegistry(stub_tool(each["function"], flags) for each in run["tools"]), words),
+        client=NoClient(str(run["model"]), run.get("origin", ""), takes_meta=run["takes_meta"]),
+        tools=RecordedTools(ToolRegistry(stub_tool(tool["function"], flags) for tool in run["tools"]), words),
         limits=LoopLimits(**limits),
         prompts=words,
         options=run["options"],
@@ -156,7 +156,7 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
         lead_each_step=run["lead"] == "step",
         tool_rounds=run["tool_rounds"],
         after_tools=run["after_tools"],
-        timeouts=Timeouts(tool=_number(run["tool_timeout"])),
+        timeouts=Timeouts(tool=_limit_value(run["tool_timeout"])),
         context_window=run["window"],
         results=ResultLimits(run["max_result_chars"], run["max_error_chars"]),
         compactor=_compactor(run["compaction"]),
@@ -164,29 +164,29 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
 
 
 def read_prices(prices: Mapping[str, Any]) -> dict[str, Price]:
-    """A price table from its plain form."""
+    """Rebuild a price table from its plain form."""
     return {name: Price(**price) for name, price in prices.items()}
 
 
 def stub_tool(function: Mapping[str, Any], flags: Mapping[str, Mapping[str, Any]]) -> Tool:
-    """A tool that can be described and not called."""
+    """Return a tool that can be described but not called."""
     name = function["name"]
-    given = {flag: _number(value) for flag, value in flags.get(name, {}).items()}
-    if given.pop("judge", False):
-        given["judge"] = never  # what it said is recorded
-    if given.get("destructive") == "depends":
-        given["destructive"] = never
+    options = {flag: _limit_value(value) for flag, value in flags.get(name, {}).items()}
+    if options.pop("judge", False):
+        options["judge"] = never  # its decisions come from the recording
+    if options.get("destructive") == "depends":
+        options["destructive"] = never
     return Tool(
         never,
         name=name,
         description=function["description"],
         parameters=function["parameters"],
-        **given,
+        **options,
     )
 
 
-def _number(value: Any) -> Any:
-    """What had no JSON form: no limit."""
+def _limit_value(value: Any) -> Any:
+    """Restore infinity, which has no JSON form."""
     return float("inf") if value == "inf" else value
 
 
@@ -195,22 +195,23 @@ async def _recorded() -> Any:
 
 
 async def never(*_: Any, **__: Any) -> NoReturn:
-    """Stands where a function was; what that said is recorded."""
-    raise AssertionError("Nothing is called in a replay.")
+    """Replace a function whose results come from the recording."""
+    raise AssertionError("A replay must not call functions.")
 
 
 class NoClient(BaseLLMClient):
-    """Stands where the model was; its answers are recorded."""
+    """Replacement for the model client, whose responses come from the recording."""
 
-    def __init__(self, model: str, *, takes_meta: bool) -> None:
+    def __init__(self, model: str, origin: str = "", *, takes_meta: bool) -> None:
         self.model = model
+        self.origin = origin
         self.takes_meta = takes_meta
 
     async def chat(
         self,
-        messages: list[dict[str, Any]],  # noqa: ARG002 - nobody is asked
-        tools: list[dict[str, Any]] | None = None,  # noqa: ARG002 - nobody is asked
-        **kwargs: Any,  # noqa: ARG002 - nobody is asked
+        messages: list[dict[str, Any]],  # noqa: ARG002 - never called
+        tools: list[dict[str, Any]] | None = None,  # noqa: ARG002 - never called
+        **kwargs: Any,  # noqa: ARG002 - never called
     ) -> NoReturn:
-        """Refuse."""
+        """Fail: responses come from the recording."""
         await never()

@@ -1,41 +1,40 @@
-"""What a store of sessions is: the interface, the values it speaks in, and the names sessions may have."""
+"""Session store interface, its value types, and checks of session ids."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
 import secrets
+import threading
 import time
-from collections.abc import Mapping, Sequence
+import unicodedata
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from weakref import WeakValueDictionary
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.support.abilities import able
+from pure_agent_loop.sessions.stores.records import Record, file_name
+from pure_agent_loop.support.abilities import as_protocol
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-MAX_ID = 64
-# What `JsonlStore.repair` appends does not count, so that each session can be repaired.
-_ID = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}?(\.repaired(-\d+)?)*")
-_DEVICES = {
-    "CON",
-    "PRN",
-    "AUX",
-    "NUL",
-    *(f"{name}{number}" for name in ("COM", "LPT") for number in range(10)),
-}
+MAX_ID = 200
+# The suffix that `JsonlStore.repair` appends does not count, so that each session can be repaired.
+_UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, surrogates, line and paragraph separators
+_REPAIRED = re.compile(r"(\.repaired(-\d+)?)*$")
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a session holds.
+    """Content of a session.
 
     Args:
-        records: The whole records, in the order of writing. A parent stands before its children.
-        problems: A sentence for each thing that was damaged; empty if nothing was.
+        records: Complete records, in the order they were written. A parent comes before its children.
+        problems: One sentence per damaged place; empty if there is no damage.
     """
 
     records: list[Record]
@@ -44,13 +43,13 @@ class Loaded:
 
 @dataclass(frozen=True, slots=True)
 class SessionInfo:
-    """What a list of sessions shows.
+    """Entry of a session list.
 
     Args:
-        id: The session.
-        created: Time of the first record, in seconds since the epoch; without any, when the session was made.
-        updated: Time of the last record; without any, the same as `created`.
-        size_bytes: How much its records take, about.
+        id: Session id.
+        created: Time of the first record, or of the session's creation if empty, in seconds since the epoch.
+        updated: Time of the last record; `created` if there is none.
+        size_bytes: Approximate size of the records.
     """
 
     id: str
@@ -60,21 +59,21 @@ class SessionInfo:
 
 
 class SessionLog(Protocol):
-    """A session that is open for writing. May be used from several threads of the process that opened it."""
+    """Session open for writing. May be used from several threads of the process that opened it."""
 
     @property
     def session_id(self) -> str:
-        """The session."""
+        """Id of the session."""
         ...
 
     @property
     def records(self) -> Sequence[Record]:
-        """What was there when it was opened."""
+        """Records at the time of opening."""
         ...
 
     @property
     def problems(self) -> Sequence[str]:
-        """What was damaged when it was opened, and what was done about it, as sentences."""
+        """Sentences about damage at the time of opening, and its repair."""
         ...
 
     def append(
@@ -85,26 +84,26 @@ class SessionLog(Protocol):
         parent: str | None = None,
         durable: bool = False,
     ) -> Record:
-        """Write one record, wholly or not at all.
+        """Write one record atomically.
 
         Args:
-            type: What kind of thing: lower-case letters, digits, ``_ . -``, a letter first.
-            data: The rest. What has no JSON form becomes text.
-            parent: The record it follows; None for the newest.
-            durable: Return only when it would survive a power cut, with all that was written before.
+            type: Kind of record: lower-case letters, digits, ``_ . -``, starting with a letter.
+            data: Content of the record. Values without a JSON form become text.
+            parent: Id of the record it follows; None for the newest.
+            durable: Return only when this and all earlier records would survive a power cut.
 
         Returns:
             The record as it will be read back.
 
         Raises:
-            ConfigError: The type, the data or the parent cannot be right, or the log is closed.
-            SessionWriteError: It could not be written; what was written before is whole.
-            SessionLockedError: Another writer has taken the session over.
+            ConfigError: The type, the data or the parent is invalid, or the log is closed.
+            SessionWriteError: The record was not written; earlier records are intact.
+            SessionLockedError: Another writer has taken over the session.
         """
         ...
 
     def close(self) -> None:
-        """Let others write. May be called twice."""
+        """Release the session for other writers. May be called twice."""
         ...
 
     def __enter__(self) -> Self:
@@ -117,99 +116,155 @@ class SessionLog(Protocol):
 
 
 class SessionStore(Protocol):
-    """A place where sessions are kept. `pure_agent_loop.testing.check_store` says whether yours is one."""
+    """Storage for sessions. `pure_agent_loop.testing.check_store` tests an implementation."""
 
     def open(self, session_id: str, *, create: bool = True) -> SessionLog:
-        """Open a session for writing; only one writer at a time can.
+        """Open a session for writing; only one writer at a time is allowed.
 
         Args:
-            session_id: At most 64 letters, digits and ``_ - .``, not a dot first.
-            create: Make it if there is none.
+            session_id: Any text of up to 200 characters, on one line; see `check_session_name`.
+            create: Create the session if missing.
 
         Raises:
-            ConfigError: The id cannot be one.
-            SessionNotFoundError: There is none, and none was to be made.
-            SessionLockedError: Another writer has it open, here or in another process.
-            SessionReadError: What holds the sessions cannot be read at all.
-            SessionWriteError: Nothing can be written there.
+            ConfigError: The id is invalid.
+            SessionNotFoundError: The session does not exist and `create` is False.
+            SessionLockedError: Another writer has it open, in this or another process.
+            SessionReadError: The storage cannot be read at all.
+            SessionWriteError: The storage cannot be written.
         """
         ...
 
     def read(self, session_id: str) -> Loaded:
-        """Read a session, also while another process writes it. Changes nothing.
+        """Read a session, even while another process writes it. Changes nothing.
 
         Raises:
-            ConfigError: The id cannot be one.
-            SessionNotFoundError: There is none.
-            SessionReadError: It cannot be read at all.
+            ConfigError: The id is invalid.
+            SessionNotFoundError: The session does not exist.
+            SessionReadError: The session cannot be read at all.
         """
         ...
 
     def list(self) -> Sequence[SessionInfo]:
-        """Every session, the one used last first."""
+        """Return all sessions, most recently used first."""
         ...
 
     def exists(self, session_id: str) -> bool:
-        """True if there is such a session."""
+        """Return True if the session exists."""
         ...
 
     def delete(self, session_id: str) -> None:
-        """Take a session away.
+        """Delete a session.
 
         Raises:
-            ConfigError: The id cannot be one.
-            SessionNotFoundError: There is none.
+            ConfigError: The id is invalid.
+            SessionNotFoundError: The session does not exist.
             SessionLockedError: A writer has it open.
-            SessionWriteError: It cannot be taken away.
+            SessionWriteError: The session cannot be deleted.
         """
         ...
 
 
-class ClosesStore(Protocol):
-    """A store that holds connections."""
+class HasStore(Protocol):
+    """Object that holds a store, such as a `SessionManager`."""
 
-    def close(self) -> None:
-        """Give them back."""
+    store: SessionStore
+
+
+SessionPlace: TypeAlias = str | os.PathLike[str] | SessionStore | HasStore  # see `store_at`
+
+
+class Stamps(Protocol):
+    """Store with a cheap check for changes of a session."""
+
+    def stamp(self, session_id: str) -> object:
+        """Return a value that changes with each record; None if the session does not exist."""
         ...
 
 
+class ClosesStore(Protocol):
+    """Store that holds connections."""
+
+    def close(self) -> None:
+        """Close the connections."""
+        ...
+
+
+_OPENING_LOCKS: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_OPENING_LOCKS.clear)  # no thread of the child holds a lock
+
+
+@contextlib.contextmanager
+def opening_lock(session_id: str) -> Iterator[None]:
+    """Hold the lock for opening a session in this process: threads take turns.
+
+    A run holds it only while it opens its session; an answer holds it until it is written. So an answer
+    recorded by the same process never makes a run fail with `SessionLockedError`.
+    """
+    with _OPENING_LOCKS.setdefault(session_id, threading.Lock()):
+        yield
+
+
 def close_store(store: object) -> None:
-    """Have a store give back what it holds, if it holds something."""
-    closing = able(store, ClosesStore)
-    if closing is not None:
-        closing.close()
+    """Close the connections of a store, if it has any."""
+    closable = as_protocol(store, ClosesStore)
+    if closable is not None:
+        closable.close()
 
 
 def is_remote(log: SessionLog) -> bool:
-    """Whether writing to a log may take as long as a network does: then it is done in a thread."""
+    """Return True if writing to the log takes network time and must happen in a thread."""
     return bool(getattr(log, "is_remote", False))
 
 
 def check_session_id(session_id: Any) -> str:
     """Return the id if it is safe as a file name on every system.
 
+    For stores that use ids as file names unchanged. The stores of this package accept everything that
+    `check_session_name` accepts, and encode it.
+
     Args:
-        session_id: Whatever was given.
+        session_id: Value to check.
 
     Raises:
-        ConfigError: It is not.
+        ConfigError: The id is not safe.
     """
-    if not _ID.fullmatch(session_id if isinstance(session_id, str) else ""):
+    if file_name(check_session_name(session_id)) != session_id:
         raise ConfigError(
-            f"session_id={session_id!r:.100} cannot name a session. Use at most {MAX_ID} letters, digits "
-            "and '-', '_', '.', and no dot at the start; new_session_id() makes one."
-        )
-    if session_id.partition(".")[0].upper() in _DEVICES:
-        raise ConfigError(
-            f"session_id={session_id!r} is the name of a device on Windows. Put a letter in front of it."
+            f"session_id={session_id!r:.100} cannot be a file name. Use at most 64 letters, digits and '-', "
+            "'_', '.', no dot at the start, and not the name of a Windows device."
         )
     return str(session_id)
 
 
-def new_session_id(now: float | None = None) -> str:
-    """A new id such as ``20260131-142501-9f3a1c5e``: when (UTC), and something random.
+def check_session_name(session_id: Any) -> str:
+    """Return the id if it is valid: any text of up to 200 characters, on one line.
 
     Args:
-        now: The time in seconds since the epoch; None for the present.
+        session_id: Value to check.
+
+    Raises:
+        ConfigError: The id is invalid.
+    """
+    text = session_id if isinstance(session_id, str) else ""
+    why = ""
+    if not text.strip():
+        why = "It must be a non-blank text"
+    elif len(_REPAIRED.sub("", text)) > MAX_ID:
+        why = f"It has {len(text)} characters; use at most {MAX_ID}"
+    elif any(unicodedata.category(character) in _UNFIT for character in text):
+        why = "It holds control characters or unpaired surrogates"
+    if why:
+        raise ConfigError(
+            f"session_id={session_id!r:.100} is not a valid session id. {why}; new_session_id() makes one."
+        )
+    return text
+
+
+def new_session_id(now: float | None = None) -> str:
+    """Return a new id such as ``20260131-142501-9f3a1c5e``: the time in UTC and a random suffix.
+
+    Args:
+        now: Time in seconds since the epoch; None for the current time.
     """
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(4)}"

@@ -1,4 +1,4 @@
-"""What happened in a session, in the order of reading: tasks, answers, calls and their results."""
+"""Readable history of a session: tasks, answers, calls and results, in reading order."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ Kind = Literal["task", "user", "notice", "thinking", "answer", "call", "result",
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that happened.
+    """One thing that happened in a session.
 
     Args:
-        kind: ``task`` (what a run was asked), ``user`` (other messages of a person), ``notice`` (words of the
-            framework to the model), ``thinking``, ``answer``, ``call``, ``result``, ``shortened`` (the older
-            history was replaced) or ``end`` (why a run ended).
-        text: What was said; the arguments of a call as JSON.
-        time: When it was recorded, in seconds since the epoch.
-        step: The step it belongs to, from 1 over the whole session; 0 where there is none.
-        tool: The tool of a call or a result.
+        kind: ``task`` (the task of a run), ``user`` (another message of a person), ``notice`` (a message
+            of the framework to the model), ``thinking``, ``answer``, ``call``, ``result``, ``shortened``
+            (older history was replaced) or ``end`` (why a run ended).
+        text: Text of the entry; the arguments of a call as JSON.
+        time: Time of recording, in seconds since the epoch.
+        step: Step of the entry, counted from 1 over the whole session; 0 if it belongs to none.
+        tool: Tool of a call or a result.
         failed: True if a result is an error.
-        state: In which state the call of a result ended; empty if that is not recorded.
-        seconds: How long it ran; None if that is not recorded.
-        call_id: Of a call or a result.
+        state: Final state of the call that a result belongs to; empty if not recorded.
+        seconds: Running time of the call; None if not recorded.
+        call_id: Id of the call, for a call or a result.
     """
 
     kind: Kind
@@ -47,16 +47,14 @@ class Entry:
 
 @dataclass
 class Story:
-    """A session as people read it.
+    """Readable history of a session.
 
     Args:
-        entries: What happened.
-        steps: How many steps were begun.
-        messages: How many messages there were.
-        task: What the last run with a task was asked; empty for none.
-        stop_reason: Why the last run ended; empty if it is in the middle of something.
-        model: The model of the last run.
-        title: What the first run was asked.
+        entries: Entries in reading order.
+        task: Task of the last run that has one; empty if there is none.
+        stop_reason: Stop reason of the last run; empty if it has not ended.
+        model: Model of the last run.
+        title: Task of the first run.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -69,35 +67,35 @@ class Story:
 
 
 def read_story(records: Sequence[Record]) -> Story:
-    """Put the records of a session into the order of reading; what fits nowhere is passed over.
+    """Build the readable history of a session; records that do not fit are skipped.
 
     Args:
-        records: In the order of writing, as a store reads them.
+        records: Records in the order they were written, as a store returns them.
     """
-    reader = _Reader()
+    reader = _StoryReader()
     for record in records:
-        reader.take(record)
+        reader.add(record)
     return reader.finish()
 
 
 def step_of(record: Record) -> int | None:
-    """The step that a record of where a run stands belongs to; None for other records."""
+    """Return the step of a state record; None for other records."""
     answers = record.data.get("answers") if record.type == "state" else None
     return answers if isinstance(answers, int) and not isinstance(answers, bool) else None
 
 
-class _Reader:
+class _StoryReader:
     def __init__(self) -> None:
         self._story = Story()
         self._step = 0
-        self._greeting = ""  # the task, whose own message is still to come
-        self._tail: list[Record] = []  # effects that are in no message yet
+        self._shown_task = ""  # task already shown, whose message is still to come
+        self._tail: list[Record] = []  # effects that are not yet part of a message
         self._known: set[str] = set()  # messages in the history
-        self._tools: dict[str, str] = {}  # names by call id
+        self._tools: dict[str, str] = {}  # tool names by call id
         self._failed: set[str] = set()
-        self._parts: dict[str, dict[str, float]] = {}  # of each call, when it came into which state
+        self._parts: dict[str, dict[str, float]] = {}  # per call: the time of each state
 
-    def take(self, record: Record) -> None:
+    def add(self, record: Record) -> None:
         data = record.data
         if record.type == "run":
             self._run(record)
@@ -113,7 +111,7 @@ class _Reader:
                 self._failed.add(_call_id(record))
 
     def finish(self) -> Story:
-        for record in self._tail:  # the run was cut off before these became messages
+        for record in self._tail:  # the run was interrupted before these became messages
             self._effect(record)
         return self._story
 
@@ -122,7 +120,7 @@ class _Reader:
         self._story.model = str(record.data.get("model") or "")
         self._story.stop_reason = ""
         if isinstance(task, str):
-            self._story.task = self._greeting = task
+            self._story.task = self._shown_task = task
             self._story.title = self._story.title or task
             self._add("task", task, record, step=0)
 
@@ -135,16 +133,16 @@ class _Reader:
             self._add("end", str(reason), record)
 
     def _history(self, record: Record) -> None:
-        found = record.data.get("messages")
-        messages = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-        keys = [json.dumps(each, sort_keys=True) for each in messages]
-        before = self._known
+        history = record.data.get("messages")
+        messages = [item for item in history if isinstance(item, dict)] if isinstance(history, list) else []
+        keys = [json.dumps(message, sort_keys=True) for message in messages]
+        known_before = self._known
         if record.type == "boundary":
             self._known = set()
-            if before:
+            if known_before:
                 self._add("shortened", "", record, step=0)
         for key, message in zip(keys, messages, strict=True):
-            if record.type == "messages" or key not in before:
+            if record.type == "messages" or key not in known_before:
                 self._story.messages += 1
                 self._message(message, record)
         self._known = self._known | set(keys)
@@ -156,8 +154,8 @@ class _Reader:
             self._answer(content, meta.get("reasoning"), message.get("tool_calls"), record)
         elif role == "tool":
             self._result(str(message.get("tool_call_id")), content, record)
-        elif content == self._greeting and not meta.get("synthetic"):
-            self._greeting = ""  # it was shown with the run
+        elif content == self._shown_task and not meta.get("synthetic"):
+            self._shown_task = ""  # shown as the task of the run
         else:
             self._add("notice" if meta.get("synthetic") else "user", content, record, step=0)
 
@@ -167,24 +165,24 @@ class _Reader:
         if content:
             self._add("answer", content, record)
         for call in calls if isinstance(calls, list) else ():
-            about = _mapping(call)
-            function = _mapping(about.get("function")) or about
-            self._tools[str(about.get("id"))] = name = str(function.get("name"))
+            call_data = _mapping(call)
+            function = _mapping(call_data.get("function")) or call_data
+            self._tools[str(call_data.get("id"))] = name = str(function.get("name"))
             arguments = _text(function.get("arguments"))
-            self._add("call", arguments, record, tool=name, call_id=str(about.get("id")))
+            self._add("call", arguments, record, tool=name, call_id=str(call_data.get("id")))
 
     def _changes(self, record: Record) -> None:
-        found = record.data.get("parts")
-        for each in found if isinstance(found, list) else ():
-            call_id, when = _mapping(each).get("call_id"), _mapping(each).get("time")
-            if isinstance(call_id, str) and isinstance(when, (int, float)):
-                state = str(each.get("state"))
-                times = {} if state == "pending" else self._parts.get(call_id, {})  # ids may come again
-                self._parts[call_id] = {**times, state: when}
+        changes = record.data.get("parts")
+        for change in changes if isinstance(changes, list) else ():
+            call_id, time = _mapping(change).get("call_id"), _mapping(change).get("time")
+            if isinstance(call_id, str) and isinstance(time, (int, float)):
+                state = str(change.get("state"))
+                times = {} if state == "pending" else self._parts.get(call_id, {})  # a call id may be reused
+                self._parts[call_id] = {**times, state: time}
 
     def _result(self, call_id: str, text: str, record: Record) -> None:
         times = self._parts.get(call_id, {})
-        began, state = times.get("running"), next(reversed(times), "")
+        started_at, state = times.get("running"), next(reversed(times), "")
         self._add(
             "result",
             for_people(text),
@@ -192,7 +190,7 @@ class _Reader:
             tool=self._tools.get(call_id, ""),
             failed=call_id in self._failed,
             state=state,
-            seconds=None if began is None else max(0.0, times[state] - began),
+            seconds=None if started_at is None else max(0.0, times[state] - started_at),
             call_id=call_id,
         )
 
@@ -204,9 +202,9 @@ class _Reader:
         elif ":tool:" in record.data["key"]:
             self._result(_call_id(record), _text(value.get("text")), record)
 
-    def _add(self, kind: Kind, text: str, record: Record, *, step: int | None = None, **about: Any) -> None:
+    def _add(self, kind: Kind, text: str, record: Record, *, step: int | None = None, **fields: Any) -> None:
         number = self._step if step is None else step
-        self._story.entries.append(Entry(kind, text, record.time, number, **about))
+        self._story.entries.append(Entry(kind, text, record.time, number, **fields))
 
 
 def _call_id(record: Record) -> str:

@@ -1,21 +1,21 @@
-"""What a run writes into its session, and how that is read back.
+"""Write a run to its session, and read it back.
 
 ========  =====================================================================================
-run       a run begins: its task, system prompt, tools, limits and model
-messages  messages that joined the history since the last record of this kind
+run       start of a run: its task, system prompt, tools, limits and model
+messages  messages added to the history since the last record of this kind
 boundary  the whole history, after its older part was shortened
-state     where the run stands, without the messages; what was recorded before it is part of it
-answer    what the model answered
+state     state of the run without the messages; it includes everything recorded before it
+answer    response of the model
 intent    a tool is about to run
-outcome   what came of it
-value     what a function of the user, or a person, decided; messages that came in; a summary
-parts     how the parts of a step changed, and when: pending, running, completed; written at its end
-failure   what an effect failed with; it is tried again when the run is resumed
-end       why the run ended
+outcome   outcome of the tool
+value     decision of a user function or a person; incoming messages; a summary
+parts     state changes of a step's parts with times: pending, running, completed; written at its end
+failure   error of an effect; the effect is tried again when the run is resumed
+end       stop reason of a run
 ========  =====================================================================================
 
-After a crash: the newest state, and the effects behind it. An intent without an outcome means that nobody
-knows whether the tool took effect.
+After a crash, the newest state and the effects after it are restored. An intent without an outcome means that
+the effect of the tool is unknown.
 """
 
 from __future__ import annotations
@@ -24,24 +24,129 @@ import asyncio
 import operator
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from typing import Any, TypedDict, TypeVar, cast
 
-from pure_agent_loop.errors import ConfigError, SessionReadError
+from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError, SessionReadError
+from pure_agent_loop.hooks import BeforeTool
 from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.llm.values import TokenUsage, get
 from pure_agent_loop.parts import change_of
-from pure_agent_loop.sessions.effects import describe_failure, encode, read_effect, wrong_effect
+from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, is_remote
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.secrets.redaction import Redactor
+from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.support.typed import mistyped
 from pure_agent_loop.tool import ToolOutcome
+
+# -- convert results of effects to their plain form in a record, and back --------------------------------
+
+_EXPECTED_TYPES = {
+    "model": LLMResponse,
+    "tool": ToolOutcome,
+    "timeout": ToolOutcome,
+    "permit": Permission,
+    "ask": Permission,
+    "before": BeforeTool,
+    "judge": Permission | None,
+    "forms": list[str],
+    "refusal": list[str],
+}
+# `value` is an object of the program and is not recorded; `parts` is recorded only if not empty.
+_OUTCOME_FIELDS = [
+    field.name for field in fields(ToolOutcome) if field.name not in ("parts", "value", "error")
+]
+_NOTHING = TokenUsage.zero().to_dict()
+
+
+class _Spent(TypedDict, total=False):
+    usage: dict[str, Any] | None
+    cost: float | None
+    tool_calls: int | None
+    in_budget: bool | None
+
+
+def encode(value: Any) -> tuple[str, Any]:
+    """Return the record type and the plain form of an effect's result."""
+    if isinstance(value, LLMResponse):
+        requests = get(value.raw, "requests")  # set if the response took several requests
+        return "answer", {**value.to_dict(), **({"requests": requests} if isinstance(requests, int) else {})}
+    if isinstance(value, ToolOutcome):
+        plain = {name: getattr(value, name) for name in _OUTCOME_FIELDS}
+        return "outcome", {**plain, "parts": value.parts} if value.parts else plain
+    if isinstance(value, (Permission, BeforeTool)):
+        return "value", {type(value).__name__: asdict(value)}
+    return "value", to_jsonable(value)
+
+
+def decode(kind: str, value: Any) -> Any:
+    """Rebuild a value from its record type and plain form; the reverse of `encode`."""
+    if kind == "answer":
+        response = LLMResponse.from_dict(value)
+        return replace(response, raw={"requests": value["requests"]}) if "requests" in value else response
+    if kind == "outcome":
+        return ToolOutcome(**value)
+    for known in (Permission, BeforeTool):
+        if isinstance(value, dict) and list(value) == [known.__name__]:
+            return known(**value[known.__name__])
+    return value
+
+
+def read_effect(key: str, kind: str, value: Any) -> Any:
+    """Decode the result of an effect and check its type against the effect's key.
+
+    Raises:
+        SessionReadError: The value has the wrong type.
+    """
+    step, _, what = key.partition(":")
+    expected = list[Any] if step == "inbox" else _EXPECTED_TYPES.get(what.partition(":")[0], Any)
+    try:
+        effect = decode(kind, value)
+        problem = mistyped(effect, type(effect) if expected is Any else expected, "the value")
+        if not problem and step == "inbox":
+            effect = [Incoming(*message) for message in effect]
+            problem = mistyped(effect, list[Incoming])
+        spent = effect.spent if isinstance(effect, ToolOutcome) else None
+        problem = problem or _check_spent(spent)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        problem = f"{type(error).__name__}: {error}"
+    if problem:
+        raise SessionReadError(problem)
+    return effect
+
+
+def wrong_effect(key: str, kind: str, value: Any) -> str:
+    """Return the reason why `read_effect` would reject a value; empty if it is valid."""
+    try:
+        read_effect(key, kind, value)
+    except SessionReadError as error:
+        return str(error)
+    return ""
+
+
+def _check_spent(spent: Mapping[str, Any] | None) -> str:
+    problem = mistyped(spent or {}, _Spent)
+    return problem or mistyped(TokenUsage.from_dict((spent or {}).get("usage") or _NOTHING), TokenUsage)
+
+
+def describe_failure(error: Exception) -> dict[str, Any]:
+    """Return the plain form of an error, as a replay needs it to raise the same error."""
+    failure: dict[str, Any] = {"error": type(error).__name__, "message": safe_str(error)}
+    if isinstance(error, LLMError):
+        failure["kind"] = error.kind
+    elif isinstance(error, LimitExceededError):
+        failure["limit"] = [error.limit_type, error.limit_value, error.current_value]
+    spent = getattr(error, "spent", None)
+    return failure if spent is None else {**failure, "spent": spent.to_dict()}
+
 
 T = TypeVar("T")
 EFFECTS = ("answer", "outcome", "value")
@@ -55,20 +160,21 @@ class _Intent(TypedDict):
 
 
 @dataclass
-class Past:
-    """What a session says about where it stands.
+class ResumePoint:
+    """Resume point of a session, read from its records.
 
     Args:
-        messages: The history, from the newest boundary on.
-        state: The plain form of the newest state, without messages; None if no run has come so far.
-        effects: What was recorded behind it, by key, as (type, data).
-        intents: What was said about the tools that had begun, by key.
-        runs: How many runs were begun.
-        begun: The record of the newest run with a task of its own, or that was handed over, until its first
-            state is there.
-        coming: The history as the next state will have it; None if no message came in since the last.
-        after_hooks: How many hooks look at each result before the model may see it.
-        unnamed: Effects behind the state that have no key, in half a sentence each.
+        state: Plain form of the newest state, without messages; None before the first checkpoint.
+        effects: Effects recorded after that state, by key, as (type, data).
+        intents: Intents of the tools that have begun, by key.
+        begun: Record of the newest run that has a task or is a handoff, until its first state.
+        coming: History for the next state; None if no message was added since the last one.
+        after_hooks: Number of hooks that process each result before the model sees it.
+        unnamed: Descriptions of effects after the state that have no key.
+        session_id: Id of the session; empty if it does not matter.
+        copied: Keys of answers copied from another session by a fork. An approval allows one call, so it
+            counts here only if that call had begun.
+        accepted: Keys of answers from outside a run that no run has used yet.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -80,32 +186,36 @@ class Past:
     coming: list[dict[str, Any]] | None = None
     after_hooks: int = 0
     unnamed: list[str] = field(default_factory=list)
+    session_id: str = ""
+    copied: set[str] = field(default_factory=set)
+    accepted: set[str] = field(default_factory=set)
 
     @property
     def wrong(self) -> list[str]:
-        """What cannot be read of the effects, in half a sentence each: nobody knows what was done then."""
+        """Descriptions of unreadable effects after the newest state; empty if all can be read."""
         intents = {key: mistyped(data, _Intent) for key, data in self.intents.items()}
-        effects = {key: wrong_effect(key, *each) for key, each in self.effects.items()}
-        named = [f"{key}: {why}" for found in (intents, effects) for key, why in found.items() if why]
+        effects = {key: wrong_effect(key, *effect) for key, effect in self.effects.items()}
+        named = [f"{key}: {why}" for problems in (intents, effects) for key, why in problems.items() if why]
         return [*self.unnamed, *named]
 
     @property
     def unfinished(self) -> set[str]:
-        """Tools that had begun and of which no outcome is known, by key."""
+        """Keys of tools that have begun and have no outcome."""
         return self.intents.keys() - self.effects.keys()
 
     @property
     def was_cut_off(self) -> bool:
-        """True if a run was in the middle of something when its process ended."""
+        """True if the process ended in the middle of a run."""
         if self.state is None:
             return False
         return self.state.get("stop_reason") is None or bool(self.effects or self.intents)
 
     def take(self, record: Record) -> None:
-        """Take in the next record; one that does not fit is passed over, because files get damaged."""
+        """Add the next record; skip an invalid one, as files can be damaged."""
         data = record.data
         if record.type == "run":
-            self.runs, self.coming = self.runs + 1, None  # what came in without a state comes in again
+            self.accepted = set()
+            self.runs, self.coming = self.runs + 1, None  # messages without a state are recorded again
             if isinstance(data.get("task"), str) or data.get("handoff"):
                 self.begun = data
             functions = data.get("functions")
@@ -117,9 +227,9 @@ class Past:
             self.coming = _messages_in(data)
         elif record.type == "state":
             self.messages = self.messages if self.coming is None else self.coming
-            ahead = _ahead(data, new_task=self.begun is not None)
-            self.effects = {key: each for key, each in self.effects.items() if ahead(key)}
-            self.intents = {key: each for key, each in self.intents.items() if ahead(key)}
+            is_newer = _newer_than(data, new_task=self.begun is not None)
+            self.effects = {key: effect for key, effect in self.effects.items() if is_newer(key)}
+            self.intents = {key: intent for key, intent in self.intents.items() if is_newer(key)}
             self.state = data
             self.begun = self.coming = None
             self.unnamed = []
@@ -130,12 +240,27 @@ class Past:
                 self.intents[key] = data
             else:
                 self.effects[key] = (record.type, data.get("value"))
+                is_own = not self.session_id or data.get("session", self.session_id) == self.session_id
+                (self.copied.discard if is_own else self.copied.add)(key)
+                if "by" in data and ":ask:" in key:
+                    self.accepted.add(key)
+
+    def without_copied(self) -> ResumePoint:
+        """Drop answers copied from another session about calls that have not begun."""
+        self.copied = {key for key in self.copied if not self.has_begun(key)}
+        self.effects = {key: effect for key, effect in self.effects.items() if key not in self.copied}
+        return self
+
+    def has_begun(self, key: str) -> bool:
+        """Return True if the call that an answer belongs to has begun."""
+        call = key.replace(":ask:", ":tool:", 1)
+        return call in self.intents or call in self.effects
 
     def to_state(self) -> QueryState | None:
-        """The state to go on from; None if there is none.
+        """Return the state to resume from; None before the first checkpoint.
 
         Raises:
-            SessionReadError: What is recorded is no state.
+            SessionReadError: The recorded state is invalid.
         """
         if self.state is None:
             return None
@@ -143,33 +268,53 @@ class Past:
             state = QueryState.from_dict({**self.state, "messages": self.messages})
         except ConfigError as error:
             raise SessionReadError(f"The newest state of the session cannot be read: {error}") from error
-        asked = [call["id"] for call in state.messages[-1].get("tool_calls") or ()] if state.messages else []
-        if [call.id for call in state.pending] != asked:  # the file was damaged: nothing can be pending
+        requested = (
+            [call["id"] for call in state.messages[-1].get("tool_calls") or ()] if state.messages else []
+        )
+        if [call.id for call in state.pending] != requested:  # the file is damaged
             state.drop_calls()
+        for call in state.pending:
+            ruling = state.permissions.rulings.get(call.id)
+            if (
+                ruling is not None
+                and ruling.behavior == "allow"
+                and ask_key(state.step, call.id) in self.copied
+            ):
+                state.permissions.rulings[call.id] = replace(ruling, behavior="ask")
         return state
 
 
-def _ahead(state: Mapping[str, Any], *, new_task: bool = False) -> Callable[[str], bool]:
-    """Says of an effect's key whether a state has it before it, as can be only if a state was lost."""
+def ask_key(step: int, call_id: str) -> str:
+    """Return the key of a person's answer to a call."""
+    return f"{step}:ask:{call_id}"
+
+
+def _newer_than(state: Mapping[str, Any], *, new_task: bool = False) -> Callable[[str], bool]:
+    """Return a test whether an effect's key is newer than a state. It matches only if a state was lost."""
     ledger = state.get("ledger")
     steps = ledger.get("steps") if isinstance(ledger, dict) else None
     if new_task or state.get("stop_reason") is not None or not isinstance(steps, int):
         return lambda _: False
     step = steps + bool(state.get("closing"))
 
-    def is_ahead(key: str) -> bool:
+    def is_newer_key(key: str) -> bool:
         number = key.partition(":")[0]
         return number.isdecimal() and int(number) >= step
 
-    return is_ahead
+    return is_newer_key
 
 
-def read_past(records: Sequence[Record]) -> Past:
-    """Where a session stands."""
-    past = Past()
+def read_resume_point(records: Sequence[Record], session_id: str = "") -> ResumePoint:
+    """Return the resume point of a session.
+
+    Args:
+        records: Records of the session, in the order they were written.
+        session_id: Id of the session; empty to count answers copied from another session.
+    """
+    past = ResumePoint(session_id=session_id)
     for record in records:
         past.take(record)
-    return past
+    return past.without_copied()
 
 
 def _messages_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -177,29 +322,27 @@ def _messages_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def dicts_in(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """The objects in a list of a record; what is none is passed over."""
-    found = data.get(name)
-    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+    """Return the objects in a list field of a record; other items are skipped."""
+    items = data.get(name)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 class SessionJournal:
-    """Writes a run into its session.
+    """Journal that records a run in its session.
 
-    A log that says `is_remote` is written in a thread: while its database is away, other runs of the event
-    loop go on. What is written where nothing can be awaited waits for the next effect then, which begins
-    when that is written, or for the end of the run.
+    A log with `is_remote` is written in a thread, so that other runs of the event loop continue while its
+    database is unavailable. Records made where nothing can be awaited are queued: they are written before the
+    next effect begins, or at the end of the run.
 
     Args:
-        log: The session, open for writing.
-        past: Where it stood when it was opened; its effects are returned instead of made to happen.
-        unknown: The outcome of a tool of which nobody knows whether it took effect, by its name.
-        redactor: Takes known secrets out of what is written.
+        past: Resume point at opening; its effects are returned instead of executed.
+        unknown: Function from a tool's name to the outcome of an interrupted call.
     """
 
     def __init__(
         self,
         log: SessionLog,
-        past: Past,
+        past: ResumePoint,
         unknown: Callable[[str], ToolOutcome],
         redactor: Redactor | None = None,
     ) -> None:
@@ -216,37 +359,37 @@ class SessionJournal:
         self._due: list[partial[Record]] = []
         self._changes: list[Mapping[str, Any]] = []
         self._turn = threading.Lock()
-        self.store: SessionStore | None = None  # where it is kept, for what belongs to the run
+        self.store: SessionStore | None = None  # store of the session, for other data of the run
 
     def begin(self, about: Mapping[str, Any]) -> None:
-        """A run begins.
+        """Record the start of a run.
 
         Raises:
-            SessionWriteError: Nothing can be written.
+            SessionWriteError: The record cannot be written.
         """
         self._log.append("run", self._clean(about))
 
     def begin_handed(self, state: QueryState, kit: Kit, *, history: bool) -> None:
-        """The loop of the agent begins that the run was handed over to.
+        """Record the start of a handoff: the loop of another agent begins.
 
         Args:
-            history: Whether the messages are others than they were.
+            history: True if the messages were changed.
 
         Raises:
-            SessionWriteError: Nothing can be written.
+            SessionWriteError: The record cannot be written.
         """
         self._redactor = kit.redactor
         about = {"task": None, "handoff": kit.name, "in_charge": state.handed_to, **describe(kit)}
         messages = {"history": state.messages} if history else {}
-        self._put_down("run", {**about, "system_prompt": state.system_prompt, **messages}, durable=True)
+        self._write("run", {**about, "system_prompt": state.system_prompt, **messages}, durable=True)
 
     async def effect(
         self, key: str, run: Callable[[], Awaitable[T]], about: Mapping[str, Any] | None = None
     ) -> T:
-        """Make an effect happen and record it, or return what was recorded.
+        """Run an effect and record its result, or return the recorded result.
 
         Raises:
-            SessionWriteError: Nothing can be written; a tool has not begun then.
+            SessionWriteError: The record cannot be written; a tool has not begun then.
         """
         if key in self._recorded:
             value: T = read_effect(key, *self._recorded.pop(key))
@@ -256,84 +399,86 @@ class SessionJournal:
                 return await self._record(key, cast("T", self._unknown(about["tool"])))
             await self._append("intent", {"key": key, **about}, durable=True)
         elif self._due:
-            await self._written_out(self._write_due)
+            await self._write_in_thread(self._write_due)
         try:
             value = await run()
         except Exception as error:
             await self._append("failure", {"key": key, **describe_failure(error)})
             raise
         step, _, what = key.partition(":")
-        if what == "model":  # its answer was lost: what came of its calls belongs to no call of the new one
-            self._recorded = {k: each for k, each in self._recorded.items() if k.partition(":")[0] != step}
+        if what == "model":  # a new response: records of calls of the lost one do not apply
+            self._recorded = {
+                k: effect for k, effect in self._recorded.items() if k.partition(":")[0] != step
+            }
             self._unfinished = {k for k in self._unfinished if k.partition(":")[0] != step}
-            self._intents = {k: each for k, each in self._intents.items() if k.partition(":")[0] != step}
+            self._intents = {k: intent for k, intent in self._intents.items() if k.partition(":")[0] != step}
         return await self._record(key, value)
 
     def recorded(self, key: str) -> bool:
-        """True if `effect` will return what is recorded."""
+        """Return True if `effect` will return a recorded result."""
         return key in self._recorded
 
-    def begun(self, key: str) -> Mapping[str, Any] | None:
-        """What was said about a tool's call when it began before this session was opened."""
+    def intent_of(self, key: str) -> Mapping[str, Any] | None:
+        """Return the recorded intent of a call that began before this session was opened."""
         return self._intents.get(key)
 
     def take(self, inbox: Inbox, *, at_end: bool = False) -> list[Incoming]:
-        """Take what is due out of the inbox and record it, or return what was recorded.
+        """Take the due messages from the inbox and record them, or return the recorded ones.
 
         Raises:
-            SessionWriteError: Nothing can be written.
+            SessionWriteError: The record cannot be written.
         """
-        key = f"inbox:{self._taken}"  # counted from the last checkpoint: a resumed run asks as often
+        key = f"inbox:{self._taken}"  # counted from the last checkpoint, also when resumed
         self._taken += 1
         if key in self._recorded:
-            found: list[Incoming] = read_effect(key, *self._recorded.pop(key))
-            return found
-        taken = inbox.take(at_end=at_end)
-        if taken:
-            kind, plain = encode(taken)
-            self._put_down(kind, {"key": key, "value": plain}, durable=True)
-        return taken
+            messages: list[Incoming] = read_effect(key, *self._recorded.pop(key))
+            return messages
+        incoming = inbox.take(at_end=at_end)
+        if incoming:
+            kind, plain = encode(incoming)
+            self._write(kind, {"key": key, "value": plain}, durable=True)
+        return incoming
 
     def note_part(self, part: Mapping[str, Any]) -> None:
-        """Keep a change of a part for the next checkpoint: until then other records say as much."""
+        """Keep a change of a part for the next checkpoint; until then other records hold the same."""
         self._changes.append(change_of(part))
 
     def checkpoint(self, state: Checkpointed) -> None:
-        """Write the messages that came in, and where the run stands.
+        """Write new messages and the state of the run.
 
         Raises:
-            SessionWriteError: Nothing can be written.
+            SessionWriteError: The records cannot be written.
         """
         messages, known = state.messages, len(self._written)
         if self._changes:
-            self._put_down("parts", {"parts": self._changes})
+            self._write("parts", {"parts": self._changes})
             self._changes = []
-        if not self._is_continued(messages):
-            self._put_down("boundary", {"messages": list(messages)})
+        if not self._continues_written(messages):
+            self._write("boundary", {"messages": list(messages)})
         elif len(messages) > known:
-            self._put_down("messages", {"messages": messages[known:]})
+            self._write("messages", {"messages": messages[known:]})
         self._written = list(messages)
         form = state.to_dict()
         del form["messages"]
-        self._put_down("state", form, durable=True)
+        self._write("state", form, durable=True)
         if form["stop_reason"] is not None:
-            self._write_due()  # nothing comes after it
-        ahead, self._taken = _ahead(form), 0
-        self._recorded = {key: each for key, each in self._recorded.items() if ahead(key)}
-        self._unfinished = {key for key in self._unfinished if ahead(key)}
-        self._intents = {key: each for key, each in self._intents.items() if ahead(key)}
+            self._write_due()  # the run writes no further record
+        is_newer, self._taken = _newer_than(form), 0
+        self._recorded = {key: effect for key, effect in self._recorded.items() if is_newer(key)}
+        self._unfinished = {key for key in self._unfinished if is_newer(key)}
+        self._intents = {key: intent for key, intent in self._intents.items() if is_newer(key)}
 
     def close(self) -> None:
-        """Let others write."""
+        """Release the session for other writers."""
         self._log.close()
 
     def _clean(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         return data if self._redactor is None else self._redactor.redact_value(data)
 
-    def _is_continued(self, messages: list[dict[str, Any]]) -> bool:
-        """True if what was written is still the beginning of the history."""
+    def _continues_written(self, messages: list[dict[str, Any]]) -> bool:
+        """Return True if the written messages are still the beginning of the history."""
         known = len(self._written)
-        if not self._compared:  # they come from the file, so they are equal, but not the same
+        if not self._compared:  # messages read from the file are equal to these, but not identical
             self._compared = True
             return messages[:known] == self._written
         return len(messages) >= known and all(map(operator.is_, self._written, messages))
@@ -341,7 +486,8 @@ class SessionJournal:
     async def _record(self, key: str, value: T) -> T:
         self._unfinished.discard(key)
         kind, plain = encode(value)
-        await self._append(kind, {"key": key, "value": plain}, durable=True)
+        origin = {"session": self._log.session_id} if ":ask:" in key else {}
+        await self._append(kind, {"key": key, "value": plain, **origin}, durable=True)
         return value
 
     async def _append(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
@@ -354,23 +500,23 @@ class SessionJournal:
             self._write_due()
             self._log.append(kind, data, durable=durable)
 
-        await self._written_out(write)
+        await self._write_in_thread(write)
 
-    async def _written_out(self, write: Callable[[], None]) -> None:
-        """Write in a thread. Also one who is cancelled waits for it: what happened is to be recorded."""
+    async def _write_in_thread(self, write: Callable[[], None]) -> None:
+        """Write in a thread, and wait for it even if cancelled: an effect that happened must be recorded."""
         writing = asyncio.ensure_future(run_in_thread(write))
         cancelled: asyncio.CancelledError | None = None
         while not writing.done():
             try:
                 await asyncio.shield(writing)
-            except asyncio.CancelledError as error:  # noqa: PERF203 - as often as it is cancelled
+            except asyncio.CancelledError as error:  # noqa: PERF203 - may be cancelled several times
                 cancelled = error
-        if isinstance(found := writing.result(), Raised):
-            raise found.error
+        if isinstance(result := writing.result(), Raised):
+            raise result.error
         if cancelled is not None:
             raise cancelled
 
-    def _put_down(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
+    def _write(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
         write = partial(self._log.append, kind, self._clean(data), durable=durable)
         if self._is_remote:
             self._due.append(write)

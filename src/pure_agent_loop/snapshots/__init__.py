@@ -1,4 +1,4 @@
-"""What tools changed in a workspace, step by step, and taking it back."""
+"""Snapshots of a workspace: changes of each step, and undo."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Taking a snapshot: look at the workspace, keep what is new, give it a name."""
+"""Take a snapshot: scan the workspace, store new contents, and name the result."""
 
 from __future__ import annotations
 
@@ -8,108 +8,130 @@ import json
 import os
 import stat
 import time
-from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from pure_agent_loop.snapshots.scan import Known, Look, Scanner, batches, signature
+from pure_agent_loop.snapshots.scan import (
+    KnownFile,
+    Scanner,
+    ScanResult,
+    ScanRules,
+    batches,
+    birth_ns,
+    signature,
+)
 from pure_agent_loop.snapshots.store import Store, Writer, in_thread, write_whole
 from pure_agent_loop.snapshots.values import (
-    Entry,
     Manifest,
     ObjectsMissingError,
+    PathEntry,
     SnapshotError,
+    StepInfo,
     manifest_name,
     shown_path,
 )
 
 BATCH_BYTES, BATCH_FILES = 16 << 20, 256
-REMEMBERED = 4  # manifests held in memory
+REMEMBERED = 4  # manifests kept in memory
 
 
 @dataclass(frozen=True, slots=True)
-class Picture:
+class ScanScope:
+    """Scope of a scan, if it is not the whole workspace by the current rules.
+
+    Args:
+        only: Paths to scan, whatever the rules are.
+        since: Time when it began, in seconds since 1970.
+    """
+
+    view: ScanRules | None = None
+    only: Collection[str] | None = None
+    before: Manifest | None = None
+    since: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
     """A snapshot that was taken.
 
     Args:
-        name: Its name in the store.
-        manifest: What was there.
-        look: What was seen on the way.
+        scope: Its scope, so that it can be taken again.
     """
 
+    scope: ScanScope
     name: str
     manifest: Manifest
-    look: Look
+    scan: ScanResult
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
     path: str
-    entry: Entry
-    known: Known | None
+    entry: PathEntry
+    known: KnownFile | None
     data: bytes
 
 
-class Camera:
+class SnapshotTaker:
     """Takes snapshots of one workspace.
 
     Args:
-        scanner: Looks at it.
-        store: Keeps what it sees.
-        memory: The file in which is kept what every file was when it was read last.
+        memory: File that caches the ids of file contents, with the signatures of the files.
     """
 
     def __init__(self, scanner: Scanner, store: Store, memory: Path) -> None:
         self._scanner = scanner
         self._store = store
         self._memory = memory
-        self._known: dict[str, Known] | None = None
+        self._known: dict[str, KnownFile] | None = None
         self._manifests: dict[str, Manifest] = {}
-        self._turn: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+        self._loop_lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
-    async def take(self) -> Picture:
+    async def take(self, scope: ScanScope = ScanScope()) -> Snapshot:
         """Take a snapshot.
 
         Raises:
-            SnapshotError: It cannot be taken.
+            SnapshotError: The snapshot cannot be taken.
         """
-        async with self._my_turn():
+        async with self._own_lock():
             if self._known is None:
                 self._known = await in_thread(lambda: _load(self._memory))
             try:
-                return await self._take(self._known)
-            except ObjectsMissingError:  # somebody has pruned what we thought was kept
-                return await self._take({})
+                return await self._take(self._known, scope)
+            except ObjectsMissingError:  # pruned by another process: the cache is out of date
+                return await self._take({}, scope)
             except OSError as error:
-                raise SnapshotError(f"The snapshot cannot be kept: {error.strerror or error}.") from error
+                raise SnapshotError(f"The snapshot cannot be stored: {error.strerror or error}.") from error
 
     async def has(self, name: str) -> bool:
-        """True if there is a snapshot of that name."""
+        """Return True if the snapshot exists."""
         return await self._store.has(name)
 
     async def manifest(self, name: str) -> Manifest:
-        """What was there.
+        """Return the manifest of a snapshot.
 
         Raises:
-            SnapshotError: It is no longer kept.
+            SnapshotError: The snapshot is no longer stored.
         """
         if name not in self._manifests:
             self._remember(name, await self._store.manifest(name))
         return self._manifests[name]
 
     def forget(self) -> None:
-        """Read everything again the next time."""
+        """Clear the cache, so that the next snapshot reads every file."""
         self._known = None
         self._manifests.clear()
         self._memory.unlink(missing_ok=True)
 
-    def _my_turn(self) -> asyncio.Lock:
-        """One at a time; the object may be used in one event loop after another."""
+    def _own_lock(self) -> asyncio.Lock:
+        """Return the lock of the running event loop; the object may be used in several loops in turn."""
         loop = asyncio.get_running_loop()
-        if self._turn is None or self._turn[0] is not loop:
-            self._turn = loop, asyncio.Lock()
-        return self._turn[1]
+        if self._loop_lock is None or self._loop_lock[0] is not loop:
+            self._loop_lock = loop, asyncio.Lock()
+        return self._loop_lock[1]
 
     def _remember(self, name: str, manifest: Manifest) -> None:
         self._manifests.pop(name, None)
@@ -117,82 +139,314 @@ class Camera:
         while len(self._manifests) > REMEMBERED:
             del self._manifests[next(iter(self._manifests))]
 
-    async def _take(self, known: dict[str, Known]) -> Picture:
-        look = await in_thread(lambda: self._scanner.look(known))
-        fresh: dict[str, Known] = {}
+    async def _take(self, known: dict[str, KnownFile], scope: ScanScope) -> Snapshot:
+        scan = await in_thread(lambda: self._scanner.scan(known, scope.view, scope.only))
+        new_known: dict[str, KnownFile] = {}
         async with contextlib.AsyncExitStack() as stack:
             writer: Writer | None = None
-            stored = {each.content for each in known.values()}
-            async for found in self._contents(look):
-                if found.known is not None:
-                    fresh[found.path] = found.known
-                    if found.entry.content not in stored:
+            stored = {known_file.content for known_file in known.values()}
+            async for read in self._contents(scan):
+                if read.known is not None:
+                    new_known[read.path] = read.known
+                    if read.entry.content not in stored:
                         if writer is None:
                             writer = await stack.enter_async_context(self._store.writing())
-                        await writer.blob(found.data)
-                        stored.add(found.entry.content)
-                look.manifest[found.path] = found.entry
-            manifest = look.manifest
-            same = [each for each, known_one in self._manifests.items() if known_one == manifest]
-            name = same[0] if same else await in_thread(lambda: manifest_name(manifest))
+                        await writer.blob(read.data)
+                        stored.add(read.entry.content)
+                scan.manifest[read.path] = read.entry
+            if scope.before is not None:
+                await in_thread(partial(self._mark_moved, scan, known, scope, scope.before))
+            manifest = scan.manifest
+            same_names = [name for name, other in self._manifests.items() if other == manifest]
+            name = same_names[0] if same_names else await in_thread(lambda: manifest_name(manifest))
             if not await self._store.has(name):
                 if writer is None:
                     writer = await stack.enter_async_context(self._store.writing())
                 await writer.snapshot(name, manifest)
-        await self._keep_known(known, fresh, look)
+        await self._keep_known(known, new_known, scan)
         self._remember(name, manifest)
-        return Picture(name, manifest, look)
+        return Snapshot(scope, name, manifest, scan)
 
-    async def _contents(self, look: Look) -> AsyncIterator[_Read]:
-        sized = [(path, status.st_size) for path, status in look.unread.items()]
-        for group in batches(sized, BATCH_BYTES, BATCH_FILES):
-            for found in await in_thread(partial(self._read, look, group)):
-                yield found
+    def _mark_moved(
+        self, scan: ScanResult, known: dict[str, KnownFile], scope: ScanScope, before: Manifest
+    ) -> None:
+        """Mark files that are older than the step but were not in the scan before it.
 
-    def _read(self, look: Look, paths: Sequence[str]) -> list[_Read]:
-        found = []
-        for path in paths:
-            read_ns = time.time_ns()  # as file systems tell it
-            try:
-                content = self._scanner.read(path)
-            except OSError as error:
-                look.left_out.append(f"{shown_path(path)} ({error.strerror})")
-                found.append(_Read(path, _unread(look.unread[path]), None, b""))
+        Such a file may be the only copy of something that was moved from an ignored path.
+        """
+        seen = {file.signature[3] for file in known.values()}
+        for path, entry in scan.manifest.items():
+            old = before.get(path)
+            if entry == old or entry.kind not in ("file", "unkept") or scan.signatures[path][3] in seen:
                 continue
-            if content is None:  # gone or grown meanwhile
-                look.signatures.pop(path, None)
+            if path in scan.links or (old is not None and path not in known):
+                continue
+            with contextlib.suppress(OSError):
+                if birth_ns(self._scanner.root / path) <= scope.since * 1e9:
+                    scan.manifest[path] = PathEntry("moved", entry.mode)
+
+    async def _contents(self, scan: ScanResult) -> AsyncIterator[_Read]:
+        sized = [(path, status.st_size) for path, status in scan.unread.items()]
+        for group in batches(sized, BATCH_BYTES, BATCH_FILES):
+            for file in await in_thread(partial(self._read, scan, group)):
+                yield file
+
+    def _read(self, scan: ScanResult, paths: Sequence[str]) -> list[_Read]:
+        files = []
+        for path in paths:
+            read_ns = time.time_ns()  # by the clock of file systems
+            try:
+                content = self._scanner.read(path, scan.view.max_file_bytes)
+            except OSError as error:
+                scan.left_out.append(f"{shown_path(path)} ({error.strerror})")
+                files.append(_Read(path, _unread(scan.unread[path]), None, b""))
+                continue
+            if content is None:  # removed or grown in between
+                scan.signatures.pop(path, None)
                 continue
             data, status = content
             is_link = stat.S_ISLNK(status.st_mode)
             mode = 0o777 if is_link else stat.S_IMODE(status.st_mode)
-            entry = Entry("link" if is_link else "file", mode, self._store.content_id(data))
-            look.signatures[path] = signature(status)
-            found.append(_Read(path, entry, Known(signature(status), read_ns, entry.content), data))
-        return found
+            entry = PathEntry("link" if is_link else "file", mode, self._store.content_id(data))
+            scan.signatures[path] = signature(status)
+            files.append(_Read(path, entry, KnownFile(signature(status), read_ns, entry.content), data))
+        return files
 
-    async def _keep_known(self, known: dict[str, Known], fresh: dict[str, Known], look: Look) -> None:
-        gone = known.keys() - look.signatures.keys()
-        if self._known is known and not fresh and not gone:
+    async def _keep_known(
+        self, known: dict[str, KnownFile], new_known: dict[str, KnownFile], scan: ScanResult
+    ) -> None:
+        removed = known.keys() - scan.signatures.keys() if scan.only is None else set()
+        if self._known is known and not new_known and not removed:
             return
-        merged = {**{path: each for path, each in known.items() if path not in gone}, **fresh}
+        merged = {
+            **{path: known_file for path, known_file in known.items() if path not in removed},
+            **new_known,
+        }
         self._known = merged
-        with contextlib.suppress(OSError):  # it only saves time
+        with contextlib.suppress(OSError):  # only a cache
             await in_thread(lambda: _save(self._memory, merged))
 
 
-def _unread(status: os.stat_result) -> Entry:
+def _unread(status: os.stat_result) -> PathEntry:
     mode = stat.S_IMODE(status.st_mode)
-    return Entry("unkept", mode, f"{status.st_size}-{status.st_mtime_ns}")
+    return PathEntry("unkept", mode, f"{status.st_size}-{status.st_mtime_ns}")
 
 
-def _load(path: Path) -> dict[str, Known]:
+def _load(path: Path) -> dict[str, KnownFile]:
     try:
         rows = json.loads(path.read_bytes())
-        return {row[0]: Known((row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows}
+        return {row[0]: KnownFile((row[1], row[2], row[3], row[4], row[5]), row[6], row[7]) for row in rows}
     except (OSError, ValueError, TypeError, IndexError):
         return {}
 
 
-def _save(path: Path, known: dict[str, Known]) -> None:
-    rows = [[name, *each.signature, each.read_ns, each.content] for name, each in known.items()]
+def _save(path: Path, known: dict[str, KnownFile]) -> None:
+    rows = [
+        [name, *known_file.signature, known_file.read_ns, known_file.content]
+        for name, known_file in known.items()
+    ]
     write_whole(path, json.dumps(rows, separators=(",", ":")).encode("ascii"))
+
+
+# -- journal of steps and undos: lines appended to a file, and the history read from them ----------------
+
+Record = dict[str, Any]
+
+
+@dataclass(slots=True)
+class StepRecord:
+    """A step, with everything recorded about it."""
+
+    id: str
+    session: str
+    run: int
+    step: int
+    time: float
+    before: str
+    view: ScanRules | None = None
+    after: str | None = None
+    is_whole: bool = False
+    files: int = 0
+    added: int = 0
+    removed: int = 0
+    is_undone: bool = False
+
+    @property
+    def has_changed(self) -> bool:
+        """True if the step left a difference."""
+        return self.after is not None and self.after != self.before
+
+    def info(self) -> StepInfo:
+        """Return the public description of the step."""
+        return StepInfo(
+            session_id=self.session,
+            run=self.run,
+            step=self.step,
+            time=self.time,
+            files=self.files,
+            added=self.added,
+            removed=self.removed,
+            is_undone=self.is_undone,
+            is_whole=self.is_whole,
+        )
+
+
+@dataclass(slots=True)
+class UndoRecord:
+    """An undo: the snapshots before and after it, and the steps it reverted."""
+
+    id: str
+    session: str
+    time: float
+    before: str
+    after: str
+    steps: list[str]
+    steps_known: frozenset[str] = frozenset()
+    is_redone: bool = False
+
+
+@dataclass(slots=True)
+class History:
+    """All steps and undos of a workspace, in order."""
+
+    steps: dict[str, StepRecord] = field(default_factory=dict)
+    undos: dict[str, UndoRecord] = field(default_factory=dict)
+    views: dict[str, ScanRules] = field(default_factory=dict)
+
+    def of(self, session: str) -> list[StepRecord]:
+        """Return the steps of a session, in order."""
+        return [step for step in self.steps.values() if step.session == session]
+
+    def last_undo(self, session: str) -> UndoRecord | None:
+        """Return the undo that can be reverted: the last one, unless a later step changed something."""
+        done = [undo for undo in self.undos.values() if undo.steps or undo.before != undo.after]
+        undos = [undo for undo in done if undo.session == session and not undo.is_redone]
+        if not undos:
+            return None
+        known = undos[-1].steps_known  # not compared by time: clocks can be set back
+        later = [step for step in self.of(session) if step.id not in known and step.has_changed]
+        return None if later else undos[-1]
+
+    def names(self) -> frozenset[str]:
+        """Return the names of the snapshots in use."""
+        steps = [name for entry in self.steps.values() for name in (entry.before, entry.after)]
+        undos = [name for entry in self.undos.values() for name in (entry.before, entry.after)]
+        return frozenset(name for name in (*steps, *undos) if name is not None)
+
+
+def new_id() -> str:
+    """Return a new unique id."""
+    return os.urandom(8).hex()
+
+
+class SnapshotJournal:
+    """Journal file. Writers must hold the lock of the store."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def append(self, record: Record) -> None:
+        """Append a line; end an unfinished line before it.
+
+        Raises:
+            SnapshotError: The file cannot be written.
+        """
+        line = json.dumps(record, separators=(",", ":")).encode("ascii") + b"\n"
+        try:
+            handle = os.open(
+                self._path, os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o600
+            )
+            with os.fdopen(handle, "r+b", buffering=0) as file:
+                if file.seek(0, os.SEEK_END) and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                    line = b"\n" + line
+                file.write(line)
+        except OSError as error:
+            raise SnapshotError(f"{self._path} cannot be written: {error.strerror}.") from error
+
+    def records(self) -> list[Record]:
+        """Return all complete lines."""
+        try:
+            lines = self._path.read_bytes().split(b"\n")
+        except FileNotFoundError:
+            return []
+        except OSError as error:
+            raise SnapshotError(f"{self._path} cannot be read: {error.strerror}.") from error
+        records: list[Record] = []
+        for line in lines:
+            with contextlib.suppress(ValueError):  # the write was interrupted
+                record = json.loads(line)
+                if isinstance(record, dict):
+                    records.append(record)
+        return records
+
+    def history(self) -> History:
+        """Return the history that the lines describe."""
+        return _history(self.records())
+
+    def forget(self, ids: Iterable[str]) -> None:
+        """Remove all lines about these steps and undos."""
+        gone = set(ids)
+        remaining = [record for record in self.records() if record.get("id") not in gone]
+        views = {record.get("view") for record in remaining}
+        remaining = [
+            record for record in remaining if record.get("type") != "view" or record.get("id") in views
+        ]
+        lines = [json.dumps(record, separators=(",", ":")) + "\n" for record in remaining]
+        write_whole(self._path, "".join(lines).encode("ascii"))
+
+
+def _history(records: list[Record]) -> History:
+    history = History()
+    for record in records:
+        with contextlib.suppress(KeyError, TypeError, ValueError):  # from another version
+            _READERS[record["type"]](history, record)
+    return history
+
+
+def _before(history: History, record: Record) -> None:
+    names = ("id", "session", "run", "step", "time", "before")
+    step = StepRecord(
+        **{name: record[name] for name in names}, view=history.views.get(record.get("view", ""))
+    )
+    history.steps[step.id] = step
+
+
+def _view(history: History, record: Record) -> None:
+    history.views[record["id"]] = ScanRules(**record["rules"])
+
+
+def _after(history: History, record: Record) -> None:
+    step = history.steps[record["id"]]
+    step.after, step.is_whole = str(record["after"]), bool(record["whole"])
+    step.files, step.added, step.removed = record["files"], record["added"], record["removed"]
+
+
+def _failed(history: History, record: Record) -> None:
+    del history.steps[record["id"]]
+
+
+def _undo(history: History, record: Record) -> None:
+    names = ("id", "session", "time", "before", "after", "steps")
+    undo = UndoRecord(**{name: record[name] for name in names}, steps_known=frozenset(history.steps))
+    history.undos[undo.id] = undo
+    for step_id in undo.steps:
+        if step_id in history.steps:
+            history.steps[step_id].is_undone = True
+
+
+def _redo(history: History, record: Record) -> None:
+    undo = history.undos[record["undo"]]
+    undo.is_redone = True
+    for step_id in undo.steps:
+        if step_id in history.steps:
+            history.steps[step_id].is_undone = False
+
+
+_READERS = {
+    "view": _view,
+    "before": _before,
+    "after": _after,
+    "failed": _failed,
+    "undo": _undo,
+    "redo": _redo,
+}

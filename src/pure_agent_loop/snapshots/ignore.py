@@ -1,7 +1,7 @@
-"""Which paths ``.gitignore`` files leave out, in time that no pattern can make long.
+"""Match paths against ``.gitignore`` files, in bounded time.
 
-Regular expressions would be shorter, but the files come with the workspace, and a pattern such as
-``*a*a*a*a*b`` keeps an expression busy for ages. Here each star costs at most one pass.
+Regular expressions would be shorter, but the files are untrusted, and a pattern such as ``*a*a*a*a*b``
+takes a regular expression exponential time. Here each star costs at most one pass.
 """
 
 from __future__ import annotations
@@ -20,30 +20,29 @@ Match = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    names: tuple[Match | None, ...]  # None stands for ``**``
+    names: tuple[Match | None, ...]  # None for ``**``
     negated: bool
     folders_only: bool
-    last: Match | None  # for a rule about a name at any depth
+    last: Match | None  # for a pattern that matches a name at any depth
 
 
 class Rules:
-    """The rules of one file, for the folder that it lies in.
+    """Rules of one file, for the folder that contains it.
 
     Args:
-        base: The folder, with a slash at its end; empty for the root.
-        lines: The lines of the file.
+        base: Path of the folder, ending in a slash; empty for the root.
     """
 
     def __init__(self, base: str, lines: Iterable[str]) -> None:
         self._base = len(base)
-        found = [rule for line in lines if (rule := _parse(line)) is not None]
-        self._rules = found[:MAX_RULES][::-1]
+        rules = [rule for line in lines if (rule := _parse(line)) is not None]
+        self._rules = rules[:MAX_RULES][::-1]
 
     def verdict(self, path: str, *, is_folder: bool) -> bool | None:
-        """True: left out. False: taken in again. None: nothing is said.
+        """Return True if a path is ignored, False if it is re-included, None if no rule matches.
 
         Args:
-            path: Below the workspace, with slashes; inside the folder of these rules.
+            path: Path below the workspace, with slashes; inside the folder of these rules.
         """
         names: list[str] | None = None
         last = path.rpartition("/")[2]
@@ -61,9 +60,9 @@ class Rules:
 
 
 def is_left_out(rules: Sequence[Rules], path: str, *, is_folder: bool) -> bool:
-    """What several files say together, the deepest last."""
-    for each in reversed(rules):
-        verdict = each.verdict(path, is_folder=is_folder)
+    """Combine the rules of several files, the deepest last: the deepest match wins."""
+    for file_rules in reversed(rules):
+        verdict = file_rules.verdict(path, is_folder=is_folder)
         if verdict is not None:
             return verdict
     return False
@@ -80,23 +79,23 @@ def _parse(line: str) -> _Rule | None:
     if not line:
         return None
     if "/" not in line:
-        return _Rule((), negated, folders_only, _name(line))
+        return _Rule((), negated, folders_only, _name_matcher(line))
     parts = line.removeprefix("/").split("/")
-    names = tuple(None if part == "**" else _name(part) for part in parts)
+    names = tuple(None if part == "**" else _name_matcher(part) for part in parts)
     return _Rule(names, negated, folders_only, None)
 
 
 def _stripped(line: str) -> str:
-    """Without the spaces at the end, but one that is escaped."""
+    """Strip trailing spaces, except an escaped one."""
     bare = line.rstrip(" ")
     escapes = len(bare) - len(bare.rstrip("\\"))
     return bare + " " if escapes % 2 and len(bare) < len(line) else bare
 
 
 def _matches(pattern: Sequence[Match | None], names: Sequence[str]) -> bool:
-    if pattern and pattern[-1] is None:  # "a/**" is what is in a, not a itself
+    if pattern and pattern[-1] is None:  # "a/**" matches the content of a, not a itself
         pattern = [*pattern, lambda _: True]
-    return _star_match(pattern, names, lambda wanted, name: wanted is not None and wanted(name), _is_none)
+    return _star_match(pattern, names, lambda matcher, name: matcher is not None and matcher(name), _is_none)
 
 
 def _is_none(part: Match | None) -> bool:
@@ -104,35 +103,38 @@ def _is_none(part: Match | None) -> bool:
 
 
 def _star_match(
-    pattern: Sequence[_P], items: Sequence[_T], same: Callable[[_P, _T], bool], is_star: Callable[[_P], bool]
+    pattern: Sequence[_P],
+    items: Sequence[_T],
+    matches: Callable[[_P, _T], bool],
+    is_star: Callable[[_P], bool],
 ) -> bool:
-    """Glob matching that goes back only to the last star."""
-    at = here = 0
-    star, mark = -1, 0
-    while here < len(items):
-        if at < len(pattern) and is_star(pattern[at]):
-            star, mark = at, here
-            at += 1
-        elif at < len(pattern) and same(pattern[at], items[here]):
-            at, here = at + 1, here + 1
+    """Match a glob; backtracks only to the last star."""
+    position = item_index = 0
+    star, star_item = -1, 0
+    while item_index < len(items):
+        if position < len(pattern) and is_star(pattern[position]):
+            star, star_item = position, item_index
+            position += 1
+        elif position < len(pattern) and matches(pattern[position], items[item_index]):
+            position, item_index = position + 1, item_index + 1
         elif star >= 0:
-            mark += 1
-            at, here = star + 1, mark
+            star_item += 1
+            position, item_index = star + 1, star_item
         else:
             return False
-    while at < len(pattern) and is_star(pattern[at]):
-        at += 1
-    return at == len(pattern)
+    while position < len(pattern) and is_star(pattern[position]):
+        position += 1
+    return position == len(pattern)
 
 
-def _name(pattern: str) -> Match:
-    """A test for one name."""
+def _name_matcher(pattern: str) -> Match:
+    """Return a test for one name."""
     if not _WILD & set(pattern):
         return pattern.__eq__
     if pattern.startswith("*") and not _WILD & set(pattern[1:]):
         suffix = pattern[1:]
         return lambda name: name.endswith(suffix)
-    tokens = _tokens(pattern)
+    tokens = _parse_tokens(pattern)
     if tokens is None:
         return lambda _: False
     known = tokens
@@ -151,52 +153,52 @@ def _is_star(token: Match) -> bool:
     return token is _star
 
 
-def _tokens(pattern: str) -> list[Match] | None:
-    """One test for each letter; None for a pattern that can match nothing."""
+def _parse_tokens(pattern: str) -> list[Match] | None:
+    """Return one test per character; None if the pattern cannot match anything."""
     tokens: list[Match] = []
-    at = 0
-    while at < len(pattern):
-        letter = pattern[at]
-        at += 1
+    position = 0
+    while position < len(pattern):
+        letter = pattern[position]
+        position += 1
         if letter == "*":
             tokens.append(_star)
         elif letter == "?":
             tokens.append(_any)
         elif letter == "\\":
-            if at == len(pattern):
+            if position == len(pattern):
                 return None
-            tokens.append(pattern[at].__eq__)
-            at += 1
+            tokens.append(pattern[position].__eq__)
+            position += 1
         elif letter == "[":
-            found = _choice(pattern, at)
-            if found is None:
+            choice = _parse_bracket(pattern, position)
+            if choice is None:
                 return None
-            test, at = found
+            test, position = choice
             tokens.append(test)
         else:
             tokens.append(letter.__eq__)
     return tokens
 
 
-def _choice(pattern: str, at: int) -> tuple[Match, int] | None:
-    """A bracket: the test, and where it ends; None if it does not end."""
-    negated = pattern[at : at + 1] in ("!", "^")
-    at += negated
+def _parse_bracket(pattern: str, position: int) -> tuple[Match, int] | None:
+    """Parse a bracket expression: return its test and its end; None if it is not closed."""
+    negated = pattern[position : position + 1] in ("!", "^")
+    position += negated
     ranges: list[tuple[str, str]] = []
     first = True
-    while at < len(pattern) and (first or pattern[at] != "]"):
+    while position < len(pattern) and (first or pattern[position] != "]"):
         first = False
-        if pattern[at] == "\\" and at + 1 < len(pattern):
-            at += 1
-        low = high = pattern[at]
-        at += 1
-        if pattern[at : at + 1] == "-" and pattern[at + 1 : at + 2] not in ("", "]"):
-            at += 1
-            if pattern[at] == "\\" and at + 1 < len(pattern):
-                at += 1
-            high = pattern[at]
-            at += 1
+        if pattern[position] == "\\" and position + 1 < len(pattern):
+            position += 1
+        low = high = pattern[position]
+        position += 1
+        if pattern[position : position + 1] == "-" and pattern[position + 1 : position + 2] not in ("", "]"):
+            position += 1
+            if pattern[position] == "\\" and position + 1 < len(pattern):
+                position += 1
+            high = pattern[position]
+            position += 1
         ranges.append((low, high))
-    if at >= len(pattern):
+    if position >= len(pattern):
         return None
-    return (lambda letter: any(low <= letter <= high for low, high in ranges) != negated), at + 1
+    return (lambda letter: any(low <= letter <= high for low, high in ranges) != negated), position + 1

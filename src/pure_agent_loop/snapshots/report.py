@@ -1,16 +1,111 @@
-"""Telling what is different between two snapshots, as changes of files with their diffs."""
+"""Describe the differences of two snapshots as file changes with diffs."""
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterator, Sequence
 from functools import partial
 
-from pure_agent_loop.kernel.tools.observers import ChangeKind, FileChange
-from pure_agent_loop.snapshots.differ import text_of, unified
+from pure_agent_loop.kernel.observers import ChangeKind, FileChange
 from pure_agent_loop.snapshots.restore import changed_paths
 from pure_agent_loop.snapshots.scan import is_secret
 from pure_agent_loop.snapshots.store import Store, in_thread
-from pure_agent_loop.snapshots.values import Entry, Manifest, shown_path
+from pure_agent_loop.snapshots.values import EntryKind, Manifest, PathEntry, shown_path
+
+# -- unified diffs in bounded time and length ------------------------------------------------------------
+
+MAX_DIFF_CHARS = 20_000
+MAX_COMPARED_LINES = 1_000  # difflib takes quadratic time
+MAX_COMPARED_BYTES = 2_000_000
+CONTEXT = 3
+
+
+def text_of(data: bytes | None) -> str | None:
+    """Return the text of a content, empty for None; None if it is not text."""
+    if data is None:
+        return ""
+    if b"\0" in data[:8_000]:
+        return None
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def unified(path: str, before: str, after: str, most: int | None = MAX_DIFF_CHARS) -> tuple[str, int, int]:
+    """Return a unified diff, shortened if long, and the numbers of added and removed lines.
+
+    Common lines at both ends are not compared. If the rest is very long, it counts as replaced as a whole.
+
+    Args:
+        most: Maximum length in characters; None for no limit.
+    """
+    old, new = _lines(before), _lines(after)
+    head = _common_length(old, new)
+    tail = _common_length(old[head:][::-1], new[head:][::-1])
+    start = max(0, head - CONTEXT)
+    keep = max(0, tail - CONTEXT)
+    a, b = old[start : len(old) - keep], new[start : len(new) - keep]
+    hunks = _hunks(a, b, start)
+    added = sum(line.startswith("+") for line in hunks)
+    removed = sum(line.startswith("-") for line in hunks)
+    if not hunks:
+        return "", 0, 0
+    lines = [f"--- a/{path}\n", f"+++ b/{path}\n", *hunks]
+    return _shorten("".join(_with_newline(line) for line in lines), most), added, removed
+
+
+def _lines(text: str) -> list[str]:
+    """Split a text into lines with their ends. Only a newline ends a line, not a form feed."""
+    lines = [line + "\n" for line in text.split("\n")]
+    lines[-1] = lines[-1][:-1]
+    return lines if lines[-1] else lines[:-1]
+
+
+def _hunks(a: list[str], b: list[str], offset: int) -> list[str]:
+    if max(len(a), len(b)) > MAX_COMPARED_LINES or sum(map(len, a)) + sum(map(len, b)) > MAX_COMPARED_BYTES:
+        groups = [[("replace", 0, len(a), 0, len(b))]]
+    else:
+        groups = list(difflib.SequenceMatcher(None, a, b).get_grouped_opcodes(CONTEXT))
+    lines: list[str] = []
+    for group in groups:
+        first, last = group[0], group[-1]
+        lines.append(f"@@ -{_range(first[1], last[2], offset)} +{_range(first[3], last[4], offset)} @@\n")
+        for tag, a0, a1, b0, b1 in group:
+            if tag == "equal":
+                lines += [" " + line for line in a[a0:a1]]
+                continue
+            lines += ["-" + line for line in a[a0:a1]]
+            lines += ["+" + line for line in b[b0:b1]]
+    return lines
+
+
+def _range(start: int, stop: int, offset: int) -> str:
+    length = stop - start
+    first = start + offset + (1 if length else 0)
+    return str(first) if length == 1 else f"{first},{length}"
+
+
+def _with_newline(line: str) -> str:
+    return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
+
+
+def _common_length(a: list[str], b: list[str]) -> int:
+    count = 0
+    for one, other in zip(a, b, strict=False):
+        if one != other:
+            break
+        count += 1
+    return count
+
+
+def _shorten(text: str, max_chars: int | None) -> str:
+    if max_chars is None or len(text) <= max_chars:
+        return text
+    head = text[:max_chars].rpartition("\n")[0]
+    missing = text.count("\n") - head.count("\n") - 1
+    return f"{head}\n[... {missing} lines of the diff left out ...]\n"
+
 
 MAX_CHANGES = 200
 
@@ -18,10 +113,10 @@ MAX_CHANGES = 200
 async def describe(
     store: Store, before: Manifest, after: Manifest, limit: int | None = None
 ) -> list[FileChange]:
-    """What is different, file by file.
+    """Return the changes between two snapshots, file by file.
 
     Args:
-        limit: Tell of so many files at the most.
+        limit: Maximum number of files.
 
     Raises:
         SnapshotError: A content cannot be read.
@@ -33,46 +128,48 @@ async def describe(
     changes = []
     async with store.contents(_needed(pairs)) as contents:
         for path, old, new in pairs:
-            data = [await anext(contents) if _is_kept(each) else None for each in (old, new)]
+            data = [await anext(contents) if _is_kept(entry) else None for entry in (old, new)]
             changes.append(await in_thread(partial(_change, path, old, new, data)))
     return changes
 
 
 def changed_files(before: Manifest, after: Manifest) -> list[str]:
-    """The files and links that are not the same in both."""
-    kinds = ("file", "link", "unkept")
+    """Return the changed files and links."""
+    kinds = ("file", "link", "unkept", "moved")
     return [
         path
         for path in before.keys() | after.keys()
         if before.get(path) != after.get(path)
-        and any(each is not None and each.kind in kinds for each in (before.get(path), after.get(path)))
+        and any(entry is not None and entry.kind in kinds for entry in (before.get(path), after.get(path)))
     ]
 
 
-def unkept(before: Manifest, after: Manifest) -> list[str]:
-    """The changed files that cannot be brought back."""
+def of_kind(kind: EntryKind, before: Manifest, after: Manifest) -> list[str]:
+    """Return the changed paths with an entry of this kind before or after."""
     paths = changed_paths(before, after)
-    return [path for path in paths if "unkept" in {e.kind for e in (before.get(path), after.get(path)) if e}]
+    return [path for path in paths if kind in {e.kind for e in (before.get(path), after.get(path)) if e}]
 
 
-def _only_folders(old: Entry | None, new: Entry | None) -> bool:
-    return all(each is None or each.kind == "folder" for each in (old, new))
+def _only_folders(old: PathEntry | None, new: PathEntry | None) -> bool:
+    return all(entry is None or entry.kind == "folder" for entry in (old, new))
 
 
-def _is_kept(entry: Entry | None) -> bool:
+def _is_kept(entry: PathEntry | None) -> bool:
     return entry is not None and entry.kind in ("file", "link")
 
 
-def _needed(pairs: Sequence[tuple[str, Entry | None, Entry | None]]) -> Iterator[str]:
+def _needed(pairs: Sequence[tuple[str, PathEntry | None, PathEntry | None]]) -> Iterator[str]:
     for _, old, new in pairs:
-        yield from (each.content for each in (old, new) if each is not None and _is_kept(each))
+        yield from (entry.content for entry in (old, new) if entry is not None and _is_kept(entry))
 
 
-def _change(path: str, old: Entry | None, new: Entry | None, data: Sequence[bytes | None]) -> FileChange:
+def _change(
+    path: str, old: PathEntry | None, new: PathEntry | None, data: Sequence[bytes | None]
+) -> FileChange:
     shown = shown_path(path)
     kind = _kind(old, new)
-    texts = [text_of(each) for each in data]
-    unreadable = any(each is not None and each.kind == "unkept" for each in (old, new))
+    texts = [text_of(content) for content in data]
+    unreadable = any(entry is not None and entry.kind in ("unkept", "moved") for entry in (old, new))
     if unreadable or texts[0] is None or texts[1] is None:
         return FileChange(shown, kind, is_binary=True)
     diff, added, removed = unified(shown, texts[0], texts[1])
@@ -81,17 +178,17 @@ def _change(path: str, old: Entry | None, new: Entry | None, data: Sequence[byte
     return FileChange(shown, kind, _modes(old, new) + diff, added, removed)
 
 
-def _kind(old: Entry | None, new: Entry | None) -> ChangeKind:
+def _kind(old: PathEntry | None, new: PathEntry | None) -> ChangeKind:
     if old is None or old.kind == "folder":
         return "created"
     return "deleted" if new is None or new.kind == "folder" else "modified"
 
 
-def _modes(old: Entry | None, new: Entry | None) -> str:
+def _modes(old: PathEntry | None, new: PathEntry | None) -> str:
     if old is None or new is None or (old.kind, old.mode) == (new.kind, new.mode) or old.kind == "folder":
         return ""
     return f"old mode {_mode(old)}\nnew mode {_mode(new)}\n"
 
 
-def _mode(entry: Entry) -> str:
+def _mode(entry: PathEntry) -> str:
     return "120000" if entry.kind == "link" else f"100{entry.mode:03o}"

@@ -1,4 +1,4 @@
-"""Taking changes back: what has to be done, what must be left, and doing it inside the workspace only."""
+"""Revert changes: plan the actions and conflicts, and carry them out inside the workspace only."""
 
 from __future__ import annotations
 
@@ -10,56 +10,72 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pure_agent_loop.snapshots.scan import TEMPORARY, Folder, Look, Signature, parent, signature
-from pure_agent_loop.snapshots.values import Conflict, Entry, Manifest, shown_path
+from pure_agent_loop.snapshots.scan import TEMPORARY, OpenFolder, ScanResult, Signature, parent, signature
+from pure_agent_loop.snapshots.values import Conflict, Manifest, PathEntry, shown_path
 
-CHANGED = "it was changed since"
-BETWEEN = "it was changed by somebody else between the steps"
-NOT_KEPT = "what it was is not kept (too large, or not readable)"
-NOT_KEPT_NOW = "what it is now is not kept (too large), so it could not be brought back; remove it yourself"
+NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+CHANGED = "changed since"
+BETWEEN = "changed outside the steps, between them"
+MOVED = "moved here from a place outside the snapshots; move it back yourself"
+NOT_KEPT = "its earlier content was not stored (too large, or not readable)"
+NOT_KEPT_NOW = (
+    "its present content is not stored (too large), so it could not be recovered; remove it yourself"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """A path, what it is and what it shall be."""
+    """A path with its present and its wanted entry."""
 
     path: str
-    now: Entry | None
-    target: Entry | None
+    now: PathEntry | None
+    target: PathEntry | None
 
 
 @dataclass(slots=True)
-class Plan:
-    """What is to be done, and what is left."""
+class RestorePlan:
+    """Actions to carry out, and conflicts."""
 
     actions: list[Action] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
+    links: Mapping[str, int] = field(default_factory=dict)
 
 
 def make_plan(
-    changes: Sequence[tuple[Manifest, Manifest]], current: Manifest, *, force: bool = False
-) -> Plan:
-    """Say how to take changes back.
+    changes: Sequence[tuple[Manifest, Manifest]],
+    current: Manifest,
+    *,
+    force: bool = False,
+    links: Mapping[str, int] | None = None,
+) -> RestorePlan:
+    """Plan how to revert changes.
 
     Args:
-        changes: Before and after of each, the oldest first.
-        force: Restore also what was changed by somebody else since.
+        changes: Pairs of manifests before and after, oldest first.
+        force: True to restore even what was changed since, outside the steps.
+        links: Inode of each file with several names, before the first change.
     """
-    targets: dict[str, Entry | None] = {}
-    left: dict[str, Entry | None] = {}
-    between: set[str] = set()
+    targets: dict[str, PathEntry | None] = {}
+    left_by_step: dict[str, PathEntry | None] = {}
+    changed_between: set[str] = set()
+    moved: set[str] = set()
     for before, after in changes:
         for path in changed_paths(before, after):
-            if path in left and left[path] != before.get(path):
-                between.add(path)
+            if path in left_by_step and left_by_step[path] != before.get(path):
+                changed_between.add(path)
             targets.setdefault(path, before.get(path))
-            left[path] = after.get(path)
-    plan = Plan()
+            left_by_step[path] = entry = after.get(path)
+            if entry is not None and entry.kind == "moved":
+                moved.add(path)
+    plan = RestorePlan(links=links or {})
     for path, target in sorted(targets.items()):
         now = current.get(path)
-        if now == target or _is_filled_folder(target, left[path], now):
+        if now == target or _is_filled_folder(target, left_by_step[path], now):
             continue
-        reason = _objection(now, target, left[path], between=path in between, force=force)
+        reason = MOVED if now and path in moved else ""
+        reason = reason or _conflict_reason(
+            now, target, left_by_step[path], changed_between=path in changed_between, force=force
+        )
         if reason:
             plan.conflicts.append(Conflict(shown_path(path), reason))
         else:
@@ -67,27 +83,34 @@ def make_plan(
     return plan
 
 
-def _is_filled_folder(target: Entry | None, left: Entry | None, now: Entry | None) -> bool:
-    """An empty folder was made, and is not empty any more: whoever filled it wants it."""
-    return target is None and now is None and left is not None and left.kind == "folder"
+def _is_filled_folder(
+    target: PathEntry | None, left_by_step: PathEntry | None, now: PathEntry | None
+) -> bool:
+    """Return True for a folder that was created empty and has content now: the content is kept."""
+    return target is None and now is None and left_by_step is not None and left_by_step.kind == "folder"
 
 
-def _objection(
-    now: Entry | None, target: Entry | None, left: Entry | None, *, between: bool, force: bool
+def _conflict_reason(
+    now: PathEntry | None,
+    target: PathEntry | None,
+    left_by_step: PathEntry | None,
+    *,
+    changed_between: bool,
+    force: bool,
 ) -> str:
     if target is not None and target.kind == "unkept":
         return NOT_KEPT
     if force:
         return ""
-    if now != left:
+    if now != left_by_step:
         return CHANGED
-    if between:
+    if changed_between:
         return BETWEEN
     return NOT_KEPT_NOW if now is not None and now.kind == "unkept" else ""
 
 
-def changed_paths(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> list[str]:
-    """The paths that are not the same in both, sorted."""
+def changed_paths(before: Mapping[str, PathEntry], after: Mapping[str, PathEntry]) -> list[str]:
+    """Return the changed paths, sorted."""
     if before is after:
         return []
     paths = before.keys() | after.keys()
@@ -95,77 +118,100 @@ def changed_paths(before: Mapping[str, Entry], after: Mapping[str, Entry]) -> li
 
 
 class Restorer:
-    """Carries out a plan, by descriptors of folders that no link led to.
+    """Carries out a plan, through folder descriptors that no link was followed to reach.
 
     Args:
-        root: The workspace.
-        look: What was seen when the plan was made: what is different by now is left.
+        scan: Scan on which the plan is based; what has changed since is left.
     """
 
-    def __init__(self, root: Path, look: Look) -> None:
+    def __init__(self, root: Path, scan: ScanResult, plan: RestorePlan) -> None:
         self._root = root
-        self._seen = look.signatures
+        self._seen = scan.signatures
+        self._links = plan.links
+        self._names: dict[int, list[str]] = {}  # names of each file before the step
+        for path, inode in plan.links.items():
+            self._names.setdefault(inode, []).append(path)
+        self._in_place = _shared_files(plan, scan)
+        planned = {action.path for action in plan.actions}
+        self._contents = {
+            path: scan.manifest.get(path) for path in plan.links if path not in planned and self._is_old(path)
+        }
+        self._touched_inodes: set[int] = set()  # inodes whose link count or content was changed here
         self.conflicts: list[Conflict] = []
         self.restored: list[str] = []
         self.removed: list[str] = []
 
     def clear(self, leftovers: Sequence[str]) -> None:
-        """Take away what an undo that was cut off has left."""
+        """Remove files left by an interrupted undo."""
         for path in leftovers:
             with contextlib.suppress(OSError):
                 parts = path.split("/")
                 with parent(self._root, parts) as folder:
                     folder.unlink(parts[-1])
 
-    def make_room(self, plan: Plan) -> list[Action]:
-        """Take away what is to be gone; return what is to be written."""
+    def make_room(self, plan: RestorePlan) -> list[Action]:
+        """Remove what must go; return the actions that write."""
         kept = {action.path for action in plan.actions if action.target is not None}
         written = []
-        for action in sorted(plan.actions, key=lambda each: each.path, reverse=True):
-            if action.target is None or _is_other_kind(action):
-                if not self._try(action, self._remove):
+        for action in sorted(plan.actions, key=lambda action: action.path, reverse=True):
+            if action.target is None or _swaps_folder(action):
+                if not self._attempt(action, self._remove):
                     continue
                 if action.target is None:
                     self.removed.append(shown_path(action.path))
                     self._remove_empty_parents(action.path, kept)
             if action.target is not None:
                 written.append(action)
-        return written[::-1]
+        # Files that keep their inode come first, so that other names can be linked to them.
+        return sorted(written, key=lambda action: (action.path not in self._in_place, action.path))
+
+    def _is_old(self, path: str) -> bool:
+        return path in self._seen and self._seen[path][3] == self._links.get(path)
 
     def write(self, action: Action, data: bytes) -> None:
-        """Make one thing what it shall be.
+        """Write one entry.
 
         Args:
-            data: The content of a file, or where a link leads.
+            data: Content of a file, or target of a link.
         """
-        if self._try(action, lambda each: self._write(each, data)):
+        if self._attempt(action, lambda action: self._write(action, data)):
             self.restored.append(shown_path(action.path))
+            self._contents[action.path] = action.target
 
-    def _try(self, action: Action, act: Callable[[Action], None]) -> bool:
+    def _attempt(self, action: Action, act: Callable[[Action], None]) -> bool:
         try:
             act(action)
         except OSError as error:
-            words = CHANGED if error.errno == errno.ESTALE else (error.strerror or str(error))
-            self.conflicts.append(Conflict(shown_path(action.path), words))
+            reason = CHANGED if error.errno == errno.ESTALE else (error.strerror or str(error))
+            self.conflicts.append(Conflict(shown_path(action.path), reason))
             return False
         return True
 
-    def _check(self, folder: Folder, action: Action, name: str) -> None:
-        """Somebody may have changed it in this moment."""
+    def _check(self, folder: OpenFolder, action: Action, name: str) -> None:
+        """Fail if the path has changed since the scan."""
         status: os.stat_result | None
         try:
             status = folder.status(name)
         except FileNotFoundError:
             status = None
-        if action.now is None or (_is_other_kind(action) and status is None):
-            fine = status is None
+        if action.now is None or (_swaps_folder(action) and status is None):
+            is_unchanged = status is None
         elif action.now.kind == "folder":
-            fine = status is not None and stat.S_ISDIR(status.st_mode)
+            is_unchanged = status is not None and stat.S_ISDIR(status.st_mode)
         else:
             seen: Signature | None = self._seen.get(action.path)
-            fine = status is not None and seen == signature(status)
-        if not fine:
+            is_unchanged = status is not None and seen is not None and self._is_same(seen, signature(status))
+        if not is_unchanged:
             raise OSError(errno.ESTALE, CHANGED)
+
+    def _is_same(self, seen: Signature, now: Signature) -> bool:
+        if seen[3] in self._touched_inodes:  # removing another name changes the ctime
+            return seen[:2] + seen[3:] == now[:2] + now[3:]
+        return seen == now
+
+    def _mark_touched(self, path: str) -> None:
+        if path in self._seen:
+            self._touched_inodes.add(self._seen[path][3])
 
     def _remove(self, action: Action) -> None:
         parts = action.path.split("/")
@@ -175,14 +221,15 @@ class Restorer:
                 folder.remove_folder(parts[-1])
             else:
                 folder.unlink(parts[-1])
+                self._mark_touched(action.path)
 
     def _remove_empty_parents(self, path: str, kept: set[str]) -> None:
         parts = path.split("/")[:-1]
-        while parts and not any(each.startswith("/".join(parts) + "/") for each in kept):
+        while parts and not any(path.startswith("/".join(parts) + "/") for path in kept):
             try:
                 with parent(self._root, parts) as folder:
                     folder.remove_folder(parts[-1])
-            except OSError:  # something is in it
+            except OSError:  # not empty
                 return
             parts.pop()
 
@@ -195,18 +242,42 @@ class Restorer:
             if action.target.kind == "folder":
                 _make_folder(folder, name)
                 return
+            if action.path in self._in_place:
+                self._overwrite(folder, action, data)
+                return
             self._check(folder, action, name)
             temporary = f"{TEMPORARY}{os.urandom(16).hex()}"
             try:
                 if action.target.kind == "link":
                     folder.link(os.fsdecode(data), temporary)
-                else:
-                    _fill(folder, temporary, data, action.target.mode)
+                elif not self._link_to_other_name(folder, action, temporary):
+                    _write_file(folder, temporary, data, action.target.mode)
                 folder.replace(temporary, name)
+                self._mark_touched(action.path)
             except BaseException:
                 with contextlib.suppress(OSError):
                     folder.unlink(temporary)
                 raise
+
+    def _overwrite(self, folder: OpenFolder, action: Action, data: bytes) -> None:
+        """Restore a file in place, for all its names, also those outside the scan."""
+        names = self._names[self._links[action.path]]
+        if any(self._contents.get(name) == action.target for name in names if name in self._in_place):
+            return
+        assert action.target is not None
+        self._check(folder, action, action.path.rpartition("/")[2])
+        _write_file(folder, action.path.rpartition("/")[2], data, action.target.mode, os.O_WRONLY)
+
+    def _link_to_other_name(self, folder: OpenFolder, action: Action, temporary: str) -> bool:
+        """Link a name to the file it belonged to, if that file has its earlier content again."""
+        for path in self._names.get(self._links.get(action.path, 0), ()):
+            if path != action.path and self._contents.get(path) == action.target:
+                parts = path.split("/")
+                with contextlib.suppress(OSError), parent(self._root, parts) as other:
+                    folder.add_name(other, parts[-1], temporary)
+                    self._mark_touched(path)
+                    return True
+        return False
 
     def _make_parents(self, parts: Sequence[str]) -> None:
         for depth in range(1, len(parts)):
@@ -214,7 +285,7 @@ class Restorer:
                 _make_folder(folder, parts[depth - 1])
 
 
-def _make_folder(folder: Folder, name: str) -> None:
+def _make_folder(folder: OpenFolder, name: str) -> None:
     try:
         folder.make_folder(name)
     except FileExistsError:
@@ -222,16 +293,39 @@ def _make_folder(folder: Folder, name: str) -> None:
             raise
 
 
-def _fill(folder: Folder, name: str, data: bytes, mode: int) -> None:
-    handle = folder.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+def _shared_files(plan: RestorePlan, scan: ScanResult) -> set[str]:
+    """Return the paths of changed, not replaced, files with several names and one target for all."""
+    targets: dict[int, set[PathEntry | None]] = {}
+    for action in plan.actions:
+        targets.setdefault(scan.links.get(action.path, 0), set()).add(action.target)
+    return {
+        action.path
+        for action in plan.actions
+        if action.target is not None
+        and action.target.kind == "file"
+        and action.path in plan.links
+        and plan.links[action.path] == scan.links.get(action.path)
+        and len(targets[plan.links[action.path]]) == 1
+    }
+
+
+def _write_file(folder: OpenFolder, name: str, data: bytes, mode: int, flags: int = NEW_FILE) -> None:
+    try:
+        handle = folder.open(name, flags)
+    except PermissionError:
+        if flags == NEW_FILE:
+            raise
+        folder.make_writable(name)
+        handle = folder.open(name, flags)
     with os.fdopen(handle, "wb") as file:
         file.write(data)
+        file.truncate()
         if hasattr(os, "fchmod"):
             os.fchmod(file.fileno(), mode)
 
 
-def _is_other_kind(action: Action) -> bool:
-    """True if a folder stands where something else shall be, or the other way round."""
+def _swaps_folder(action: Action) -> bool:
+    """Return True if a folder replaces something else, or the other way round."""
     if action.now is None or action.target is None:
         return False
     return (action.now.kind == "folder") != (action.target.kind == "folder")

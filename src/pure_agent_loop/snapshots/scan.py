@@ -1,30 +1,34 @@
-"""Looking at a workspace: what is there, and what has changed since the last look.
+"""Scan a workspace: its content, and its changes since the last scan.
 
-Folders are entered by descriptor and no link is followed, so nothing outside can be reached. Files that
-have not changed by their dates, size and inode are not read again.
+Folders are entered by descriptor and links are not followed, so that nothing outside can be reached. Files
+with unchanged times, size and inode are not read again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fnmatch
+import functools
 import os
 import stat
+import struct
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
-from pure_agent_loop.snapshots.values import Entry, Manifest, SnapshotError, shown_path
+from pure_agent_loop.snapshots.values import Manifest, PathEntry, SnapshotError, TooManyFilesError, shown_path
 from pure_agent_loop.toolbox.files import beneath
 
 TEMPORARY = ".pal-undo-"
 MAX_DEPTH = 100
 MAX_RULES_BYTES = 1 << 20
-SETTLED_NS = 2_000_000_000  # the coarsest clock of a file system that is still in use
+SETTLED_NS = 2_000_000_000  # the coarsest time resolution of file systems in use
 
-# What other tools make and can make again, and what is a store of its own.
+# Caches that other tools can rebuild, and repositories.
 ALWAYS_LEFT_OUT = frozenset(
     (
         *(".git", ".hg", ".svn", ".jj", "node_modules", ".venv", "__pycache__", ".mypy_cache"),
@@ -37,48 +41,98 @@ SECRET_NAMES = (
     *("credentials", "credentials.json", "secrets.*", "service-account*.json"),
 )
 
+_COARSE = 5  # CLOCK_REALTIME_COARSE
+_STATX_BTIME, _BTIME_AT, _NOFOLLOW = 0x800, 80, 0x100
 Signature = tuple[int, int, int, int, int]
 _FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | beneath.SAFE_FLAGS
 _BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
 
 def is_secret(path: str) -> bool:
-    """True if the name of a file says that it holds secrets."""
+    """Return True if a file's name suggests that it holds secrets."""
     name = path.rpartition("/")[2].lower()
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in SECRET_NAMES)
 
 
 @dataclass(slots=True)
-class Known:
-    """What a file was when it was read last."""
+class KnownFile:
+    """A file's content id, with its signature when it was read."""
 
     signature: Signature
     read_ns: int
     content: str
 
     def holds(self, status: os.stat_result) -> bool:
-        """True if the content must still be the same."""
+        """Return True if the content must be unchanged."""
         changed = status.st_mtime_ns if sys.platform == "win32" else status.st_ctime_ns
         return self.signature == signature(status) and changed < self.read_ns - SETTLED_NS
 
 
+def birth_ns(path: Path) -> int:
+    """Return the creation time of a file, in nanoseconds since 1970, or the best approximation.
+
+    Raises:
+        OSError: The file does not exist.
+    """
+    status = path.lstat()
+    call = _statx()
+    if call is not None:
+        buffer = ctypes.create_string_buffer(256)
+        if not call(-100, os.fsencode(path), _NOFOLLOW, _STATX_BTIME, buffer):
+            seconds, nanoseconds = struct.unpack_from("qI", buffer.raw, _BTIME_AT)
+            if struct.unpack_from("I", buffer.raw)[0] & _STATX_BTIME:
+                return int(seconds) * 1_000_000_000 + int(nanoseconds)
+    born = getattr(status, "st_birthtime", None)
+    return min(status.st_mtime_ns, status.st_ctime_ns) if born is None else int(born * 1e9)
+
+
+@functools.lru_cache(maxsize=1)
+def _statx() -> Callable[..., int] | None:
+    """Return the Linux system call, which Python lacks before 3.15."""
+    return getattr(ctypes.CDLL(None), "statx", None) if sys.platform.startswith("linux") else None
+
+
+def coarse_time() -> float:
+    """Return the time by the clock of file systems, in seconds since 1970: on Linux some ms late."""
+    return time.clock_gettime(_COARSE) if sys.platform.startswith("linux") else time.time()
+
+
 def signature(status: os.stat_result) -> Signature:
-    """What changes when a file does."""
+    """Return values that change with the file."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode
 
 
-@dataclass(slots=True)
-class Look:
-    """What was found.
+@dataclass(frozen=True, slots=True)
+class ScanRules:
+    """Rules of one scan, kept so that a later scan can use the same rules.
 
     Args:
-        manifest: Everything whose content is known.
-        unread: Files and links that have to be read first.
-        signatures: What each file and link was.
-        left_out: What could not be looked at, with the reason.
-        leftovers: Temporary files of an undo that was cut off.
+        ignore: Lines of each ``.gitignore``, by its folder, ending in a slash.
+        links: Inode of each file with several names, by path.
     """
 
+    exclude: Sequence[str]
+    max_file_bytes: int
+    ignore: dict[str, Sequence[str]] = field(default_factory=dict)
+    links: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class ScanResult:
+    """Result of a scan.
+
+    Args:
+        is_frozen: True if the rules come from an earlier scan, whatever the workspace holds now.
+        only: Paths to scan, with their parent folders; None to scan by the rules.
+        links: Inode of each file with several names, by path.
+        left_out: Paths that could not be scanned, with the reason.
+    """
+
+    view: ScanRules
+    own: Rules
+    is_frozen: bool = False
+    only: Collection[str] | None = None
+    links: dict[str, int] = field(default_factory=dict)
     manifest: Manifest = field(default_factory=dict)
     unread: dict[str, os.stat_result] = field(default_factory=dict)
     signatures: dict[str, Signature] = field(default_factory=dict)
@@ -87,14 +141,13 @@ class Look:
 
 
 class Scanner:
-    """Looks at one workspace again and again.
+    """Scans one workspace repeatedly.
 
     Args:
         root: The workspace, resolved.
-        max_file_bytes: Larger files are noticed but not kept.
-        max_files: With more than so many, a look is given up.
-        exclude: More patterns to leave out, as in a ``.gitignore`` at the root.
-        apart: Folders that are never looked at, wherever they are.
+        max_files: Maximum number of files; a larger workspace is rejected.
+        exclude: Further patterns to ignore, as in a ``.gitignore`` at the root.
+        apart: Folders that are never scanned, wherever they are.
     """
 
     def __init__(
@@ -107,59 +160,68 @@ class Scanner:
         apart: Iterable[Path] = (),
     ) -> None:
         self.root = root
-        self._max_file_bytes = max_file_bytes
         self._max_files = max_files
-        self._own = Rules("", exclude)
-        inside = [path.relative_to(root).as_posix() for path in apart if path.is_relative_to(root)]
-        self._apart = frozenset(inside)
+        self._exclude, self._max_file_bytes = tuple(exclude), max_file_bytes
+        inner_paths = [path.relative_to(root).as_posix() for path in apart if path.is_relative_to(root)]
+        self._excluded_folders = frozenset(inner_paths)
 
-    def look(self, known: dict[str, Known]) -> Look:
-        """Look at everything; blocks.
+    def scan(
+        self, known: dict[str, KnownFile], view: ScanRules | None = None, only: Collection[str] | None = None
+    ) -> ScanResult:
+        """Scan the workspace; blocks.
 
         Args:
-            known: What is known from the last look.
+            known: KnownFile files of the last scan.
+            view: Rules of an earlier scan; None for the current ones.
+            only: Paths to scan, whatever the rules are; None for all.
 
         Raises:
-            SnapshotError: There is too much, or the workspace cannot be read.
+            SnapshotError: There are too many files, or the workspace cannot be read.
         """
-        look = Look()
+        rules = view or ScanRules(self._exclude, self._max_file_bytes)
+        scan = ScanResult(rules, Rules("", rules.exclude), is_frozen=view is not None)
+        scan.links = {} if scan.is_frozen else rules.links
+        if only is not None:
+            scan.only = {path[:end] for path in only for end in _prefix_lengths(path)}
         try:
             handle: int | str = os.open(self.root, _FOLDER) if _BY_DESCRIPTOR else str(self.root)
         except OSError as error:
             raise SnapshotError(f"The workspace cannot be read: {error.strerror}.") from error
         try:
-            self._folder(look, known, "", handle, [], 0)
+            self._scan_folder(scan, known, "", handle, [], 0)
         except OSError as error:
             raise SnapshotError(f"The workspace cannot be read: {error.strerror}.") from error
-        return look
+        return scan
 
-    def _folder(
+    def _scan_folder(
         self,
-        look: Look,
-        known: dict[str, Known],
+        scan: ScanResult,
+        known: dict[str, KnownFile],
         base: str,
         handle: int | str,
-        above: list[Rules],
+        outer_rules: list[Rules],
         depth: int,
     ) -> bool:
-        """Look at one folder and close it; False if there is nothing in it at all."""
+        """Scan one folder and close it; return False if it is empty."""
         try:
             with os.scandir(handle) as listing:
                 entries = list(listing)
-            rules = above
-            if any(entry.name == ".gitignore" for entry in entries):
-                rules = [*above, Rules(base, _lines(handle))]
+            rules = outer_rules
+            if not scan.is_frozen and any(entry.name == ".gitignore" for entry in entries):
+                scan.view.ignore[base] = _read_ignore_file(handle)
+            if base in scan.view.ignore:
+                rules = [*outer_rules, Rules(base, scan.view.ignore[base])]
             for entry in entries:
-                self._entry(look, known, base, handle, entry, rules, depth)
+                self._scan_entry(scan, known, base, handle, entry, rules, depth)
         finally:
             if isinstance(handle, int):
                 os.close(handle)
         return bool(entries)
 
-    def _entry(
+    def _scan_entry(
         self,
-        look: Look,
-        known: dict[str, Known],
+        scan: ScanResult,
+        known: dict[str, KnownFile],
         base: str,
         handle: int | str,
         entry: os.DirEntry[str],
@@ -168,84 +230,95 @@ class Scanner:
     ) -> None:
         path, name = base + entry.name, entry.name
         if name.startswith(TEMPORARY):
-            look.leftovers.append(path)
+            scan.leftovers.append(path)
             return
         try:
             status = entry.stat(follow_symlinks=False)
-        except OSError:  # gone meanwhile
+        except OSError:  # removed in between
             return
         is_folder = stat.S_ISDIR(status.st_mode)
-        if self._is_left_out(path, name, rules, is_folder=is_folder):
+        if (
+            path not in scan.only
+            if scan.only is not None
+            else self._is_left_out(scan, path, rules, is_folder)
+        ):
             return
         if is_folder:
-            self._enter(look, known, path, handle, rules, depth)
+            self._enter(scan, known, path, handle, rules, depth)
         elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-            self._file(look, known, path, status)
+            self._scan_file(scan, known, path, status)
 
-    def _is_left_out(self, path: str, name: str, rules: list[Rules], *, is_folder: bool) -> bool:
-        if name in ALWAYS_LEFT_OUT or name.lower() == ".git" or path in self._apart:
+    def _is_left_out(self, scan: ScanResult, path: str, rules: list[Rules], is_folder: bool) -> bool:
+        name = path.rpartition("/")[2]
+        if name in ALWAYS_LEFT_OUT or name.lower() == ".git" or path in self._excluded_folders:
             return True
-        if self._own.verdict(path, is_folder=is_folder):
+        if scan.own.verdict(path, is_folder=is_folder):
             return True
         if not is_left_out(rules, path, is_folder=is_folder):
             return False
-        # Nobody else keeps it, and it can hardly be made again.
-        return is_folder or not is_secret(name)
+        # Keep files with secrets: they are hard to recreate. Keep ignore files: without them, ignored files
+        # appear.
+        return is_folder or not (is_secret(name) or name == ".gitignore")
 
     def _enter(
         self,
-        look: Look,
-        known: dict[str, Known],
+        scan: ScanResult,
+        known: dict[str, KnownFile],
         path: str,
         handle: int | str,
         rules: list[Rules],
         depth: int,
     ) -> None:
         if depth >= MAX_DEPTH:
-            look.left_out.append(f"{shown_path(path)} (too many folders in each other)")
+            scan.left_out.append(f"{shown_path(path)} (folders nested too deeply)")
             return
         name = path.rpartition("/")[2]
         try:
             inner: int | str = (
                 os.open(name, _FOLDER, dir_fd=handle) if isinstance(handle, int) else f"{handle}/{name}"
             )
-            filled = self._folder(look, known, path + "/", inner, rules, depth + 1)
+            has_entries = self._scan_folder(scan, known, path + "/", inner, rules, depth + 1)
         except OSError as error:
-            look.left_out.append(f"{shown_path(path)} ({error.strerror})")
+            scan.left_out.append(f"{shown_path(path)} ({error.strerror})")
             return
-        if not filled:
-            look.manifest[path] = Entry("folder", 0)
+        if not has_entries:
+            scan.manifest[path] = PathEntry("folder", 0)
 
-    def _file(self, look: Look, known: dict[str, Known], path: str, status: os.stat_result) -> None:
-        look.signatures[path] = signature(status)
-        if len(look.signatures) > self._max_files:
-            raise SnapshotError(
-                f"the workspace has more than {self._max_files} files. Leave folders out by a .gitignore, "
+    def _scan_file(
+        self, scan: ScanResult, known: dict[str, KnownFile], path: str, status: os.stat_result
+    ) -> None:
+        scan.signatures[path] = signature(status)
+        if len(scan.signatures) > self._max_files and scan.only is None:
+            raise TooManyFilesError(
+                f"the workspace has more than {self._max_files} files. Exclude folders with a .gitignore, "
                 "or raise max_files."
             )
         mode, is_link = stat.S_IMODE(status.st_mode), stat.S_ISLNK(status.st_mode)
-        before = known.get(path)
-        if not is_link and status.st_size > self._max_file_bytes:
-            look.manifest[path] = Entry("unkept", mode, f"{status.st_size}-{status.st_mtime_ns}")
-        elif before is not None and before.holds(status):
-            look.manifest[path] = Entry(
-                "link" if is_link else "file", 0o777 if is_link else mode, before.content
+        known_file = known.get(path)
+        if status.st_nlink > 1 and not is_link:
+            scan.links[path] = status.st_ino
+        if not is_link and status.st_size > scan.view.max_file_bytes:
+            scan.manifest[path] = PathEntry("unkept", mode, f"{status.st_size}-{status.st_mtime_ns}")
+        elif known_file is not None and known_file.holds(status):
+            scan.manifest[path] = PathEntry(
+                "link" if is_link else "file", 0o777 if is_link else mode, known_file.content
             )
         else:
-            look.unread[path] = status
+            scan.unread[path] = status
 
-    def read(self, path: str) -> tuple[bytes, os.stat_result] | None:
-        """The content of a file, or where a link leads; None if it is gone or another thing by now.
+    def read(self, path: str, max_bytes: int) -> tuple[bytes, os.stat_result] | None:
+        """Return the content of a file, or the target of a link; None if it was removed or replaced.
 
         Args:
-            path: Below the workspace.
+            path: Path below the workspace.
+            max_bytes: Maximum size; a longer file is not read.
 
         Raises:
-            OSError: It cannot be read.
+            OSError: The path cannot be read.
         """
         parts = path.split("/")
         try:
-            return self._link(parts) or self._content(parts)
+            return self._link(parts) or self._content(parts, max_bytes)
         except (FileNotFoundError, NotADirectoryError):
             return None
 
@@ -256,19 +329,19 @@ class Scanner:
                 return None
             return os.fsencode(folder.target(parts[-1])), status
 
-    def _content(self, parts: list[str]) -> tuple[bytes, os.stat_result] | None:
+    def _content(self, parts: list[str], max_bytes: int) -> tuple[bytes, os.stat_result] | None:
         opener = beneath.open_by_walking if _BY_DESCRIPTOR else beneath.open_by_checking
         descriptor = opener(self.root, parts, os.O_RDONLY, 0)
         with os.fdopen(descriptor, "rb") as file:
             status = os.fstat(file.fileno())
             if not stat.S_ISREG(status.st_mode):
                 return None
-            data = file.read(self._max_file_bytes + 1)
-        return (data, status) if len(data) <= self._max_file_bytes else None
+            data = file.read(max_bytes + 1)
+        return (data, status) if len(data) <= max_bytes else None
 
 
-class Folder(contextlib.AbstractContextManager["Folder"]):
-    """An open folder in which things are done by name. Without folder descriptors (Windows): by path."""
+class OpenFolder(contextlib.AbstractContextManager["OpenFolder"]):
+    """An open folder for operations by name. Without folder descriptors (Windows), uses the path."""
 
     def __init__(self, path: Path, descriptor: int | None) -> None:
         self.path = path
@@ -282,54 +355,73 @@ class Folder(contextlib.AbstractContextManager["Folder"]):
         return name if self._at is not None else str(self.path / name)
 
     def status(self, name: str) -> os.stat_result:
-        """What a name stands for, links not followed."""
+        """Return the status of a name, without following a link."""
         return os.stat(self._name(name), dir_fd=self._at, follow_symlinks=False)
 
     def target(self, name: str) -> str:
-        """Where a link leads."""
+        """Return the target of a link."""
         return os.readlink(self._name(name), dir_fd=self._at)
 
     def open(self, name: str, flags: int, mode: int = 0o600) -> int:
-        """Open a file; a link is not followed."""
+        """Open a file without following a link."""
         flags |= getattr(os, "O_NOFOLLOW", 0) | beneath.SAFE_FLAGS
         return os.open(self._name(name), flags, mode, dir_fd=self._at)
 
     def link(self, target: str, name: str) -> None:
-        """Make a link."""
+        """Create a symbolic link."""
         os.symlink(target, self._name(name), dir_fd=self._at)
 
+    def add_name(self, other: OpenFolder, source: str, name: str) -> None:
+        """Add a hard link in this folder to a file of another folder."""
+        os.link(
+            other._name(source),
+            self._name(name),
+            src_dir_fd=other._at,
+            dst_dir_fd=self._at,
+            follow_symlinks=False,
+        )
+
+    def make_writable(self, name: str) -> None:
+        """Make a file writable for its owner."""
+        handle = self.open(name, os.O_RDONLY)
+        try:
+            if hasattr(os, "fchmod"):
+                os.fchmod(handle, stat.S_IMODE(os.fstat(handle).st_mode) | stat.S_IWUSR)
+        finally:
+            os.close(handle)
+
     def replace(self, source: str, target: str) -> None:
-        """Give a file another name in the same folder; what had that name is gone."""
+        """Rename a file in this folder, replacing the target."""
         os.replace(self._name(source), self._name(target), src_dir_fd=self._at, dst_dir_fd=self._at)
 
     def unlink(self, name: str) -> None:
-        """Take a file or link away."""
+        """Remove a file or link."""
         os.unlink(self._name(name), dir_fd=self._at)
 
     def make_folder(self, name: str, mode: int = 0o777) -> None:
-        """Make a folder."""
+        """Create a folder."""
         os.mkdir(self._name(name), mode, dir_fd=self._at)
 
     def remove_folder(self, name: str) -> None:
-        """Take an empty folder away."""
+        """Remove an empty folder."""
         os.rmdir(self._name(name), dir_fd=self._at)
 
 
-def parent(root: Path, parts: Sequence[str]) -> Folder:
-    """The folder that something lies in, reached without following a link.
+def parent(root: Path, parts: Sequence[str]) -> OpenFolder:
+    """Open the parent folder of a path without following a link.
 
     Raises:
-        OSError: There is none, or a link is in the way.
+        OSError: It does not exist, or the path contains a link.
     """
     path = root.joinpath(*parts[:-1])
     if not _BY_DESCRIPTOR:
         beneath.require_below(root, path)
-        return Folder(path, None)
-    return Folder(path, beneath.open_by_walking(root, parts[:-1], _FOLDER, 0))
+        return OpenFolder(path, None)
+    return OpenFolder(path, beneath.open_by_walking(root, parts[:-1], _FOLDER, 0))
 
 
-def _lines(folder: int | str) -> list[str]:
-    """The lines of the ``.gitignore`` in a folder; none if it cannot be read."""
+def _read_ignore_file(folder: int | str) -> list[str]:
+    """Return the lines of the ``.gitignore`` in a folder; none if it cannot be read."""
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | beneath.SAFE_FLAGS
     try:
         if isinstance(folder, int):
@@ -344,12 +436,17 @@ def _lines(folder: int | str) -> list[str]:
         return []
 
 
-def batches(paths: Iterable[tuple[str, int]], most_bytes: int, most: int) -> Iterator[list[str]]:
-    """Paths in groups that are not too large to be held at once."""
+def _prefix_lengths(path: str) -> list[int]:
+    """Return the length of each prefix of a path that is a path itself."""
+    return [*(index for index, character in enumerate(path) if character == "/"), len(path)]
+
+
+def batches(paths: Iterable[tuple[str, int]], max_bytes: int, max_paths: int) -> Iterator[list[str]]:
+    """Group paths into batches of limited size."""
     group: list[str] = []
     size = 0
     for path, length in paths:
-        if group and (size + length > most_bytes or len(group) >= most):
+        if group and (size + length > max_bytes or len(group) >= max_paths):
             yield group
             group, size = [], 0
         group.append(path)

@@ -1,8 +1,8 @@
-"""Where contents and manifests are kept: by git, packed, compressed, and readable with any git.
+"""Store of contents and manifests: a git repository, compressed and readable with any git.
 
-It is a bare repository of our own. git never sees the workspace: contents are fed to ``fast-import`` and
-read from ``cat-file``, so that no attribute, filter, hook, index or setting of the workspace, of its
-repository or of the user can have a part in it.
+The repository is a separate, bare one. git never accesses the workspace: contents are passed to
+``fast-import`` and read with ``cat-file``, so that no attribute, filter, hook, index or setting of the
+workspace, its repository or the user has any effect.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from typing import TypeVar
 
 from pure_agent_loop.errors import ConfigError, SessionLockedError
 from pure_agent_loop.snapshots.values import (
-    Entry,
     EntryKind,
     Manifest,
     ObjectsMissingError,
+    PathEntry,
     SnapshotError,
 )
 from pure_agent_loop.support.child import child_environment, communicate, find_program, write_to
-from pure_agent_loop.support.paths import private_folder
+from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.locking import take_lock
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
-from pure_agent_loop.support.writer_lock import take_lock
 
-DEADLINE = 120.0  # seconds for one thing that a store does
+DEADLINE = 120.0  # seconds for one operation of a store
 _LOCK_PAUSE = 0.02
 T = TypeVar("T")
 
@@ -41,7 +41,7 @@ REFS = "refs/snapshots/"
 _SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
-    "core.protectNTFS": "false",  # any name that the workspace can hold is fine here
+    "core.protectNTFS": "false",  # allow every name that the workspace can hold
     "core.protectHFS": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
@@ -52,7 +52,7 @@ _PLAIN = {_FILE: 0o644, _EXECUTABLE: 0o755, _LINK: 0o777}
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """Run something that blocks."""
+    """Run a blocking function in a thread."""
     outcome = await run_in_thread(function)
     if isinstance(outcome, Raised):
         raise outcome.error
@@ -65,18 +65,18 @@ async def locked(folder: Path) -> AsyncIterator[None]:
     """Hold the lock of a store.
 
     Raises:
-        SnapshotError: Another process has it for too long.
+        SnapshotError: Another process holds it for too long.
     """
     loop = asyncio.get_running_loop()
-    until = loop.time() + DEADLINE
+    deadline = loop.time() + DEADLINE
     while True:
         try:
             lock = take_lock(folder / "lock", "snapshots")
             break
         except SessionLockedError as error:
-            if loop.time() > until:
-                words = str(error)
-                raise SnapshotError(f"The snapshots of this workspace are in use: {words}") from error
+            if loop.time() > deadline:
+                holder = str(error)
+                raise SnapshotError(f"The snapshots of this workspace are in use: {holder}") from error
             await asyncio.sleep(_LOCK_PAUSE)
     try:
         yield
@@ -85,7 +85,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file so that it is there wholly or not at all."""
+    """Write a file atomically."""
     temporary = path.with_name(f"tmp-{os.urandom(16).hex()}")
     descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
     try:
@@ -98,10 +98,10 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 class Store:
-    """Contents and manifests in a bare repository. All writing happens under one lock.
+    """Contents and manifests in a bare repository. All writes happen under one lock.
 
     Raises:
-        ConfigError: This machine has no git.
+        ConfigError: git is not installed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -114,7 +114,7 @@ class Store:
         self._is_ready = False
 
     def content_id(self, data: bytes) -> str:
-        """The id that git gives to a content."""
+        """Return the id that git gives to a content."""
         return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
     def _environment(self) -> dict[str, str]:
@@ -127,14 +127,14 @@ class Store:
             "GIT_DEFAULT_HASH": "sha1",
             "GIT_DEFAULT_REF_FORMAT": "files",
             "GIT_TERMINAL_PROMPT": "0",
-            "HOME": str(self.folder),  # a git before 2.32 does not know GIT_CONFIG_GLOBAL
+            "HOME": str(self.folder),  # git before 2.32 ignores GIT_CONFIG_GLOBAL
             "XDG_CONFIG_HOME": str(self.folder),
             "LC_ALL": "C",
         }
 
     @contextlib.asynccontextmanager
-    async def _running(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
-        """A git process that ends with the block, whatever happens."""
+    async def _start_git(self, *words: str) -> AsyncIterator[asyncio.subprocess.Process]:
+        """Run a git process that ends with the block, even after an error."""
         settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
         try:
             process = await asyncio.create_subprocess_exec(
@@ -146,123 +146,125 @@ class Store:
                 stderr=asyncio.subprocess.PIPE,
                 env=self._environment(),
                 cwd=self.folder,
-                start_new_session=True,  # Ctrl-C is ours to handle
+                start_new_session=True,  # Ctrl-C is handled by this process
             )
         except OSError as error:
             raise SnapshotError(f"git cannot be started: {error.strerror or error}.") from error
         try:
             yield process
         except (BrokenPipeError, ConnectionResetError) as error:
-            raise SnapshotError("git ended too early.") from error
+            raise SnapshotError("git ended unexpectedly.") from error
         finally:
             if process.returncode is None:
                 _kill(process)
             if process.stdin is not None:
                 process.stdin.close()
-            await _reaped(process)
+            await _wait_for_exit(process)
 
-    async def _git_says(self, *words: str, data: bytes = b"") -> tuple[int, bytes, str]:
-        async with self._running(*words) as process:
+    async def _run_git(self, *words: str, data: bytes = b"") -> tuple[int, bytes, str]:
+        async with self._start_git(*words) as process:
             try:
                 out, err = await asyncio.wait_for(communicate(process, data), DEADLINE)
             except asyncio.TimeoutError:
                 raise SnapshotError(f"git {words[0]} took longer than {DEADLINE:g} s.") from None
             return process.returncode or 0, out, safe_str(err.decode(errors="replace")).strip()
 
-    async def _git_does(self, *words: str, data: bytes = b"") -> bytes:
-        code, out, err = await self._git_says(*words, data=data)
+    async def _check_git(self, *words: str, data: bytes = b"") -> bytes:
+        code, out, err = await self._run_git(*words, data=data)
         if code:
             raise SnapshotError(f"git {words[0]} failed: {err or code}")
         return out
 
     async def _prepare(self) -> None:
-        """Make the repository, if it is not whole. The lock is held."""
+        """Create the repository unless it is complete. The lock must be held."""
         marker = self.folder / "ready"
         if not self._is_ready and not marker.exists():
-            # One that was cut off while it was made has locks that nobody will take away.
+            # An interrupted creation leaves lock files behind.
             await in_thread(lambda: shutil.rmtree(self._repository, ignore_errors=True))
-            await self._git_does("init", "--quiet", "--bare", "--template=", str(self._repository))
+            await self._check_git("init", "--quiet", "--bare", "--template=", str(self._repository))
             marker.touch(mode=0o600)
         self._is_ready = True
 
     async def has(self, name: str) -> bool:
-        """True if there is a snapshot of that name."""
+        """Return True if the snapshot exists."""
         if (self._repository / REFS / name).exists():
             return True
-        with contextlib.suppress(OSError):  # no process for what two files tell
+        with contextlib.suppress(OSError):  # two files are enough: saves a process
             return f"{REFS}{name}\n".encode() in (self._repository / "packed-refs").read_bytes()
         return False
 
     @contextlib.asynccontextmanager
     async def writing(self) -> AsyncIterator[Writer]:
-        """Begin to write; other writers wait."""
+        """Open a writer; other writers wait."""
         async with locked(self.folder):
             await self._prepare()
             await in_thread(self._clear_locks)
             words = ("fast-import", "--quiet", "--done", "--force", "--date-format=raw")
-            async with self._running(*words) as process:
+            async with self._start_git(*words) as process:
                 yield Writer(process)
 
     def _clear_locks(self) -> None:
-        """Whoever left them was killed: we hold the lock that all writers hold."""
+        """Remove locks of killed writers; safe, because all writers hold the lock of the store."""
         for path in [*self._repository.glob("*.lock"), *(self._repository / REFS).glob("*.lock")]:
             path.unlink(missing_ok=True)
 
     async def manifest(self, name: str) -> Manifest:
-        """Read a snapshot.
+        """Read the manifest of a snapshot.
 
         Raises:
-            ObjectsMissingError: There is none.
+            ObjectsMissingError: The snapshot does not exist.
         """
-        code, commit, _ = await self._git_says("cat-file", "commit", REFS + name)
+        code, commit, _ = await self._run_git("cat-file", "commit", REFS + name)
         if code:
-            raise ObjectsMissingError("That snapshot is no longer kept.")
-        listing = await self._git_does("ls-tree", "-r", "-z", "--full-tree", REFS + name)
-        return _from_git(listing, json.loads(commit.partition(b"\n\n")[2]))
+            raise ObjectsMissingError("The snapshot is no longer stored.")
+        listing = await self._check_git("ls-tree", "-r", "-z", "--full-tree", REFS + name)
+        return _parse_manifest(listing, json.loads(commit.partition(b"\n\n")[2]))
 
     @contextlib.asynccontextmanager
     async def contents(self, ids: Iterable[str]) -> AsyncIterator[AsyncIterator[bytes]]:
-        """Read contents, in the given order. One that is not there raises `ObjectsMissingError`."""
-        async with self._running("cat-file", "--batch") as process:
-            yield self._each(process, ids)
+        """Read contents in the given order. A missing one raises `ObjectsMissingError`."""
+        async with self._start_git("cat-file", "--batch") as process:
+            yield self._read_contents(process, ids)
 
-    async def _each(self, process: asyncio.subprocess.Process, ids: Iterable[str]) -> AsyncIterator[bytes]:
+    async def _read_contents(
+        self, process: asyncio.subprocess.Process, ids: Iterable[str]
+    ) -> AsyncIterator[bytes]:
         assert process.stdin is not None
         assert process.stdout is not None
-        for each in ids:
-            write_to(process.stdin, f"{each}\n".encode("ascii"))
+        for content_id in ids:
+            write_to(process.stdin, f"{content_id}\n".encode("ascii"))
             try:
-                yield await asyncio.wait_for(_one(process.stdin, process.stdout), DEADLINE)
+                yield await asyncio.wait_for(_read_content(process.stdin, process.stdout), DEADLINE)
             except asyncio.TimeoutError:
                 raise SnapshotError(f"git cat-file took longer than {DEADLINE:g} s.") from None
 
     async def prune(self, keep: frozenset[str]) -> int:
-        """Forget all other snapshots, and the contents that only they need. Returns how many snapshots."""
+        """Remove all other snapshots, and contents that only they use. Return the number of snapshots."""
         async with locked(self.folder):
             await self._prepare()
             await in_thread(self._clear_locks)
-            found = (
-                (await self._git_does("for-each-ref", "--format=%(refname)", REFS)).decode("ascii").split()
+            refs = (
+                (await self._check_git("for-each-ref", "--format=%(refname)", REFS)).decode("ascii").split()
             )
-            gone = [ref for ref in found if ref.removeprefix(REFS) not in keep]
-            orders = b"".join(f"delete {ref}\0\0".encode("ascii") for ref in gone)
-            await self._git_does("update-ref", "-z", "--stdin", data=orders)
-            await self._git_does("gc", "--quiet", "--prune=now")
+            outdated = [ref for ref in refs if ref.removeprefix(REFS) not in keep]
+            commands = b"".join(f"delete {ref}\0\0".encode("ascii") for ref in outdated)
+            await self._check_git("update-ref", "-z", "--stdin", data=commands)
+            await self._check_git("gc", "--quiet", "--prune=now")
             for path in self._repository.glob("fast_import_crash_*"):
                 path.unlink(missing_ok=True)
-            return len(gone)
+            return len(outdated)
 
 
-async def _one(stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader) -> bytes:
+async def _read_content(stdin: asyncio.StreamWriter, stdout: asyncio.StreamReader) -> bytes:
     await stdin.drain()
     head = (await stdout.readline()).split()
     if len(head) != 3 or head[1] != b"blob":
-        raise ObjectsMissingError("A content of that snapshot is no longer kept.")
+        raise ObjectsMissingError("A content of the snapshot is no longer stored.")
     return (await stdout.readexactly(int(head[2]) + 1))[:-1]
 
 
 class Writer:
-    """Feeds ``fast-import``. Without the last word nothing becomes visible."""
+    """Writes to ``fast-import``. Nothing becomes visible before `snapshot` finishes."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -276,45 +278,45 @@ class Writer:
             raise SnapshotError(f"git fast-import took longer than {DEADLINE:g} s.") from None
 
     async def blob(self, data: bytes) -> None:
-        """Keep a content."""
+        """Write a content."""
         await self._feed(b"blob\ndata %d\n%b\n" % (len(data), data))
 
-    async def snapshot(self, name: str, manifest: Mapping[str, Entry]) -> None:
-        """Keep a manifest under a name, and finish.
+    async def snapshot(self, name: str, manifest: Mapping[str, PathEntry]) -> None:
+        """Write a manifest under a name, and finish.
 
         Raises:
-            ObjectsMissingError: Contents it names are not there.
+            ObjectsMissingError: A content of the manifest is missing.
         """
-        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it says why on its way out
-            await self._feed(_to_git(name, manifest))
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the reason follows on stderr
+            await self._feed(_commit_stream(name, manifest))
         try:
             _, err = await asyncio.wait_for(communicate(self._process, b"done\n"), DEADLINE)
         except asyncio.TimeoutError:
             raise SnapshotError(f"git fast-import took longer than {DEADLINE:g} s.") from None
         if self._process.returncode:
-            words = safe_str(err.decode(errors="replace")).strip()
-            kind = ObjectsMissingError if "not found" in words else SnapshotError
-            raise kind(f"git fast-import failed: {words.splitlines()[0] if words else 'no reason given'}")
+            message = safe_str(err.decode(errors="replace")).strip()
+            kind = ObjectsMissingError if "not found" in message else SnapshotError
+            raise kind(f"git fast-import failed: {message.splitlines()[0] if message else 'no reason given'}")
 
 
-def _to_git(name: str, manifest: Mapping[str, Entry]) -> bytes:
-    """A commit that says all: the tree what git can express, the message the rest."""
-    rest: dict[str, list[object]] = {}
+def _commit_stream(name: str, manifest: Mapping[str, PathEntry]) -> bytes:
+    """Return a commit with the whole manifest: the tree what git can express, the message the rest."""
+    extras: dict[str, list[object]] = {}
     lines: list[bytes] = []
     for path, entry in manifest.items():
         mode = _git_mode(entry)
         if mode is None:
-            rest[path] = [entry.kind, entry.mode, entry.content]
+            extras[path] = [entry.kind, entry.mode, entry.content]
             continue
-        lines.append(b"M %b %b %b\n" % (mode.encode(), entry.content.encode("ascii"), _quoted(path)))
+        lines.append(b"M %b %b %b\n" % (mode.encode(), entry.content.encode("ascii"), _quote_path(path)))
         if _PLAIN[mode] != entry.mode:
-            rest[path] = [entry.kind, entry.mode]
-    message = json.dumps(rest, separators=(",", ":"), sort_keys=True).encode("ascii")
+            extras[path] = [entry.kind, entry.mode]
+    message = json.dumps(extras, separators=(",", ":"), sort_keys=True).encode("ascii")
     head = f"commit {REFS}{name}\ncommitter {_COMMITTER}\ndata {len(message)}\n".encode("ascii")
     return head + message + b"\ndeleteall\n" + b"".join(lines) + b"\n"
 
 
-def _git_mode(entry: Entry) -> str | None:
+def _git_mode(entry: PathEntry) -> str | None:
     if entry.kind == "link":
         return _LINK
     if entry.kind == "file":
@@ -322,31 +324,31 @@ def _git_mode(entry: Entry) -> str | None:
     return None
 
 
-def _quoted(path: str) -> bytes:
+def _quote_path(path: str) -> bytes:
     raw = os.fsencode(path)
     return b'"%b"' % b"".join(
         bytes([byte]) if 0x20 <= byte < 0x7F and byte not in b'"\\' else b"\\%03o" % byte for byte in raw
     )
 
 
-def _from_git(listing: bytes, rest: dict[str, list[object]]) -> Manifest:
+def _parse_manifest(listing: bytes, extras: dict[str, list[object]]) -> Manifest:
     manifest: Manifest = {}
     for row in listing.split(b"\0")[:-1]:
-        about, _, raw = row.partition(b"\t")
-        mode, _, content = about.decode("ascii").split()
+        attributes, _, raw = row.partition(b"\t")
+        mode, _, content = attributes.decode("ascii").split()
         path = os.fsdecode(raw)
-        special = rest.get(path)
-        bits = _PLAIN[mode] if special is None else int(str(special[1]))
-        manifest[path] = Entry("link" if mode == _LINK else "file", bits, content)
-    for path, special in rest.items():
+        extra = extras.get(path)
+        bits = _PLAIN[mode] if extra is None else int(str(extra[1]))
+        manifest[path] = PathEntry("link" if mode == _LINK else "file", bits, content)
+    for path, extra in extras.items():
         if path not in manifest:
-            kind: EntryKind = "folder" if special[0] == "folder" else "unkept"
-            manifest[path] = Entry(kind, int(str(special[1])), str(special[2]))
+            kinds: dict[object, EntryKind] = {"folder": "folder", "moved": "moved"}
+            manifest[path] = PathEntry(kinds.get(extra[0], "unkept"), int(str(extra[1])), str(extra[2]))
     return manifest
 
 
 def _kill(process: asyncio.subprocess.Process) -> None:
-    """End git and what it started."""
+    """Kill git and its child processes."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         if sys.platform == "win32":
             process.kill()
@@ -354,8 +356,8 @@ def _kill(process: asyncio.subprocess.Process) -> None:
             os.killpg(process.pid, signal.SIGKILL)
 
 
-async def _reaped(process: asyncio.subprocess.Process) -> None:
-    """Wait for the end of a process, even while being cancelled: it is killed or has ended."""
+async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
+    """Wait for the end of a process, even while being cancelled: it was killed or has ended."""
     waiting = asyncio.ensure_future(process.wait())
     try:
         await asyncio.shield(waiting)

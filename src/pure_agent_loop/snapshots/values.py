@@ -1,4 +1,4 @@
-"""What snapshots are made of, and what they answer."""
+"""Value types of snapshots."""
 
 from __future__ import annotations
 
@@ -10,26 +10,30 @@ from typing import Any, Literal
 
 from pure_agent_loop.errors import PureAgentLoopError
 
-EntryKind = Literal["file", "link", "folder", "unkept"]
+EntryKind = Literal["file", "link", "folder", "unkept", "moved"]
 
 
 class SnapshotError(PureAgentLoopError):
-    """A snapshot cannot be taken, read or restored. The message says why and what to do."""
+    """A snapshot cannot be taken, read or restored. The message says why, and what to do."""
+
+
+class TooManyFilesError(SnapshotError):
+    """The workspace has too many files for a scan."""
 
 
 class ObjectsMissingError(SnapshotError):
-    """Something a snapshot is made of is no longer in the store: it was pruned meanwhile."""
+    """An object of a snapshot is missing in the store: it was pruned."""
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One thing in a workspace.
+class PathEntry:
+    """Entry of a workspace.
 
     Args:
-        kind: ``file``, ``link`` (not followed), ``folder`` (only an empty one is an entry), or ``unkept``:
-            a file whose content is not kept, because it is too large.
-        mode: The permission bits.
-        content: The id of the content; for ``unkept`` what tells that it changed.
+        kind: ``file``, ``link`` (not followed), ``folder`` (only an empty one is an entry), ``unkept`` (a
+            file whose content is not stored because it is too large), or ``moved`` (an older file that a step
+            moved here from an unscanned place; neither shown nor removed).
+        content: Id of the content; for ``unkept`` a value that changes with the file.
     """
 
     kind: EntryKind
@@ -37,34 +41,34 @@ class Entry:
     content: str = ""
 
 
-Manifest = dict[str, Entry]  # by the path below the workspace, with slashes, as os.fsdecode gives it
+Manifest = dict[str, PathEntry]  # by path below the workspace, with slashes, as os.fsdecode returns it
 
 
-def manifest_name(manifest: Mapping[str, Entry]) -> str:
-    """The id of a snapshot: the same for the same workspace."""
+def manifest_name(manifest: Mapping[str, PathEntry]) -> str:
+    """Return the id of a snapshot: the same for the same content."""
     rows = [[path, entry.kind, entry.mode, entry.content] for path, entry in sorted(manifest.items())]
     return hashlib.sha256(json.dumps(rows, separators=(",", ":")).encode("ascii")).hexdigest()
 
 
 def shown_path(path: str) -> str:
-    """A path as text that can be encoded: bytes that are no UTF-8 appear as escapes."""
+    """Return a path as encodable text: bytes that are not UTF-8 become escapes."""
     return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 @dataclass(frozen=True, slots=True)
 class StepInfo:
-    """A step that changed something.
+    """Description of a step that changed something.
 
     Args:
-        session_id: Its session.
-        run: Which run of the session, from 1: steps begin at 1 again in each run.
-        step: The step.
-        time: When it began, in seconds since 1970.
-        files: How many files it changed.
-        added: Lines added.
-        removed: Lines removed.
-        is_undone: True if it was taken back.
-        is_whole: False if it was cut off, so that its end was seen only when the next one began.
+        session_id: Session id.
+        run: Number of the run in the session, from 1; steps restart at 1 in each run.
+        step: Number of the step.
+        time: Time when it began, in seconds since 1970.
+        files: Number of changed files.
+        added: Number of added lines.
+        removed: Number of removed lines.
+        is_undone: True if the step was undone.
+        is_whole: False if it was interrupted, so that its end was only seen when the next step began.
     """
 
     session_id: str
@@ -78,17 +82,17 @@ class StepInfo:
     is_whole: bool = True
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return asdict(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
-    """A file that was left as it is.
+    """File that an undo did not change.
 
     Args:
-        path: The file.
-        reason: Why.
+        path: Path of the file.
+        reason: Reason.
     """
 
     path: str
@@ -97,16 +101,15 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class UndoReport:
-    """What an undo did.
+    """Result of an undo.
 
     Args:
-        session_id: The session.
-        steps: The steps taken back, the last one first.
-        restored: Files that were written again.
-        removed: Files that were taken away.
-        conflicts: Files that were left, because they are not what the step had made of them, or cannot
-            be restored.
-        is_dry: True if nothing was done, only looked at.
+        session_id: Session id.
+        steps: Numbers of the reverted steps, last one first.
+        restored: Files that were restored.
+        removed: Files that were removed.
+        conflicts: Files that were left, because they have changed since the step or cannot be restored.
+        is_dry: True for a dry run: nothing was changed.
     """
 
     session_id: str
@@ -117,5 +120,5 @@ class UndoReport:
     is_dry: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the plain JSON form."""
         return asdict(self)

@@ -1,58 +1,77 @@
-"""Snapshots of a workspace: what each step changed in it, and taking it back."""
+"""Snapshots of a workspace: changes of each step, and undo."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import json
 import os
 import time
 from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.tools.observers import FileChange, StepChanges
-from pure_agent_loop.snapshots.camera import Camera, Picture
-from pure_agent_loop.snapshots.journal import History, Journal, Record, Step, new_id
-from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, unkept
-from pure_agent_loop.snapshots.restore import Plan, Restorer, make_plan
-from pure_agent_loop.snapshots.scan import Scanner
+from pure_agent_loop.kernel.observers import FileChange, StepChanges
+from pure_agent_loop.snapshots.camera import (
+    History,
+    Record,
+    ScanScope,
+    Snapshot,
+    SnapshotJournal,
+    SnapshotTaker,
+    StepRecord,
+    UndoRecord,
+    new_id,
+)
+from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, of_kind
+from pure_agent_loop.snapshots.restore import RestorePlan, Restorer, changed_paths, make_plan
+from pure_agent_loop.snapshots.scan import Scanner, ScanRules, coarse_time
 from pure_agent_loop.snapshots.store import Store, in_thread, locked
 from pure_agent_loop.snapshots.values import (
+    EntryKind,
     Manifest,
     ObjectsMissingError,
     SnapshotError,
     StepInfo,
+    TooManyFilesError,
     UndoReport,
     shown_path,
 )
-from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.disk import data_folder, private_folder
 
 MAX_FILE_BYTES = 10_000_000
 MAX_FILES = 20_000
 KEEP_DAYS = 30.0
 KEEP_STEPS = 1_000
 NAMED = 5
+_NOT_UNDONE: dict[EntryKind, str] = {
+    "unkept": "Too large or not readable, so it cannot be undone",
+    "moved": "Moved here from a place outside the snapshots, so undo leaves it",
+}
 _DAY = 86_400.0
+_TICKS = 50
 _TRIES = 3
 
 
 class WorkspaceSnapshots:
-    """Keeps what a workspace was before and after each step that may change it.
+    """Records the content of a workspace before and after each step that may change it.
 
-    Hand it to an agent: ``Agent(..., snapshots=WorkspaceSnapshots("."))``. Each change of a file is then an
-    event, and `undo` takes steps back.
+    Pass it to an agent: ``Agent(..., snapshots=WorkspaceSnapshots("."))``. Each change of a file then emits
+    an event, and `undo` reverts steps.
 
     Args:
         root: The workspace, an existing folder.
-        store: Where everything is kept; a folder of its own in the data folder if None.
-        max_file_bytes: Larger files are watched, but their contents not kept.
-        max_files: In a workspace with more files no snapshots are taken.
-        exclude: Patterns to leave out, as in a ``.gitignore`` at the root.
-        keep_days: Older steps are forgotten.
-        keep_steps: Of more steps, the oldest are forgotten.
+        store: Folder for the snapshots; None for a separate folder in the data folder.
+        max_file_bytes: Size up to which contents are stored; larger files are only watched.
+        max_files: Maximum number of files; no snapshots are taken of a larger workspace.
+        exclude: Patterns to ignore, as in a ``.gitignore`` at the root.
+        keep_days: Days after which a step is removed.
+        keep_steps: Maximum number of steps; the oldest are removed.
 
     Raises:
-        ConfigError: The workspace is no folder, this machine has no git, or a number cannot be one.
+        ConfigError: The workspace is not a folder, git is not installed, or a number is not positive.
     """
 
     def __init__(
@@ -66,8 +85,8 @@ class WorkspaceSnapshots:
         keep_days: float = KEEP_DAYS,
         keep_steps: int = KEEP_STEPS,
     ) -> None:
-        given = Path(root).expanduser()
-        if not given.is_dir():
+        root_path = Path(root).expanduser()
+        if not root_path.is_dir():
             raise ConfigError(f"root={str(root)!r} is not an existing folder. Create it first.")
         for name, number in {
             "max_file_bytes": max_file_bytes,
@@ -77,152 +96,187 @@ class WorkspaceSnapshots:
         }.items():
             if not number > 0:
                 raise ConfigError(f"{name}={number!r} must be greater than 0.")
-        self.root = given.resolve()
-        self.folder = _folder_of(self.root, store)
+        self.root = root_path.resolve()
+        self.folder = _workspace_folder(self.root, store)
         base = self.folder / "git"
         self._store = Store(base)
-        apart = (data_folder(), self.folder.resolve())
+        excluded = (data_folder(), self.folder.resolve())
         scanner = Scanner(
-            self.root, max_file_bytes=max_file_bytes, max_files=max_files, exclude=exclude, apart=apart
+            self.root, max_file_bytes=max_file_bytes, max_files=max_files, exclude=exclude, apart=excluded
         )
-        self._camera = Camera(scanner, self._store, base / "known.json")
+        self._camera = SnapshotTaker(scanner, self._store, base / "known.json")
         self._base = base
-        # Held while a snapshot is named, and while what nobody names is pruned.
+        # Held while a snapshot is recorded in the journal, and while unused snapshots are pruned.
         self._naming = base / "naming"
         self._naming.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._journal = Journal(base / "steps.jsonl")
+        self._journal = SnapshotJournal(base / "steps.jsonl")
         self._keep_days, self._keep_steps = keep_days, keep_steps
+        self._max_file_bytes = max_file_bytes
         self._own_session = f"run-{time.strftime('%Y%m%d-%H%M%S', time.gmtime())}-{os.urandom(4).hex()}"
         self._open: dict[tuple[str, int], str] = {}
-        self._told: frozenset[str] = frozenset()
+        self._reported: frozenset[str] = frozenset()
 
     def __repr__(self) -> str:
         return f"WorkspaceSnapshots({str(self.root)!r})"
 
-    # -- what the loop calls -------------------------------------------------------------------------
+    # -- called by the loop --------------------------------------------------------------------------
 
     async def before(self, session_id: str, step: int) -> None:
-        """Keep what the workspace is before a step. For a step that was cut off, the first time counts.
+        """Record the workspace before a step. For an interrupted step, the first record is used.
 
         Raises:
-            SnapshotError: It cannot be kept.
+            SnapshotError: The snapshot cannot be taken.
         """
         session = session_id or self._own_session
         self._open.pop((session, step), None)
-        await self._prune_at_times()
-        picture = await self._camera.take()
+        await self._prune_daily()
+        began = time.time()
+        snapshot = await self._camera.take()
         history = await self._history()
         last = next(reversed(history.of(session)), None)
         if last is not None and last.after is None:
             if last.step == step and await self._camera.has(last.before):
                 self._open[session, step] = last.id
                 return
-            await self._finish(last, picture, is_whole=False)
+            await self._finish(last, is_whole=False)
         run = 1 if last is None else last.run + (step <= last.step)
         record: Record = {"type": "before", "id": new_id(), "session": session, "run": run, "step": step}
-        await self._write({**record, "time": time.time()}, "before", picture)
+        record |= {"time": began, "view": await self._name_view(snapshot.scan.view, history)}
+        await self._write(record, "before", snapshot)
         self._open[session, step] = record["id"]
+        # Wait, so that files of the step are newer than existing ones by the clock of the file system.
+        for _ in range(_TICKS):
+            if coarse_time() > began:
+                break
+            await asyncio.sleep(0.001)
+
+    async def _name_view(self, view: ScanRules, history: History) -> str:
+        """Record the rules of a scan, unless they are recorded already."""
+        rules = asdict(view)
+        name = hashlib.sha256(json.dumps(rules, sort_keys=True).encode("ascii")).hexdigest()
+        if name not in history.views:
+            async with locked(self._base):
+                await in_thread(partial(self._journal.append, {"type": "view", "id": name, "rules": rules}))
+        return name
 
     async def after(self, session_id: str, step: int) -> StepChanges:
-        """Find out what a step changed. Nothing, if its beginning was not kept: that was said already.
+        """Return the changes of a step; none if its start was not recorded, which was reported before.
 
         Raises:
-            SnapshotError: It cannot be found out.
+            SnapshotError: The changes cannot be determined.
         """
         step_id = self._open.pop((session_id or self._own_session, step), None)
         if step_id is None:
             return StepChanges()
-        picture = await self._camera.take()
-        known = (await self._history()).steps.get(step_id)
-        if known is None:  # pruned meanwhile
+        step_info = (await self._history()).steps.get(step_id)
+        if step_info is None:  # pruned in between
             return StepChanges()
-        changes, words = await self._finish(known, picture, is_whole=True)
-        return StepChanges(changes, " ".join([*words, *self._left_out(picture)]))
+        changes, notices = await self._finish(step_info, is_whole=True)
+        return StepChanges(changes, " ".join(notices))
 
-    async def _finish(
-        self, step: Step, picture: Picture, *, is_whole: bool
-    ) -> tuple[list[FileChange], list[str]]:
-        """Write down how a step ended. Returns what it changed, and what people should know about that."""
+    async def _scan_after(self, step: StepRecord) -> Snapshot:
+        """Take a snapshot after a step, by the rules that were in force before it."""
+        if step.view is None or not await self._camera.has(step.before):
+            return await self._camera.take()
+        before = await self._camera.manifest(step.before)
+        scope = ScanScope(step.view, None, before, step.time)
+        try:
+            return await self._camera.take(scope)
+        except TooManyFilesError:
+            return await self._camera.take(replace(scope, only=before))
+
+    async def _finish(self, step: StepRecord, *, is_whole: bool) -> tuple[list[FileChange], list[str]]:
+        """Record how a step ended. Return its changes, and notices about them."""
+        snapshot = await self._scan_after(step)
+        notices = self._scan_notices(snapshot)
+        if snapshot.scope.only is not None:
+            notices.append("Too many new files: they are not in the snapshot, and undo leaves them.")
         record: Record = {"type": "after", "id": step.id, "whole": is_whole}
         record |= {"files": 0, "added": 0, "removed": 0}
-        # Before it is read: what is named is not pruned.
-        picture = await self._write(record, "after", picture)
-        if picture.name == step.before or not await self._camera.has(step.before):
-            return [], []
+        # Recorded before it is read, because recorded snapshots are not pruned.
+        snapshot = await self._write(record, "after", snapshot)
+        if snapshot.name == step.before or not await self._camera.has(step.before):
+            return [], notices
         try:
-            return await self._compared(step, picture, record)
-        except ObjectsMissingError:  # another process has pruned this step just now
-            return [], []
+            changes, change_notices = await self._describe_changes(step, snapshot, record)
+        except ObjectsMissingError:  # another process has just pruned this step
+            return [], notices
+        return changes, [*change_notices, *notices]
 
-    async def _compared(
-        self, step: Step, picture: Picture, record: Record
+    async def _describe_changes(
+        self, step: StepRecord, snapshot: Snapshot, record: Record
     ) -> tuple[list[FileChange], list[str]]:
         before = await self._camera.manifest(step.before)
-        total = len(changed_files(before, picture.manifest))
-        changes = await describe(self._store, before, picture.manifest, MAX_CHANGES)
+        total = len(changed_files(before, snapshot.manifest))
+        changes = await describe(self._store, before, snapshot.manifest, MAX_CHANGES)
         record["added"] = sum(change.added for change in changes)
         record["removed"] = sum(change.removed for change in changes)
-        await self._write({**record, "files": total}, "after", picture)
-        words = [f"{total - MAX_CHANGES} more files were changed."] if total > MAX_CHANGES else []
-        lost = unkept(before, picture.manifest) if total else []
-        if lost:
-            words.append(f"Too large or not readable, so it cannot be undone: {_named(lost)}.")
-        return changes, words
+        await self._write({**record, "files": total}, "after", snapshot)
+        notices = [f"{total - MAX_CHANGES} more files were changed."] if total > MAX_CHANGES else []
+        for kind, reason in _NOT_UNDONE.items():
+            lost = of_kind(kind, before, snapshot.manifest)
+            if lost:
+                notices.append(f"{reason}: {_list_paths(lost)}.")
+        return changes, notices
 
-    def _left_out(self, picture: Picture) -> list[str]:
-        left_out = frozenset(picture.look.left_out)
-        new = left_out - self._told  # once is enough
-        self._told |= left_out
-        return [f"Not looked at for snapshots: {_named(sorted(new))}."] if new else []
+    def _scan_notices(self, snapshot: Snapshot) -> list[str]:
+        left_out = frozenset(snapshot.scan.left_out)
+        new = left_out - self._reported  # each path is reported once
+        self._reported |= left_out
+        return [f"Not in the snapshots: {_list_paths(sorted(new))}."] if new else []
 
     async def _history(self) -> History:
         return await in_thread(self._journal.history)
 
-    async def _write(self, record: Record, key: str, picture: Picture) -> Picture:
-        """Write a line that names a snapshot, and see to it that the snapshot is there."""
+    async def _write(self, record: Record, key: str, snapshot: Snapshot) -> Snapshot:
+        """Write a line that names a snapshot, and ensure that the snapshot exists."""
         for _ in range(_TRIES):
-            line = {**record, key: picture.name}
-            async with locked(self._naming):  # so nothing is pruned between the line and the look
+            line = {**record, key: snapshot.name}
+            async with locked(self._naming):  # so that nothing is pruned between the line and the check
                 async with locked(self._base):
                     await in_thread(partial(self._journal.append, line))
-                if await self._camera.has(picture.name):
-                    return picture
-            self._camera.forget()  # pruned before the line was written; from now on it is needed
-            picture = await self._camera.take()
-        raise SnapshotError("The snapshot is pruned by another process as soon as it is taken.")
+                if await self._camera.has(snapshot.name):
+                    return snapshot
+            self._camera.forget()  # pruned before the line was written; the line now protects it
+            snapshot = await self._camera.take(snapshot.scope)
+        raise SnapshotError("Another process prunes each snapshot as soon as it is taken.")
 
-    # -- what people call ----------------------------------------------------------------------------
+    # -- called by users -----------------------------------------------------------------------------
 
     async def sessions(self) -> list[str]:
-        """The sessions that changed something, the newest last."""
+        """Return the sessions that changed something, the newest last."""
         changed = [step for step in (await self._history()).steps.values() if step.has_changed]
         return list(dict.fromkeys(step.session for step in reversed(changed)))[::-1]
 
     async def steps(self, session_id: str = "") -> list[StepInfo]:
-        """The steps of a session that changed something, in order.
+        """Return the steps of a session that changed something, in order.
 
         Args:
-            session_id: The session; empty for the runs of this object that had none.
+            session_id: Session id; empty for runs of this object without a session.
         """
         steps = (await self._history()).of(session_id or self._own_session)
         return [step.info() for step in steps if step.has_changed]
 
     async def diff(self, session_id: str, step: int, *, run: int | None = None) -> list[FileChange]:
-        """What a step changed.
+        """Return the changes of a step.
 
         Args:
             session_id: As for `steps`.
-            step: The step.
-            run: Which run of the session; the last one that has such a step if None.
+            step: Number of the step.
+            run: Number of the run in the session; None for the last run with such a step.
 
         Raises:
-            SnapshotError: There is no such step, or it is no longer kept.
+            SnapshotError: The session has no such step, or it is no longer stored.
         """
         steps = (await self._history()).of(session_id or self._own_session)
-        found = [each for each in steps if each.has_changed and each.step == step and run in (None, each.run)]
-        if not found:
-            raise SnapshotError(f"Step {step} changed nothing in this workspace, or is no longer kept.")
-        before, after = await self._both(found[-1].before, found[-1].after)
+        matches = [
+            candidate
+            for candidate in steps
+            if candidate.has_changed and candidate.step == step and run in (None, candidate.run)
+        ]
+        if not matches:
+            raise SnapshotError(f"Step {step} changed nothing in this workspace, or is no longer stored.")
+        before, after = await self._manifests(matches[-1].before, matches[-1].after)
         return await describe(self._store, before, after)
 
     async def undo(
@@ -234,35 +288,35 @@ class WorkspaceSnapshots:
         force: bool = False,
         dry_run: bool = False,
     ) -> UndoReport:
-        """Make the workspace what it was before a step.
+        """Restore the workspace as it was before a step.
 
-        Files that are not as the step left them stay as they are and are reported as conflicts. What is
-        there before the undo is kept, so that `redo` can bring it back.
+        Files that have changed since the step are left and reported as conflicts. The content before the undo
+        is stored, so that `redo` can restore it.
 
         Args:
             session_id: As for `steps`.
-            to_step: The first step to take back, with all after it; only the last that changed something
-                if None.
-            run: The run that `to_step` belongs to; the last one if None.
-            force: Restore also what was changed by somebody else since.
-            dry_run: Only say what would be done.
+            to_step: First step to revert, with all later ones; None for only the last that changed something.
+            run: Number of the run of `to_step`; None for the last one.
+            force: True to restore even what was changed since, outside the steps.
+            dry_run: True to only report what would be done.
 
         Raises:
-            SnapshotError: A snapshot is no longer kept, or cannot be taken.
+            SnapshotError: A snapshot is no longer stored, or cannot be taken.
         """
         session = session_id or self._own_session
-        await self._close_cut_off(session)
+        await self._finish_interrupted(session)
         steps = [
-            each for each in (await self._history()).of(session) if each.has_changed and not each.is_undone
+            step_before
+            for step_before in (await self._history()).of(session)
+            if step_before.has_changed and not step_before.is_undone
         ]
-        chosen = _chosen(steps, to_step, run)
-        if not chosen:
+        selected = _select_steps(steps, to_step, run)
+        if not selected:
             return UndoReport(session, is_dry=dry_run)
-        pairs = [(each.before, each.after) for each in chosen]
-        plan, picture = await self._plan(pairs, force=force)
-        numbers = tuple(each.step for each in reversed(chosen))
+        plan, snapshot = await self._plan(selected, selected[0].view, force=force)
+        numbers = tuple(step_undone.step for step_undone in reversed(selected))
         if dry_run:
-            return _dry(session, numbers, plan)
+            return _dry_report(session, numbers, plan)
         record: Record = {
             "type": "undo",
             "id": new_id(),
@@ -270,14 +324,14 @@ class WorkspaceSnapshots:
             "time": time.time(),
             "steps": [],
         }
-        picture = await self._write({**record, "after": picture.name}, "before", picture)
-        report, after = await self._restore(session, numbers, plan, picture)
-        done = [] if report.conflicts else [each.id for each in chosen]
-        await self._write({**record, "steps": done, "before": picture.name}, "after", after)
+        snapshot = await self._write({**record, "after": snapshot.name}, "before", snapshot)
+        report, after = await self._restore(session, numbers, plan, snapshot)
+        done = [] if report.conflicts else [step_undone.id for step_undone in selected]
+        await self._write({**record, "steps": done, "before": snapshot.name}, "after", after)
         return report
 
     async def redo(self, session_id: str = "", *, force: bool = False, dry_run: bool = False) -> UndoReport:
-        """Take the last undo back, as long as no later step changed something.
+        """Revert the last undo, unless a later step changed something.
 
         Args:
             session_id: As for `steps`.
@@ -285,89 +339,103 @@ class WorkspaceSnapshots:
             dry_run: As for `undo`.
 
         Raises:
-            SnapshotError: A snapshot is no longer kept, or cannot be taken.
+            SnapshotError: A snapshot is no longer stored, or cannot be taken.
         """
         session = session_id or self._own_session
         history = await self._history()
         last = history.last_undo(session)
         if last is None:
             return UndoReport(session, is_dry=dry_run)
-        plan, picture = await self._plan([(last.before, last.after)], force=force)
-        numbers = tuple(history.steps[each].step for each in last.steps if each in history.steps)
+        undone = [history.steps[name] for name in last.steps if name in history.steps]
+        plan, snapshot = await self._plan([last], undone[0].view if undone else None, force=force)
+        numbers = tuple(step.step for step in undone)
         if dry_run:
-            return _dry(session, numbers, plan)
-        report, after = await self._restore(session, numbers, plan, picture)
+            return _dry_report(session, numbers, plan)
+        report, after = await self._restore(session, numbers, plan, snapshot)
         if not report.conflicts:
             await self._write({"type": "redo", "id": last.id, "undo": last.id}, "now", after)
         return report
 
     async def prune(self, *, keep_days: float | None = None, keep_steps: int | None = None) -> int:
-        """Forget old steps and what only they need.
+        """Remove old steps, and snapshots that only they use.
 
         Args:
-            keep_days: Forget what is older; as the object was told if None.
-            keep_steps: Forget the oldest of more than so many; the same.
+            keep_days: Maximum age in days; None for the value of the object.
+            keep_steps: Maximum number of steps; None for the value of the object.
 
         Returns:
-            How many steps were forgotten.
+            The number of removed steps.
         """
         days = self._keep_days if keep_days is None else keep_days
-        most = self._keep_steps if keep_steps is None else keep_steps
+        max_steps = self._keep_steps if keep_steps is None else keep_steps
         async with locked(self._naming):
             async with locked(self._base):
-                gone = await in_thread(lambda: self._forget(days, most))
+                forgotten = await in_thread(lambda: self._forget(days, max_steps))
             await self._store.prune((await self._history()).names())
         self._camera.forget()
-        return gone
+        return forgotten
 
-    # -- how -----------------------------------------------------------------------------------------
+    # -- internals -----------------------------------------------------------------------------------
 
-    def _forget(self, days: float, most: int) -> int:
+    def _forget(self, days: float, max_steps: int) -> int:
         history = self._journal.history()
         steps, oldest = list(history.steps.values()), time.time() - days * _DAY
-        gone = {
+        forgotten = {
             step.id
             for number, step in enumerate(steps, 1)
-            if step.time < oldest or number <= len(steps) - most
+            if step.time < oldest or number <= len(steps) - max_steps
         }
-        old = {undo.id for undo in history.undos.values() if undo.time < oldest or set(undo.steps) & gone}
-        if gone or old:
-            self._journal.forget(gone | old)
-        return len(gone)
+        old_undos = {
+            undo.id for undo in history.undos.values() if undo.time < oldest or set(undo.steps) & forgotten
+        }
+        if forgotten or old_undos:
+            self._journal.forget(forgotten | old_undos)
+        return len(forgotten)
 
-    async def _prune_at_times(self) -> None:
-        """Once a day, if there is something to forget."""
+    async def _prune_daily(self) -> None:
+        """Prune at most once a day, if there is something to remove."""
         marker = self._base / "pruned"
         try:
-            if abs(time.time() - marker.stat().st_mtime) < _DAY:  # clocks are set back, too
+            if abs(time.time() - marker.stat().st_mtime) < _DAY:  # also if the clock was set back
                 return
         except FileNotFoundError:
             pass
         marker.touch(mode=0o600)
         steps = list((await self._history()).steps.values())
-        if len(steps) > self._keep_steps or any(time.time() - s.time > self._keep_days * _DAY for s in steps):
+        if len(steps) > self._keep_steps or any(
+            time.time() - step.time > self._keep_days * _DAY for step in steps
+        ):
             await self.prune()
 
-    async def _close_cut_off(self, session: str) -> None:
-        """End a step that was cut off, so that it can be undone; not one that is at work in this object."""
+    async def _finish_interrupted(self, session: str) -> None:
+        """Finish an interrupted step, so that it can be undone; not one that is running in this object."""
         last = next(reversed((await self._history()).of(session)), None)
         if last is not None and last.after is None and last.id not in self._open.values():
-            await self._finish(last, await self._camera.take(), is_whole=False)
+            await self._finish(last, is_whole=False)
 
-    async def _both(self, before: str, after: str | None) -> tuple[Manifest, Manifest]:
+    async def _manifests(self, before: str, after: str | None) -> tuple[Manifest, Manifest]:
         assert after is not None
         return await self._camera.manifest(before), await self._camera.manifest(after)
 
-    async def _plan(self, pairs: Sequence[tuple[str, str | None]], *, force: bool) -> tuple[Plan, Picture]:
-        changes = [await self._both(*pair) for pair in pairs]
-        picture = await self._camera.take()
-        return make_plan(changes, picture.manifest, force=force), picture
+    async def _plan(
+        self, pairs: Sequence[StepRecord | UndoRecord], view: ScanRules | None, *, force: bool
+    ) -> tuple[RestorePlan, Snapshot]:
+        """Scan the paths of some steps, whatever the current rules are, and plan how to revert them."""
+        changes = [await self._manifests(pair.before, pair.after) for pair in pairs]
+        links = {} if view is None else view.links
+        paths = {path for before, after in changes for path in changed_paths(before, after)}
+        same = {links[path] for path in paths if path in links}
+        paths |= {path for path, inode in links.items() if inode in same}
+        sizes = [step.view.max_file_bytes for step in pairs if isinstance(step, StepRecord) and step.view]
+        rules = ScanRules((), max([self._max_file_bytes, *sizes]))
+        snapshot = await self._camera.take(ScanScope(rules, paths))
+        return make_plan(changes, snapshot.manifest, force=force, links=links), snapshot
 
     async def _restore(
-        self, session: str, numbers: tuple[int, ...], plan: Plan, picture: Picture
-    ) -> tuple[UndoReport, Picture]:
-        restorer = Restorer(self.root, picture.look)
-        await in_thread(lambda: restorer.clear(picture.look.leftovers))
+        self, session: str, numbers: tuple[int, ...], plan: RestorePlan, snapshot: Snapshot
+    ) -> tuple[UndoReport, Snapshot]:
+        restorer = Restorer(self.root, snapshot.scan, plan)
+        await in_thread(lambda: restorer.clear(snapshot.scan.leftovers))
         written = await in_thread(lambda: restorer.make_room(plan))
         targets = [(action, action.target) for action in written if action.target is not None]
         ids = [target.content for _, target in targets if target.kind != "folder"]
@@ -382,11 +450,11 @@ class WorkspaceSnapshots:
             tuple(restorer.removed),
             (*plan.conflicts, *restorer.conflicts),
         )
-        return report, await self._camera.take()
+        return report, await self._camera.take(snapshot.scope)
 
 
-def _folder_of(root: Path, store: str | os.PathLike[str] | None) -> Path:
-    """Where the snapshots of a workspace are kept; made if missing."""
+def _workspace_folder(root: Path, store: str | os.PathLike[str] | None) -> Path:
+    """Return the folder for snapshots of a workspace; create it if missing."""
     base = data_folder() / "snapshots" if store is None else Path(store).expanduser()
     try:
         base = base if store is not None else private_folder(base)
@@ -395,25 +463,25 @@ def _folder_of(root: Path, store: str | os.PathLike[str] | None) -> Path:
         raise SnapshotError(f"{base} cannot be written ({error.strerror}).") from error
 
 
-def _chosen(steps: Sequence[Step], to_step: int | None, run: int | None) -> Sequence[Step]:
-    """The steps to take back, the oldest first."""
+def _select_steps(steps: Sequence[StepRecord], to_step: int | None, run: int | None) -> Sequence[StepRecord]:
+    """Return the steps to revert, oldest first."""
     if not steps or to_step is None:
         return steps[-1:]
-    wanted = steps[-1].run if run is None else run
+    wanted_run = steps[-1].run if run is None else run
     first = [
         n
-        for n, each in enumerate(steps)
-        if each.run > wanted or (each.run == wanted and each.step >= to_step)
+        for n, candidate in enumerate(steps)
+        if candidate.run > wanted_run or (candidate.run == wanted_run and candidate.step >= to_step)
     ]
     return steps[first[0] :] if first else ()
 
 
-def _dry(session: str, numbers: tuple[int, ...], plan: Plan) -> UndoReport:
-    restored = tuple(shown_path(each.path) for each in plan.actions if each.target is not None)
-    removed = tuple(shown_path(each.path) for each in plan.actions if each.target is None)
+def _dry_report(session: str, numbers: tuple[int, ...], plan: RestorePlan) -> UndoReport:
+    restored = tuple(shown_path(action.path) for action in plan.actions if action.target is not None)
+    removed = tuple(shown_path(action.path) for action in plan.actions if action.target is None)
     return UndoReport(session, numbers, restored, removed, tuple(plan.conflicts), is_dry=True)
 
 
-def _named(paths: Sequence[str]) -> str:
+def _list_paths(paths: Sequence[str]) -> str:
     shown = ", ".join(shown_path(path) for path in paths[:NAMED])
     return shown if len(paths) <= NAMED else f"{shown} and {len(paths) - NAMED} more"

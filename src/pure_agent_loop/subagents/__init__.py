@@ -1,4 +1,4 @@
-"""Subagents: other agents that an agent gives tasks to, in the foreground or beside it."""
+"""Subagents: agents that run tasks for another agent, in the foreground or the background."""
 
 from pure_agent_loop.events import TASK_STATES
 from pure_agent_loop.subagents.definitions import (

@@ -1,60 +1,95 @@
-"""An agent as a tool of another one: a task in the foreground, for an agent of its own making."""
+"""An agent as a tool of another agent: each call runs it as a foreground task."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.prompts import ToolWords
-from pure_agent_loop.runs.handoff import Member, tool_name
+from pure_agent_loop.runs.handoff import HandoffTarget, tool_name
 from pure_agent_loop.runs.words import in_both
 from pure_agent_loop.subagents.child import report_of
 from pure_agent_loop.subagents.definitions import AgentDefinition
-from pure_agent_loop.subagents.root import Root
-from pure_agent_loop.subagents.run_tasks import RunTasks
-from pure_agent_loop.subagents.table import TaskTable
+from pure_agent_loop.subagents.run_tasks import RunTasks, TaskTable
 from pure_agent_loop.subagents.words import words_for
 from pure_agent_loop.support.language import default_language
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import current_call
 
-MOST_DEPTH = 8  # agents that ask agents that ask agents
-MOST_AT_ONCE = 8
-_WHOLE = 1_000_000
+if TYPE_CHECKING:
+    from pure_agent_loop.sessions.store import SessionStore
+
+
+# -- the kit's placeholder for subagent tasks, bound to a run when the run begins ------------------------
+
+
+class UnboundTasks:
+    """Create the `RunTasks` of a run when the run begins.
+
+    Args:
+        table: State shared by the runs of a `SubagentManager`.
+    """
+
+    def __init__(self, table: TaskTable, depth: int, sessions: SessionStore | None) -> None:
+        self._table, self._depth, self._sessions = table, depth, sessions
+
+    def with_run(self, state: QueryState, kit: Kit) -> RunTasks:
+        """Bind to a starting run and deliver outstanding notices about earlier tasks."""
+        session = state.session_id
+        store = self._table.store_for(self._sessions) if session else None
+        run = RunTasks(self._table, state, kit, self._sessions, store, self._depth, self.below)
+        if store is not None:
+            self._table.reports[session] = run.notify
+            run.catch_up(store)
+        return run
+
+    def below(self, depth: int) -> UnboundTasks:
+        """Return the same placeholder for a subagent at this depth."""
+        return UnboundTasks(self._table, depth, self._sessions)
+
+    async def wait(self) -> None:
+        """Return at once: no task exists before the run begins."""
+
+
+MAX_DEPTH = 8  # nested agent tools
+MAX_CONCURRENT = 8
+_UNCUT = 1_000_000
 
 
 class AgentTool(Tool):
-    """A tool whose work another agent does."""
+    """A tool that runs another agent."""
 
-    resumes = True  # called again after a crash, it goes on with what it had begun
-    beside: Root  # what goes on beside the run for its sake
+    resumes = True  # a repeated call after a crash continues the interrupted task
+    background_work: UnboundTasks  # the background work it adds to the run
 
 
-def agent_tool(agent: Member, name: str, description: str, input_type: Any) -> Tool:
-    """An agent as a tool; see `Agent.as_tool`.
+def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: Any) -> Tool:
+    """Return a tool that runs an agent; see `Agent.as_tool`.
 
     Args:
-        name: What it is called; empty for the name of the agent, as a tool may have it.
+        name: Name of the tool; empty for the agent's name, adapted to tool names.
 
     Raises:
-        ConfigError: There is no name, or the type has no JSON form.
+        ConfigError: Neither tool nor agent has a name, or the input type has no JSON form.
     """
-    called = name or agent._kit.name
-    if not called:
-        raise ConfigError("An agent as a tool needs a name: Agent(name='...') or agent.as_tool(name='...').")
+    agent_name = name or agent.config.name
+    if not agent_name:
+        raise ConfigError("as_tool() needs a name: set Agent(name='...') or pass agent.as_tool(name='...').")
     texts = {
         language: f"{text} {description}".strip()
-        for language, text in in_both("ask_agent", agent=called).items()
+        for language, text in in_both("ask_agent", agent=agent_name).items()
     }
     definition = AgentDefinition(
-        name=tool_name(called)[:32],
+        name=tool_name(agent_name)[:32],
         description=texts,
         prompt=agent.system_prompt,
-        limits=agent._kit.limits,
-        max_result_chars=_WHOLE,  # the run above cuts it as it cuts any result
+        limits=agent.config.limits,
+        max_result_chars=_UNCUT,  # the parent run truncates it like any other result
         agent=agent,
     )
 
@@ -63,15 +98,15 @@ def agent_tool(agent: Member, name: str, description: str, input_type: Any) -> T
         run = call.background if call is not None else None
         if call is None or not isinstance(run, RunTasks):
             return ToolOutcome(words.not_here, is_error=True)
-        prompt = input if isinstance(input, str) else json.dumps(_plain(input), ensure_ascii=False)
+        prompt = input if isinstance(input, str) else json.dumps(_to_plain(input), ensure_ascii=False)
         refusal = words.empty_prompt if not prompt.strip() else run.refusal()
         if refusal:
             return ToolOutcome(refusal, is_error=True)
         child = run.for_call(definition, prompt, call)
         await run.begin(child)
-        if child.record.background:  # it was moved there from outside
-            about = {"id": child.record.id, "state": "backgrounded", "agent": child.record.agent}
-            return ToolOutcome(words.moved.format(**about), is_background=True)
+        if child.record.background:  # moved by `SubagentManager.background`
+            details = {"id": child.record.id, "state": "backgrounded", "agent": child.record.agent}
+            return ToolOutcome(words.moved.format(**details), is_background=True)
         text = child.text if child.record.state == "completed" and child.text else ""
         report = text or report_of(child.record, words)
         value = None if child.state is None else child.state.live_output
@@ -82,26 +117,26 @@ def agent_tool(agent: Member, name: str, description: str, input_type: Any) -> T
     ask.__doc__ = texts["en"]
     tool = AgentTool(
         ask,
-        name=name or tool_name(called),
+        name=name or tool_name(agent_name),
         description=texts[default_language()],
-        timeout=float("inf"),  # its own limits hold, and those of the run above
-        read_only=True,  # each of its calls is judged by the rules and the mode above it
+        timeout=float("inf"),  # bounded by its own limits and the parent's
+        read_only=True,  # the parent's policy judges each call of the agent itself
         words={language: ToolWords(text) for language, text in texts.items()},
     )
-    tool.beside = Root(_table(), 0, None)
+    tool.background_work = UnboundTasks(_table(), 0, None)
     return tool
 
 
 def _table() -> TaskTable:
-    return TaskTable({}, None, None, MOST_AT_ONCE, MOST_DEPTH, True, lambda _: (), None)
+    return TaskTable({}, None, None, MAX_CONCURRENT, MAX_DEPTH, True, lambda _: (), None)
 
 
-def _plain(value: Any) -> Any:
+def _to_plain(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if callable(dump):
         return dump(mode="json")
     if hasattr(value, "__dataclass_fields__"):
-        return {name: _plain(getattr(value, name)) for name in value.__dataclass_fields__}
+        return {name: _to_plain(getattr(value, name)) for name in value.__dataclass_fields__}
     if isinstance(value, Mapping):
-        return {name: _plain(each) for name, each in value.items()}
-    return [_plain(each) for each in value] if isinstance(value, (list, tuple)) else to_jsonable(value)
+        return {name: _to_plain(item) for name, item in value.items()}
+    return [_to_plain(item) for item in value] if isinstance(value, (list, tuple)) else to_jsonable(value)

@@ -1,4 +1,4 @@
-"""One task while it is worked on: its record, how to stop it, and the kit its run works with."""
+"""One running task: its record, its cancel token, and the kit of its run."""
 
 from __future__ import annotations
 
@@ -9,53 +9,190 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.budget import TOOL_CALLS, Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import Emit, Event, EventType, TaskState
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.redacting import veiled
+from pure_agent_loop.kernel.model_call import redacting_emit
+from pure_agent_loop.kernel.observers import Snapshots, StepChanges
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.output.typed import TypedOutput
-from pure_agent_loop.permissions import AskFunction, PermissionRequest
+from pure_agent_loop.output.form import TypedOutput
+from pure_agent_loop.permissions import AskFunction, PermissionPolicy, PermissionRequest
 from pure_agent_loop.runs.settings import OUTPUT_RETRIES, form_of, kit_of
-from pure_agent_loop.runs.together import beneath
-from pure_agent_loop.sessions.transcript import read_past
+from pure_agent_loop.runs.together import least, narrower, restricted_kit
+from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.stop_reasons import INVALID_OUTPUT, SUSPENDED
 from pure_agent_loop.subagents.definitions import AgentDefinition
-from pure_agent_loop.subagents.rights import FamilyBudget, NamedSnapshots, limits_of, policy_of
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
 from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
-from pure_agent_loop.tool import ToolRegistry
+from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.messages import Message
     from pure_agent_loop.sessions.store import SessionStore
-    from pure_agent_loop.support.writer_lock import SessionLock
+    from pure_agent_loop.support.locking import SessionLock
+
+
+# -- permissions, tools and limits of a subagent: never more than its parent has -------------------------
+
+
+class RightsError(Exception):
+    """A definition names tools that do not exist; they are in `names`."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = list(names)
+        super().__init__(", ".join(self.names))
+
+
+def policy_of(definition: AgentDefinition, above: PermissionPolicy) -> PermissionPolicy:
+    """Return the parent's policy, in a mode that is not wider."""
+    mode = narrower(above.mode, definition.permission_mode)
+    return replace(above, mode="plan" if definition.workspace == "read-only" else mode)
+
+
+def tools_of(
+    definition: AgentDefinition, above: Iterable[Tool], own: Iterable[Tool], bound: Iterable[Tool] | None
+) -> list[Tool]:
+    """Return the tools of a subagent.
+
+    Args:
+        above: Tools of the parent. External tools are left out, because only the parent's caller can
+            supply their results.
+        own: The parent's tools for tasks, which a subagent does not inherit.
+        bound: Tools for the subagent's separate folder; None if it works in the shared one. Kept are
+            those that the parent has too; of the parent's other tools, the read-only ones.
+
+    Raises:
+        RightsError: The definition names tools that are not available.
+    """
+    own_names = {tool.name for tool in own}
+    tools = {tool.name: tool for tool in above if tool.name not in own_names and not tool.external}
+    if bound is not None:
+        rebound = {tool.name: tool for tool in bound if tool.name in tools}
+        tools = {**{name: tool for name, tool in tools.items() if tool.read_only}, **rebound}
+    if definition.tools != "inherit":
+        tools = _chosen(definition, tools)
+    return [tool for tool in tools.values() if tool.read_only or definition.workspace != "read-only"]
+
+
+def _chosen(definition: AgentDefinition, tools: dict[str, Tool]) -> dict[str, Tool]:
+    missing = [tool for tool in definition.tools if isinstance(tool, str) and tool not in tools]
+    if missing:
+        raise RightsError(missing)
+    chosen = [tools[tool] if isinstance(tool, str) else tool for tool in definition.tools]
+    if unavailable := [tool.name for tool in chosen if tool.external]:  # no caller to supply their results
+        raise RightsError(unavailable)
+    return {tool.name: tool for tool in chosen}
+
+
+def registry_of(tools: Iterable[Tool], more: Iterable[Tool]) -> ToolRegistry:
+    """Return a registry of `tools`, plus those of `more` whose names are free."""
+    registry = ToolRegistry(tools)
+    registry.register_many(tool for tool in more if tool.name not in registry)
+    return registry
+
+
+def limits_of(definition: AgentDefinition, state: QueryState, kit: Kit) -> LoopLimits:
+    """Return the limits of a subagent, capped at what its parent has left."""
+    above, used = kit.limits, state.ledger
+    made = used.tool_calls + len(state.pending)  # the ledger counts a step's calls when all have results
+    limits = definition.limits or above
+    now = kit.clock.monotonic()
+    return replace(
+        limits,
+        max_tokens=least(limits.max_tokens, _left(above.max_tokens, used.tokens)),
+        max_tool_calls=least(limits.max_tool_calls, _left(above.max_tool_calls, made)),
+        max_cost=_cost(limits, above, used.cost),
+        max_seconds=_seconds(limits.max_seconds, None if state.deadline is None else state.deadline - now),
+        prices={**limits.prices, **above.prices},
+    )
+
+
+def _left(limit: int | None, used: int) -> int | None:
+    return None if limit is None else max(1, limit - used)
+
+
+def _cost(limits: LoopLimits, above: LoopLimits, used: float) -> float | None:
+    left = None if above.max_cost is None else max(1e-9, above.max_cost - used)
+    return least(limits.max_cost, left)
+
+
+def _seconds(limit: float | None, left: float | None) -> float | None:
+    left = None if left is None else max(1e-3, left)
+    return least(limit, left)
+
+
+class ChildBudget(Budget):
+    """The budget of a subagent: the parent's shared budget, and what is left of the parent's limits.
+
+    Args:
+        used_up_above: Returns the limit that the parent and its subagents have reached; empty for none.
+    """
+
+    def __init__(self, above: Budget | None, used_up_above: Callable[[], str]) -> None:
+        super().__init__(prices={} if above is None else above.prices)
+        self._above, self._used_up_above = above, used_up_above
+
+    def add(self, *, tokens: int = 0, tool_calls: int = 0, cost: float = 0.0) -> None:
+        """Count usage here and in the parent's budget."""
+        super().add(tokens=tokens, tool_calls=tool_calls, cost=cost)
+        if self._above is not None:
+            self._above.add(tokens=tokens, tool_calls=tool_calls, cost=cost)
+
+    def take_calls(self, wanted: int) -> int:
+        """Reserve calls here and in the parent's budget; see `Budget.take_calls`."""
+        return super().take_calls(wanted if self._above is None else self._above.take_calls(wanted))
+
+    def passed_by(self, usage: TokenUsage, model: str) -> str:
+        """Return the limit, own or parent's, that a request would exceed; see `Budget.passed_by`."""
+        limit = super().passed_by(usage, model)
+        return limit or ("" if self._above is None else self._above.passed_by(usage, model))
+
+    @property
+    def used_up(self) -> str:
+        """The limit that is reached, in words; empty for none."""
+        both = ("" if self._above is None else self._above.used_up, self._used_up_above())
+        return min(filter(None, both), key=TOOL_CALLS.__eq__, default="")
+
+
+class NamedSnapshots:
+    """Snapshots of a subagent's steps, stored under its task id instead of the session id.
+
+    Args:
+        name: The task id.
+    """
+
+    def __init__(self, inner: Snapshots, name: str) -> None:
+        self._inner, self._name = inner, name
+
+    async def before(self, session_id: str, step: int) -> None:  # noqa: ARG002 - the task id replaces it
+        """See `Snapshots.before`."""
+        await self._inner.before(self._name, step)
+
+    async def after(self, session_id: str, step: int) -> StepChanges:  # noqa: ARG002 - the task id replaces it
+        """See `Snapshots.after`."""
+        return await self._inner.after(self._name, step)
 
 
 @dataclass(eq=False)
 class Child:
-    """A task at work, or one that was.
+    """A task of this process, running or ended.
 
     Args:
-        record: What is known about it, also by others.
-        definition: The subagent.
-        token: Stops it.
-        history: Its messages, to go on from; None for a new one, or one that has a session.
-        state: Where its run stands; None before it begins.
-        text: Its whole answer, once it has one.
-        notice: What was put into the inbox of the agent that gave the task; empty for nothing yet.
-        lock: Held while it is at work.
-        job: The work.
-        moved: Set once a task of the foreground has gone to the background.
-        unlink: Lets it no longer be stopped with the run that gave the task.
-        sessions: Where its session is kept; where those of the agent above are if None.
+        history: Messages to resume from; None for a new task, or one with a session.
+        state: State of its run; None before the run begins.
+        text: The full answer, once there is one.
+        notice: The notice put into the parent's inbox; empty for none yet.
+        moved: Set when a foreground task has moved to the background.
+        sessions: Its session store; None for the parent's.
     """
 
     record: TaskRecord
@@ -72,10 +209,10 @@ class Child:
     moved: asyncio.Event = field(default_factory=asyncio.Event)
 
     @property
-    def is_waited_for(self) -> bool:
-        """True while it is at work in the foreground."""
-        is_at_work = self.job is not None and not self.job.done() and not self.record.is_over
-        return is_at_work and not self.record.background
+    def is_foreground(self) -> bool:
+        """True while it runs in the foreground."""
+        is_running = self.job is not None and not self.job.done() and not self.record.is_over
+        return is_running and not self.record.background
 
     @property
     def usage(self) -> TokenUsage:
@@ -89,32 +226,32 @@ class Child:
 
     @property
     def calls(self) -> int:
-        """Tool calls of this run of it, those of its own subagents among them."""
+        """Tool calls of its current run, including those of its subagents."""
         return 0 if self.state is None else self.state.ledger.tool_calls
 
-    def go_on(self, state: QueryState) -> None:
-        """It was handed over, and goes on there."""
+    def follow(self, state: QueryState) -> None:
+        """Follow a handoff: continue with the state of the next agent."""
         self.state = state
 
     def spent(self) -> dict[str, Any]:
-        """The same for the account of the run that gave the task; see `ToolOutcome`."""
+        """Return its usage as `ToolOutcome.spent`, for the totals of the parent run."""
         account = {"usage": self.usage.to_dict(), "cost": self.cost, "tool_calls": self.calls}
         return {**account, "in_budget": True}
 
-    def names(self, call_id: str) -> str:
-        """A call of it as those above know it: each run numbers its own."""
+    def call_name(self, call_id: str) -> str:
+        """Return the id of a call for parents: prefixed, because each run numbers its own calls."""
         return f"{self.record.id}:{call_id}"
 
-    def asks(self, request: PermissionRequest, words: SubagentWords) -> PermissionRequest:
-        """A question of it, as it is put to the person."""
+    def label_question(self, request: PermissionRequest, words: SubagentWords) -> PermissionRequest:
+        """Return a question of the task as the person sees it."""
         reason = words.asked_by.format(reason=request.reason, agent=self.record.agent)
-        return replace(request, reason=reason, call_id=self.names(request.call_id))
+        return replace(request, reason=reason, call_id=self.call_name(request.call_id))
 
     def note(self, event: Event) -> dict[str, Any] | None:
-        """Take in what happened in its run.
+        """Update the record from an event of its run.
 
         Returns:
-            What is worth telling: a call that got on, an empty dict for the whole; None for nothing.
+            The part to report: a call's new state, or an empty dict for the task itself; None for nothing.
         """
         record = self.record
         record.last_activity = event.timestamp
@@ -124,7 +261,7 @@ class Child:
             record.tokens, record.cost = self.usage.total_tokens, self.cost
         part = event.data.get("part") or {}
         if part.get("type") == "tool" and part["state"] != "pending":
-            return {**part, "call_id": self.names(part["call_id"])}
+            return {**part, "call_id": self.call_name(part["call_id"])}
         return {} if event.type is EventType.STEP_END else None
 
 
@@ -139,15 +276,14 @@ def kit_for(
     used_up: Callable[[], str],
     background: Any,
 ) -> Kit:
-    """What a subagent works with: what the agent above has, narrowed.
+    """Return the kit of a subagent: the parent's kit, restricted.
 
     Args:
-        above: The kit of the run that gave it.
-        used_up: Which limit of the run above is reached.
-        background: What gives tasks to further ones; None for nothing.
+        used_up: Returns the limit that the parent run has reached.
+        background: Gives the subagent a task tool; None for none.
     """
     definition, is_agent = child.definition, child.definition.agent is not None
-    base = above if definition.agent is None else beneath(kit_of(definition.agent), above)
+    base = above if definition.agent is None else restricted_kit(kit_of(definition.agent), above)
     options = dict(base.options)
     if definition.model is not None:
         options["model"] = definition.model
@@ -155,7 +291,7 @@ def kit_for(
     if definition.llm is not None:
         client, window = ToolModeClient(definition.llm, "auto", above.prompts, tools.examples_of), None
     form = form_of(definition.output_type)
-    wanted = None if form is None else TypedOutput(form, OUTPUT_RETRIES)
+    typed_output = None if form is None else TypedOutput(form, OUTPUT_RETRIES)
     snapshots = None if definition.needs_folder else base.observers.snapshots
     return replace(
         base,
@@ -166,24 +302,24 @@ def kit_for(
         limits=limits_of(definition, state_above, above),
         permissions=policy_of(definition, base.permissions),
         on_ask=on_ask,
-        # Stop hooks speak of the end of the work of the agent they were given to.
+        # Stop hooks belong to the end of the parent's run.
         hooks=base.hooks if is_agent else replace(base.hooks, on_stop=()),
-        budget=FamilyBudget(base.budget, used_up),
+        budget=ChildBudget(base.budget, used_up),
         name=f"{above.name}/{definition.name}" if above.name else definition.name,
         observers=base.observers._replace(
             snapshots=NamedSnapshots(snapshots, child.record.id) if snapshots else None
         ),
         cancel_token=child.token,
         inbox=Inbox(),
-        emit=veiled(emit, base.redactor),
+        emit=redacting_emit(emit, base.redactor),
         journal=MemoryJournal(),
         background=background,
         tool_rounds=base.tool_rounds if is_agent else None,
         after_tools=base.after_tools if is_agent else "",
         emit_reasoning=False,
-        output=base.output if is_agent else wanted,
+        output=base.output if is_agent else typed_output,
         lead=base.lead if is_agent else None,
-        opening=(),
+        start_notices=(),
     )
 
 
@@ -195,11 +331,10 @@ def child_for_call(
     kit: Kit,
     tasks: TaskStore | None,
 ) -> Child:
-    """The task that is the work of a call: a new one, or in a session the one that the call had begun.
+    """Return the task of a tool call: a new task, or in a session the one an earlier attempt began.
 
     Args:
-        state: Where the run stands that makes it.
-        tasks: Where records are kept; None for a run without a session.
+        tasks: Store of task records; None for a run without a session.
     """
     parent, name = state.session_id, definition.name
     record = TaskRecord("", name, prompt, parent=parent, step=call.step, call_id=call.call_id)
@@ -207,44 +342,44 @@ def child_for_call(
     if tasks is None:
         record.id = TaskStore().new_id(name)
         return Child(record, definition)
-    number = f"{parent}:{state.answers}:{call.call_id}"  # the same when the call is made again
-    record.id = f"{name}-{hashlib.sha256(number.encode()).hexdigest()[:8]}"
+    key = f"{parent}:{state.answers}:{call.call_id}"  # the same when the call is repeated
+    record.id = f"{name}-{hashlib.sha256(key.encode()).hexdigest()[:8]}"
     record.session_id = f"{parent[: 63 - len(record.id)]}.{record.id}"
     return Child(record, definition, sessions=getattr(kit.journal, "store", None))
 
 
 def has_begun(store: SessionStore, session_id: str) -> bool:
-    """True if a task is written down in a session."""
-    return store.exists(session_id) and read_past(store.read(session_id).records).runs > 0
+    """True if the session has a recorded run."""
+    return store.exists(session_id) and read_resume_point(store.read(session_id).records).runs > 0
 
 
 def inherit_answers(state: QueryState, above: QueryState) -> None:
-    """What a person allowed or refused for the run above holds here too."""
-    own, given = state.permissions, above.permissions
-    own.always_allowed = list(dict.fromkeys([*own.always_allowed, *given.always_allowed]))
-    own.denied = {**given.denied, **own.denied}
+    """Copy the approvals and denials of the parent run."""
+    own, inherited = state.permissions, above.permissions
+    own.always_allowed = list(dict.fromkeys([*own.always_allowed, *inherited.always_allowed]))
+    own.denied = {**inherited.denied, **own.denied}
 
 
 async def ask_person(ask: AskFunction, request: PermissionRequest) -> Any:
-    """Ask a person; a function that is not async runs in a thread, because it will block."""
+    """Ask a person; a sync function runs in a thread, because it blocks."""
     if inspect.iscoroutinefunction(ask):
         return await ask(request)
-    found = await run_in_thread(lambda: ask(request))
-    if isinstance(found, Raised):
-        raise found.error
-    return await found if inspect.isawaitable(found) else found
+    answer = await run_in_thread(lambda: ask(request))
+    if isinstance(answer, Raised):
+        raise answer.error
+    return await answer if inspect.isawaitable(answer) else answer
 
 
-def names_of(state: QueryState) -> str:
-    """The calls that wait for a permission."""
-    waiting: Iterable[PermissionRequest] = state.questions
-    return ", ".join(f"{each.tool}({', '.join(each.args)})" for each in waiting)
+def pending_calls(state: QueryState) -> str:
+    """Return the calls that need an approval, as text."""
+    questions: Iterable[PermissionRequest] = state.questions
+    return ", ".join(f"{question.tool}({', '.join(question.args)})" for question in questions)
 
 
 def outcome_of(child: Child, state: QueryState, words: SubagentWords) -> tuple[TaskState, str]:
-    """In which state a task is after its run has ended, and what went wrong."""
+    """Return the state of a task after its run has ended, and its error."""
     if state.stop_reason == SUSPENDED:
-        return "waiting_permission", words.waiting.format(calls=names_of(state))
+        return "waiting_permission", words.waiting.format(calls=pending_calls(state))
     if state.stop_reason == "cancelled":
         return "killed" if child.token.reason == "killed" else "cancelled", ""
     if state.stop_reason in ("error", INVALID_OUTPUT):
@@ -253,7 +388,7 @@ def outcome_of(child: Child, state: QueryState, words: SubagentWords) -> tuple[T
 
 
 def report_of(record: TaskRecord, words: SubagentWords) -> str:
-    """What came of a task, in words."""
+    """Return the outcome of a task, in words."""
     endings = {"failed": words.failed.format(error=record.error)}
     endings |= {"cancelled": words.stopped, "killed": words.stopped}
     ending = endings.get(record.state, record.error)
@@ -262,10 +397,10 @@ def report_of(record: TaskRecord, words: SubagentWords) -> str:
 
 
 def cut_result(child: Child, words: SubagentWords) -> str:
-    """The answer of a task, as much of it as the agent above is given."""
-    text, most = child.text, child.definition.max_result_chars
-    if len(text) <= most:
+    """Return the answer of a task, truncated to `max_result_chars`."""
+    text, limit = child.text, child.definition.max_result_chars
+    if len(text) <= limit:
         return text
     file = f" {child.record.output}" if child.record.output else ""
-    note = words.cut.format(count=len(text) - most, id=child.record.id, file=file)
-    return f"{text[: most // 2]}\n{note}\n{text[len(text) - (most - most // 2) :]}"
+    note = words.cut.format(count=len(text) - limit, id=child.record.id, file=file)
+    return f"{text[: limit // 2]}\n{note}\n{text[len(text) - (limit - limit // 2) :]}"

@@ -1,10 +1,10 @@
-"""What a subagent is, before it has anything to do: in code, or in a Markdown file with a head."""
+"""Subagent definitions, written in code or as Markdown files with front matter."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -13,10 +13,10 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.permissions import PERMISSION_MODES
-from pure_agent_loop.runs.checks import check_client
-from pure_agent_loop.runs.handoff import Member
-from pure_agent_loop.runs.settings import form_of
+from pure_agent_loop.runs.handoff import HandoffTarget
+from pure_agent_loop.runs.settings import check_client, form_of
 from pure_agent_loop.subagents.words import CHINESE, ENGLISH
+from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.front_matter import FrontMatterError, split_front_matter
 from pure_agent_loop.support.language import default_language
 from pure_agent_loop.tool import Tool
@@ -24,7 +24,7 @@ from pure_agent_loop.tool import Tool
 WorkspaceMode = Literal["shared", "read-only", "scratch", "worktree"]
 WORKSPACE_MODES: tuple[str, ...] = ("shared", "read-only", "scratch", "worktree")
 DEFAULT_RESULT_CHARS = 8_000
-MOST_FILE_BYTES = 100_000
+MAX_FILE_BYTES = 100_000
 DEFINITIONS_FOLDER = ".agents/agents"
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,31}")
@@ -45,27 +45,27 @@ Text = str | Mapping[str, str]
 
 @dataclass(frozen=True)
 class AgentDefinition:
-    """A kind of subagent.
+    """Definition of a subagent.
 
     Args:
-        name: What the model calls it: lower-case letters, digits, ``_`` and ``-``.
-        description: When to use it, for the model that gives tasks; a text, or one by language.
-        prompt: Its system prompt; a text, or one by language.
-        tools: ``"inherit"`` for all tools of the agent that gives the task; or names of some of them; or
-            `Tool` objects of its own, which its rules and its mode still judge.
-        model: Another model at the same server; None for the same one.
-        llm: Another client; None for the same one.
-        limits: Its limits, cut to what is left of those above; None for the limits above.
-        workspace: ``shared``; ``read-only``: only tools that change nothing; ``scratch``: a copy that is
-            thrown away; ``worktree``: a git checkout of its own, kept if it has changes.
-        background: Its tasks go on beside the agent that gives them, unless the call says otherwise.
-        max_result_chars: A longer answer is cut; the whole of it stays readable.
-        permission_mode: A narrower mode than that above; a wider one changes nothing.
-        agent: An agent of its own making, with its own model, tools and words; see `Agent.as_tool`.
-        output_type: What its answer must be, as `Agent` takes it; the agent above reads it as JSON.
+        name: Name for the model: lower-case letters, digits, ``_`` and ``-``.
+        description: When the parent's model should use it; a text, or a dict of texts by language.
+        prompt: System prompt; a text, or a dict of texts by language.
+        tools: ``"inherit"`` for all tools of the parent; or the names of some; or extra `Tool` objects,
+            to which the parent's rules and permission mode still apply.
+        model: Another model on the same server; None for the parent's model.
+        llm: Another client; None for the parent's client.
+        limits: Limits, capped at what the parent has left; None for the parent's limits.
+        workspace: ``shared``; ``read-only``: read-only tools alone; ``scratch``: a copy, deleted
+            afterwards; ``worktree``: a separate git worktree, kept if it has changes.
+        background: Run its tasks in the background, unless the call overrides it.
+        max_result_chars: Truncate longer answers; the full answer stays readable.
+        permission_mode: A narrower mode than the parent's; a wider mode has no effect.
+        agent: A complete agent with its own model, tools and prompts; see `Agent.as_tool`.
+        output_type: Type of its answer, as for `Agent`; the parent reads the answer as JSON.
 
     Raises:
-        ConfigError: A value cannot be used.
+        ConfigError: A value is invalid.
     """
 
     name: str
@@ -79,7 +79,7 @@ class AgentDefinition:
     background: bool = False
     max_result_chars: int = DEFAULT_RESULT_CHARS
     permission_mode: str | None = None
-    agent: Member | None = None
+    agent: HandoffTarget | None = None
     output_type: Any = None
 
     def __post_init__(self) -> None:
@@ -87,33 +87,35 @@ class AgentDefinition:
         if not isinstance(name, str) or not _NAME.fullmatch(name):
             raise ConfigError(
                 f"AgentDefinition.name={name!r:.80} must be 1 to 32 lower-case letters, digits, _ and -, "
-                "a letter first."
+                "starting with a letter."
             )
         for field in ("description", "prompt") if self.agent is None else ("description",):
             _check_text(f"AgentDefinition {self.name!r}: {field}", getattr(self, field))
         self._check_tools()
-        form_of(self.output_type)  # what has no form is refused here
+        form_of(self.output_type)  # rejects a type without a JSON form
         self._check_one_of("workspace", WORKSPACE_MODES)
         if self.permission_mode is not None:
             self._check_one_of("permission_mode", PERMISSION_MODES)
-        most: object = self.max_result_chars
-        if isinstance(most, bool) or not isinstance(most, int) or most < 1:
-            raise ConfigError(f"AgentDefinition {self.name!r}: max_result_chars={most!r} must be positive.")
+        max_chars: object = self.max_result_chars
+        if isinstance(max_chars, bool) or not isinstance(max_chars, int) or max_chars < 1:
+            raise ConfigError(
+                f"AgentDefinition {self.name!r}: max_result_chars={max_chars!r} must be positive."
+            )
         if self.llm is not None:
             check_client(self.llm)
             if self.model is not None:
                 raise ConfigError(f"AgentDefinition {self.name!r}: give model or llm, not both.")
 
     def _check_tools(self) -> None:
-        given: Any = self.tools
-        if given == "inherit":
+        value: Any = self.tools
+        if value == "inherit":
             return
-        listed = not isinstance(given, (str, Mapping)) and hasattr(given, "__iter__")
-        tools = tuple(given) if listed else (None,)
-        if not all(isinstance(each, (str, Tool)) for each in tools):
+        is_list = not isinstance(value, (str, Mapping)) and hasattr(value, "__iter__")
+        tools = tuple(value) if is_list else (None,)
+        if not all(isinstance(tool, (str, Tool)) for tool in tools):
             raise ConfigError(
-                f"AgentDefinition {self.name!r}: tools must be 'inherit', or a list of names or Tools; "
-                f"it is {given!r:.80}."
+                f"AgentDefinition {self.name!r}: tools={value!r:.80} must be 'inherit', or a list of names "
+                "or Tools."
             )
         object.__setattr__(self, "tools", tools)
 
@@ -121,24 +123,24 @@ class AgentDefinition:
         value = getattr(self, field)
         if value not in known:
             raise ConfigError(
-                f"AgentDefinition {self.name!r}: {field}={value!r:.80} is not known. "
+                f"AgentDefinition {self.name!r}: unknown {field}={value!r:.80}. "
                 f"Use one of: {', '.join(known)}."
             )
 
     @property
     def needs_folder(self) -> bool:
-        """True if its tools must be made for a folder of its own."""
+        """True if it works in a separate folder, for which its tools are created."""
         return self.workspace in ("scratch", "worktree")
 
 
-def _check_text(what: str, value: object) -> None:
+def _check_text(field: str, value: object) -> None:
     texts = list(value.values()) if isinstance(value, Mapping) else [value]
-    if not texts or not all(isinstance(each, str) and each.strip() for each in texts):
-        raise ConfigError(f"{what} must be a text, or texts by language; it is {value!r:.80}.")
+    if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
+        raise ConfigError(f"{field}={value!r:.80} must be a text, or a dict of texts by language.")
 
 
 def in_language(text: Text, language: str | None) -> str:
-    """A text, or that of a language; English, or whatever there is, where it lacks."""
+    """Return the text in a language; falls back to English, then to any."""
     if isinstance(text, str):
         return text
     return text.get(language or default_language()) or text.get("en") or next(iter(text.values()))
@@ -159,81 +161,98 @@ VERIFY = AgentDefinition(
 
 
 def load_definitions(
-    folder: str | os.PathLike[str] = DEFINITIONS_FOLDER, *, trusted: Callable[[bytes], bool] | None = None
+    folder: str | os.PathLike[str] = DEFINITIONS_FOLDER,
+    *,
+    trusted: Callable[[bytes], bool] | None = None,
+    problems: list[str] | None = None,
 ) -> list[AgentDefinition]:
-    """Read definitions from the Markdown files of a folder, in the order of their names.
+    """Read definitions from the Markdown files of a folder, sorted by file name.
 
-    The head of a file has ``name`` and ``description``, and may have ``tools`` (names), ``model``,
+    The front matter of a file has ``name`` and ``description``, and may have ``tools`` (names), ``model``,
     ``workspace``, ``background``, ``max_result_chars``, ``permission_mode``, ``max_turns`` and
-    ``max_tokens``; what follows is the prompt.
+    ``max_tokens``. The rest of the file is the prompt.
 
     Args:
-        folder: Where they are; one that does not exist holds none.
-        trusted: Says of the bytes of each file whether it may be used; None for all.
+        folder: The folder; a missing one has no definitions.
+        trusted: Returns True for the bytes of a file that may be used; None trusts all.
+        problems: Receives the errors of invalid files, which are skipped; None raises them.
 
     Raises:
-        ConfigError: A file cannot be read; the message names it.
+        ConfigError: A file is invalid or cannot be read; the message has its path.
     """
-    found = [_read(path, trusted) for path in sorted(Path(folder).expanduser().glob("*.md"))]
-    names = [each.name for each in found]
-    double = next((name for name in names if names.count(name) > 1), None)
-    if double is not None:
-        raise ConfigError(f"Two files in {folder} define the agent {double!r}. Rename one.")
-    return found
+    checked_function("trusted", trusted, "content")
+    by_name: dict[str, AgentDefinition] = {}
+    for path in sorted(Path(folder).expanduser().glob("*.md")):
+        try:
+            definition = _read(path, trusted)
+            _reject_duplicate(by_name, definition.name, folder)
+            by_name[definition.name] = definition
+        except ConfigError as error:  # noqa: PERF203 - a problem per file
+            if problems is None:
+                raise
+            problems.append(str(error))
+    return list(by_name.values())
+
+
+def _reject_duplicate(names: Collection[str], name: str, folder: object) -> None:
+    if name in names:
+        raise ConfigError(f"Agent {name!r} is defined by two files in {folder}. Rename one.")
 
 
 def read_definition(path: str | os.PathLike[str]) -> AgentDefinition:
     """Read one definition; see `load_definitions`.
 
     Raises:
-        ConfigError: The file cannot be read, or says something that cannot be used.
+        ConfigError: The file is invalid or cannot be read.
     """
     return _read(Path(path), None)
 
 
 def _read(path: Path, trusted: Callable[[bytes], bool] | None) -> AgentDefinition:
     try:
-        head, prompt = split_front_matter(_text(path, trusted))
-        return _from_head(dict(head), prompt)
+        front_matter, prompt = split_front_matter(_text(path, trusted))
+        return _from_front_matter(dict(front_matter), prompt)
     except (OSError, UnicodeDecodeError, FrontMatterError, ConfigError) as error:
-        raise ConfigError(f"The agent in {path} cannot be used: {error}") from error
+        raise ConfigError(f"Agent file {path}: {error}") from error
 
 
 def _text(path: Path, trusted: Callable[[bytes], bool] | None) -> str:
     if path.exists() and not path.is_file():
-        raise ConfigError("it is no file.")
+        raise ConfigError("not a file.")
     with path.open("rb") as file:
-        data = file.read(MOST_FILE_BYTES + 1)
-    if len(data) > MOST_FILE_BYTES:
-        raise ConfigError(f"it is longer than {MOST_FILE_BYTES} bytes.")
+        data = file.read(MAX_FILE_BYTES + 1)
+    if len(data) > MAX_FILE_BYTES:
+        raise ConfigError(f"larger than {MAX_FILE_BYTES} bytes.")
     if trusted is not None and not trusted(data):
-        raise ConfigError("it has changed since it was trusted.")
+        raise ConfigError("changed since it was trusted.")
     return data.decode("utf-8")
 
 
-def _from_head(head: dict[str, Any], prompt: str) -> AgentDefinition:
-    unknown = sorted(set(head) - _FIELDS)
+def _from_front_matter(front_matter: dict[str, Any], prompt: str) -> AgentDefinition:
+    unknown = sorted(set(front_matter) - _FIELDS)
     if unknown:
-        raise ConfigError(f"the field {unknown[0]!r} is not known. There are: {', '.join(sorted(_FIELDS))}.")
+        raise ConfigError(f"unknown field {unknown[0]!r}. Use one of: {', '.join(sorted(_FIELDS))}.")
     numbers: dict[str, Any] = {
-        name: _number(name, head.pop(name)) for name in ("max_turns", "max_tokens") if name in head
+        name: _to_int(name, front_matter.pop(name))
+        for name in ("max_turns", "max_tokens")
+        if name in front_matter
     }
     if numbers:
-        head["limits"] = LoopLimits(**numbers)
-    if "max_result_chars" in head:
-        head["max_result_chars"] = _number("max_result_chars", head["max_result_chars"])
-    if isinstance(head.get("background", False), str):
-        raise ConfigError(f"background={head['background']!r} must be true or false.")
-    tools = head.get("tools", "inherit")
+        front_matter["limits"] = LoopLimits(**numbers)
+    if "max_result_chars" in front_matter:
+        front_matter["max_result_chars"] = _to_int("max_result_chars", front_matter["max_result_chars"])
+    if isinstance(front_matter.get("background", False), str):
+        raise ConfigError(f"background={front_matter['background']!r} must be true or false.")
+    tools = front_matter.get("tools", "inherit")
     if isinstance(tools, str) and tools != "inherit":
-        head["tools"] = [name.strip() for name in tools.split(",") if name.strip()]
-    missing = [name for name in ("name", "description") if not head.get(name)]
+        front_matter["tools"] = [name.strip() for name in tools.split(",") if name.strip()]
+    missing = [name for name in ("name", "description") if not front_matter.get(name)]
     if missing:
-        raise ConfigError(f"the field {missing[0]!r} is missing.")
-    return AgentDefinition(prompt=prompt, **head)
+        raise ConfigError(f"field {missing[0]!r} is missing.")
+    return AgentDefinition(prompt=prompt, **front_matter)
 
 
-def _number(name: str, value: Any) -> int:
+def _to_int(name: str, value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Subagents for an agent: which there are, and the tools that give them tasks."""
+"""Subagents of an agent, and the tools that give them tasks."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import ToolWords
+from pure_agent_loop.subagents.agent_tool import UnboundTasks
 from pure_agent_loop.subagents.child import Child, report_of
 from pure_agent_loop.subagents.definitions import EXPLORE, VERIFY, AgentDefinition, in_language
 from pure_agent_loop.subagents.places import check_workspace
-from pure_agent_loop.subagents.root import Root
-from pure_agent_loop.subagents.run_tasks import RunTasks
-from pure_agent_loop.subagents.table import TaskTable
+from pure_agent_loop.subagents.run_tasks import RunTasks, TaskTable
 from pure_agent_loop.subagents.tasks import TaskNotFoundError, TaskRecord, TaskStore
 from pure_agent_loop.subagents.words import SubagentWords, words_for
+from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.language import LANGUAGES, default_language
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool, ToolOutcome
@@ -38,23 +38,23 @@ _NOTHING = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
 class SubagentManager:
-    """Lets an agent give tasks to others: ``Agent(subagents=SubagentManager())``.
+    """Subagents for an agent: ``Agent(subagents=SubagentManager())``.
 
     Args:
-        definitions: The subagents there are.
-        workspace: The folder of the agent; needed for subagents that work in a copy or a checkout of it.
-        store: Where records of tasks are kept; beside the sessions of the agent if None. Tasks of a run
-            without a session are kept in memory only.
-        max_concurrent: How many of a run's tasks are worked on at once; the others wait.
-        max_depth: How many levels of subagents there may be.
-        wait: A run waits for its background tasks before it ends. If not, they go on while their event loop
-            does, and the next run of the session is told.
-        timeout: Seconds a task in the foreground may take; None for no limit of its own.
-        tools_for: Makes the tools for a folder, for subagents that work in one of their own.
-        language: ``en`` or ``zh`` for the words and the ready-made subagents; None for that of the agent.
+        definitions: The available subagents.
+        workspace: Folder of the agent; required by subagents that work in a copy or a worktree.
+        store: Store of task records; None for a folder next to the agent's sessions. Tasks of a run
+            without a session are kept in memory.
+        max_concurrent: Tasks of a run that may run at once; others are queued.
+        max_depth: Levels of nested subagents.
+        wait: Wait for background tasks before a run ends. If false, they continue while their event loop
+            runs, and the next run of the session receives their outcomes.
+        timeout: Seconds a foreground task may take; None for no limit.
+        tools_for: Creates the tools for a folder, for subagents with a separate folder.
+        language: ``en`` or ``zh`` for texts and built-in subagents; None for the agent's language.
 
     Raises:
-        ConfigError: A value cannot be used.
+        ConfigError: A value is invalid.
     """
 
     def __init__(
@@ -73,7 +73,8 @@ class SubagentManager:
         numbers: dict[str, object] = {"max_concurrent": max_concurrent, "max_depth": max_depth}
         for name, number in numbers.items():
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-                raise ConfigError(f"{name}={number!r} must be a whole number, 1 or more.")
+                raise ConfigError(f"{name}={number!r} must be an integer of 1 or more.")
+        checked_function("tools_for", tools_for, "folder")
         folder = check_workspace(workspace)
         self._table = TaskTable(
             _by_name(definitions, folder),
@@ -85,55 +86,55 @@ class SubagentManager:
             tools_for,
             language,
         )
-        self._table.tools = self._made_tools(float("inf") if timeout is None else timeout)
+        self._table.tools = self._create_tools(float("inf") if timeout is None else timeout)
 
     @property
     def _words(self) -> SubagentWords:
         return self._table.words
 
     def tools(self) -> list[Tool]:
-        """The tools that give tasks: ``task``, ``task_output``, ``task_list`` and ``task_kill``."""
+        """Return the tools ``task``, ``task_output``, ``task_list`` and ``task_kill``."""
         return list(self._table.tools)
 
     @property
     def definitions(self) -> list[AgentDefinition]:
-        """The subagents there are."""
+        """The available subagents."""
         return list(self._table.definitions.values())
 
     def lent_tools(self) -> list[Tool]:
-        """Tools that only the subagents have. The rules of the agent above speak of them too."""
+        """Return the tools that only subagents have; the parent's rules apply to them too."""
         definitions = self._table.definitions.values()
-        return [tool for each in definitions for tool in each.tools if isinstance(tool, Tool)]
+        return [tool for agent in definitions for tool in agent.tools if isinstance(tool, Tool)]
 
-    def for_sessions(self, sessions: SessionStore | None) -> Root:
-        """What `Agent` puts into its runs.
+    def for_sessions(self, sessions: SessionStore | None) -> UnboundTasks:
+        """Return the background work that `Agent` adds to its runs.
 
         Args:
-            sessions: Where the agent keeps its sessions; None for the data folder.
+            sessions: Session store of the agent; None for the data folder.
         """
-        return Root(self._table, 0, sessions)
+        return UnboundTasks(self._table, 0, sessions)
 
     def background(self, task_id: str) -> TaskRecord:
-        """Move a task that a run waits for to the background: the run goes on, and a message tells its end.
+        """Move a foreground task to the background: the run continues, and a message reports the outcome.
 
-        May be called from any thread, while the run is at work.
+        Thread-safe. The run must be running.
 
         Args:
-            task_id: The task, or the call that gave it; TASK events have both.
+            task_id: Id of the task or of its call; TASK events have both.
 
         Raises:
-            TaskNotFoundError: No run of this manager waits for such a task now.
+            TaskNotFoundError: No run of this manager is waiting for this task.
         """
         for run in list(self._table.runs):
-            if run.waited_for(task_id) is None or not run.loop.is_running():
+            if run.foreground_task(task_id) is None or not run.loop.is_running():
                 continue
-            found = run.move(task_id) if _is_running(run.loop) else _in_loop(run, task_id)
-            if found is not None:
-                return found
-        raise TaskNotFoundError(f"No run waits for the task {task_id!r:.80} now, so it cannot be moved.")
+            record = run.move(task_id) if _is_running(run.loop) else _move_in_loop(run, task_id)
+            if record is not None:
+                return record
+        raise TaskNotFoundError(f"Task {task_id!r:.80} is not a running foreground task; it cannot be moved.")
 
     def _find(self, run: RunTasks, task_id: str) -> Child | None:
-        """A task of this run, of its session, or of a run without one."""
+        """Return a task of this run or its session, or a remembered one; None if missing."""
         child = run.children.get(task_id) or self._table.remembered.get(task_id)
         if child is not None and child.record.parent == run.session_id:
             return child
@@ -144,18 +145,18 @@ class SubagentManager:
         except TaskNotFoundError:
             return None
         definition = self._table.definitions.get(record.agent)
-        ours = record.parent == run.session_id and definition is not None
-        return Child(record, definition) if ours and definition is not None else None
+        is_own = record.parent == run.session_id and definition is not None
+        return Child(record, definition) if is_own and definition is not None else None
 
     def _records(self, run: RunTasks) -> list[TaskRecord]:
-        kept = run.tasks.list(run.session_id) if run.tasks is not None else []
-        found = {record.id: record for record in kept}
-        found |= {child.record.id: child.record for child in run.children.values()}
-        return sorted(found.values(), key=lambda record: record.created)
+        stored = run.tasks.list(run.session_id) if run.tasks is not None else []
+        records = {record.id: record for record in stored}
+        records |= {child.record.id: child.record for child in run.children.values()}
+        return sorted(records.values(), key=lambda record: record.created)
 
     # -- the tools -----------------------------------------------------------------------------------
 
-    def _made_tools(self, timeout: float) -> Sequence[Tool]:
+    def _create_tools(self, timeout: float) -> Sequence[Tool]:
         parameters = {
             "type": "object",
             "properties": {
@@ -167,12 +168,12 @@ class SubagentManager:
             "required": ["agent", "prompt"],
             "additionalProperties": False,
         }
-        # They change nothing themselves: what a subagent does is judged by the rules and the mode above it.
+        # Read-only: the parent's policy judges each call of the subagent itself.
         return (
             Tool(
                 self._task,
                 name="task",
-                **self._described("task"),
+                **self._describe("task"),
                 parameters=parameters,
                 timeout=timeout,
                 read_only=True,
@@ -180,7 +181,7 @@ class SubagentManager:
             Tool(
                 self._task_output,
                 name="task_output",
-                **self._described("task_output"),
+                **self._describe("task_output"),
                 parameters=_TASK_ID,
                 read_only=True,
                 polls=True,
@@ -188,7 +189,7 @@ class SubagentManager:
             Tool(
                 self._task_list,
                 name="task_list",
-                **self._described("task_list"),
+                **self._describe("task_list"),
                 parameters=_NOTHING,
                 read_only=True,
                 polls=True,
@@ -196,16 +197,16 @@ class SubagentManager:
             Tool(
                 self._task_kill,
                 name="task_kill",
-                **self._described("task_kill"),
+                **self._describe("task_kill"),
                 parameters=_TASK_ID,
                 read_only=True,
             ),
         )
 
-    def _described(self, name: str) -> dict[str, Any]:
-        """What a tool is told to do, in each language it may be asked in."""
-        languages = {each: self._table.language or each for each in LANGUAGES}
-        words = {each: ToolWords(self._description(name, of)) for each, of in languages.items()}
+    def _describe(self, name: str) -> dict[str, Any]:
+        """Return the description of a tool, by language."""
+        languages = {key: self._table.language or key for key in LANGUAGES}
+        words = {key: ToolWords(self._description(name, language)) for key, language in languages.items()}
         return {"description": words[default_language()].description, "words": words}
 
     def _description(self, name: str, language: str) -> str:
@@ -214,8 +215,8 @@ class SubagentManager:
         if name != "task":
             return text
         agents = "\n".join(
-            words.agent_line.format(name=each.name, description=in_language(each.description, language))
-            for each in self._table.definitions.values()
+            words.agent_line.format(name=agent.name, description=in_language(agent.description, language))
+            for agent in self._table.definitions.values()
         )
         return f"{text.format(agents=agents)}\n{words.background_line}"
 
@@ -231,20 +232,20 @@ class SubagentManager:
         refusal = run.refusal()
         if refusal:
             return _error(refusal)
-        behind = definition.background if background is None else str(background).lower() == "true"
+        is_background = definition.background if background is None else str(background).lower() == "true"
         call = current_call()
-        assert call is not None  # there is a run
-        given = {"background": behind, "step": call.step, "call_id": call.call_id}
+        assert call is not None  # as `run` is not None
+        details = {"background": is_background, "step": call.step, "call_id": call.call_id}
         if not resume:
-            made = run.make(definition.name, str(prompt), **given)
-            return await self._begun(run, made)
+            child = run.create(definition.name, str(prompt), **details)
+            return await self._begin(run, child)
         old = self._find(run, str(resume))
-        problem = self._cannot_resume(old, str(resume), definition.name)
+        problem = self._resume_problem(old, str(resume), definition.name)
         if old is None or problem:
             return _error(problem)
-        return await self._begun(run, run.again(old, str(prompt), **given))
+        return await self._begin(run, run.resume(old, str(prompt), **details))
 
-    def _cannot_resume(self, old: Child | None, task_id: str, agent: str) -> str:
+    def _resume_problem(self, old: Child | None, task_id: str, agent: str) -> str:
         if old is None:
             return self._words.no_task.format(id=task_id)
         if old.record.agent != agent:
@@ -253,7 +254,7 @@ class SubagentManager:
             return self._words.still_at_work.format(id=task_id)
         return ""
 
-    async def _begun(self, run: RunTasks, child: Child) -> ToolOutcome:
+    async def _begin(self, run: RunTasks, child: Child) -> ToolOutcome:
         await run.begin(child)
         record = child.record
         if record.background:
@@ -285,7 +286,7 @@ class SubagentManager:
     async def _task_list(self) -> ToolOutcome:
         run = _current_run()
         records = [] if run is None else self._records(run)
-        lines = [f"{each.id} {each.state}: {each.prompt[:80]}" for each in records]
+        lines = [f"{record.id} {record.state}: {record.prompt[:80]}" for record in records]
         return ToolOutcome("\n".join(lines) or self._words.no_tasks)
 
     async def _task_kill(self, task_id: Any) -> ToolOutcome:
@@ -295,10 +296,10 @@ class SubagentManager:
             return _error(self._words.no_task.format(id=task_id))
         record = child.record
         if not record.is_over:
-            record = await self._killed(run, child)
+            record = await self._kill(run, child)
         return ToolOutcome(self._words.is_over.format(id=record.id, state=record.state))
 
-    async def _killed(self, run: RunTasks, child: Child) -> TaskRecord:
+    async def _kill(self, run: RunTasks, child: Child) -> TaskRecord:
         if child.job is not None and not child.job.done():
             await run.kill(child)
         elif child.record.state == "waiting_permission":
@@ -307,9 +308,9 @@ class SubagentManager:
                 run.tasks.save(child.record)
         elif run.tasks is not None:
             tasks, task_id = run.tasks, child.record.id
-            found = await run_in_thread(lambda: tasks.kill(task_id))
-            if isinstance(found, Raised):
-                raise found.error
+            killed = await run_in_thread(lambda: tasks.kill(task_id))
+            if isinstance(killed, Raised):
+                raise killed.error
             return tasks.get(task_id)
         else:
             child.token.cancel("killed")
@@ -317,21 +318,21 @@ class SubagentManager:
 
 
 def _by_name(definitions: Iterable[AgentDefinition], workspace: Path | None) -> dict[str, AgentDefinition]:
-    found: dict[str, AgentDefinition] = {}
-    for each in definitions:
-        if not isinstance(each, AgentDefinition):
-            raise ConfigError(f"definitions must be a list of AgentDefinition; one is {each!r:.80}.")
-        if each.name in found:
-            raise ConfigError(f"Two subagents have the name {each.name!r}. Rename one.")
-        if each.needs_folder and workspace is None:
+    by_name: dict[str, AgentDefinition] = {}
+    for agent in definitions:
+        if not isinstance(agent, AgentDefinition):
+            raise ConfigError(f"definitions must be a list of AgentDefinition; got {agent!r:.80}.")
+        if agent.name in by_name:
+            raise ConfigError(f"definitions has two subagents named {agent.name!r}. Rename one.")
+        if agent.needs_folder and workspace is None:
             raise ConfigError(
-                f"The subagent {each.name!r} works in a folder of its own (workspace={each.workspace!r}), "
-                "made from the agent's: SubagentManager(workspace=...) is missing."
+                f"The subagent {agent.name!r} (workspace={agent.workspace!r}) needs the agent's folder: "
+                "set SubagentManager(workspace=...)."
             )
-        found[each.name] = each
-    if not found:
+        by_name[agent.name] = agent
+    if not by_name:
         raise ConfigError("definitions is empty: SubagentManager needs at least one AgentDefinition.")
-    return found
+    return by_name
 
 
 def _current_run() -> RunTasks | None:
@@ -346,7 +347,7 @@ def _is_running(loop: asyncio.AbstractEventLoop) -> bool:
         return False
 
 
-def _in_loop(run: RunTasks, task_id: str) -> TaskRecord | None:
+def _move_in_loop(run: RunTasks, task_id: str) -> TaskRecord | None:
     async def move() -> TaskRecord | None:
         return run.move(task_id)
 

@@ -1,4 +1,4 @@
-"""Where a subagent works: in a copy that is thrown away, or in a git checkout of its own."""
+"""The separate folder of a subagent: a disposable copy of the workspace, or a git worktree."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from pathlib import Path
 from typing import Protocol
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.subagents.words import SubagentWords, say
-from pure_agent_loop.support.child import ELSEWHERE, child_environment, find_program
-from pure_agent_loop.support.paths import private_folder
+from pure_agent_loop.subagents.words import SubagentWords, message
+from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
+from pure_agent_loop.support.disk import private_folder
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
-MOST_COPIED_BYTES = 200_000_000
-MOST_COPIED_FILES = 20_000
-MOST_DIFF_CHARS = 20_000
-_MOST_COMPARED_BYTES = 500_000
+MAX_COPIED_BYTES = 200_000_000
+MAX_COPIED_FILES = 20_000
+MAX_DIFF_CHARS = 20_000
+_MAX_COMPARED_BYTES = 500_000
 _GIT_SECONDS = 60.0
-# Nothing that a repository brings along may run, whatever a subagent wrote into it.
+# Never run code from the repository: a subagent may have written hooks or settings into it.
 _SETTINGS = {
     "core.hooksPath": os.devnull,
     "core.fsmonitor": "false",
@@ -32,39 +32,34 @@ _SETTINGS = {
     "log.showSignature": "false",
     "submodule.recurse": "false",
 }
-_SAFE = tuple(word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}"))
+_SAFE_OPTIONS = tuple(word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}"))
 _FILTER = re.compile(r"filter\..+\.(?:clean|smudge|process|required)", re.S | re.I)
 
 
 class PlaceError(PureAgentLoopError):
-    """A place for a subagent cannot be made. The message says what to do."""
+    """A subagent's folder cannot be created. The message says what to do."""
 
 
-class Place(Protocol):
-    """A folder for one task."""
+class TaskFolder(Protocol):
+    """The separate folder of one task."""
 
     root: Path
 
     async def report(self) -> str:
-        """What was changed in it, for the agent that gave the task."""
+        """Return the changes made in it, as text for the parent."""
         ...
 
     def close(self) -> str:
-        """Take it away, unless it holds something worth keeping. Never waits for long.
+        """Delete the folder, unless it has changes to keep.
 
         Returns:
-            The folder, if it is kept.
+            The folder if it is kept, else an empty text.
         """
         ...
 
 
 class Scratch:
-    """A copy of a workspace, without ``.git``; links that lead out of it are left out.
-
-    Args:
-        source: The workspace.
-        words: For the report.
-    """
+    """A copy of a workspace, without ``.git`` and without links that point outside."""
 
     def __init__(self, source: Path, words: SubagentWords) -> None:
         self._source, self._words = source.resolve(), words
@@ -77,13 +72,13 @@ class Scratch:
         """Copy the workspace.
 
         Raises:
-            PlaceError: It is too large, or cannot be read.
+            PlaceError: The workspace is too large or cannot be read.
         """
-        found = await run_in_thread(self._copy)
-        if isinstance(found, Raised):
-            if isinstance(found.error, OSError):
-                raise PlaceError(say("not_copied", error=found.error)) from found.error
-            raise found.error
+        outcome = await run_in_thread(self._copy)
+        if isinstance(outcome, Raised):
+            if isinstance(outcome.error, OSError):
+                raise PlaceError(message("not_copied", error=outcome.error)) from outcome.error
+            raise outcome.error
 
     def _copy(self) -> None:
         files = size = 0
@@ -92,11 +87,11 @@ class Scratch:
         for path in _files(self._source):
             status = path.lstat()
             files, size = files + 1, size + status.st_size
-            if files > MOST_COPIED_FILES or size > MOST_COPIED_BYTES:
-                size_limits = {"files": MOST_COPIED_FILES, "megabytes": MOST_COPIED_BYTES // 1_000_000}
-                raise PlaceError(say("copy_too_large", **size_limits))
+            if files > MAX_COPIED_FILES or size > MAX_COPIED_BYTES:
+                size_limits = {"files": MAX_COPIED_FILES, "megabytes": MAX_COPIED_BYTES // 1_000_000}
+                raise PlaceError(message("copy_too_large", **size_limits))
             if self._is_closed.is_set():
-                shutil.rmtree(self._folder, ignore_errors=True)  # it was stopped meanwhile
+                shutil.rmtree(self._folder, ignore_errors=True)  # closed while copying
                 return
             for target in (self.root, self._base):
                 copy = target / path.relative_to(self._source)
@@ -104,13 +99,13 @@ class Scratch:
                 shutil.copy2(path, copy, follow_symlinks=False)
 
     async def report(self) -> str:
-        """A diff of what was changed."""
-        found = await run_in_thread(self._diff)
-        diff = "?" if isinstance(found, Raised) else str(found)
+        """Return a diff of the changes."""
+        outcome = await run_in_thread(self._diff)
+        diff = "?" if isinstance(outcome, Raised) else str(outcome)
         if not diff:
             return self._words.copy_unchanged
-        if len(diff) > MOST_DIFF_CHARS:
-            diff = f"{diff[:MOST_DIFF_CHARS]}\n..."
+        if len(diff) > MAX_DIFF_CHARS:
+            diff = f"{diff[:MAX_DIFF_CHARS]}\n..."
         return self._words.copy_changed.format(diff=diff)
 
     def _diff(self) -> str:
@@ -118,7 +113,7 @@ class Scratch:
         return "".join(_file_diff(name, old.get(name), new.get(name)) for name in sorted({*old, *new}))
 
     def close(self) -> str:
-        """Take the copy away."""
+        """Delete the copy."""
         self._is_closed.set()
         shutil.rmtree(self._folder, ignore_errors=True)
         return ""
@@ -145,7 +140,7 @@ def _file_diff(name: str, old: Path | None, new: Path | None) -> str:
     if before == after and (old is None) == (new is None):
         return ""
     if not (_is_text(before) and _is_text(after)):
-        return say("changed_unseen", name=name)
+        return message("changed_unseen", name=name)
     lines = difflib.unified_diff(
         before.decode("utf-8", "replace").splitlines(),
         after.decode("utf-8", "replace").splitlines(),
@@ -153,94 +148,92 @@ def _file_diff(name: str, old: Path | None, new: Path | None) -> str:
         f"b/{name}" if new else "/dev/null",
         lineterm="",
     )
-    return "".join(f"{line}\n" for line in lines) or say("changed_empty", name=name)
+    return "".join(f"{line}\n" for line in lines) or message("changed_empty", name=name)
 
 
 def _is_text(data: bytes) -> bool:
-    return len(data) <= _MOST_COMPARED_BYTES and b"\0" not in data
+    return len(data) <= _MAX_COMPARED_BYTES and b"\0" not in data
 
 
 def _bytes(path: Path | None) -> bytes:
     try:
         return b"" if path is None else path.read_bytes()
     except OSError:
-        return b"\0"  # nothing that could be shown
+        return b"\0"  # treated as binary, so not shown
 
 
 class Worktree:
-    """A git checkout of the newest commit, on a branch of its own, in a folder outside the workspace.
+    """A git worktree of HEAD on a new branch, in a folder outside the workspace.
 
     Args:
-        source: A folder in a repository.
-        path: Where the checkout goes; one that exists from an earlier time is used again.
-        words: For the report.
+        path: Folder of the worktree; an existing worktree there is reused.
 
     Raises:
-        PlaceError: It cannot be made.
+        PlaceError: git failed or is missing.
     """
 
     def __init__(self, source: Path, path: Path, branch: str, words: SubagentWords) -> None:
         self._source, self.path, self._branch, self._words = source.resolve(), path, branch, words
-        top = self._repository("rev-parse", "--show-toplevel", "--git-common-dir", "--show-prefix").split(
+        top = self._git_in_source("rev-parse", "--show-toplevel", "--git-common-dir", "--show-prefix").split(
             "\n"
         )
         self._git_folder = str((self._source / top[1]).resolve())
         if not path.exists():
             private_folder(path.parent)
-            self._repository("worktree", "add", "-q", "-b", branch, str(path), "HEAD")
-        self._own = str(Path(self._git_folder) / "worktrees" / path.name)
-        self._begun = self._repository("merge-base", "HEAD", branch)
+            self._git_in_source("worktree", "add", "-q", "-b", branch, str(path), "HEAD")
+        self._worktree_git_dir = str(Path(self._git_folder) / "worktrees" / path.name)
+        self._base_commit = self._git_in_source("merge-base", "HEAD", branch)
         self.root = path / top[2] if len(top) > 2 else path
         self.root.mkdir(parents=True, exist_ok=True)
 
     async def report(self) -> str:
-        """Which files were changed, and where they are."""
-        files = self._changed()
+        """Return the changed files, and where they are."""
+        files = self._changes()
         if not files:
             return self._words.tree_removed
         return self._words.tree_kept.format(branch=self._branch, path=self.path, files=files)
 
     def close(self) -> str:
-        """Take the checkout away, if nothing was changed in it."""
+        """Remove the worktree if it has no changes."""
         try:
-            if self._changed():
+            if self._changes():
                 return str(self.path)
-            self._repository("worktree", "remove", "--force", str(self.path))
-            self._repository("branch", "-q", "-D", self._branch)
+            self._git_in_source("worktree", "remove", "--force", str(self.path))
+            self._git_in_source("branch", "-q", "-D", self._branch)
         except PlaceError:
             return str(self.path)
         return ""
 
-    def _changed(self) -> str:
-        # The checkout's own .git file is not read: a subagent may have written another one.
-        own = ("--git-dir", self._own, "--work-tree", str(self.path))
+    def _changes(self) -> str:
+        # Do not read the worktree's .git file: the subagent may have replaced it.
+        options = ("--git-dir", self._worktree_git_dir, "--work-tree", str(self.path))
         words = ("status", "--porcelain", "--untracked-files=all", "--ignore-submodules=all")
-        files = self._git(self.path, *words, options=own).rstrip()
-        commits = self._repository("log", "--oneline", f"{self._begun}..{self._branch}", "--")
+        files = self._git(self.path, *words, options=options).rstrip()
+        commits = self._git_in_source("log", "--oneline", f"{self._base_commit}..{self._branch}", "--")
         return "\n".join(part for part in (commits, files) if part)
 
-    def _repository(self, *words: str) -> str:
+    def _git_in_source(self, *words: str) -> str:
         return self._git(self._source, *words)
 
     def _git(self, folder: Path, *words: str, options: tuple[str, ...] = ()) -> str:
-        # A repository may name programs that all contents go through. Those of the user's own settings stay.
+        # Turn off filter programs named by the repository; those of the user's own settings stay.
         listing = ("config", "--list", "--show-scope", "--name-only", "-z")
-        named = self._start_git(folder, *listing, options=options).split("\0")
-        pairs = zip(named[::2], named[1::2], strict=False)
+        fields = self._start_git(folder, *listing, options=options).split("\0")
+        pairs = zip(fields[::2], fields[1::2], strict=False)
         filters = {key for scope, key in pairs if scope in ("local", "worktree") and _FILTER.fullmatch(key)}
         if any("=" in key for key in filters):
-            raise PlaceError(f"The settings of the repository in {folder} hold a filter with a strange name.")
+            raise PlaceError(f"The git settings of {folder} have a filter with '=' in its name. Remove it.")
         off = (word for key in sorted(filters) for word in ("-c", f"{key}="))
         return self._start_git(folder, *words, options=(*off, *options))
 
     def _start_git(self, folder: Path, *words: str, options: tuple[str, ...]) -> str:
         git = find_program("git")
         if git is None:
-            raise PlaceError(say("needs_git"))
+            raise PlaceError(message("needs_git"))
         try:
-            done = subprocess.run(  # noqa: S603 - git itself, with words of our own
-                [git, *_SAFE, "-C", str(folder), *options, *words],
-                cwd=ELSEWHERE,
+            done = subprocess.run(  # noqa: S603 - git, with fixed arguments
+                [git, *_SAFE_OPTIONS, "-C", str(folder), *options, *words],
+                cwd=NEUTRAL_DIR,
                 env=child_environment(GIT_TERMINAL_PROMPT="0", GIT_OPTIONAL_LOCKS="0", LC_ALL="C"),
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
@@ -250,22 +243,22 @@ class Worktree:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise PlaceError(say("git_broken", folder=folder, error=error)) from error
+            raise PlaceError(message("git_broken", folder=folder, error=error)) from error
         if done.returncode:
             error_text = done.stderr.strip()[:500]
-            raise PlaceError(say("git_failed", command=words[0], folder=folder, error=error_text))
+            raise PlaceError(message("git_failed", command=words[0], folder=folder, error=error_text))
         return done.stdout.removesuffix("\n") if words[0] != "rev-parse" else done.stdout.rstrip("\n")
 
 
-async def place_for(mode: str, source: Path | None, path: Path, words: SubagentWords) -> Place | None:
-    """Make the folder a task works in; None where it works in the shared one.
+async def place_for(mode: str, source: Path | None, path: Path, words: SubagentWords) -> TaskFolder | None:
+    """Create the separate folder of a task; None if it works in the shared folder.
 
     Args:
-        mode: ``scratch``, ``worktree``, or another.
-        path: Where a checkout goes; its last part names it.
+        mode: ``scratch``, ``worktree``, or another mode.
+        path: Folder for a worktree; its last part is the branch name.
 
     Raises:
-        PlaceError: It cannot be made.
+        PlaceError: The folder cannot be created.
     """
     if source is None or mode not in ("scratch", "worktree"):
         return None
@@ -281,10 +274,10 @@ async def place_for(mode: str, source: Path | None, path: Path, words: SubagentW
 
 
 def check_workspace(path: str | os.PathLike[str] | None) -> Path | None:
-    """A folder, or None.
+    """Return the workspace as an absolute path, or None.
 
     Raises:
-        ConfigError: It is no folder.
+        ConfigError: The path is not a folder.
     """
     if path is None:
         return None

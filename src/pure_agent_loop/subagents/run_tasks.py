@@ -1,16 +1,19 @@
-"""The tasks of one run: begins them, watches them, and brings what came of them back to the run."""
+"""The subagent tasks of one run: start and watch them, and deliver their outcomes to the run."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+from weakref import WeakSet
 
+from pure_agent_loop.budget import TOOL_CALLS
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
-from pure_agent_loop.events import Event, TaskState
+from pure_agent_loop.events import AnyEvent, Event, EventType, TaskState
 from pure_agent_loop.kernel.equip import background_of
 from pure_agent_loop.kernel.kit import Background, Kit
 from pure_agent_loop.kernel.state import QueryState
@@ -21,9 +24,9 @@ from pure_agent_loop.runs.start import RunInput, start_state
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.stop_reasons import WAITING
-from pure_agent_loop.subagents.account import used_up
 from pure_agent_loop.subagents.child import (
     Child,
+    RightsError,
     ask_person,
     child_for_call,
     cut_result,
@@ -31,36 +34,126 @@ from pure_agent_loop.subagents.child import (
     inherit_answers,
     kit_for,
     outcome_of,
+    registry_of,
     report_of,
+    tools_of,
 )
 from pure_agent_loop.subagents.definitions import EXPLORE, AgentDefinition, in_language
-from pure_agent_loop.subagents.places import Place, place_for
-from pure_agent_loop.subagents.rights import RightsError, registry_of, tools_of
-from pure_agent_loop.subagents.table import GoesDown, TaskTable
+from pure_agent_loop.subagents.places import TaskFolder, place_for
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore, task_states, unreported
-from pure_agent_loop.support.abilities import able
+from pure_agent_loop.subagents.words import SubagentWords, words_for
+from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import ToolRegistry
 from pure_agent_loop.tool_context import ToolContext
 
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore
+    from pure_agent_loop.tool import Tool
 
-LOOK_SECONDS = 0.1  # how often it is looked for messages of other threads, and wishes of other processes
-PATIENCE = 5.0  # for a subagent to end after it was told to
+
+# -- the task table: state shared by all runs of one `SubagentManager` -----------------------------------
+
+MAX_REMEMBERED = 64  # tasks of runs without a session
+Report = Callable[[Child], None]
+
+
+class DepthAware(Protocol):
+    """A `Background` that can be moved to the depth of a subagent."""
+
+    def below(self, depth: int) -> Background:
+        """Return the same background for a subagent at this depth."""
+        ...
+
+
+@dataclass(eq=False)
+class TaskTable:
+    """The settings of a `SubagentManager`, and the tasks that outlive their run.
+
+    Args:
+        reports: Per session, the callback by which its newest run receives task outcomes.
+        remembered: Resumable tasks, by id.
+        runs: Live runs, so that `SubagentManager.background` can reach their tasks.
+    """
+
+    definitions: dict[str, AgentDefinition]
+    workspace: Path | None
+    store: TaskStore | None
+    max_concurrent: int
+    max_depth: int
+    wait: bool
+    tools_for: Callable[[str], Iterable[Tool]]
+    language: str | None
+    tools: Sequence[Tool] = ()
+    reports: dict[str, Report] = field(default_factory=dict)
+    remembered: dict[str, Child] = field(default_factory=dict)
+    runs: WeakSet[Any] = field(default_factory=WeakSet)  # of `RunTasks`, which imports this module
+
+    @property
+    def words(self) -> SubagentWords:
+        """The texts for models, in the language of the manager."""
+        return words_for(self.language)
+
+    def store_for(self, sessions: SessionStore | None) -> TaskStore:
+        """Return the store for the tasks of a run with a session."""
+        folder = getattr(sessions, "folder", None)
+        return self.store or TaskStore(None if folder is None else Path(folder) / "agents")
+
+    def close(self, session: str, report: Report) -> None:
+        """Stop reporting task outcomes to a run that has ended."""
+        if self.reports.get(session) == report:
+            del self.reports[session]
+
+    def remember(self, child: Child) -> None:
+        """Keep a task so that it can be resumed."""
+        self.remembered.pop(child.record.id, None)
+        self.remembered[child.record.id] = child
+        while len(self.remembered) > MAX_REMEMBERED:
+            self.remembered.pop(next(iter(self.remembered)))
+
+    def worktrees(self) -> Path:
+        """Return the folder for git worktrees."""
+        return data_folder() / "worktrees"
+
+
+# -- total usage of a run and all its subagents ----------------------------------------------------------
+
+
+def used_up(state: QueryState, kit: Kit, children: Iterable[Child]) -> str:
+    """Return the limit that the run and its subagents have reached together; empty for none."""
+    limits, used = kit.limits, state.ledger
+    uncounted = [child for child in children if not _is_counted(child, kit)]
+    tokens = used.tokens + sum(child.usage.total_tokens for child in uncounted)
+    cost = used.cost + sum(child.cost for child in uncounted)
+    calls = used.tool_calls + sum(child.calls for child in uncounted)
+    reached = (
+        ("tokens", tokens, limits.max_tokens),
+        ("money", cost, limits.max_cost),
+        (TOOL_CALLS, calls, limits.max_tool_calls),
+    )
+    limit = next((name for name, number, top in reached if top is not None and number >= top), "")
+    return limit or ("" if kit.budget is None else kit.budget.used_up)
+
+
+def _is_counted(child: Child, kit: Kit) -> bool:
+    """True if the parent run has already counted the usage of this task."""
+    if not child.record.is_over and child.record.state != "waiting_permission":
+        return False
+    return not child.record.background or (bool(child.notice) and child.notice not in kit.inbox)
+
+
+POLL_SECONDS = 0.1  # for messages from other threads, and kill requests from other processes
+STOP_SECONDS = 5.0  # grace period of a subagent after cancellation
 
 
 class RunTasks:
     """The tasks of one run.
 
     Args:
-        table: What it shares with the other runs of its `SubagentManager`.
-        state: The run's state.
-        kit: What it works with.
-        sessions: Where its session is kept.
-        tasks: Where records are kept; None for a run without a session.
-        depth: How many agents stand above this one.
-        below: What stands in the kits of its subagents, so many levels down.
+        table: State shared with the other runs of its `SubagentManager`.
+        tasks: Store of task records; None for a run without a session.
+        below: Returns the background work of a subagent at a depth.
     """
 
     def __init__(
@@ -87,25 +180,25 @@ class RunTasks:
     # -- what the run calls --------------------------------------------------------------------------
 
     async def wait(self) -> None:
-        """The run would end now: return when something has come in, or nothing more will."""
+        """Wait before the run ends, until a message arrives or no task is running."""
         while self.table.wait and self._running() and self._kit.inbox.is_empty:
             jobs = [child.job for child in self._running() if child.job is not None]
-            await asyncio.wait(jobs, timeout=LOOK_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait(jobs, timeout=POLL_SECONDS, return_when=asyncio.FIRST_COMPLETED)
             deadline = self._state.deadline
             if deadline is not None and self._kit.clock.monotonic() >= deadline:
                 await self._stop(self._running())
 
     async def end(self, state: QueryState) -> None:
-        """The run has ended. Its subagents end with it, unless it was made not to wait for them."""
+        """Stop the tasks of an ended run, unless it does not wait for them (`wait=False`)."""
         if self.table.wait:
-            if state.stop_reason in WAITING:  # it goes on later: what they find is kept for then
+            if state.stop_reason in WAITING:  # the run will be resumed and needs their results
                 while jobs := [child.job for child in self._running() if child.job is not None]:
                     await asyncio.wait(jobs)
             await self._stop(self._running())
         self._is_over = True
         for child in self.children.values():
-            taken = bool(child.notice) and child.notice not in self._kit.inbox
-            if taken or (child.record.is_over and not child.record.background):
+            was_read = bool(child.notice) and child.notice not in self._kit.inbox
+            if was_read or (child.record.is_over and not child.record.background):
                 child.record.delivered = True
                 self._save(child)
         if not self._running():
@@ -114,36 +207,36 @@ class RunTasks:
     # -- beginning -----------------------------------------------------------------------------------
 
     def refusal(self) -> str:
-        """Why no task can be given now; empty if one can."""
+        """Return why no task can be started now; empty if one can."""
         if self._depth >= self.table.max_depth:
             return self.words.too_deep
         reached = self.used_up()
         return self.words.nothing_left.format(what=reached) if reached else ""
 
-    def make(self, name: str, prompt: str, **given: Any) -> Child:
-        """A new task, with further fields of its record."""
+    def create(self, name: str, prompt: str, **details: Any) -> Child:
+        """Return a new task, with more fields of its record."""
         definition, parent = self.table.definitions[name], self._state.session_id
         task_id = (self.tasks or TaskStore()).new_id(name)
-        record = TaskRecord(task_id, name, self._clean(prompt), parent=parent, **given)
+        record = TaskRecord(task_id, name, self._clean(prompt), parent=parent, **details)
         if self.tasks is not None:
             record.session_id = f"{parent[: 63 - len(task_id)]}.{task_id}"
         return Child(record, definition)
 
     def for_call(self, agent: AgentDefinition, prompt: str, call: ToolContext) -> Child:
-        """The task that is the work of a call; see `child_for_call`."""
+        """Return the task of a tool call; see `child_for_call`."""
         return child_for_call(agent, self._clean(prompt), call, self._state, self._kit, self.tasks)
 
-    def again(self, child: Child, prompt: str, **given: Any) -> Child:
-        """A task that goes on with something more to do; see `make`."""
-        record = replace(child.record, prompt=self._clean(prompt), **given)
+    def resume(self, child: Child, prompt: str, **details: Any) -> Child:
+        """Return a task resumed with a new prompt; see `create`."""
+        record = replace(child.record, prompt=self._clean(prompt), **details)
         record.to("pending")
         record.result = record.error = record.stop_reason = ""
         record.delivered = False
-        history = None if child.state is None else child.state.history()
+        history = None if child.state is None else child.state.full_history()
         return Child(record, child.definition, history=history)
 
     async def begin(self, child: Child) -> None:
-        """Work on a task: in the foreground until it is done, in the background beside the run."""
+        """Start a task; wait for it if it is a foreground task."""
         self.children[child.record.id] = child
         if self.tasks is not None:
             child.lock = self.tasks.claim(child.record.id)
@@ -154,43 +247,43 @@ class RunTasks:
             self._watcher = asyncio.create_task(self._watch())
         child.job = asyncio.create_task(self._work(child))
         if child.record.background:
-            await asyncio.sleep(0)  # it has a slot now, or waits for one
+            await asyncio.sleep(0)  # let the task take a slot or queue
         else:
             await self._until_done(child, child.job)
 
     async def _until_done(self, child: Child, job: asyncio.Task[None]) -> None:
-        """Wait for a task of the foreground, or until it goes to the background."""
+        """Wait until a foreground task ends or moves to the background."""
         moved = asyncio.create_task(child.moved.wait())
         try:
             await asyncio.wait({job, moved}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             moved.cancel()
-            if not (job.done() or child.record.background):  # the call was given up, and this with it
+            if not (job.done() or child.record.background):  # the call was cancelled: cancel the task
                 job.cancel()
                 await asyncio.wait({job})
         if child.moved.is_set():
-            await self._tell(child)
+            await self._emit_task(child)
 
     def move(self, task_id: str) -> TaskRecord | None:
-        """Let a task of the foreground go on in the background; None if there is none of that id or call."""
-        if (child := self.waited_for(task_id)) is not None:
+        """Move a foreground task to the background; None if no task has that id or call id."""
+        if (child := self.foreground_task(task_id)) is not None:
             child.record.background = True
             if child.record.state == "running":
                 child.record.to("backgrounded")
             child.moved.set()
         return None if child is None else child.record
 
-    def waited_for(self, task_id: str) -> Child | None:
-        """The task of that id or call, if it is at work in the foreground."""
-        found = (child for child in list(self.children.values()) if child.is_waited_for)
-        return next((each for each in found if task_id in (each.record.id, each.record.call_id)), None)
+    def foreground_task(self, task_id: str) -> Child | None:
+        """Return the running foreground task with that task or call id."""
+        running = (child for child in list(self.children.values()) if child.is_foreground)
+        return next((child for child in running if task_id in (child.record.id, child.record.call_id)), None)
 
     def states(self) -> dict[str, str]:
-        """The state of each task, by its id."""
-        return {each: child.record.state for each, child in self.children.items()}
+        """Return the state of child task, by id."""
+        return {task_id: child.record.state for task_id, child in self.children.items()}
 
     async def _work(self, child: Child) -> None:
-        """From the first moment to the last, whatever happens in between."""
+        """Run a task and record its outcome, whatever happens."""
         outcome: tuple[TaskState, str] = ("cancelled", "")
         try:
             with Interrupt() as block:
@@ -202,10 +295,10 @@ class RunTasks:
         except RightsError as error:
             names = ", ".join(error.names)
             outcome = "failed", self.words.no_tool.format(agent=child.record.agent, tools=names)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the agent above has to know
+        except Exception as error:  # noqa: BLE001 - any failure is reported to the parent
             outcome = "failed", f"{type(error).__name__}: {safe_str(error)}"
         finally:
-            await self._settle(child, *outcome)
+            await self._record_outcome(child, *outcome)
 
     async def _run(self, child: Child) -> tuple[TaskState, str]:
         table, mode = self.table, child.definition.workspace
@@ -213,21 +306,21 @@ class RunTasks:
         try:
             state, kit = self._begin_run(child, place)
             child.record.to("backgrounded" if child.record.background else "running")
-            await self._tell(child)
+            await self._emit_task(child)
             try:
-                await run_loops(state, kit, child.definition.agent, lambda state, _: child.go_on(state))
+                await run_loops(state, kit, child.definition.agent, lambda state, _: child.follow(state))
             finally:
                 kit.journal.close()
-            state = child.state or state  # it may have been handed over
+            state = child.state or state  # another one after a handoff
             child.text, child.record.stop_reason = self._clean(state.content), str(state.stop_reason)
-            found, why = outcome_of(child, state, self.words)
+            task_state, problem = outcome_of(child, state, self.words)
             if place is not None and state.stop_reason != "cancelled":
                 child.text = f"{child.text}\n\n{self._clean(await place.report())}"
-            return found, self._clean(why)
+            return task_state, self._clean(problem)
         finally:
             child.record.place = "" if place is None else place.close()
 
-    def _begin_run(self, child: Child, place: Place | None) -> tuple[QueryState, Kit]:
+    def _begin_run(self, child: Child, place: TaskFolder | None) -> tuple[QueryState, Kit]:
         table, definition, agent = self.table, child.definition, child.definition.agent
         bound = None if place is None else table.tools_for(str(place.root))
         tools = () if agent else tools_of(definition, self._kit.tools, table.tools, bound)
@@ -238,9 +331,9 @@ class RunTasks:
             self._state,
             ToolRegistry(kit_of(agent).tools) if agent else registry_of(tools, table.tools if deeper else ()),
             emit=lambda event: self._on_event(child, event),
-            on_ask=self._asks(child),
+            on_ask=self._permission_asker(child),
             used_up=self.used_up,
-            background=self._beside(definition, deeper=deeper),
+            background=self._background_for(definition, deeper=deeper),
         )
         system = in_language(definition.prompt, table.language)
         if place is not None:
@@ -257,38 +350,43 @@ class RunTasks:
         child.state = state
         return state, kit
 
-    def _beside(self, definition: AgentDefinition, *, deeper: bool) -> Background | None:
-        """What gives tasks to further ones: that of an agent of its own making, or this one."""
+    def _background_for(self, definition: AgentDefinition, *, deeper: bool) -> Background | None:
+        """Return the background work of a subagent: from its own agent, or from this run."""
         if definition.agent is None:
             return self._below(self._depth + 1) if deeper else None
-        own = able(background_of(definition.agent._kit), GoesDown)
+        own = as_protocol(background_of(kit_of(definition.agent)), DepthAware)
         return None if own is None else own.below(self._depth + 1)
 
     # -- while it works ------------------------------------------------------------------------------
 
     async def _on_event(self, child: Child, event: Event) -> None:
-        if (told := child.note(event)) is not None:
-            await self._tell(child, told)
+        if event.type is EventType.NOTICE:
+            await self._emit(Event.notice(child.record.step, event.data["message"], task=child.record.id))
+        elif (part := child.note(event)) is not None:
+            await self._emit_task(child, part)
 
-    async def _tell(self, child: Child, part: dict[str, Any] | None = None) -> None:
+    async def _emit_task(self, child: Child, part: dict[str, Any] | None = None) -> None:
         if not part:
             self._save(child)
-        if not self._is_over:
-            with suppress(Exception):  # a reader that fails ends the run above, not the subagent
-                await self._kit.emit(Event.task(child.record.step, child.record.to_dict(), part))
+        await self._emit(Event.task(child.record.step, child.record.to_dict(), part))
 
-    def _asks(self, child: Child) -> Callable[[PermissionRequest], Any] | None:
+    async def _emit(self, event: AnyEvent) -> None:
+        if not self._is_over:
+            with suppress(Exception):  # a failing reader ends the parent run, not the subagent
+                await self._kit.emit(event)
+
+    def _permission_asker(self, child: Child) -> Callable[[PermissionRequest], Any] | None:
         ask = self._kit.on_ask
         if ask is None:
             return None
 
         async def question(request: PermissionRequest) -> Any:
-            asked = child.asks(request, self.words)
+            labelled = child.label_question(request, self.words)
             async with self._asking:  # one question at a time
                 child.record.to("waiting_permission")
-                await self._tell(child)
+                await self._emit_task(child)
                 try:
-                    return await ask_person(ask, asked)
+                    return await ask_person(ask, labelled)
                 finally:
                     child.record.to("backgrounded" if child.record.background else "running")
                     self._save(child)
@@ -296,21 +394,24 @@ class RunTasks:
         return question
 
     def used_up(self) -> str:
-        """Which limit of this run is reached by it and all its subagents; empty for none."""
+        """Return the limit that this run and its subagents have reached together; empty for none."""
         return used_up(self._state, self._kit, self.children.values())
 
     async def _watch(self) -> None:
-        """Other processes can only leave a file to say that they want a task stopped."""
+        """Poll for kill files, by which other processes request that a task stops."""
         while self.tasks is not None:
             for child in list(self.children.values()):
                 if child.lock is not None and self.tasks.is_to_be_killed(child.record.id):
                     child.token.cancel("killed")
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
 
     # -- the end of a task ---------------------------------------------------------------------------
 
-    async def _settle(self, child: Child, state: TaskState, error: str) -> None:
-        """Nothing is awaited before the record is whole: this also runs when the program ends."""
+    async def _record_outcome(self, child: Child, state: TaskState, error: str) -> None:
+        """Record the outcome and report it.
+
+        Nothing is awaited before the record is complete, because this also runs at interpreter exit.
+        """
         record = child.record
         if record.state == "pending" and state in ("completed", "waiting_permission"):
             record.to("running")
@@ -326,12 +427,12 @@ class RunTasks:
         if record.background:
             self.table.reports.get(record.parent, self.notify)(child)
         self._release(child)
-        if self._watcher is not None and not any(each.lock for each in self.children.values()):
+        if self._watcher is not None and not any(child.lock for child in self.children.values()):
             self._watcher.cancel()
             self._watcher = None
-        if self._is_over and not any(each.lock for each in self.children.values()):
+        if self._is_over and not any(child.lock for child in self.children.values()):
             self.table.close(self.session_id, self.notify)
-        await self._tell(child)
+        await self._emit_task(child)
 
     def _release(self, child: Child) -> None:
         self._save(child)
@@ -341,58 +442,59 @@ class RunTasks:
             self.tasks.forget_kill(child.record.id)
 
     def notify(self, child: Child) -> None:
-        """Put what came of a task into the inbox of the run."""
+        """Put the outcome of a task into the run's inbox."""
         text = f"{self._headline(child.record)}\n{report_of(child.record, self.words)}"
-        self._put(child, text, child.spent())
+        self._put_notice(child, text, child.spent())
 
     def _headline(self, record: TaskRecord) -> str:
         return self.words.notice.format(id=record.id, state=record.state, agent=record.agent)
 
-    def _put(self, child: Child, text: str, spent: dict[str, Any] | None = None) -> None:
-        """Tell the run about a task."""
+    def _put_notice(self, child: Child, text: str, spent: dict[str, Any] | None = None) -> None:
+        """Put a notice about a task into the run's inbox."""
         self.children[child.record.id] = child
         child.notice = text
         if text not in self._kit.inbox:
             self._kit.inbox.put(text, synthetic=True, spent=spent)
 
     async def kill(self, child: Child) -> None:
-        """Stop a task of the background, and wait until it has stopped."""
+        """Stop a background task, and wait until it has stopped."""
         child.token.cancel("killed")
         await self._stop([child])
 
     # -- tasks of earlier runs -----------------------------------------------------------------------
 
     def catch_up(self, store: TaskStore) -> None:
-        """Tell the run what it does not know of earlier tasks of its session."""
+        """Deliver outstanding notices about earlier tasks of the session."""
         records = store.list(self.session_id)
-        texts = [str(each.get("content")) for each in self._state.messages]
-        states = task_states([*texts, *(each.text for each in self._state.held)])
+        texts = [str(message.get("content")) for message in self._state.messages]
+        states = task_states([*texts, *(message.text for message in self._state.held)])
         known_ids = {record.id for record in records}
-        self._report_lost(each for each in unreported(self._state.messages, states) if each not in known_ids)
+        unknown = (name for name in unreported(self._state.messages, states) if name not in known_ids)
+        self._report_lost(unknown)
         for record in reversed(records):
-            open_yet = not record.is_over and record.state != "waiting_permission"
-            if (record.resumes and not record.background) or record.delivered or open_yet:
+            is_open = not record.is_over and record.state != "waiting_permission"
+            if (record.resumes and not record.background) or record.delivered or is_open:
                 continue
-            known = self.table.remembered.get(record.id)
-            child = known or Child(record, self.table.definitions.get(record.agent, EXPLORE))
+            remembered = self.table.remembered.get(record.id)
+            child = remembered or Child(record, self.table.definitions.get(record.agent, EXPLORE))
             if (record.id, record.state) in states:
                 record.delivered = True
             elif record.error == "its process ended":
                 lost = self.words.lost.format(agent=record.agent, id=record.id)
-                self._put(child, f"{self._headline(record)}\n{lost}")
+                self._put_notice(child, f"{self._headline(record)}\n{lost}")
             else:
                 self.notify(child)
             with suppress(PureAgentLoopError):
                 store.save(record)
 
     def _report_lost(self, task_ids: Iterable[str]) -> None:
-        """Tell about tasks that were begun where their records are, and that is not here."""
+        """Report tasks whose records are on another machine or gone."""
         for task_id in task_ids:
             name = task_id.rpartition("-")[0]
             definition = self.table.definitions.get(name)
             if definition is not None:
                 record = TaskRecord(task_id, name, "", "killed", self.session_id, background=True)
-                self._put(Child(record, definition), f"{self._headline(record)}\n{self.words.gone}")
+                self._put_notice(Child(record, definition), f"{self._headline(record)}\n{self.words.gone}")
 
     def _running(self) -> list[Child]:
         return [child for child in self.children.values() if child.job is not None and not child.job.done()]
@@ -402,8 +504,8 @@ class RunTasks:
         for child in children:
             child.token.cancel("cancelled")
         if jobs:
-            _, stubborn = await asyncio.wait(jobs, timeout=PATIENCE)
-            for job in stubborn:
+            _, unfinished = await asyncio.wait(jobs, timeout=STOP_SECONDS)
+            for job in unfinished:
                 job.cancel()
 
     def _save(self, child: Child) -> None:
@@ -416,5 +518,5 @@ class RunTasks:
 
     @property
     def session_id(self) -> str:
-        """The session of the run; empty for none."""
+        """Session id of the run; empty for none."""
         return self._state.session_id

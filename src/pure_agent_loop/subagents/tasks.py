@@ -1,9 +1,9 @@
-"""Records of tasks: what was given to whom, where it stands, and what came of it; as files that outlive us.
+"""Task records, stored as files.
 
-<id>.json   the record, always whole
-<id>.txt    the whole answer
-<id>.lock   held by the process that works on it, so it is known when that has ended
-<id>.kill   somebody wants it stopped
+<id>.json   the record, replaced atomically
+<id>.txt    the full answer
+<id>.lock   held by the process that runs the task, so that its death is noticed
+<id>.kill   request to stop the task
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ from typing import Any
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionLockedError, SessionWriteError
 from pure_agent_loop.events import TaskState
 from pure_agent_loop.llm.messages import Message
-from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.locking import SessionLock, take_lock
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.support.writer_lock import SessionLock, take_lock
 
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 _STOPPED = frozenset({"failed", "cancelled", "killed"})
-# From each state to those that may follow. What has ended, or waits, can be taken up again: it is pending.
+# Allowed transitions. A task that has ended or needs a permission can be resumed: it is then pending.
 TRANSITIONS: dict[str, frozenset[str]] = {
     "pending": frozenset({"running", "backgrounded"}) | _STOPPED,
     "running": frozenset({"waiting_permission", "backgrounded", "completed"}) | _STOPPED,
@@ -42,11 +42,11 @@ _POLL_SECONDS = 0.05
 
 
 class TaskTransitionError(PureAgentLoopError, ValueError):
-    """A task cannot go from one state to another."""
+    """A task state cannot follow the current one."""
 
 
 class TaskNotFoundError(PureAgentLoopError, LookupError):
-    """There is no task of that id."""
+    """No task has that id."""
 
 
 @dataclass(slots=True)
@@ -54,30 +54,30 @@ class TaskRecord:
     """One task of a subagent.
 
     Args:
-        id: Its id; the agent's name is the beginning of it.
-        agent: The subagent.
-        prompt: What it was asked.
+        id: Task id; starts with the agent's name.
+        agent: Name of the subagent.
+        prompt: The task's text.
         state: See `TRANSITIONS`.
-        parent: The session that gave the task; empty for none.
-        session_id: The session of the subagent itself; empty for none.
-        background: It goes on beside the agent that gave it.
-        step: The step in which it was given.
-        resumes: It is the work of a call that is made again, and takes it up, when the program was killed.
-        created: When it was given, in seconds since the epoch.
-        started: When work on it began; 0 if it has not.
-        ended: When it ended; 0 if it has not.
+        parent: Session of the parent; empty for none.
+        session_id: Session of the subagent; empty for none.
+        background: True for a background task.
+        step: The parent's step that started it.
+        resumes: True if its call is repeated, and continues it, after a crash.
+        created: Creation time, in seconds since the epoch.
+        started: Start time, in seconds since the epoch; 0 if not started.
+        ended: End time, in seconds since the epoch; 0 if not ended.
         calls: Tool calls made.
         tokens: Tokens used.
         cost: Money spent.
-        last_activity: When something happened in it last.
+        last_activity: Time of its last event, in seconds since the epoch.
         last_tool: The tool called last.
-        stop_reason: Why the subagent's run ended.
-        result: Its answer, cut.
-        error: What went wrong.
-        output: The file with its whole answer; empty for none.
-        place: The folder it worked in, if that is kept.
-        delivered: The agent that gave it knows how it ended.
-        call_id: The call that gave it.
+        stop_reason: Stop reason of the subagent's run.
+        result: The answer, truncated.
+        error: Error message.
+        output: File with the full answer; empty for none.
+        place: Its separate folder, if that is kept.
+        delivered: True once the parent has received its outcome.
+        call_id: The parent's call that started it.
     """
 
     id: str
@@ -106,13 +106,13 @@ class TaskRecord:
     call_id: str = ""
 
     def to(self, state: TaskState) -> None:
-        """Change the state, and note when.
+        """Change the state and record the time.
 
         Raises:
-            TaskTransitionError: This cannot follow.
+            TaskTransitionError: The state cannot follow the current one.
         """
         if state not in TRANSITIONS[self.state]:
-            raise TaskTransitionError(f"The task {self.id} cannot go from {self.state!r} to {state!r}.")
+            raise TaskTransitionError(f"Task {self.id} cannot change from {self.state!r} to {state!r}.")
         self.state, self.last_activity = state, time.time()
         if state in ENDED:
             self.ended = self.last_activity
@@ -123,97 +123,95 @@ class TaskRecord:
 
     @property
     def is_over(self) -> bool:
-        """True if nothing more will happen by itself."""
+        """True if the task has ended."""
         return self.state in ENDED
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+        """Return the JSON form."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TaskRecord:
-        """The reverse of :meth:`to_dict`; what is not known is passed over.
+        """Create a record from its JSON form; unknown fields are ignored.
 
         Raises:
-            ConfigError: It is no such form.
+            ConfigError: The data is not a task record.
         """
         try:
             record = cls(**{name: data[name] for name in _NAMES if name in data})
         except (TypeError, KeyError) as error:
-            raise ConfigError(f"This is no record of a task: {error}") from error
+            raise ConfigError(f"Invalid task record: {error}") from error
         wrong = [name for name, kinds in _KINDS.items() if not isinstance(getattr(record, name), kinds)]
         if wrong:
-            raise ConfigError(
-                f"This is no record of a task: its {wrong[0]} is {getattr(record, wrong[0])!r:.40}."
-            )
+            raise ConfigError(f"Invalid task record: {wrong[0]}={getattr(record, wrong[0])!r:.40}.")
         if record.state not in TRANSITIONS:
-            raise ConfigError(f"This is no record of a task: its state is {record.state!r:.40}.")
+            raise ConfigError(f"Invalid task record: unknown state={record.state!r:.40}.")
         return record
 
 
-_NAMES = tuple(each.name for each in fields(TaskRecord))
-_KINDS: dict[str, tuple[type, ...]] = {  # a time may be a whole number
+_NAMES = tuple(field.name for field in fields(TaskRecord))
+_KINDS: dict[str, tuple[type, ...]] = {  # a time may be an integer
     name: (float, int) if isinstance(value, float) else (type(value),)
     for name, value in asdict(TaskRecord("", "", "")).items()
 }
 
 
 class TaskStore:
-    """The records of tasks, in a folder.
+    """Store of task records, in a folder.
 
     Args:
-        folder: Where; beside the sessions in the data folder if None. It is made when it is needed.
+        folder: The folder, created when needed; None for one next to the sessions in the data folder.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None = None) -> None:
-        given = data_folder() / "sessions" / "agents" if folder is None else Path(folder)
-        self.folder = given.expanduser().absolute()
+        path = data_folder() / "sessions" / "agents" if folder is None else Path(folder)
+        self.folder = path.expanduser().absolute()
 
     def new_id(self, agent: str) -> str:
-        """An id that no task has: the agent's name and something random."""
+        """Return an unused id: the agent's name and random digits."""
         while True:
-            made = f"{agent}-{secrets.token_hex(3)}"
-            if not self._path(made, "json").exists():
-                return made
+            task_id = f"{agent}-{secrets.token_hex(3)}"
+            if not self._path(task_id, "json").exists():
+                return task_id
 
     def save(self, record: TaskRecord) -> None:
-        """Write a record, wholly or not at all.
+        """Write a record atomically.
 
         Raises:
-            SessionWriteError: It cannot be written.
+            SessionWriteError: The record cannot be written.
         """
         self._write(record.id, "json", json.dumps(record.to_dict(), ensure_ascii=False))
 
     def keep_output(self, task_id: str, text: str) -> Path:
-        """Write down a whole answer.
+        """Write the full answer of a task.
 
         Returns:
-            Where it is.
+            The file.
 
         Raises:
-            SessionWriteError: It cannot be written.
+            SessionWriteError: The answer cannot be written.
         """
         return self._write(task_id, "txt", text)
 
     def output(self, task_id: str) -> str:
-        """The whole answer of a task; empty if it gave none."""
+        """Return the full answer of a task; empty if it has none."""
         try:
             return self._path(task_id, "txt").read_text(encoding="utf-8", errors="replace")
         except OSError:
             return ""
 
     def get(self, task_id: str) -> TaskRecord:
-        """A record. One whose process has ended while it was at work is shown as ``killed``.
+        """Return a record; a task whose process died while running is ``killed``.
 
         Raises:
-            TaskNotFoundError: There is none, or it cannot be read.
+            TaskNotFoundError: The record is missing or cannot be read.
         """
         try:
             record = self._read(task_id)
         except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
-            raise TaskNotFoundError(f"There is no task {task_id!r} in {self.folder}.") from error
+            raise TaskNotFoundError(f"Task {task_id!r} not found in {self.folder}.") from error
         if record.state in ("pending", "running", "backgrounded") and not self.is_running(task_id):
-            with contextlib.suppress(OSError, ValueError):  # it may have ended between the two looks
+            with contextlib.suppress(OSError, ValueError):  # it may have ended between the two checks
                 record = self._read(task_id)
             if record.state in ("pending", "running", "backgrounded"):
                 record.to("killed")
@@ -223,38 +221,38 @@ class TaskStore:
     def _read(self, task_id: str) -> TaskRecord:
         record = TaskRecord.from_dict(json.loads(self._path(task_id, "json").read_text(encoding="utf-8")))
         if record.id != task_id:
-            raise ConfigError(f"This is no record of the task {task_id}: its id is {record.id!r:.40}.")
+            raise ConfigError(f"Invalid record of task {task_id}: id={record.id!r:.40}.")
         return record
 
     def list(self, parent: str | None = None) -> list[TaskRecord]:
-        """Every record, the newest first; damaged ones are passed over.
+        """Return the records, newest first; damaged records are skipped.
 
         Args:
-            parent: Only of this session.
+            parent: Return only the tasks of this session.
         """
-        found = []
+        records = []
         for path in self.folder.glob("*.json"):
             with contextlib.suppress(TaskNotFoundError, ConfigError):
-                found.append(self.get(path.stem))
-        wanted = [record for record in found if parent is None or record.parent == parent]
-        return sorted(wanted, key=lambda record: (-record.created, record.id))
+                records.append(self.get(path.stem))
+        selected = [record for record in records if parent is None or record.parent == parent]
+        return sorted(selected, key=lambda record: (-record.created, record.id))
 
     def claim(self, task_id: str) -> SessionLock:
-        """Say that this process works on a task, until the lock is released.
+        """Lock a task for this process, until the lock is released.
 
         Raises:
-            SessionLockedError: Another process does.
-            SessionWriteError: The lock cannot be made.
+            SessionLockedError: Another process holds the lock.
+            SessionWriteError: The lock file cannot be created.
         """
         try:
-            self._made()
+            self._ensure_folder()
             self._path(task_id, "kill").unlink(missing_ok=True)
             return take_lock(self._path(task_id, "lock"), task_id)
         except OSError as error:
             raise SessionWriteError(self.folder, error.strerror or error) from error
 
     def is_running(self, task_id: str) -> bool:
-        """True if a process, this one or another, works on a task."""
+        """True if a process, this one or another, runs the task."""
         path = self._path(task_id, "lock")
         if not path.exists():
             return False
@@ -267,22 +265,22 @@ class TaskStore:
         return False
 
     def kill(self, task_id: str, *, patience: float = 10.0) -> TaskRecord:
-        """Stop a task, in whatever process it is.
+        """Stop a task of this or another process.
 
         Args:
-            task_id: Which one.
-            patience: Seconds to wait for it to stop.
+            task_id: The task.
+            patience: Seconds to wait until it stops.
 
         Returns:
-            Its record; still at work if its process did not stop it in time.
+            The record; still running if its process did not stop it in time.
 
         Raises:
-            TaskNotFoundError: There is none.
-            SessionWriteError: Nothing can be written.
+            TaskNotFoundError: The task is missing.
+            SessionWriteError: The request cannot be written.
         """
         record = self.get(task_id)
         if not self.is_running(task_id):
-            if not record.is_over:  # it waits for a permission, and nobody works on it
+            if not record.is_over:  # waiting for a permission, in no process
                 record.to("killed")
             self.save(record)
             return record
@@ -293,26 +291,26 @@ class TaskStore:
         return self.get(task_id)
 
     def is_to_be_killed(self, task_id: str) -> bool:
-        """True if somebody asked for a task to be stopped."""
+        """True if the task has been requested to stop."""
         return self._path(task_id, "kill").exists()
 
     def forget_kill(self, task_id: str) -> None:
-        """The task has ended: nothing is left to be stopped."""
+        """Delete the stop request of a task that has ended."""
         with contextlib.suppress(OSError):
             self._path(task_id, "kill").unlink(missing_ok=True)
 
     def _path(self, task_id: str, suffix: str) -> Path:
         if not _ID.fullmatch(task_id):
-            raise TaskNotFoundError(f"There is no task {safe_str(task_id)!r:.80}.")
+            raise TaskNotFoundError(f"Task {safe_str(task_id)!r:.80} not found: invalid id.")
         return self.folder / f"{task_id}.{suffix}"
 
-    def _made(self) -> Path:
+    def _ensure_folder(self) -> Path:
         return self.folder if self.folder.is_dir() else private_folder(self.folder)
 
     def _write(self, task_id: str, suffix: str, text: str) -> Path:
         path = self._path(task_id, suffix)
         try:
-            handle, temporary = tempfile.mkstemp(dir=self._made(), prefix=".")
+            handle, temporary = tempfile.mkstemp(dir=self._ensure_folder(), prefix=".")
             try:
                 with os.fdopen(handle, "wb") as file:
                     file.write(text.encode("utf-8", "replace"))
@@ -325,23 +323,23 @@ class TaskStore:
         return path
 
 
-# As `SubagentWords` writes it, in both languages.
-_MARK = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
-_OPEN = ("pending", "backgrounded")
+# The headline of `SubagentWords`, in both languages.
+_HEADLINE = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
+_OPEN_STATES = ("pending", "backgrounded")
 
 
 def task_states(texts: Iterable[str]) -> set[tuple[str, str]]:
-    """Tasks and their states, as far as texts say them."""
-    return {(name, state) for text in texts for name, state in _MARK.findall(text)}
+    """Return the ids and states of the tasks in texts with headlines."""
+    return {(name, state) for text in texts for name, state in _HEADLINE.findall(text)}
 
 
 def unreported(messages: Sequence[Message], states: Iterable[tuple[str, str]]) -> list[str]:
-    """Tasks that were begun beside the run, and of which nothing was heard after that.
+    """Return the background tasks that have no later notice.
 
     Args:
-        states: What it says of tasks; see `task_states`.
+        states: States from the messages; see `task_states`.
     """
-    results = [str(each.get("content")) for each in messages if each["role"] == "tool"]
-    begun = [found for text in results if (found := _MARK.match(text)) and found[2] in _OPEN]
-    ended = {name for name, state in states if state not in _OPEN}
-    return [name for name in dict.fromkeys(each[1] for each in begun) if name not in ended]
+    results = [str(message.get("content")) for message in messages if message["role"] == "tool"]
+    started = [match for text in results if (match := _HEADLINE.match(text)) and match[2] in _OPEN_STATES]
+    ended = {name for name, state in states if state not in _OPEN_STATES}
+    return [name for name in dict.fromkeys(match[1] for match in started) if name not in ended]

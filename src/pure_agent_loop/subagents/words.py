@@ -1,4 +1,4 @@
-"""Every word that subagents add to what a model reads, in English and Chinese."""
+"""Texts of subagents for models, and error messages, in English and Chinese."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pure_agent_loop.support.language import Sentences, in_language
 
 @dataclass(frozen=True, slots=True)
 class SubagentWords:
-    """The texts of one language. Names in braces are filled in."""
+    """The texts of one language. Names in braces are placeholders."""
 
     task: str
     agent_line: str
@@ -55,51 +55,51 @@ class SubagentWords:
 
 
 ENGLISH = SubagentWords(
-    task="Give a task to a subagent. It knows nothing of this conversation: write everything it needs into "
+    task="Give a task to a subagent. It cannot see this conversation: write everything it needs into "
     "the prompt, and what it has to report. Its answer is the result. Agents:\n{agents}",
     agent_line="- {name}: {description}",
-    background_line="With background=true it works beside you, and its answer reaches you as a message. "
-    "With resume=ID an earlier one goes on.",
-    task_output="The state of a task you gave to a subagent, and its whole answer if it is done.",
-    task_list="The tasks you gave to subagents, and their states.",
-    task_kill="Stop a task that is at work.",
-    started="[task {id} {state}] The subagent '{agent}' works beside you. A message will tell when it is "
-    "done; do not wait for it by asking.",
-    queued="[task {id} pending] The subagent '{agent}' begins when another one is done. A message will tell "
+    background_line="With background=true it runs in the background, and its answer reaches you as a "
+    "message. With resume=ID an earlier task continues.",
+    task_output="Get the state of a task you gave to a subagent, and its full answer if it is done.",
+    task_list="List the tasks you gave to subagents, and their states.",
+    task_kill="Stop a running task.",
+    started="[task {id} {state}] The subagent '{agent}' is running in the background. A message will tell "
+    "you when it is done; do not poll for it.",
+    queued="[task {id} pending] The subagent '{agent}' begins when another one is done. A message will bring "
     "its answer.",
-    moved="[task {id} {state}] The user moved the subagent '{agent}' to the background. It works on beside "
-    "you. A message will tell when it is done; do not wait for it by asking.",
+    moved="[task {id} {state}] The user moved the subagent '{agent}' to the background, where it continues. "
+    "A message will tell you when it is done; do not poll for it.",
     headline="[task {id} {state}]",
-    notice="[task {id} {state}] A notice about the subagent '{agent}', not a message of the user.",
-    lost="The program ended while it was at work. It has not finished; what it did until then may have "
-    "happened. To go on: task(agent={agent!r}, prompt=..., resume={id!r}).",
-    gone="Nothing is known of it here: the machine it was on, or its record, is gone. What it did until then "
-    "may have happened. If you still need it, give the task anew.",
-    cut="[{count} characters are left out. task_output(task_id={id!r}) gives the whole answer.{file}]",
-    waiting="It needs a permission that nobody here can give: {calls}. Do it in another way, or tell the "
+    notice="[task {id} {state}] A notice about the subagent '{agent}', not a message from the user.",
+    lost="The program ended while the task was running. It did not finish; some of its actions may have "
+    "taken effect. To continue: task(agent={agent!r}, prompt=..., resume={id!r}).",
+    gone="There is no record of it here: the machine it ran on, or its record, is gone. Some of its actions "
+    "may have taken effect. If you still need it, give the task again.",
+    cut="[{count} characters are left out. task_output(task_id={id!r}) gives the full answer.{file}]",
+    waiting="It needs a permission that cannot be granted here: {calls}. Do it in another way, or tell the "
     "user.",
     failed="It failed: {error}",
     stopped="It was stopped before it was done.",
     no_answer="It gave no answer.",
-    no_task="There is no task {id!r} here. task_list shows those there are.",
-    no_agent="There is no agent {name!r}. Use one of: {names}.",
+    no_task="No task {id!r} here. task_list shows the existing tasks.",
+    no_agent="No agent {name!r}. Use one of: {names}.",
     no_tasks="There are no tasks.",
     no_tool="The agent {agent!r} asks for tools you do not have: {tools}.",
-    at_work="It is at work: {calls} calls so far{tool}.",
-    is_over="The task {id} is over: {state}.",
-    still_at_work="The task {id} is still at work. Wait for its message before you resume it.",
-    another_agent="The task {id} is one of the agent {agent!r}; resume it with that name.",
-    too_deep="A subagent cannot give tasks to further ones here. Do the work yourself.",
-    nothing_left="Nothing is left of the limits of this run: {what}. Answer with what you have.",
+    at_work="It is running: {calls} calls so far{tool}.",
+    is_over="Task {id} has ended: {state}.",
+    still_at_work="Task {id} is still running. Wait for its message before you resume it.",
+    another_agent="Task {id} belongs to the agent {agent!r}; resume it with that name.",
+    too_deep="A subagent cannot give tasks to other subagents here. Do the work yourself.",
+    nothing_left="This run has used up its limit: {what}. Answer with what you have.",
     not_here="Tasks can be given only from inside a run.",
     empty_prompt="The prompt is empty. Write what the subagent has to do.",
     asked_by="{reason} (asked by the subagent '{agent}')",
-    copy_changed="It worked in a copy, which is gone now. What it changed there:\n{diff}",
+    copy_changed="It worked in a copy, which has been deleted. Its changes there:\n{diff}",
     copy_unchanged="It worked in a copy and changed nothing there.",
-    tree_kept="Its changes are kept, on the branch {branch}, in the folder {path}:\n{files}",
-    tree_removed="It changed no file.",
-    in_copy="You work in a copy of the workspace: what you change is thrown away afterwards.",
-    in_tree="You work in a checkout of your own: the user's files stay as they are.",
+    tree_kept="Its changes are kept on the branch {branch}, in the folder {path}:\n{files}",
+    tree_removed="It changed no files.",
+    in_copy="You work in a copy of the workspace: your changes are discarded afterwards.",
+    in_tree="You work in a separate checkout: the user's files stay as they are.",
     explore="Finds things in the files and reports paths and lines. It changes nothing.",
     explore_prompt="You find things in a workspace for another agent. You change nothing.\n\n"
     "Look with several searches before you say that something is not there. Read the lines you report.\n\n"
@@ -179,18 +179,18 @@ _BY_LANGUAGE = {"en": ENGLISH, "zh": CHINESE}
 
 
 def words_for(language: str | None = None) -> SubagentWords:
-    """The texts of a language.
+    """Return the texts of a language.
 
     Args:
-        language: ``"en"``, ``"zh"``, or None for that of the run, else of the environment.
+        language: ``"en"``, ``"zh"``, or None for the language of the run, else of the environment.
 
     Raises:
-        ConfigError: There are no texts in that language.
+        ConfigError: The language is not supported.
     """
     return in_language(_BY_LANGUAGE, language)
 
 
-say = Sentences(
+message = Sentences(
     {
         "not_copied": ("The workspace cannot be copied: {error}", "工作区无法复制：{error}"),
         "copy_too_large": (
@@ -207,12 +207,12 @@ say = Sentences(
             "workspace='worktree' needs git. Install it, or use workspace='scratch'.",
             "workspace='worktree' 需要 git。请安装它，或用 workspace='scratch'。",
         ),
-        "git_broken": ("git did not work in {folder}: {error}", "git 在 {folder} 中无法运行：{error}"),
+        "git_broken": ("git could not run in {folder}: {error}", "git 在 {folder} 中无法运行：{error}"),
         "git_failed": (
             "git {command} failed in {folder}: {error}",
             "git {command} 在 {folder} 中失败：{error}",
         ),
         "changed_unseen": ("{name}: changed, not shown\n", "{name}：已改动，不显示\n"),
-        "changed_empty": ("{name}: made or taken away, empty\n", "{name}：新建或删除，空文件\n"),
+        "changed_empty": ("{name}: created or deleted, empty\n", "{name}：新建或删除，空文件\n"),
     }
 )

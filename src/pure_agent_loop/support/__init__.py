@@ -1,1 +1,1 @@
-"""Small mechanisms that know no agents."""
+"""Low-level helpers that do not depend on agents."""

@@ -1,31 +1,95 @@
-"""Optional abilities: what an object of a user may be able to do, and need not."""
+"""Checks of user objects and functions: optional methods and accepted arguments."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, TypeVar
+
+from pure_agent_loop.errors import ConfigError
 
 T = TypeVar("T")
 
 
-def able(thing: object, ability: Callable[..., T]) -> T | None:
-    """The same object, known to have an ability; None if it lacks it.
+def as_protocol(thing: object, ability: Callable[..., T]) -> T | None:
+    """Return the object typed as the protocol, or None if it lacks a method.
 
-    `isinstance` would not find a method behind ``__getattr__`` from Python 3.12 on, so that a client that
-    wraps another one would lose what that one can do.
+    `isinstance` misses methods behind ``__getattr__`` from Python 3.12 on: a client that wraps another one
+    would lose the optional methods of the wrapped client.
 
     Args:
         thing: A client, a compactor, a store.
-        ability: A `Protocol` that says the ability's methods.
+        ability: A `Protocol` with the required methods.
     """
     for name in _names(ability):
         if not callable(getattr(thing, name, None)):
             return None
     known: Any = thing
-    return known  # type: ignore[no-any-return] # it has the methods, as was just found
+    return known  # type: ignore[no-any-return] # all methods were checked above
 
 
 @lru_cache(maxsize=64)
 def _names(ability: Callable[..., Any]) -> tuple[str, ...]:
     return tuple(name for name in vars(ability) if not name.startswith("_"))
+
+
+def checked_function(name: str, function: Any, *parameters: str) -> Any:
+    """Return a function that can be called with these arguments, or None.
+
+    Args:
+        name: Name of the option, for the message.
+        parameters: The arguments, as the message names them.
+
+    Raises:
+        ConfigError: It is not a function, or it does not accept these arguments.
+    """
+    if function is not None and not callable(function):
+        raise ConfigError(f"{name} must be a function; it is {function!r:.80}.")
+    if function is not None:
+        check_shape(name, function, parameters)
+    return function
+
+
+def check_method(name: str, value: object, method: str, *parameters: str) -> None:
+    """Reject an object without a method that accepts these arguments.
+
+    Raises:
+        ConfigError: The method is missing or has another signature.
+    """
+    function = getattr(value, method, None)
+    if not callable(function):
+        raise ConfigError(
+            f"{name} must have a method {method}({', '.join(parameters)}); {value!r:.80} has none."
+        )
+    check_shape(f"{name}: its {method}", function, parameters)
+
+
+def check_shape(
+    name: str,
+    function: Callable[..., Any],
+    parameters: Sequence[str],
+    leading: Sequence[str] = (),
+    also: str = "",
+) -> None:
+    """Reject a function that does not accept these arguments. A function without a signature passes.
+
+    Args:
+        name: Name of the option, for the message.
+        also: More text about the parameters, for the message.
+
+    Raises:
+        ConfigError: It does not accept them; the message shows the call.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError, NameError):
+        return
+    own = getattr(function, "__name__", type(function).__name__)
+    try:
+        signature.bind(*leading, *parameters)
+    except TypeError as error:
+        raise ConfigError(
+            f"{name} is called with ({', '.join(parameters)}), but {own}{signature} does not accept that: "
+            f"{error}. Add these parameters{also}."
+        ) from None

@@ -1,8 +1,8 @@
-"""How our own child processes are started, and written to. The working folder may be a stranger's.
+"""Start child processes and write to them; the working folder is untrusted.
 
-It has no part in them: none of them looks for modules or programs there, and each gets an environment of
-known names. What a ``.env`` there has put into ours (``PYTHONPATH``, ``PIP_INDEX_URL``, ``GIT_DIR``)
-stays behind.
+No child loads modules or programs from the working folder. Each gets an environment of known names only:
+variables that a ``.env`` there may have set (``PYTHONPATH``, ``PIP_INDEX_URL``, ``GIT_DIR``) are not
+inherited.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import asyncio
 
 PYTHON = sys.executable
-ELSEWHERE = Path(sys.executable).anchor  # a folder without anything that a program could load
+NEUTRAL_DIR = Path(sys.executable).anchor  # a folder with nothing to load
 NETWORK = (
     *(
         "HTTP_PROXY",
@@ -57,29 +57,29 @@ runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def script_argv(script: Path, *words: str) -> list[str]:
-    """Run a file that needs nothing but the standard library, with this Python."""
+    """Return the command that runs a file with this Python and the standard library only."""
     return [sys.executable, "-I", "-S", str(script), *words]
 
 
 def module_argv(module: str, *words: str, needs: Iterable[str] = ()) -> list[str]:
-    """Run a module with this Python, as ``python -m`` does, but never one of the working folder.
+    """Return the command that runs a module with this Python, never from the working folder.
 
     Args:
-        needs: Packages that it imports, wherever this process would find them.
+        needs: Packages that the module imports, found as in this process.
     """
     start = Path(__file__).parents[1] / "__init__.py"
-    found = (module_folder(name) for name in (module.partition(".")[0], *needs) if name != _PACKAGE)
-    folders = "\n".join(dict.fromkeys(str(folder) for folder in found if folder))
+    locations = (module_folder(name) for name in (module.partition(".")[0], *needs) if name != _PACKAGE)
+    folders = "\n".join(dict.fromkeys(str(folder) for folder in locations if folder))
     return [sys.executable, "-I", "-c", _BEGIN, _PACKAGE, str(start), folders, module, *words]
 
 
 def module_folder(name: str) -> Path | None:
-    """Where this process finds a package, the working folder left out; None if nowhere.
+    """Return the folder from which this process imports a package, or None. The working folder is skipped.
 
     Args:
         name: A package or module without dots.
     """
-    spec = PathFinder.find_spec(name, [each for each in sys.path if _is_usable(each)])
+    spec = PathFinder.find_spec(name, [folder for folder in sys.path if _is_usable(folder)])
     origin = spec.origin if spec else None
     if origin is None:
         return None
@@ -87,52 +87,47 @@ def module_folder(name: str) -> Path | None:
 
 
 def find_program(name: str) -> str | None:
-    """The full path of a program on the PATH; nothing of the working folder is one.
+    """Return the full path of a program on the PATH, outside the working folder.
 
     Args:
-        name: Without a path.
+        name: The program's name, without a folder.
     """
     for folder in os.environ.get("PATH", os.defpath).split(os.pathsep):
-        found = shutil.which(name, path=folder) if _is_usable(folder) else None
-        if found and _is_usable(str(Path(found).parent)):
-            return found
+        program = shutil.which(name, path=folder) if _is_usable(folder) else None
+        if program and _is_usable(str(Path(program).parent)):
+            return program
     return None
 
 
-def child_environment(*names: str, **more: str) -> dict[str, str]:
-    """What a child of ours gets: where the user and the system have their things, and nothing else.
-
-    Args:
-        names: More variables of ours to hand on.
-        more: Variables to set.
-    """
-    kept = {name: os.environ[name] for name in (*_KEPT, *names) if name in os.environ}
+def child_environment(*names: str, **variables: str) -> dict[str, str]:
+    """Return the environment of a child process: folders of the user and the system only."""
+    env = {name: os.environ[name] for name in (*_KEPT, *names) if name in os.environ}
     for name in (*_PLACES, *_FOLDER_LISTS):
         folders = filter(_is_usable, os.environ.get(name, "").split(os.pathsep))
-        kept |= {name: value} if (value := os.pathsep.join(folders)) else {}
-    return {**kept, **more}
+        env |= {name: value} if (value := os.pathsep.join(folders)) else {}
+    return {**env, **variables}
 
 
 def _is_usable(path: str) -> bool:
-    """Whether a path is whole, and leads to no place in the working folder.
+    """Whether a path is absolute and lies outside the working folder.
 
-    What is installed for this Python is ours, also in a ``.venv`` there. Where the working folder is the
-    user's home or lies above it, only the folder itself does not count.
+    Packages installed for this Python are trusted, also in a ``.venv`` there. If the working folder is the
+    user's home or a parent of it, only the folder itself is excluded.
     """
     if not Path(path).is_absolute():
         return False
     try:
-        here, place = Path.cwd(), Path(path).resolve()
+        cwd, place = Path.cwd(), Path(os.path.realpath(path))
     except OSError:  # it was deleted
         return True
-    if here == place or here not in place.parents:
-        return here != place
+    if cwd == place or cwd not in place.parents:
+        return cwd != place
     home = _home()
-    return Path(sys.prefix).resolve() in place.parents or here in (home, *home.parents)
+    return Path(sys.prefix).resolve() in place.parents or cwd in (home, *home.parents)
 
 
 def _home() -> Path:
-    """The user's home, whatever the environment says."""
+    """Return the user's home from the system, not from the environment."""
     if sys.platform == "win32":
         return Path.home().resolve()
     import pwd
@@ -144,10 +139,10 @@ def _home() -> Path:
 
 
 def write_to(stdin: asyncio.StreamWriter, data: bytes) -> None:
-    """Send something to a program's standard input.
+    """Write to a program's standard input.
 
     Raises:
-        BrokenPipeError: It reads no more. uvloop has another error for that, if it is not asked first.
+        BrokenPipeError: The program has closed its input. Checked first, as uvloop raises another error.
     """
     if stdin.is_closing():
         raise BrokenPipeError
@@ -155,17 +150,17 @@ def write_to(stdin: asyncio.StreamWriter, data: bytes) -> None:
 
 
 async def communicate(process: asyncio.subprocess.Process, data: bytes = b"") -> tuple[bytes, bytes]:
-    """As a process's own: send something, if it still reads, and wait for its end. Output and errors."""
+    """Write to a process if it still reads, wait for its exit, and return its output and errors."""
     import asyncio  # some that start programs have no event loop
 
-    _, said = await asyncio.gather(_feed(process.stdin, data), process.communicate())
-    return said
+    _, output = await asyncio.gather(_feed(process.stdin, data), process.communicate())
+    return output
 
 
 async def _feed(stdin: asyncio.StreamWriter | None, data: bytes) -> None:
     if stdin is None:
         return
-    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it says why on its way out
+    with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # its error output has the reason
         if data:
             write_to(stdin, data)
             await stdin.drain()

@@ -1,4 +1,4 @@
-"""Time, waiting and chance, in one place, so that a run can be replayed."""
+"""Time, sleep and randomness in one place, so that a run can be replayed."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Where a run gets its time and its randomness from."""
+    """Source of time and randomness for a run."""
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds from an unknown start; never goes back."""
+        """Return the seconds since an arbitrary start; never decreases."""
         ...
 
     def random(self) -> float:
-        """A number from 0 to 1, for jitter."""
+        """Return a number from 0 to 1, for jitter."""
         ...
 
     async def sleep(self, seconds: float) -> None:
@@ -29,7 +29,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The real clock; its functions are those of Python, which a run asks several times a step."""
+    """The system clock; binds Python's functions directly, as a run calls them several times a step."""
 
     now = staticmethod(time.time)
     monotonic = staticmethod(time.monotonic)

@@ -1,4 +1,4 @@
-"""Appending to a file so that a line is there wholly or not at all, and getting it onto the disk."""
+"""Append lines to a file atomically, and flush them to the disk."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Protocol
 
 from pure_agent_loop.errors import SessionWriteError
-from pure_agent_loop.support.locking import OPEN_FLAGS
+from pure_agent_loop.support.locking import OPEN_FLAGS, is_still
+from pure_agent_loop.support.variables import variable
 
 _CHUNK = 1 << 20
+_CUT_OFF = "it was truncated while open. Open it again to keep the remaining records"
+TAKEN_AWAY = "the file was deleted, renamed or replaced while open. Restore it, or start again"
 
 
 def flush_to_disk(handle: int) -> None:
-    """Wait until what was written to a file would survive a power cut."""
+    """Flush a file so that its content survives a power cut."""
     if sys.platform == "darwin":
         import fcntl
 
-        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)  # there, fsync leaves it in the drive's own memory
+        fcntl.fcntl(handle, fcntl.F_FULLFSYNC)  # fsync on macOS leaves data in the drive's cache
     elif hasattr(os, "fdatasync"):
         os.fdatasync(handle)
     else:
@@ -28,8 +31,8 @@ def flush_to_disk(handle: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make sure that names which were made or taken away in a folder stay so."""
-    with contextlib.suppress(OSError):  # Windows cannot, and some network file systems
+    """Flush a folder, so that created and deleted names survive a power cut."""
+    with contextlib.suppress(OSError):  # not supported on Windows and some network file systems
         handle = os.open(folder, os.O_RDONLY)
         try:
             os.fsync(handle)
@@ -37,28 +40,28 @@ def sync_folder(folder: Path) -> None:
             os.close(handle)
 
 
-class Ending(Protocol):
-    """How a file of lines was found to end."""
+class FileEnd(Protocol):
+    """State of the end of a file of lines."""
 
     @property
     def size(self) -> int:
-        """Bytes that were read."""
+        """Number of bytes read."""
 
     @property
     def end(self) -> int:
-        """Bytes behind this offset belong to a line that was never finished."""
+        """Offset where an unfinished last line begins."""
 
     @property
     def needs_newline(self) -> bool:
-        """The last line is whole, but its newline is missing."""
+        """True if the last line is complete except for its newline."""
 
 
 class Appender:
-    """A file to which whole lines are appended, each with one write.
+    """File to which complete lines are appended, one write each.
 
     Args:
         path: The file, for messages.
-        handle: It, open for reading and appending.
+        handle: File descriptor, open for read and append.
     """
 
     def __init__(self, path: Path, handle: int) -> None:
@@ -68,56 +71,55 @@ class Appender:
 
     @classmethod
     def open(cls, path: Path) -> Appender:
-        """Open a file, and make it for this user only if it is missing. No link is followed.
+        """Open a file; create it for this user only if missing. Links are not followed.
 
         Raises:
-            OSError: It cannot be opened for writing.
+            OSError: The file cannot be opened for writing.
         """
         flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS
         handle = os.open(path, flags, 0o600)
         if not stat.S_ISREG(os.fstat(handle).st_mode):
             os.close(handle)
-            raise SessionWriteError(path, "it is no file; move it away")
+            raise SessionWriteError(path, "it is not a regular file. Move it away")
         return cls(path, handle)
 
     def append(self, line: bytes, *, durable: bool = False) -> None:
-        """Append a line; if that fails, take back what was written of it.
+        """Append a line; if that fails, truncate the partial write.
 
         Args:
-            line: With a newline at its end.
-            durable: Return only when it would survive a power cut.
+            durable: Return only after the line is on the disk.
 
         Raises:
             SessionWriteError: It failed.
         """
         try:
-            before = self._check_end()
+            size = self._check_end()
             try:
                 _write_all(self._handle, line)
                 if durable:
                     flush_to_disk(self._handle)
-            except BaseException:  # an interrupt from the keyboard must not leave half a line either
-                with contextlib.suppress(OSError):  # what stays is found by `_check_end` the next time
-                    os.ftruncate(self._handle, before)
+            except BaseException:  # Ctrl-C must not leave a partial line either
+                with contextlib.suppress(OSError):  # `_check_end` finds the rest at the next append
+                    os.ftruncate(self._handle, size)
                 raise
         except OSError as error:
             raise SessionWriteError(self._path, error.strerror or error) from error
-        self._size = before + len(line)
+        self._size = size + len(line)
 
-    def mend(self, found: Ending, torn: Path) -> None:
-        """Move an unfinished last line into a file of its own, and end the last whole one.
+    def mend(self, ending: FileEnd, torn: Path) -> None:
+        """Move an unfinished last line to a separate file, and add a missing last newline.
 
         Args:
-            torn: Where the unfinished line is appended, with a newline.
+            torn: File to which the unfinished line is appended, with a newline.
 
         Raises:
-            SessionWriteError: It failed; nothing was taken away.
+            SessionWriteError: The write failed; nothing was removed.
         """
         try:
-            if found.end < found.size:
-                self._copy_tail(found.end, torn)
-                os.ftruncate(self._handle, found.end)
-            if found.needs_newline:
+            if ending.end < ending.size:
+                self._copy_tail(ending.end, torn)
+                os.ftruncate(self._handle, ending.end)
+            if ending.needs_newline:
                 _write_all(self._handle, b"\n")
             flush_to_disk(self._handle)
         except OSError as error:
@@ -129,16 +131,17 @@ class Appender:
         os.close(self._handle)
 
     def _check_end(self) -> int:
-        """Return the size. If it is not what we left, somebody wrote without the lock; end their line."""
-        about = os.fstat(self._handle)
-        if about.st_nlink == 0:
-            raise SessionWriteError(self._path, "the file was deleted while it was open")
-        if about.st_size != self._size and about.st_size:
+        """Return the size. If another process appended without the lock, end its line."""
+        if not is_still(self._handle, self._path):
+            raise SessionWriteError(self._path, TAKEN_AWAY)
+        if (status := os.fstat(self._handle)).st_size < self._size:
+            raise SessionWriteError(self._path, _CUT_OFF)
+        if status.st_size != self._size:
             os.lseek(self._handle, -1, os.SEEK_END)
             if os.read(self._handle, 1) != b"\n":
                 _write_all(self._handle, b"\n")
-                return about.st_size + 1
-        return about.st_size
+                return status.st_size + 1
+        return status.st_size
 
     def _copy_tail(self, start: int, torn: Path) -> None:
         target = os.open(torn, os.O_WRONLY | os.O_APPEND | os.O_CREAT | OPEN_FLAGS, 0o600)
@@ -154,10 +157,49 @@ class Appender:
 
 
 def _write_all(handle: int, data: bytes) -> None:
-    """One write; only when the system takes less, another for the rest, which says why if it fails."""
+    """Write all bytes in one call; after a short write, write the rest, so that the error is raised."""
     written = os.write(handle, data)
     while written < len(data):
-        more = os.write(handle, data[written:])
-        if more == 0:
-            raise OSError(f"only {written} of {len(data)} bytes were taken")
-        written += more
+        count = os.write(handle, data[written:])
+        if count == 0:
+            raise OSError(f"only {written} of {len(data)} bytes were written")
+        written += count
+
+
+# -- per-user folders for models, sessions, settings and server files ------------------------------------
+
+HOME_VARIABLE = "PAL_HOME"
+_APP = "pure-agent-loop"
+
+
+def data_folder() -> Path:
+    """Return ``PAL_HOME`` if set, else the platform's folder for application data."""
+    named = variable(HOME_VARIABLE)
+    if named:
+        return Path(named).expanduser().resolve()
+    return _platform_folder() / _APP
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return a path with ``~`` expanded. An unknown user is left as it is, as in a shell."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def _platform_folder() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    # The XDG specification ignores relative values.
+    named = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return named if named.is_absolute() else Path.home() / ".local" / "share"
+
+
+def private_folder(path: Path) -> Path:
+    """Create a folder that only this user may enter, and return it."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
+    return path

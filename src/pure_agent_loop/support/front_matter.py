@@ -1,7 +1,7 @@
-"""The head of a ``SKILL.md``: the part of YAML that such heads are written in, and nothing that could run.
+"""Parse the front matter of a ``SKILL.md``: a safe subset of YAML.
 
-Understood are plain, quoted and block (``|``, ``>``) scalars, lists, and one level of keys below a key. Every
-scalar is text, but ``true`` and ``false``. Anything else (anchors, tags, deeper levels) is refused by line.
+Supported: plain, quoted and block (``|``, ``>``) scalars, lists, and one level of nested keys. Every
+scalar is text, except ``true`` and ``false``. Anchors, tags and deeper levels raise an error with the line.
 """
 
 from __future__ import annotations
@@ -27,49 +27,49 @@ _WORDS: dict[str, Scalar] = {"true": True, "false": False, "null": "", "~": ""}
 
 
 class FrontMatterError(PureAgentLoopError, ValueError):
-    """The head cannot be read. The message names the line."""
+    """Front matter that cannot be parsed. The message names the line."""
 
 
 def split_front_matter(text: str) -> tuple[dict[str, Value], str]:
-    """The fields at the head of a document, and the rest.
+    """Return the front-matter fields of a document, and its body.
 
     Args:
         text: The document; its first line must be ``---``.
 
     Raises:
-        FrontMatterError: There is no head, or it cannot be read.
+        FrontMatterError: The front matter is missing or cannot be parsed.
     """
     lines = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").split("\n")
     if not _FENCE.fullmatch(lines[0]):
         raise FrontMatterError("line 1: the file must begin with a line '---', then name and description.")
     end = next((number for number, line in enumerate(lines[1:], 1) if _END.fullmatch(line)), None)
     if end is None:
-        raise FrontMatterError("the head has no end: a second line '---' is missing.")
+        raise FrontMatterError("the front matter is not closed: a second line '---' is missing.")
     return _Head(lines[1:end]).read(), "\n".join(lines[end + 1 :]).strip("\n")
 
 
 class _Head:
-    """One pass over the lines of a head."""
+    """Parser of front-matter lines, in one pass."""
 
     def __init__(self, lines: list[str]) -> None:
         self._lines = lines
         self._at = 0
 
     def read(self) -> dict[str, Value]:
-        found: dict[str, Value] = {}
+        values: dict[str, Value] = {}
         while self._skip_blank():
             key, rest = self._key(indent=0)
-            if key in found:
+            if key in values:
                 raise self._error(f"{key!r} occurs twice")
             self._at += 1
-            found[key] = self._value(rest)
-        return found
+            values[key] = self._value(rest)
+        return values
 
     def _key(self, indent: int) -> tuple[str, str]:
         line = self._lines[self._at]
         match = _KEY.fullmatch(line[indent:].rstrip())
         if "\t" in line[:indent] or _indent(line) != indent or match is None:
-            raise self._error("a line 'key: value' is expected")
+            raise self._error("expected 'key: value'")
         return match["key"].strip("\"'"), (match["value"] or "").strip()
 
     def _value(self, rest: str) -> Value:
@@ -79,7 +79,7 @@ class _Head:
         if rest[:1] == "[":
             return self._flow_list(rest)
         if rest[:1] == "{":
-            raise self._error("{...} is not understood; write one 'key: value' a line", -1)
+            raise self._error("{...} is not supported; write one 'key: value' a line", -1)
         if _COMMENT.sub("", rest).strip():
             return self._scalar(" ".join([rest, *self._more_lines(rest)]))
         if not self._skip_blank() or (_indent(self._line) == 0 and not self._line.startswith("- ")):
@@ -91,22 +91,22 @@ class _Head:
         return self._lines[self._at]
 
     def _more_lines(self, first: str) -> list[str]:
-        """A scalar goes on in the lines below that are indented."""
-        more: list[str] = []
+        """Read the indented continuation lines of a scalar."""
+        lines: list[str] = []
         while self._at < len(self._lines) and self._line[:1] in (" ", "\t") and self._line.strip():
-            more.append(self._line.strip())
+            lines.append(self._line.strip())
             self._at += 1
-        if more and first[:1] not in "\"'":
-            more = [_COMMENT.sub("", each).strip() for each in more]
-        return more
+        if lines and first[:1] not in "\"'":
+            lines = [_COMMENT.sub("", line).strip() for line in lines]
+        return lines
 
     def _block(self, style: str, chomp: str) -> str:
-        taken: list[str] = []
+        lines: list[str] = []
         while self._at < len(self._lines) and (not self._line.strip() or self._line[:1] in (" ", "\t")):
-            taken.append(self._line)
+            lines.append(self._line)
             self._at += 1
-        depth = min((_indent(line) for line in taken if line.strip()), default=0)
-        body = "\n".join(line[depth:].rstrip() if line.strip() else "" for line in taken)
+        depth = min((_indent(line) for line in lines if line.strip()), default=0)
+        body = "\n".join(line[depth:].rstrip() if line.strip() else "" for line in lines)
         text = body.rstrip("\n")
         if style == ">":
             text = re.sub(r"(?<!\n)\n(?![\n ])", " ", text)
@@ -126,23 +126,23 @@ class _Head:
         return items
 
     def _map(self) -> dict[str, Scalar]:
-        found: dict[str, Scalar] = {}
+        values: dict[str, Scalar] = {}
         depth = _indent(self._line)
         while self._skip_blank() and _indent(self._line) == depth:
             key, rest = self._key(depth)
             self._at += 1
-            found[key] = self._scalar(rest)
+            values[key] = self._scalar(rest)
         self._must_be_outside(depth)
-        return found
+        return values
 
     def _must_be_outside(self, depth: int) -> None:
         if depth and self._at < len(self._lines) and _indent(self._line) > 0:
-            raise self._error("this is indented in a way that is not understood")
+            raise self._error("unsupported indentation")
 
     def _flow_list(self, rest: str) -> list[Scalar]:
         text = _COMMENT.sub("", rest).strip() if "'" not in rest and '"' not in rest else rest
         if not text.endswith("]"):
-            raise self._error("a list '[a, b]' must end on its line", -1)
+            raise self._error("a list '[a, b]' must be on one line", -1)
         items = re.findall(r"""\s*("(?:[^"\\]|\\.)*"|'(?:[^']|'')*'|[^,]*)\s*(?:,|$)""", text[1:-1])
         return [self._scalar(item.strip()) for item in items if item.strip()]
 
@@ -150,12 +150,12 @@ class _Head:
         if text[:1] == '"':
             match = re.fullmatch(r'"((?:[^"\\]|\\.)*)"[ \t]*(?:#.*)?', text, re.S)
             if match is None:
-                raise self._error("a quoted text has no end", -1)
+                raise self._error("unterminated quoted text", -1)
             return _ESCAPE.sub(self._unescaped, match[1])
         if text[:1] == "'":
             match = re.fullmatch(r"'((?:[^']|'')*)'[ \t]*(?:#.*)?", text, re.S)
             if match is None:
-                raise self._error("a quoted text has no end", -1)
+                raise self._error("unterminated quoted text", -1)
             return match[1].replace("''", "'")
         text = _COMMENT.sub("", text).strip()
         if text[:1] and text[0] in _REFUSED:
@@ -167,11 +167,11 @@ class _Head:
         if len(code) > 1:
             return chr(int(code[1:], 16))
         if code not in _ESCAPES:
-            raise self._error(f"'\\{code}' means nothing in a quoted text", -1)
+            raise self._error(f"'\\{code}' is not a valid escape in a quoted text", -1)
         return _ESCAPES[code]
 
     def _skip_blank(self) -> bool:
-        """Go to the next line that says something; False at the end."""
+        """Skip to the next line with content; False at the end."""
         while self._at < len(self._lines) and self._line.strip()[:1] in ("", "#"):
             self._at += 1
         return self._at < len(self._lines)

@@ -1,4 +1,4 @@
-"""What the header of an image says of it, and images made smaller by Pillow (extra ``[images]``)."""
+"""Read image headers, and shrink images with Pillow (extra ``[images]``)."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ import struct
 from collections.abc import Callable
 from typing import NamedTuple
 
-_STEP = 0.9  # at most so much of each side is kept from try to try
+_STEP = 0.9  # greatest scale of each side per attempt
 
 
 class ImageInfo(NamedTuple):
-    """What an image says of itself.
+    """Format and size from an image's header.
 
     Args:
         kind: ``png``, ``jpeg``, ``gif`` or ``webp``.
-        width: In pixels.
-        height: In pixels.
     """
 
     kind: str
@@ -39,7 +37,7 @@ def _png(data: bytes) -> tuple[str, int, int]:
             return "png", width, height
 
 
-_NO_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers that stand alone
+_NO_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers without a length
 _FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
@@ -62,7 +60,7 @@ def _jpeg(data: bytes) -> tuple[str, int, int]:
             height, width = struct.unpack_from(">HH", data, at + 3)
             size = (width, height)
         at += length
-        if marker == 0xDA:  # the picture itself follows
+        if marker == 0xDA:  # the image data follows
             break
     if data.rfind(b"\xff\xd9") < at:
         raise ValueError("cut off")
@@ -101,18 +99,17 @@ READERS: tuple[tuple[Callable[[bytes], bool], Callable[[bytes], tuple[str, int, 
 
 
 def shrunk(data: bytes, pixels: int, *, most_bytes: int, most_side: int) -> tuple[bytes, int, int]:
-    """A smaller picture with the same proportions: JPEG of a JPEG, else PNG; the first one of several.
+    """Return a smaller image with the same proportions: JPEG from JPEG, else PNG; the first frame only.
 
-    Its width and height before, upright, come with it.
+    The original width and height, upright, are returned too.
 
     Args:
         data: PNG, JPEG, GIF or WebP.
-        pixels: How many its header says it has, which is judged before anything is decoded.
-        most_bytes: How many it may have in the end.
-        most_side: How many pixels each side may have in the end.
+        pixels: Number of pixels per its header, checked before decoding.
+        most_bytes: Greatest size of the result in bytes.
 
     Raises:
-        ImportError: There is no Pillow.
+        ImportError: Pillow is not installed.
         ValueError: It cannot be decoded, or has more pixels than Pillow decodes without a warning.
     """
     from PIL import Image, ImageOps

@@ -1,4 +1,4 @@
-"""What is made when it is first asked for: names of a package, and patterns."""
+"""Lazy package exports and lazy patterns."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, AnyStr, cast
 
 
-def names_loaded_later(
+def lazy_exports(
     package: str, places: Mapping[str, str]
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """``__getattr__`` and ``__dir__`` of a package. It keeps what was loaded, and completion shows all of it.
+    """Return ``__getattr__`` and ``__dir__`` of a package. Loaded names are kept; completion lists all.
 
     Args:
-        places: The modules of the package, by the names that stand in them.
+        places: Modules of the package, by the names they define.
     """
 
     def load(name: str) -> Any:
@@ -29,21 +29,21 @@ def names_loaded_later(
 
 
 class _Lazy:
-    """Has what a compiled pattern has, each from its first use on."""
+    """Proxy of a compiled pattern; attributes are bound at first use."""
 
     def __init__(self, pattern: Any, flags: int) -> None:
         self._given = pattern, flags
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(re.compile(*self._given), name)
-        setattr(self, name, value)  # from now on it is found without this
+        setattr(self, name, value)  # later lookups skip __getattr__
         return value
 
 
 def lazy_pattern(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
-    """A pattern that is compiled at its first use: most of those that a module has are needed seldom.
+    """Return a pattern that is compiled at its first use, as most patterns are rarely needed.
 
     Args:
-        pattern: As for ``re.compile``, and right: what is wrong in it shows late.
+        pattern: As for ``re.compile``; an error in it is raised only at first use.
     """
     return cast("re.Pattern[AnyStr]", _Lazy(pattern, flags))

@@ -1,14 +1,22 @@
-"""The system's own lock on an open file: it ends with its process, `kill -9` included."""
+"""Operating-system locks on open files; a lock ends with its process, `kill -9` included."""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import math
 import os
+import socket
 import sys
+import tempfile
 import time
-from collections.abc import Iterator
+import weakref
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
+
+from pure_agent_loop.errors import SessionLockedError
 
 OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
@@ -16,7 +24,7 @@ _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
 if sys.platform == "win32":
     import msvcrt
 
-    _FAR = 1 << 30  # a locked byte cannot be read by others, and what stands in the file may be for them
+    _FAR = 1 << 30  # other processes cannot read a locked byte, so lock one past the content
 
     def try_lock(handle: int) -> bool:
         """Lock an open file for this process alone; False if another has it."""
@@ -31,7 +39,7 @@ else:
     import fcntl
 
     def try_lock(handle: int) -> bool:
-        """Lock an open file or folder for this opening of it alone; False if another has it."""
+        """Lock an open file or folder for this handle; return False if another handle holds the lock."""
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -40,13 +48,13 @@ else:
 
 
 def lock_within(handle: int, patience: float) -> bool:
-    """Lock an open file, waiting for whoever has it. The system's own waiting could not be given up.
+    """Lock an open file, waiting for its holder. Polls, as a blocking lock cannot be cancelled.
 
     Args:
-        patience: How long to wait at most, in seconds.
+        patience: Longest wait in seconds.
 
     Returns:
-        False if another still has it.
+        False if another process still holds it.
     """
     give_up, wait = time.monotonic() + patience, _FIRST_WAIT
     while not try_lock(handle):
@@ -59,22 +67,203 @@ def lock_within(handle: int, patience: float) -> bool:
 
 @contextlib.contextmanager
 def file_lock(path: Path) -> Iterator[None]:
-    """Hold an exclusive lock on a file, waiting for it for as long as it takes.
+    """Hold an exclusive lock on a file; waits without a limit.
 
     Args:
-        path: The lock file; it is made if missing and never deleted: a lock on a deleted file guards nothing.
+        path: Lock file; created if missing and never deleted, as a lock on a deleted file guards nothing.
     """
     handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600)
     try:
         lock_within(handle, math.inf)
         yield
     finally:
-        os.close(handle)  # closing lets go
+        os.close(handle)  # closing releases the lock
 
 
 def is_still(handle: int, path: Path) -> bool:
-    """False if the open file is not what stands at its path any more: the next to come locks another one."""
+    """Return False if the path no longer leads to the open file: others would lock another file."""
     try:
         return os.path.samestat(os.fstat(handle), path.stat(follow_symlinks=False))
     except FileNotFoundError:
         return False
+
+
+# -- session lock: one writer per session; the lock ends with its process and names its holder -----------
+# The operating system's lock on the file decides: it ends with the process, `kill -9` included. The
+# file's content is only for people.
+
+_MAX_BYTES = 1_000
+
+
+class SessionLock:
+    """A held lock.
+
+    Args:
+        handle: File descriptor of the lock file, open and locked.
+    """
+
+    def __init__(self, path: Path, handle: int) -> None:
+        self._path = path
+        self._handle: int | None = handle
+        _HELD.add(self)
+
+    def release(self) -> None:
+        """Release the lock. May be called twice."""
+        handle, self._handle = self._handle, None
+        if handle is None:
+            return
+        # Deleted while held: a process that has opened it detects that the path leads to another file.
+        with contextlib.suppress(OSError):  # Windows refuses; an old lock file is harmless
+            if is_still(handle, self._path):  # otherwise the file belongs to another process
+                self._path.unlink()
+        os.close(handle)
+
+    def forget(self) -> None:
+        """Drop the lock in a forked child: it belongs to the parent."""
+        handle, self._handle = self._handle, None
+        if handle is not None:
+            os.close(handle)
+
+
+_HELD: weakref.WeakSet[SessionLock] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for lock in list(_HELD):
+        lock.forget()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_all)
+
+
+def take_lock(path: Path, session_id: str) -> SessionLock:
+    """Take the lock, or raise at once with its holder.
+
+    Args:
+        path: The lock file, created if missing.
+
+    Raises:
+        SessionLockedError: Another process holds the lock.
+        OSError: The file cannot be created or locked.
+    """
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600)
+        try:
+            if not try_lock(handle):
+                raise _locked(session_id, handle)  # noqa: TRY301 - the handle is closed in one place
+            if is_still(handle, path):
+                _write_holder(handle)
+                return SessionLock(path, handle)
+        except BaseException:
+            os.close(handle)
+            raise
+        os.close(handle)  # the previous holder deleted the file; lock the new one
+
+
+def _write_holder(handle: int) -> None:
+    holder = {"pid": os.getpid(), "host": socket.gethostname(), "since": round(time.time(), 3)}
+    with contextlib.suppress(OSError):  # a full disk must not prevent opening a session
+        os.ftruncate(handle, 0)
+        os.lseek(handle, 0, os.SEEK_SET)
+        os.write(handle, json.dumps(holder).encode())
+
+
+def _locked(session_id: str, handle: int) -> SessionLockedError:
+    pid, host, since = _read_holder(handle)
+    if pid is None or since is None:
+        return SessionLockedError(session_id, "another process (unknown)")
+    when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since))
+    words = f"process {pid} on {host} since {when}"
+    return SessionLockedError(session_id, words, pid=pid, host=host, since=since)
+
+
+def _read_holder(handle: int) -> tuple[int | None, str, float | None]:
+    try:
+        os.lseek(handle, 0, os.SEEK_SET)
+        holder: Any = json.loads(os.read(handle, _MAX_BYTES))
+        pid, since = int(holder["pid"]), float(holder["since"])
+        time.gmtime(since)
+        return pid, str(holder["host"]), since
+    except (OSError, ValueError, TypeError, KeyError, OverflowError, RecursionError):
+        return None, "", None
+
+
+# -- write a shared Markdown file: one writer at a time, replaced atomically -----------------------------
+
+MEMORY_FILE = "MEMORY.md"
+PATIENCE_SECONDS = 10.0
+FIRST_LINE = b"# Memory\n"
+
+
+def _open_lock(path: Path) -> int:
+    if sys.platform == "win32":
+        return os.open(path.with_name(f".{path.name}.lock"), os.O_RDWR | os.O_CREAT | OPEN_FLAGS)
+    # The folder is locked: the file is replaced by each write, and a lock file would remain.
+    return os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+
+@contextmanager
+def _file_lock(path: Path) -> Iterator[None]:
+    handle = _open_lock(path)
+    try:
+        if not lock_within(handle, PATIENCE_SECONDS):
+            raise TimeoutError(f"{path.name} is still locked by another program")
+        yield
+    finally:
+        os.close(handle)
+
+
+def change_file(path: Path, change: Callable[[bytes], bytes | None]) -> None:
+    """Replace a file by the result of `change`, under an exclusive lock.
+
+    Args:
+        path: The file; a missing file counts as a heading.
+        change: Function from the old bytes to the new ones; None leaves the file unchanged.
+
+    Raises:
+        OSError: The file cannot be written, is a link, or stays locked by another program.
+    """
+    with _file_lock(path):
+        if path.is_symlink():  # a link may lead out of the workspace
+            raise OSError(f"{path.name} is a symbolic link")
+        new = change(path.read_bytes() if path.exists() else FIRST_LINE)
+        if new is not None:
+            _replace(path, new)
+
+
+def append_section(path: Path, section: str) -> None:
+    """Add a section to a Markdown file, unless a section already has the same text.
+
+    Args:
+        path: The file; made if missing.
+
+    Raises:
+        OSError: See `change_file`.
+    """
+    body = section.partition("\n")[2].strip()
+
+    def change(old: bytes) -> bytes | None:
+        sections = old.decode("utf-8", "replace").replace("\r\n", "\n").split("\n## ")
+        is_there = any(text.partition("\n")[2].strip() == body for text in sections)
+        return None if is_there else with_section(old, section)
+
+    change_file(path, change)
+
+
+def with_section(old: bytes, section: str) -> bytes:
+    """Return the file's content with a section appended."""
+    return old.rstrip() + b"\n\n" + section.encode("utf-8", "replace")
+
+
+def _replace(path: Path, content: bytes) -> None:
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        Path(temporary).replace(path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise

@@ -1,4 +1,4 @@
-"""Numbers of a command line, for `argparse`."""
+"""Number types for `argparse`."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import math
 
 
 def positive(text: str) -> int:
-    """An option's value as a whole number from 1; for `argparse`."""
+    """Parse an option's value as a positive integer."""
     try:
         number = int(text)
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
     return number
 
 
 def seconds(most: float) -> argparse._ActionType:
-    """A type for an option: seconds, above 0 and at most `most`."""
+    """Return an option type: seconds, above 0 and at most `most`."""
 
     def read(text: str) -> float:
         try:
@@ -26,7 +26,9 @@ def seconds(most: float) -> argparse._ActionType:
         except ValueError:
             number = math.nan
         if not 0 < number <= most:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds from above 0 to {most:g}")
+            raise argparse.ArgumentTypeError(
+                f"{text!r} is not a number of seconds above 0 and up to {most:g}"
+            )
         return number
 
     return read

@@ -1,4 +1,4 @@
-"""Calling async code from sync code, also where an event loop is already running.
+"""Call async code from sync code, also where an event loop is already running.
 
 One background thread runs one event loop for all sync calls of the process, so that connections are
 reused between them and a notebook's own loop is left alone.
@@ -21,21 +21,21 @@ from typing import Any, Protocol, TypeVar
 T = TypeVar("T")
 CLOSE_SECONDS = 1.0
 WAKE_SECONDS = 0.25
-# The portal under whose runs this code works, also in a worker thread of one of its tools.
+# Depth of the portal that runs this code, also in a worker thread of one of its tools.
 _DEPTH: contextvars.ContextVar[int] = contextvars.ContextVar("pal_portal", default=0)
 _THREAD = threading.local()
 
 
 def _own_depth() -> int:
-    """The portal whose thread this is; -1 if it is none's."""
+    """Return the depth of the portal that owns this thread, or -1."""
     return int(getattr(_THREAD, "depth", -1))
 
 
 class Portal:
     """An event loop in a daemon thread.
 
-    Portals are numbered. A portal's thread waits only for portals with a higher number, so that none
-    ever waits for itself, however deep calls are nested.
+    Each portal has a number. A portal's thread waits only for portals with a higher number, so that no portal
+    waits for itself, at any depth of nested calls.
 
     Args:
         depth: Its number.
@@ -52,18 +52,18 @@ class Portal:
     def _serve(self) -> None:
         _THREAD.depth = self._depth
         while not self._ended:
-            with suppress(BaseException):  # SystemExit of a task: its caller gets it, the others go on
+            with suppress(BaseException):  # SystemExit of a task: only its caller gets it; the loop continues
                 self.loop.run_forever()
 
     def call(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there, with the caller's context variables, and wait for its result.
+        """Run a coroutine on the portal's loop, with the caller's context variables, and wait for its result.
 
         Ctrl-C while waiting cancels it, waits for its end, and raises KeyboardInterrupt.
         """
         context = contextvars.copy_context()
         context.run(_DEPTH.set, self._depth)
         started: list[asyncio.Task[T]] = []
-        ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # in an Event, Ctrl-C could leave a lock held
+        ended: queue.SimpleQueue[None] = queue.SimpleQueue()  # not an Event: Ctrl-C could leave its lock held
 
         def start() -> None:
             task = context.run(self.loop.create_task, coroutine)
@@ -73,7 +73,7 @@ class Portal:
         def stop() -> None:
             if started:
                 started[0].cancel()
-            else:  # Ctrl-C came before it was handed over
+            else:  # Ctrl-C came before the task was scheduled
                 coroutine.close()
                 ended.put(None)
 
@@ -88,7 +88,7 @@ class Portal:
         return started[0].result()
 
     def leave(self, coroutine: Coroutine[Any, Any, None]) -> None:
-        """As `call`, but do not wait where that could be for ever.
+        """Run a coroutine as `call` does, but do not wait where that could deadlock.
 
         Garbage collection closes a forgotten stream in any thread, this portal's own included, and at the
         end of the program.
@@ -106,10 +106,10 @@ class Portal:
         task.add_done_callback(self._left.discard)
 
     def close(self) -> None:
-        """Give back what is registered, then end the thread; never waits long."""
+        """Close the registered resources, then end the thread; the wait is short."""
         try:
             asyncio.run_coroutine_threadsafe(_close_all(), self.loop).result(CLOSE_SECONDS)
-        except Exception:  # noqa: BLE001 - the program is ending; nobody can do anything about it
+        except Exception:  # noqa: BLE001 - the program is ending; the error has no handler
             return
         self._ended = True
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -119,7 +119,7 @@ class Portal:
 
 
 def _wait(ended: queue.SimpleQueue[None]) -> None:
-    """Wait in short stretches: a signal that comes just before a wait begins does not wake it."""
+    """Wait in short intervals: a signal just before a wait does not interrupt it."""
     while True:
         with suppress(queue.Empty):
             ended.get(timeout=WAKE_SECONDS)
@@ -127,10 +127,10 @@ def _wait(ended: queue.SimpleQueue[None]) -> None:
 
 
 class Closable(Protocol):
-    """Something that holds connections of the running event loop."""
+    """Object that holds connections of the running event loop."""
 
     async def aclose(self) -> None:
-        """Give them back."""
+        """Close the connections of the running event loop."""
         ...
 
 
@@ -138,9 +138,9 @@ _OPEN: weakref.WeakSet[Closable] = weakref.WeakSet()
 
 
 def close_at_exit(resource: Closable) -> None:
-    """Close `resource` when the program ends, as far as it was used on a portal's event loop.
+    """Close `resource` at program exit on each portal's event loop that used it.
 
-    Callers of sync code never see that loop, so they could not do it themselves.
+    Callers of sync code have no access to that loop.
     """
     _OPEN.add(resource)
 
@@ -151,14 +151,14 @@ async def _close_all() -> None:
     others = asyncio.all_tasks() - {asyncio.current_task()}
     if others:
         _, running = await asyncio.wait(others, timeout=CLOSE_SECONDS / 4)
-        for task in running:  # runs that nobody reads any more
+        for task in running:  # abandoned runs
             task.cancel()
         if running:
             await asyncio.wait(running, timeout=CLOSE_SECONDS / 4)
 
 
 class _Portals:
-    """The portal of this process, and further ones for calls that come from inside of it."""
+    """Portals of this process: the first, and more for nested calls."""
 
     def __init__(self) -> None:
         self._portals: list[Portal] = []
@@ -172,7 +172,7 @@ class _Portals:
             return self._portals[depth]
 
     def forget(self) -> None:
-        """After a fork the thread is gone."""
+        """Drop the portals after a fork: their threads do not exist in the child."""
         self._portals, self._lock = [], threading.Lock()
 
     def close(self) -> None:
@@ -189,7 +189,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def get_portal() -> Portal:
-    """A portal that may be waited for from this thread."""
+    """Return a portal that this thread may wait for."""
     return _PORTALS.get()
 
 

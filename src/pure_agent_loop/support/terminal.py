@@ -1,20 +1,21 @@
-"""What may reach a terminal: one door for text written by models, tools and servers.
+"""Terminal output: make text from models, tools and servers safe to print.
 
-`safe_text` lets no control character through but newline and tab. What would only be invisible is
-dropped; what could move the cursor, recolour, reorder or hide text is shown as a visible escape, so
-that an attack is seen instead of carried out.
+`safe_text` passes no control characters except newline and tab. Invisible characters are
+dropped. Characters that move the cursor, recolour, reorder or hide text become visible escapes, so
+that an attack is shown, not executed.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Mapping
 from typing import TextIO
 
 from pure_agent_loop.support.text import clean_text
 
-# Colours that tools such as test runners put in their output: only looks, so they go without a trace.
+# Colours in the output of tools such as test runners: harmless, so they are dropped.
 _COLOUR = re.compile("\x1b\\[[0-9;:]*m")
 
 # Invisible or merely advisory: soft hyphen, marks of direction, zero-width characters, tag characters.
@@ -28,7 +29,7 @@ _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def safe_text(text: str) -> str:
-    """Make foreign text fit for a terminal; newline and tab are the only control characters left.
+    """Make untrusted text safe for a terminal; newline and tab are the only control characters left.
 
     Args:
         text: Text from a model, a tool, a server or a file name.
@@ -39,23 +40,22 @@ def safe_text(text: str) -> str:
     return _HARMFUL.sub(_visible, _INVISIBLE.sub("", text))
 
 
-def _visible(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _visible(match: re.Match[str]) -> str:
+    code = ord(match.group())
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
 def one_line(text: str, limit: int = 200) -> str:
-    """`text` made safe, on one line, cut at about `limit` characters."""
+    """Return `text` made safe, on one line, cut at about `limit` characters."""
     line = " ".join(safe_text(text).split())
     return line if len(line) <= limit else line[: limit - 4].rstrip() + " ..."
 
 
 def excerpt(text: str, max_lines: int = 12, max_width: int = 400) -> str:
-    """The head and the tail of a long text, with a word on what is missing.
+    """Return the head and the tail of a long text, with a count of the lines left out.
 
     Args:
-        max_lines: Greatest number of lines shown, about; one third of them from the end.
-        max_width: Greatest length of a line.
+        max_lines: Approximate limit of lines; one third of them from the end.
     """
     lines = text.rstrip().split("\n")
     if len(lines) > max_lines:
@@ -74,18 +74,28 @@ def _cut(line: str, width: int) -> str:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """True if `stream` is open and is a terminal."""
+    """Return True if `stream` is an open terminal."""
     try:
         return stream is not None and stream.isatty()
-    except ValueError:  # it was closed
+    except ValueError:  # the stream is closed
         return False
+
+
+def knows_escapes(environ: Mapping[str, str] | None = None) -> bool:
+    """Whether the terminal supports escape sequences, by ``TERM``.
+
+    Args:
+        environ: The environment; this process's if None.
+    """
+    env = os.environ if environ is None else environ
+    return sys.platform == "win32" or env.get("TERM", "") not in ("", "dumb", "unknown")
 
 
 def wants_colour(stream: TextIO | None, environ: Mapping[str, str] | None = None) -> bool:
     """Whether to write colours to `stream`.
 
-    ``NO_COLOR`` (not empty) forbids, then ``FORCE_COLOR`` (not empty, not 0) demands, then a terminal
-    that is not ``TERM=dumb`` gets them.
+    ``NO_COLOR`` (not empty) disables, then ``FORCE_COLOR`` (not empty, not 0) enables, then a terminal
+    other than ``TERM=dumb`` gets colours.
 
     Args:
         environ: The environment; this process's if None.
@@ -96,4 +106,4 @@ def wants_colour(stream: TextIO | None, environ: Mapping[str, str] | None = None
     forced = env.get("FORCE_COLOR")
     if forced:
         return forced != "0"
-    return is_terminal(stream) and env.get("TERM") != "dumb"
+    return is_terminal(stream) and knows_escapes(env)

@@ -1,27 +1,33 @@
-"""Making foreign values safe to write down: valid Unicode, plain JSON, bounded length."""
+"""Make untrusted values safe to store: valid Unicode, plain JSON, bounded length."""
 
 from __future__ import annotations
 
 import dataclasses
 import enum
 import json
+import linecache
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pure_agent_loop.support.language import in_language
 
+MAX_ERROR_CHARS, MAX_PROGRAM_CHARS = 6_000, 2_000
+MAX_GROUPED, MAX_REASONS = 10, 30  # limits per exception group and per error
+_BECAUSE = {"en": "because of {reason}", "zh": "原因：{reason}"}
+_NO_WORDS = {"en": "no message", "zh": "没有说明"}
 _LEFT_OUT = {"en": "[... {count} characters left out ...]", "zh": "【…… 省略了 {count} 个字符 ……】"}
 MAX_DEPTH = 100
 _SMALL = 1 << 63
 MAX_BITS = 14_000  # longer integers have no decimal text in Python (4300 digits)
+FAILURE_LOGS: list[Callable[[str, BaseException], None]] = []  # `failures.log_failure` imports this module
 
 
 def clean_text(text: str) -> str:
     """Replace lone surrogates, which no JSON body or UTF-8 file can carry, by U+FFFD.
 
-    Any model can write ``"\\ud800"`` in its JSON, and any tool can read such a file name. A text of a class
-    of its own, which may add or measure in another way, becomes a plain one.
+    A model can write ``"\\ud800"`` in JSON, and a tool can read such a file name. An instance of a `str`
+    subclass, which may override methods, becomes a plain `str`.
     """
     text = text if type(text) is str else str.__str__(text)
     if text.isascii():
@@ -29,16 +35,16 @@ def clean_text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        # A correctly paired high and low surrogate is one real character; only lone ones are lost.
+        # A paired high and low surrogate is one real character; only lone ones are replaced.
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text
 
 
 def shorten(text: str, limit: int) -> str:
-    """Keep the head and the tail of a long text and say how much was left out.
+    """Return the head and the tail of a long text, with the count of characters left out.
 
     Args:
-        limit: Greatest length of the result in characters, about.
+        limit: Approximate length of the result in characters.
     """
     if len(text) <= limit:
         return text
@@ -47,7 +53,7 @@ def shorten(text: str, limit: int) -> str:
 
 
 def to_jsonable(value: Any) -> Any:
-    """Return `value` as plain JSON types. Never raises: what has no JSON form becomes its ``str``.
+    """Return `value` as plain JSON types. Never raises: a value without a JSON form becomes its ``str``.
 
     NaN and infinities become strings, sets become lists, bytes are decoded, dataclasses and pydantic
     models become objects, and anything nested deeper than 100 levels or inside itself is cut.
@@ -56,7 +62,7 @@ def to_jsonable(value: Any) -> Any:
 
 
 def _plain(value: Any, inside: tuple[int, ...]) -> Any:
-    """`inside` holds the ids of the containers around `value`."""
+    """Convert a value; `inside` holds the ids of the enclosing containers."""
     kind = type(value)
     if kind is str:
         return value if value.isascii() else clean_text(value)
@@ -75,12 +81,12 @@ def _plain(value: Any, inside: tuple[int, ...]) -> Any:
         return "..."
     try:
         return _container(value, (*inside, id(value)))
-    except BaseException:  # noqa: BLE001 - foreign code walks through a foreign object
+    except BaseException:  # noqa: BLE001 - user code runs during the walk
         return safe_str(value)
 
 
 def _container(value: Any, inside: tuple[int, ...]) -> Any:
-    if type(value) is dict or isinstance(value, Mapping):  # the first is nearly always enough, and cheaper
+    if type(value) is dict or isinstance(value, Mapping):  # the cheaper check first
         return {k if type(k) is str and k.isascii() else _key(k): _plain(v, inside) for k, v in value.items()}
     if isinstance(value, (list, tuple, set, frozenset)):
         return [_plain(v, inside) for v in value]
@@ -89,7 +95,7 @@ def _container(value: Any, inside: tuple[int, ...]) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: _plain(getattr(value, f.name), inside) for f in dataclasses.fields(value)}
     if hasattr(type(value), "tolist") and hasattr(type(value), "dtype"):
-        return _plain(value.tolist(), inside)  # numpy's and their kin
+        return _plain(value.tolist(), inside)  # numpy scalars and similar
     dump = getattr(value, "model_dump", None)
     if callable(dump) and not isinstance(value, type):
         return _plain(dump(), inside)
@@ -101,17 +107,79 @@ def _key(key: Any) -> str:
 
 
 def safe_str(value: Any) -> str:
-    """``str(value)`` that survives objects whose own ``__str__`` fails."""
+    """Return ``str(value)``, also if ``__str__`` fails; for an error, all its texts.
+
+    The texts of an error are its message, notes, grouped errors, cause, and the output of the program
+    it reports. An error of this package has all of them in its message.
+    """
+    if not isinstance(value, BaseException):
+        return _str(value)
+    try:
+        return shorten(_error_words(value, set()), MAX_ERROR_CHARS)
+    except Exception:  # noqa: BLE001 - a user's error class may raise anything
+        return _str(value)
+
+
+def error_text(error: BaseException) -> str:
+    """Return the message of an error, or its type and origin if the message is empty."""
+    return safe_str(error) if _str(error).strip() else f"{type(error).__name__}: {safe_str(error)}"
+
+
+def _error_words(error: BaseException, seen: set[int]) -> str:
+    seen.add(id(error))
+    text = _str(error)
+    words = [text] if text.strip() else []
+    if any(base.__module__.partition(".")[0] == "pure_agent_loop" for base in type(error).__mro__):
+        return "\n".join([*(words or [_place(error)]), *map(_str, getattr(error, "__notes__", ()))])
+    for name in ("stderr", "output"):  # output of a program
+        detail = getattr(error, name, None)
+        detail = detail.decode("utf-8", "replace") if isinstance(detail, bytes) else detail
+        if isinstance(detail, str) and detail.strip():
+            words.append(shorten(clean_text(detail.strip()), MAX_PROGRAM_CHARS))
+            break
+    words += [_str(note) for note in getattr(error, "__notes__", None) or ()]
+    grouped = getattr(error, "exceptions", None)
+    inner = list(grouped)[:MAX_GROUPED] if isinstance(grouped, (list, tuple)) else []
+    cause = error.__cause__ or (None if words or error.__suppress_context__ else error.__context__)
+    inner += [] if cause is None else [cause]
+    for reason in inner:
+        if isinstance(reason, BaseException) and id(reason) not in seen and len(seen) < MAX_REASONS:
+            own, detail = _str(reason), _error_words(reason, seen)
+            if own and any(own in word for word in words):  # the inner errors have more details
+                words += filter(None, [detail.removeprefix(own).strip()])
+            else:
+                detail = f"{type(reason).__name__}: {detail}"
+                words.append(in_language(_BECAUSE).format(reason=detail) if reason is cause else detail)
+    return "\n".join(words or [_place(error)])
+
+
+def _place(error: BaseException) -> str:
+    """Return where an error without a message was raised."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return in_language(_NO_WORDS)
+    code = trace.tb_frame.f_code
+    file = code.co_filename.replace("\\", "/").rpartition("/")[2]
+    line = linecache.getline(code.co_filename, trace.tb_lineno).strip()
+    return f"{in_language(_NO_WORDS)} ({code.co_name}, {file}:{trace.tb_lineno}: {line[:200]})"
+
+
+def _str(value: Any) -> str:
     try:
         return clean_text(str(value))
-    except BaseException as error:  # noqa: BLE001 - a foreign __str__ may raise anything, SystemExit too
+    except BaseException as error:  # noqa: BLE001 - a user's __str__ may raise anything, SystemExit too
+        if not isinstance(value, BaseException):  # otherwise the logger would call `__str__` again
+            for log in FAILURE_LOGS:
+                log(f"The text form of {type(value).__name__}", error)
         return f"<{type(value).__name__}: its text form failed with {type(error).__name__}>"
 
 
 def as_text(value: Any) -> str:
-    """Turn whatever a tool returned into the text the model reads.
+    """Convert a tool's return value to the text the model reads.
 
-    Text stays as it is; everything else becomes JSON where it has a JSON form.
+    Text is unchanged; other values become JSON if they have a JSON form.
     """
     if isinstance(value, str):
         return clean_text(value)
@@ -121,5 +189,19 @@ def as_text(value: Any) -> str:
 
 
 def counted(number: int, word: str) -> str:
-    """Such as ``1 step`` or ``2 steps``."""
+    """Return a count with its noun, such as ``1 step`` or ``2 steps``."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def excerpt_around(line: str, at: int, most: int) -> str:
+    """Return an excerpt of a long line around a position, with dots for omitted text.
+
+    Args:
+        at: Position that must be visible; a third of the excerpt precedes it.
+        most: Greatest length, without the dots.
+    """
+    if len(line) <= most:
+        return line
+    start = max(0, min(at - most // 3, len(line) - most))
+    prefix, suffix = "..." if start else "", "..." if start + most < len(line) else ""
+    return f"{prefix}{line[start : start + most]}{suffix}"

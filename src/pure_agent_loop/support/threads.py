@@ -1,7 +1,7 @@
 """Worker threads for synchronous tools: daemons, reused while warm, never joined.
 
 The executor of the event loop is joined when the program ends, so one tool that hangs would keep the
-program from ending. A thread that was given up here dies with the process.
+program from ending. An abandoned thread here ends with the process.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class _Job(NamedTuple):
 
 
 class Raised(NamedTuple):
-    """What a function raised, as a value: some exceptions cannot pass through a future."""
+    """Exception of a function as a value: some exceptions cannot pass through a future."""
 
     error: BaseException
 
 
 class _Workers:
-    """Idle threads, and new ones as needed."""
+    """Pool of idle threads; starts new ones as needed."""
 
     def __init__(self) -> None:
         self._idle: list[queue.SimpleQueue[_Job]] = []
@@ -55,32 +55,32 @@ class _Workers:
                     if jobs in self._idle:
                         self._idle.remove(jobs)
                         return
-                continue  # a job was put in just now
+                continue  # a job was queued just now
             _deliver(job, _outcome(job))
             del job  # an idle thread must not keep the last call's arguments alive
             with self._lock:
                 self._idle.append(jobs)
 
     def forget(self) -> None:
-        """After a fork the threads are gone."""
+        """Drop the threads after a fork: they do not exist in the child."""
         self._idle, self._lock = [], threading.Lock()
 
 
 def _outcome(job: _Job) -> Any:
     try:
         return job.context.run(job.function)
-    except BaseException as error:  # noqa: BLE001 - SystemExit and the like belong to the tool, not to us
+    except BaseException as error:  # noqa: BLE001 - SystemExit and the like are errors of the tool
         return Raised(error)
 
 
 def _deliver(job: _Job, outcome: Any) -> None:
     def settle() -> None:
-        if not job.future.done():  # nobody waits any more after a deadline or a cancel
+        if not job.future.done():  # the caller is gone after a deadline or a cancel
             job.future.set_result(outcome)
 
     try:
         job.loop.call_soon_threadsafe(settle)
-    except RuntimeError:  # the loop is closed: the run is long over
+    except RuntimeError:  # the loop is closed: the run has ended
         return
 
 
@@ -93,8 +93,8 @@ async def run_in_thread(function: Callable[[], Any]) -> Any:
     """Run a blocking function in a worker thread, with a copy of the caller's context variables.
 
     Returns:
-        What it returned, or `Raised` with what it raised. When the caller is cancelled, the thread is
-        left to itself.
+        The function's result, or `Raised` with its exception. If the caller is cancelled, the thread
+        continues in the background.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Any] = loop.create_future()
@@ -103,8 +103,8 @@ async def run_in_thread(function: Callable[[], Any]) -> Any:
 
 
 async def in_thread(function: Callable[[], T]) -> T:
-    """The same, raising what the function raised."""
-    found = await run_in_thread(function)
-    if isinstance(found, Raised):
-        raise found.error
-    return cast("T", found)
+    """Run a blocking function as `run_in_thread` does, and raise its exception."""
+    result = await run_in_thread(function)
+    if isinstance(result, Raised):
+        raise result.error
+    return cast("T", result)

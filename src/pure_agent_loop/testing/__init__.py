@@ -1,13 +1,12 @@
-"""Helpers for tests of agents: scripted models, a scripted server, chaos, and a clock that stands still.
+"""Helpers for tests of agents: scripted models, a scripted server, chaos, and a manual clock.
 
 Nothing here needs a test framework, a network beyond loopback, or a real model.
 """
 
-from pure_agent_loop.testing.chaos import ChaosLLM
 from pure_agent_loop.testing.clock import FakeClock
-from pure_agent_loop.testing.errors import ScriptError
 from pure_agent_loop.testing.exchange import Exchange, ServerRequest
 from pure_agent_loop.testing.faults import (
+    ChaosLLM,
     EndEarly,
     ErrorChunk,
     Reset,
@@ -17,11 +16,10 @@ from pure_agent_loop.testing.faults import (
     status,
     unauthorized,
 )
-from pure_agent_loop.testing.gate import Gate, Signal
+from pure_agent_loop.testing.gate import Gate, ScriptError, Signal
 from pure_agent_loop.testing.history import check_history, check_request
 from pure_agent_loop.testing.llm import LLMRequest, ScriptedLLM
-from pure_agent_loop.testing.replays import assert_replays
-from pure_agent_loop.testing.script import answer, call, deltas, raw_call
+from pure_agent_loop.testing.script import answer, assert_replays, call, deltas, raw_call
 from pure_agent_loop.testing.server import ScriptedServer
 from pure_agent_loop.testing.stores import STORE_RULES, check_store
 

@@ -1,4 +1,4 @@
-"""A clock that stands still until it is told to move."""
+"""A manual clock for tests."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from collections.abc import Sequence
 
 
 class FakeClock:
-    """Manual time for tests: waiting takes no time, and every wait is written down.
+    """Manual clock for tests: waiting takes no time, and every wait is recorded.
 
     Args:
         start: Seconds since the epoch at the beginning.
-        chance: What `random` returns; a sequence is repeated again and again.
+        chance: Values that `random` returns; a sequence is cycled.
 
     Example:
         clock = FakeClock()
@@ -30,30 +30,30 @@ class FakeClock:
 
     @property
     def elapsed(self) -> float:
-        """Seconds this clock has moved on so far."""
+        """Seconds by which this clock has advanced."""
         return self._elapsed
 
     def now(self) -> float:
-        """Seconds since the epoch."""
+        """Return the seconds since the epoch."""
         return self._start + self._elapsed
 
     def monotonic(self) -> float:
-        """Seconds since this clock was made."""
+        """Return the seconds since this clock was created."""
         return self._elapsed
 
     def random(self) -> float:
-        """The next of the given chances."""
+        """Return the next value of `chance`."""
         with self._lock:
             return next(self._chances)
 
     def advance(self, seconds: float) -> None:
-        """Move on.
+        """Advance the clock.
 
         Args:
-            seconds: By how much.
+            seconds: Seconds to advance.
 
         Raises:
-            ValueError: It is negative; time does not go back.
+            ValueError: `seconds` is negative.
         """
         if seconds < 0:
             raise ValueError(f"advance({seconds!r}): a clock cannot go back.")
@@ -61,10 +61,10 @@ class FakeClock:
             self._elapsed += seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Write the wait down and move on by it; other tasks get one turn, so that it can be cancelled.
+        """Record the wait and advance by it; yield to other tasks once, so that it can be cancelled.
 
         Args:
-            seconds: How long; nothing moves if it is zero or less.
+            seconds: Length of the wait; zero or less does not advance.
         """
         self.waits.append(seconds)
         self.advance(max(seconds, 0.0))

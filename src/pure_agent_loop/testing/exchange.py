@@ -1,31 +1,164 @@
-"""One request and its answer on a real connection: HTTP/1.1 over asyncio streams."""
+"""HTTP exchange on a real connection: one request and its answer over asyncio streams."""
 
 from __future__ import annotations
 
 import asyncio
+import inspect
 import itertools
+import json
 import socket
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
-from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.testing.gate import Gate, Signal
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
+from pure_agent_loop.testing.gate import Gate, ScriptError, Signal
 from pure_agent_loop.testing.history import loads_exactly
-from pure_agent_loop.testing.payloads import Writing
+from pure_agent_loop.testing.script import Fault, Item, Stream, check_item
+
+# -- deltas as the JSON a chat-completions server sends. Pure: no I/O ------------------------------------
+
+
+def to_json(value: Any) -> bytes:
+    """Return JSON as servers write it: unescaped characters, except lone surrogates."""
+    try:
+        return json.dumps(value, ensure_ascii=False, default=str).encode("utf-8")
+    except UnicodeEncodeError:
+        return json.dumps(value, default=str).encode("ascii")
+
+
+def error_body(message: str, kind: str = "invalid_request_error", code: str | int | None = None) -> Any:
+    """Return an error object of the protocol."""
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+@dataclass(slots=True)
+class Writing:
+    """Writer of one answer: makes the chunks of a stream, or collects a whole body.
+
+    Args:
+        number: Number of the answer; part of its id.
+        model: The model's name, as the request gave it.
+        empty: Content of an answer without text: None or "".
+    """
+
+    number: int
+    model: str
+    empty: str | None = None
+    _deltas: list[Delta] = field(default_factory=list)
+
+    def chunk(self, delta: Delta) -> bytes:
+        """Return the payload of one streamed chunk."""
+        fields = _delta_fields(delta)
+        if not self._deltas:
+            fields = {"role": "assistant", "content": self.empty, **fields}
+        self._deltas.append(delta)
+        choice = {"index": 0, "delta": fields, "finish_reason": delta.finish_reason}
+        only_usage = delta.usage is not None and not fields and delta.finish_reason is None
+        return to_json(
+            self._head("chat.completion.chunk")
+            | {"choices": [] if only_usage else [choice]}
+            | _usage(delta.usage)
+        )
+
+    def keep(self, delta: Delta) -> None:
+        """Keep a delta for `body`."""
+        self._deltas.append(delta)
+
+    def prefix(self) -> bytes:
+        """Return the start of `body`, which later deltas do not change."""
+        return to_json(self._head("chat.completion"))[:-1]
+
+    def body(self) -> bytes:
+        """Return the whole answer."""
+        text = "".join(delta.text for delta in self._deltas)
+        reasoning = "".join(delta.reasoning for delta in self._deltas)
+        calls = _joined_calls([part for delta in self._deltas for part in delta.tool_calls])
+        message: dict[str, Any] = {"role": "assistant", "content": text or self.empty}
+        if reasoning:
+            message["reasoning_content"] = reasoning
+        if calls:
+            message["tool_calls"] = calls
+        finish = next((delta.finish_reason for delta in reversed(self._deltas) if delta.finish_reason), None)
+        usage = next((delta.usage for delta in reversed(self._deltas) if delta.usage), None)
+        choice = {"index": 0, "message": message, "finish_reason": finish}
+        return to_json(self._head("chat.completion") | {"choices": [choice]} | _usage(usage))
+
+    def _head(self, kind: str) -> dict[str, Any]:
+        return {"id": f"chatcmpl-{self.number}", "object": kind, "created": 0, "model": self.model}
+
+
+def _delta_fields(delta: Delta) -> dict[str, Any]:
+    fields: dict[str, Any] = {}
+    if delta.text:
+        fields["content"] = delta.text
+    if delta.reasoning:
+        fields["reasoning_content"] = delta.reasoning
+    if delta.tool_calls:
+        fields["tool_calls"] = [_part(part) for part in delta.tool_calls]
+    return fields
+
+
+def _part(part: ToolCallDelta) -> dict[str, Any]:
+    data: dict[str, Any] = {} if part.index is None else {"index": part.index}
+    if part.id is not None:
+        data["id"] = part.id
+    if part.id is not None or part.name is not None:
+        data["type"] = "function"
+    named = {} if part.name is None else {"name": part.name}
+    data["function"] = named if part.arguments is None else {**named, "arguments": part.arguments}
+    return data
+
+
+def _joined_calls(parts: list[ToolCallDelta]) -> list[dict[str, Any]]:
+    """Join fragments to calls; the arguments stay raw text."""
+    calls: list[tuple[int | None, dict[str, Any]]] = []
+    for part in parts:
+        joined = next((data for index, data in calls if index == part.index), None)
+        if joined is None or (part.index is None and part.name):
+            joined = {
+                "id": part.id or "",
+                "type": "function",
+                "function": {"name": part.name, "arguments": ""},
+            }
+            calls.append((part.index, joined))
+        function = joined["function"]
+        if isinstance(part.arguments, str):
+            function["arguments"] += part.arguments
+        elif part.arguments is not None:
+            function["arguments"] = part.arguments
+    return [data for _, data in calls]
+
+
+def _usage(usage: TokenUsage | None) -> dict[str, Any]:
+    if usage is None:
+        return {}
+    data: dict[str, Any] = {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "total_tokens": usage.total_tokens,
+    }
+    if usage.reasoning_tokens is not None:
+        data["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
+    if usage.cached_tokens is not None:
+        data["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    return {"usage": data}
+
 
 _ABORT_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
-class ClientLeft(Exception):  # noqa: N818 - nothing is wrong: clients may leave
+class ClientLeft(Exception):  # noqa: N818 - not an error: clients may disconnect
     """The client closed the connection before the answer was complete."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRequest:
-    """What a server was asked.
+    """A request to the server.
 
     Args:
         method: ``POST`` or ``GET``.
@@ -43,20 +176,20 @@ class ServerRequest:
     headers: Mapping[str, str]
     raw: bytes
     body: Any = None
-    left: Signal = field(default_factory=lambda: Signal("the client's leaving"), compare=False)
+    left: Signal = field(default_factory=lambda: Signal("the client's disconnect"), compare=False)
     done: Signal = field(default_factory=lambda: Signal("the end of the answer"), compare=False)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
         """The history."""
-        found = self._get("messages")
-        return found if isinstance(found, list) else []
+        value = self._get("messages")
+        return value if isinstance(value, list) else []
 
     @property
     def tools(self) -> list[dict[str, Any]] | None:
         """The tool schemas, or None."""
-        found = self._get("tools")
-        return found if isinstance(found, list) else None
+        value = self._get("tools")
+        return value if isinstance(value, list) else None
 
     @property
     def options(self) -> dict[str, Any]:
@@ -66,12 +199,12 @@ class ServerRequest:
 
     @property
     def streamed(self) -> bool:
-        """True if a stream was asked for."""
+        """True if the request asks for a stream."""
         return self._get("stream") is True
 
     @property
     def wants_usage(self) -> bool:
-        """True if the tokens are to be sent: always for whole answers, on demand for streams."""
+        """True if the usage is sent: always for whole answers, on request for streams."""
         options = self._get("stream_options")
         return not self.streamed or (isinstance(options, dict) and options.get("include_usage") is True)
 
@@ -80,7 +213,7 @@ class ServerRequest:
 
 
 async def read_request(reader: asyncio.StreamReader) -> ServerRequest | None:
-    """The next request of a connection, or None if the client has closed it or does not speak HTTP."""
+    """Read the next request of a connection; None if it is closed or not HTTP."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
         first, *lines = head.decode("latin-1").rstrip().split("\r\n")
@@ -112,7 +245,7 @@ class Exchange:
     """An answer on its way to the client. Faults write through it.
 
     Args:
-        request: What is answered.
+        request: The request.
         reader: The connection.
         writer: The connection.
         writing: Makes the JSON.
@@ -130,14 +263,14 @@ class Exchange:
         self.request = request
         self.streamed = request.streamed
         self.writing = writing
-        self.mid_answer = False  # the script says that an answer has begun: faults come in its middle
+        self.mid_answer = False  # the script is inside an answer: faults come in its middle
         self.keep_alive = request.headers.get("connection", "").lower() != "close"
         self._reader = reader
         self._writer = writer
         self._sizes: Iterator[int] | None = itertools.cycle(rechunk) if rechunk else None
         self._size = next(self._sizes) if self._sizes else 0
         self._buffer = b""
-        self.begun = False  # the headers are out
+        self.begun = False  # the headers are sent
         self._spilled = False
 
     async def respond(
@@ -187,7 +320,7 @@ class Exchange:
             self.writing.keep(delta)
 
     async def spill(self) -> None:
-        """Make sure that part of the answer is sent, also where no stream was asked for."""
+        """Send the first part of the answer, also for a request without a stream."""
         if not self.streamed and not self._spilled:
             self._spilled = True
             await self.write(self.writing.prefix())
@@ -207,30 +340,30 @@ class Exchange:
         await self.end()
 
     async def end(self) -> None:
-        """End the body, whatever was in it."""
+        """End the body, complete or not."""
         await self.begin()
         await self.flush()
         await self._send(b"0\r\n\r\n")
 
     async def hang_up(self) -> None:
-        """Close the connection, as a server does that has crashed."""
+        """Close the connection, as a crashed server does."""
         await self.flush()
         self.keep_alive = False
 
     async def reset(self) -> None:
-        """Break the connection off with a TCP reset."""
+        """Close the connection with a TCP reset."""
         await self.hang_up()
         sock: socket.socket = self._writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT_ON_CLOSE)
 
     async def hold(self, gate: Gate) -> None:
-        """Say nothing until the gate opens.
+        """Send nothing until the gate opens.
 
         Raises:
             ClientLeft: The client did not wait that long.
         """
         await self.flush()
-        # No client sends anything before it has its answer, so whatever can be read is the end.
+        # A client sends nothing before it has its answer, so any read is the end of the connection.
         leaving = asyncio.ensure_future(self._reader.read(1))
         opening = asyncio.ensure_future(gate.pass_through())
         try:
@@ -243,7 +376,7 @@ class Exchange:
             raise ClientLeft
 
     async def flush(self) -> None:
-        """Send what was held back to cut it."""
+        """Send the bytes buffered for `rechunk`."""
         rest, self._buffer = self._buffer, b""
         if rest:
             await self._chunk(rest)
@@ -261,3 +394,111 @@ def _head(status: int, headers: Sequence[tuple[str, str]]) -> bytes:
     known = {member.value: member.phrase for member in HTTPStatus}
     lines = [f"HTTP/1.1 {status} {known.get(status, 'Unknown')}", *(f"{k}: {v}" for k, v in headers), "", ""]
     return "\r\n".join(lines).encode("latin-1")
+
+
+# -- script player shared by scripted models: takes items in order and records problems ------------------
+
+
+class Player:
+    """Hands out the items of a script, each once, to any number of threads.
+
+    Args:
+        script: The items, or one callable that answers every request.
+        strict: Fail when the script runs out or is not used up. Otherwise the last item repeats.
+    """
+
+    def __init__(self, script: Iterable[Item] | Callable[..., Any], *, strict: bool, faults: bool) -> None:
+        if isinstance(script, str):
+            raise ConfigError(f"script={script!r:.60} must be a list of items; write [{script!r:.60}].")
+        self._always = script if callable(script) else None
+        self._items: list[Any] = [] if callable(script) else list(script)
+        self._strict = strict
+        self._taken = 0
+        self._lock = threading.Lock()
+        self._problems: list[str] = []
+        for number, item in enumerate(self._items):
+            check_item(item, f"script[{number}]")
+            if not faults:
+                _refuse_faults(item, f"script[{number}]")
+
+    @property
+    def remaining(self) -> int:
+        """Number of items not yet used."""
+        return len(self._items) - self._taken
+
+    @property
+    def problems(self) -> list[str]:
+        """Problems so far, except unused items."""
+        with self._lock:
+            return list(self._problems)
+
+    def note(self, problem: str) -> None:
+        """Record a problem that must fail the test, once."""
+        with self._lock:
+            if not any(problem in known for known in self._problems):
+                self._problems.append(problem)
+
+    async def next(self, *request: Any) -> Any:
+        """Return the item for a request; callables are called.
+
+        Raises:
+            ScriptError: The script ran out.
+            Exception: The exception of a callable.
+        """
+        item = self._take()
+        try:
+            while callable(item):
+                item = item(*request)
+                if inspect.isawaitable(item):
+                    item = await item
+        except AssertionError as error:  # a check inside a script must fail the test, not just the run
+            self.note(f"a callable of the script failed: {error}")
+            raise
+        return item
+
+    def _take(self) -> Any:
+        if self._always is not None:
+            return self._always
+        with self._lock:
+            self._taken += 1
+            if self._taken <= len(self._items):
+                return self._items[self._taken - 1]
+            self._taken = len(self._items)
+            if self._items and not self._strict:
+                return self._items[-1]
+            problem = f"The script ran out: it has {len(self._items)} item(s), but one more was requested."
+            self._problems.append(problem)
+        raise ScriptError(problem)
+
+    def assert_done(self) -> None:
+        """Fail on a recorded problem or, for a strict script, on unused items.
+
+        Raises:
+            ScriptError: The message lists all problems.
+        """
+        problems = self.problems
+        if self._strict and self.remaining:
+            rest = ", ".join(f"{item!r:.60}" for item in self._items[self._taken :][:3])
+            problems.append(f"{self.remaining} of {len(self._items)} item(s) were never requested: {rest}")
+        if problems:
+            raise ScriptError("\n".join(problems))
+
+    def leave(self, error: BaseException | None) -> None:
+        """End a ``with`` block: fail as `assert_done` does, but never hide the error of the block.
+
+        Raises:
+            ScriptError: The block raised nothing, but the script did not match.
+        """
+        if error is None:
+            self.assert_done()
+        elif self.problems and hasattr(error, "add_note"):
+            error.add_note("Script problems: " + "; ".join(self.problems))
+
+
+def _refuse_faults(item: Any, where: str) -> None:
+    parts = item.parts if isinstance(item, Stream) else (item,)
+    for part in parts:
+        if isinstance(part, Fault):
+            raise ConfigError(
+                f"{where} holds {part!r:.80}: only ScriptedServer supports it. Use an exception instead."
+            )

@@ -6,16 +6,26 @@ import asyncio
 import threading
 from contextlib import suppress
 
-from pure_agent_loop.testing.errors import ScriptError
+# -- the error of the test helpers -----------------------------------------------------------------------
+
+
+class ScriptError(AssertionError):
+    """Mismatch of a test and its script: too few items, unused items, or an invalid request.
+
+    It is an `AssertionError`, so test runners show it as a failed test. A loop under test may turn
+    any exception of a model into an ordinary end of the run; therefore the helpers remember it, and
+    ``assert_done()`` or leaving their ``with`` block brings it back.
+    """
+
 
 PATIENCE = 10.0
 
 
 class Signal:
-    """Something that happens once; any thread and any event loop can wait for it.
+    """One-time event that any thread and any event loop can wait for.
 
     Args:
-        name: Used in the error message when it does not come.
+        name: Name in the error message after a timeout.
     """
 
     def __init__(self, name: str = "the signal") -> None:
@@ -33,16 +43,16 @@ class Signal:
         return self._event.is_set()
 
     def set(self) -> None:
-        """Let it happen; wakes all who wait, in whatever thread or loop they are."""
+        """Set the signal; wakes all waiters, in any thread or loop."""
         with self._lock:
             self._event.set()
             waiters, self._waiters = self._waiters, []
         for loop, waiter in waiters:
-            with suppress(RuntimeError):  # that loop is closed: nobody waits there any more
+            with suppress(RuntimeError):  # that loop is closed and has no waiters
                 loop.call_soon_threadsafe(_wake, waiter)
 
     def wait(self, timeout: float | None = PATIENCE) -> None:
-        """Block this thread until it happens. Not for code on the event loop that has to make it happen.
+        """Block this thread until the signal is set. Do not call it on the event loop that sets it.
 
         Args:
             timeout: Seconds after which the test fails instead of hanging; None waits for ever.
@@ -54,7 +64,7 @@ class Signal:
             raise self._late(timeout)
 
     async def wait_async(self, timeout: float | None = PATIENCE) -> None:
-        """Wait on the event loop until it happens.
+        """Wait on the event loop until the signal is set.
 
         Args:
             timeout: Seconds after which the test fails instead of hanging; None waits for ever.
@@ -107,10 +117,10 @@ class Gate:
         return self._opened.is_set
 
     def open(self) -> None:
-        """Let everybody through, now and later; from any thread."""
+        """Open the gate for good; from any thread."""
         self._opened.set()
 
     async def pass_through(self) -> None:
-        """Say that it is reached, and wait until it is open."""
+        """Signal that the gate is reached, and wait until it is open."""
         self.reached.set()
         await self._opened.wait_async(timeout=None)

@@ -1,4 +1,4 @@
-"""What a strict server demands of a request: the rules, each checked and named.
+"""Request rules of strict servers, each checked and named.
 
 1.  A message is an object with a known role and, apart from ``role`` and ``content``, only the keys of
     that role.
@@ -7,7 +7,7 @@
 4.  Calls have a text id that is neither empty nor used before, the type ``function``, a name of
     letters, digits, ``_`` and ``-``, and the text of a JSON object as arguments, without NaN,
     infinities or a key given twice.
-5.  Right behind a message with calls come their results: one for each, in call order, no others.
+5.  The results follow a message with calls directly: one per call, in call order, no others.
 6.  Nowhere is a lone surrogate, NaN or infinity.
 """
 
@@ -36,11 +36,11 @@ def check_history(messages: Sequence[Any], *, extra_keys: Iterable[str] = ()) ->
 
     Args:
         messages: Chat messages as they go over the wire.
-        extra_keys: Keys of messages that this server knows besides the standard ones, such as
+        extra_keys: Keys of messages and calls that this server knows besides the standard ones, such as
             ``reasoning_content``.
 
     Returns:
-        A sentence for each thing that is wrong; empty if the history is valid.
+        One sentence per violation; empty if the history is valid.
     """
     return _HistoryCheck(frozenset(extra_keys)).run(messages)
 
@@ -53,22 +53,22 @@ def check_request(body: Any, *, extra_keys: Iterable[str] = ()) -> list[str]:
         extra_keys: As for `check_history`.
 
     Returns:
-        A sentence for each thing that is wrong; empty if the request is valid.
+        One sentence per violation; empty if the request is valid.
     """
     if not isinstance(body, Mapping):
         return ["the body is not a JSON object"]
-    found = [] if isinstance(body.get("model"), str) and body["model"] else ["'model' is not a text"]
+    problems = [] if isinstance(body.get("model"), str) and body["model"] else ["'model' is not a text"]
     messages = body.get("messages")
     if isinstance(messages, list) and messages:
-        found += check_history(messages, extra_keys=extra_keys)
+        problems += check_history(messages, extra_keys=extra_keys)
     else:
-        found.append("'messages' is not a list with at least one message")
+        problems.append("'messages' is not a list with at least one message")
     rest = {key: value for key, value in body.items() if key != "messages"}
-    return [*found, *_check_tools(body.get("tools")), *_bad_values(rest, "body")]
+    return [*problems, *_check_tools(body.get("tools")), *_bad_values(rest, "body")]
 
 
 def loads_exactly(text: str | bytes) -> Any:
-    """``json.loads`` as strict servers read it: no NaN, no infinities, no key given twice.
+    """Parse JSON as strict servers do: no NaN, no infinities, no duplicate keys.
 
     Raises:
         ValueError: The text is not such JSON.
@@ -84,12 +84,12 @@ def _refuse(name: str) -> Any:
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     result = dict(pairs)
     if len(result) != len(pairs):
-        raise ValueError("a key is given twice")
+        raise ValueError("duplicate key")
     return result
 
 
 class _HistoryCheck:
-    """One pass over a history; see the rules at the top."""
+    """Checker of a history, in one pass; see the rules at the top."""
 
     def __init__(self, extra_keys: frozenset[str]) -> None:
         self._extra = extra_keys
@@ -126,8 +126,8 @@ class _HistoryCheck:
         self._content(message, role)
         self._found += _bad_values(message, self._where)
 
-    def _keys(self, given: Mapping[str, Any], known: Iterable[str], what: str) -> None:
-        for key in given:
+    def _keys(self, mapping: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+        for key in mapping:
             if key not in known:
                 self._say(f"unknown key {key!r} in a {what}")
 
@@ -155,8 +155,8 @@ class _HistoryCheck:
         if not isinstance(function, Mapping):
             self._say(f"a call is not an object with a function: {call!r:.80}")
             return
-        self._keys(call, {"id", "type", "function"}, "call")
-        self._keys(function, {"name", "arguments"}, "function")
+        self._keys(call, {"id", "type", "function"} | self._extra, "call")
+        self._keys(function, {"name", "arguments"} | self._extra, "function")
         if call.get("type") != "function":
             self._say(f"a call has the type {call.get('type')!r}, not 'function'")
         if not _is_name(function.get("name")):
@@ -213,24 +213,24 @@ def _check_tools(tools: Any) -> list[str]:
         return []
     if not isinstance(tools, list) or not tools:
         return ["'tools' is not a list with at least one tool; leave it out instead"]
-    found: list[str] = []
+    problems: list[str] = []
     seen: set[str] = set()
     for number, tool in enumerate(tools):
         function = tool.get("function") if isinstance(tool, Mapping) else None
         name = function.get("name") if isinstance(function, Mapping) else None
         if not isinstance(function, Mapping) or tool.get("type") != "function" or not _is_name(name):
-            found.append(f"tools[{number}] is not a function with a name of letters, digits, _ and -")
+            problems.append(f"tools[{number}] is not a function with a name of letters, digits, _ and -")
             continue
         if name in seen:
-            found.append(f"tools[{number}]: the name {name!r} is used twice")
+            problems.append(f"tools[{number}]: the name {name!r} is used twice")
         seen.add(str(name))
         if not isinstance(function.get("parameters", {}), Mapping):
-            found.append(f"tools[{number}]: parameters are not a JSON schema object")
-    return found
+            problems.append(f"tools[{number}]: parameters are not a JSON schema object")
+    return problems
 
 
 def _bad_values(value: Any, where: str) -> list[str]:
-    """Name the values no strict JSON body can hold."""
+    """Yield the values that strict JSON does not allow."""
     return [f"{where}: {problem}" for problem in dict.fromkeys(_walk(value))]
 
 

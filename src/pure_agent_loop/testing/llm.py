@@ -1,4 +1,4 @@
-"""A model that says what its script says."""
+"""A model client that plays a script."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta, TokenUsage
-from pure_agent_loop.testing.errors import ScriptError
-from pure_agent_loop.testing.gate import Gate
-from pure_agent_loop.testing.player import Player
+from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.testing.exchange import Player
+from pure_agent_loop.testing.gate import Gate, ScriptError
 from pure_agent_loop.testing.script import DEFAULT_USAGE, Item, Plan, plan_item
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LLMRequest:
-    """What a scripted model was asked, copied at that moment.
+    """Request to a scripted model, copied at that moment.
 
     Args:
         messages: The history.
@@ -46,9 +46,12 @@ class ScriptedLLM(BaseLLMClient):
         strict: Fail when the script runs out or is not used up; see `assert_done`. If False, the last
             item answers every further request.
         usage: The tokens of each answer that does not say its own; None for none.
+        tools_may_fail: The test is about tools that raise. Otherwise a tool that raises anything but `Retry`,
+            `ToolExecutionError` and other errors of this package fails the test: in `assert_done`, and at the
+            end of ``with ScriptedLLM(...)`` and of ``with agent.override(llm=...)``.
 
     Raises:
-        ConfigError: Something in the script is no item.
+        ConfigError: The script has an invalid item.
 
     Example:
         with ScriptedLLM([call("add", a=1, b=2), "It is 3."]) as llm:
@@ -63,21 +66,24 @@ class ScriptedLLM(BaseLLMClient):
         *,
         strict: bool = True,
         usage: TokenUsage | None = DEFAULT_USAGE,
+        tools_may_fail: bool = False,
     ) -> None:
         self._player = Player(script, strict=strict, faults=False)
         self._usage = usage
         self.requests: list[LLMRequest] = []
         self.closed = False
+        self.tool_errors: list[tuple[str, BaseException]] = []
+        self._tools_may_fail = tools_may_fail
 
     @property
     def remaining(self) -> int:
-        """Items that were not asked for yet."""
+        """Number of items not yet used."""
         return self._player.remaining
 
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> LLMResponse:
-        """The next answer, whole.
+        """Return the next answer, complete.
 
         Args:
             messages: Recorded.
@@ -96,13 +102,13 @@ class ScriptedLLM(BaseLLMClient):
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
-        """The next answer in pieces. Takes and raises what `chat` does."""
+        """Stream the next answer. Same arguments and errors as `chat`."""
         plan = await self._plan(LLMRequest(*_copies(messages, tools, kwargs), streamed=True))
         async for delta in _play(plan):
             yield delta
 
     async def aclose(self) -> None:
-        """Remember in `closed` that the client was given back."""
+        """Set `closed`."""
         self.closed = True
 
     async def _plan(self, request: LLMRequest) -> Plan:
@@ -111,12 +117,30 @@ class ScriptedLLM(BaseLLMClient):
         return plan_item(item, request.messages, self._usage)
 
     def assert_done(self) -> None:
-        """Fail unless the script fitted: nothing left, nothing asked too often, no failed check inside it.
+        """Fail unless the script matched: no items left, no extra requests, no failed checks.
 
         Raises:
-            ScriptError: With everything that is wrong.
+            ScriptError: The message lists all problems.
         """
         self._player.assert_done()
+        self.assert_tools_worked()
+
+    def tool_failed(self, name: str, error: BaseException) -> None:
+        """Record an unexpected exception of a tool."""
+        self.tool_errors.append((name, error))
+
+    def assert_tools_worked(self) -> None:
+        """Fail if a tool raised an unexpected exception, unless ``tools_may_fail``.
+
+        Raises:
+            ScriptError: Its cause is the first such exception.
+        """
+        if self.tool_errors and not self._tools_may_fail:
+            failures = [(name, type(error).__name__, safe_str(error)) for name, error in self.tool_errors]
+            words = "; ".join(map(": ".join, failures))
+            raise ScriptError(
+                f"Tools failed: {words}. If the test expects this: ScriptedLLM(..., tools_may_fail=True)."
+            ) from self.tool_errors[0][1]
 
     def __enter__(self) -> Self:
         return self
@@ -125,6 +149,8 @@ class ScriptedLLM(BaseLLMClient):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._player.leave(error)
+        if error is None:
+            self.assert_tools_worked()
 
 
 def _copies(

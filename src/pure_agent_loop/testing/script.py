@@ -1,4 +1,4 @@
-"""What a scripted model says: the items of a script, and what each means as a stream of deltas.
+"""Script items, and their meaning as a stream of deltas.
 
 An item is one of:
 
@@ -17,15 +17,22 @@ An item is one of:
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
-from pure_agent_loop.testing.gate import Gate
+from pure_agent_loop.testing.gate import Gate, ScriptError
+
+if TYPE_CHECKING:
+    from pure_agent_loop.agent import Agent
+    from pure_agent_loop.sessions import Record
+    from pure_agent_loop.sessions.replay import ReplayReport
 
 DEFAULT_USAGE = TokenUsage(10, 5, 15)
 _PIECES = re.compile(r"\S{1,12}\s*|\s+")
@@ -39,7 +46,6 @@ class Call:
     """A tool call as a model writes it; make one with `call` or `raw_call`.
 
     Args:
-        name: The tool.
         arguments: The text of the arguments, valid or not.
         id: None for the next free id of the history; an empty text for none at all.
     """
@@ -50,7 +56,7 @@ class Call:
 
 
 def call(name: str, /, **arguments: Any) -> Call:
-    """A call of the tool `name` with these arguments.
+    """Return a call of the tool `name` with these arguments.
 
     Args:
         name: The tool.
@@ -60,7 +66,7 @@ def call(name: str, /, **arguments: Any) -> Call:
 
 
 def raw_call(name: str, arguments: str, call_id: str | None = None) -> Call:
-    """A call whose arguments are exactly this text: for broken JSON and other defects.
+    """Return a call with raw argument text: for broken JSON and other defects.
 
     Args:
         name: The tool.
@@ -71,7 +77,7 @@ def raw_call(name: str, arguments: str, call_id: str | None = None) -> Call:
 
 
 class Fault:
-    """Base of what only a real server can do; see `pure_agent_loop.testing.faults`."""
+    """Base of faults that need a real server; see `pure_agent_loop.testing.faults`."""
 
     __slots__ = ()
     ends_with_done: ClassVar[bool] = True
@@ -108,14 +114,14 @@ def answer(
     finish_reason: str | None = None,
     usage: Usage = "default",
 ) -> Answer:
-    """One answer, with everything that can be said about it.
+    """Return an answer with its optional fields.
 
     Args:
         parts: Text and calls; texts are joined. Nothing, or only None, for no content at all
             (``null`` on the wire), ``""`` for empty content.
         reasoning: The thinking before it.
         finish_reason: None for the one that fits; ``"length"``, ``"content_filter"``, ...
-        usage: The tokens; None for a server that does not say.
+        usage: The tokens; None for a server that does not report them.
     """
     texts = [part for part in parts if isinstance(part, str)]
     calls = tuple(part for part in parts if isinstance(part, (Call, ToolCall)))
@@ -125,7 +131,7 @@ def answer(
 def deltas(
     *parts: Part, finish_reason: str | None = "auto", usage: Usage = "default", done: bool = True
 ) -> Stream:
-    """An answer in exactly these pieces.
+    """Return an answer in exactly these pieces.
 
     Args:
         parts: In order: a `Delta`, a text (one delta), a call, a `Gate` to wait at, an exception to
@@ -143,9 +149,9 @@ class Plan:
     """An item, ready to be played.
 
     Args:
-        steps: What happens, in order.
+        steps: The steps, in order.
         done: Send ``[DONE]`` at the end.
-        empty: What the content is where there is no text: None or "".
+        empty: Content of an answer without text: None or "".
         response: The answer as it was given, if it was given as an `LLMResponse`.
         begun: False if the item is a lone fault or exception, which may come before any byte of an answer.
     """
@@ -165,30 +171,29 @@ _KINDS = (str, Call, ToolCall, Answer, LLMResponse, Stream, Delta, Exception, Fa
 
 
 def check_item(item: Any, where: str) -> None:
-    """Refuse what can be no item, before any test depends on it.
+    """Reject an invalid item when the script is created.
 
     Raises:
         ConfigError: It is not an item.
     """
     if isinstance(item, type):
-        raise ConfigError(f"{where} is the class {item.__name__}; give an instance of it.")
+        raise ConfigError(f"{where} is the class {item.__name__}. Use an instance of it.")
     known = isinstance(item, _KINDS) or callable(item)
     if not known and isinstance(item, (list, tuple)):
         known = all(isinstance(part, (str, Call, ToolCall, Delta)) for part in item)
     if not known:
         raise ConfigError(
-            f"{where} is {item!r:.100}, which is no script item. Use a str, call(...), a list of these, "
+            f"{where} is {item!r:.100}, which is not a script item. Use a str, call(...), a list of these, "
             "answer(...), deltas(...), LLMResponse, an exception instance, or a callable."
         )
 
 
 def plan_item(item: Any, messages: Sequence[Any], usage: TokenUsage | None) -> Plan:
-    """Turn an item into steps.
+    """Convert an item to steps.
 
     Args:
-        item: Any item but a callable.
-        messages: The request's history; new call ids go on from the ids in it.
-        usage: The tokens of answers that do not say their own.
+        messages: The request's history; new call ids continue its ids.
+        usage: The tokens of answers without their own.
 
     Raises:
         ConfigError: It is not an item.
@@ -198,19 +203,19 @@ def plan_item(item: Any, messages: Sequence[Any], usage: TokenUsage | None) -> P
         return Plan((item,), done=getattr(item, "ends_with_done", True), begun=False)
     writer = _Writer(messages, usage)
     if isinstance(item, LLMResponse):
-        told = Answer(
+        scripted = Answer(
             item.content, tuple(item.tool_calls), item.reasoning_content, item.finish_reason, item.usage
         )
-        return Plan(tuple(writer.answer(told)), empty=_empty(item.content), response=item)
+        return Plan(tuple(writer.answer(scripted)), empty=_empty(item.content), response=item)
     if isinstance(item, (Stream, Delta)) or _is_delta_list(item):
         stream = (
             item if isinstance(item, Stream) else Stream((item,) if isinstance(item, Delta) else tuple(item))
         )
         return Plan(tuple(writer.stream(stream)), done=stream.done)
-    told = (
+    scripted = (
         item if isinstance(item, Answer) else answer(*(item if isinstance(item, (list, tuple)) else [item]))
     )
-    return Plan(tuple(writer.answer(told)), empty=_empty(told.text))
+    return Plan(tuple(writer.answer(scripted)), empty=_empty(scripted.text))
 
 
 def _empty(text: str | None) -> str | None:
@@ -229,19 +234,19 @@ class _Writer:
         self._next_id = _highest_id(messages) + 1
         self._index = 0
 
-    def answer(self, told: Answer) -> Iterator[Step]:
-        yield from (Delta(reasoning=piece) for piece in _PIECES.findall(told.reasoning or ""))
-        yield from (Delta(text=piece) for piece in _PIECES.findall(told.text or ""))
-        for one in told.calls:
+    def answer(self, scripted: Answer) -> Iterator[Step]:
+        yield from (Delta(reasoning=piece) for piece in _PIECES.findall(scripted.reasoning or ""))
+        yield from (Delta(text=piece) for piece in _PIECES.findall(scripted.text or ""))
+        for one in scripted.calls:
             yield from self._call(one)
-        yield from self._end(told.finish_reason or "auto", told.usage)
+        yield from self._end(scripted.finish_reason or "auto", scripted.usage)
 
-    def stream(self, told: Stream) -> Iterator[Step]:
-        finished = any(isinstance(part, Delta) and part.finish_reason for part in told.parts)
-        for part in told.parts:
+    def stream(self, scripted: Stream) -> Iterator[Step]:
+        finished = any(isinstance(part, Delta) and part.finish_reason for part in scripted.parts)
+        for part in scripted.parts:
             yield from self._part(part)
-        if not finished and told.finish_reason is not None:
-            yield from self._end(told.finish_reason, told.usage)
+        if not finished and scripted.finish_reason is not None:
+            yield from self._end(scripted.finish_reason, scripted.usage)
 
     def _part(self, part: Part) -> Iterator[Step]:
         if isinstance(part, str):
@@ -280,11 +285,45 @@ def _text_of(one: ToolCall) -> str:
 
 
 def _highest_id(messages: Sequence[Any]) -> int:
-    """The highest number among ids of ours in a history, so that no new id repeats an old one."""
+    """Return the highest generated id number in a history, so that new ids are unique."""
     highest = 0
     for message in messages:
         calls = message.get("tool_calls") if isinstance(message, Mapping) else None
         for one in calls if isinstance(calls, list) else ():
-            found = _OUR_ID.match(str(one.get("id"))) if isinstance(one, Mapping) else None
-            highest = max(highest, int(found[1]) if found else 0)
+            match = _OUR_ID.match(str(one.get("id"))) if isinstance(one, Mapping) else None
+            highest = max(highest, int(match[1]) if match else 0)
     return highest
+
+
+# -- replay of a recorded session as a test: the loop must behave as recorded ----------------------------
+
+
+def assert_replays(
+    recorded: Sequence[Record] | str | os.PathLike[str], agent: Agent | None = None
+) -> ReplayReport:
+    """Fail unless a replay equals the recorded session. No request is sent and no tool is called.
+
+    Args:
+        recorded: The records of a session, or the path of its ``.jsonl`` file.
+        agent: Use its prompts, limits, permissions and tools' schemas instead of the recorded ones.
+
+    Returns:
+        The replay.
+
+    Raises:
+        ScriptError: The replay differs, or the file is damaged; the message shows where.
+        ConfigError: The session has no run.
+    """
+    from pure_agent_loop.sessions import parse
+    from pure_agent_loop.sessions.replay import replay_session
+
+    if isinstance(recorded, (str, os.PathLike)):
+        with Path(recorded).open("rb") as lines:
+            parsed = parse(lines)
+        if parsed.problems:
+            raise ScriptError(f"{os.fspath(recorded)} is damaged: {'; '.join(parsed.problems)}")
+        recorded = parsed.records
+    report = replay_session(recorded, agent=agent)
+    if report.difference is not None:
+        raise ScriptError(str(report))
+    return report

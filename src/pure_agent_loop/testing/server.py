@@ -11,13 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import Delta, TokenUsage
-from pure_agent_loop.testing.errors import ScriptError
-from pure_agent_loop.testing.exchange import ClientLeft, Exchange, ServerRequest, read_request
+from pure_agent_loop.testing.exchange import (
+    ClientLeft,
+    Exchange,
+    Player,
+    ServerRequest,
+    Writing,
+    error_body,
+    read_request,
+    to_json,
+)
 from pure_agent_loop.testing.faults import ServerFault, fault_for, unauthorized
-from pure_agent_loop.testing.gate import PATIENCE, Gate
+from pure_agent_loop.testing.gate import PATIENCE, Gate, ScriptError
 from pure_agent_loop.testing.history import check_request
-from pure_agent_loop.testing.payloads import Writing, error_body, to_json
-from pure_agent_loop.testing.player import Player
 from pure_agent_loop.testing.script import DEFAULT_USAGE, Item, Plan, Step, plan_item
 
 if TYPE_CHECKING:
@@ -28,7 +34,7 @@ _BACKLOG = 1024
 
 
 class ScriptedServer:
-    """A chat-completions server that says what its script says, over real sockets.
+    """Chat-completions server that plays a script over real sockets.
 
     It answers ``POST .../chat/completions`` (streamed or whole, as the request asks) and
     ``GET .../models``. Each request is checked as strict servers do (`check_request`): an invalid one
@@ -42,14 +48,14 @@ class ScriptedServer:
         usage: The tokens of each answer that does not say its own; streams carry them only if the
             request asks for them with ``stream_options``.
         api_key: The only key that is accepted; None for any or none.
-        models: What the list of models names.
-        rechunk: Cut the bodies of streams into pieces of so many bytes, each sent on its own as one
+        models: Names in the list of models.
+        rechunk: Size in bytes of the pieces of streamed bodies, each sent separately as one
             HTTP chunk; several numbers are used in turn. May be changed between requests.
         check: Whether requests are checked.
         extra_keys: Keys of messages that are accepted besides the standard ones.
 
     Raises:
-        ConfigError: Something in the script is no item, or both a script and a handler are given.
+        ConfigError: The script has an invalid item, or both a script and a handler are given.
 
     Example:
         with ScriptedServer([call("add", a=1, b=2), deltas("It is ", Reset()), "It is 3."]) as server:
@@ -81,11 +87,11 @@ class ScriptedServer:
         self.violations: list[str] = []
         self._host = _Host(self._serve)
 
-    # -- life -----------------------------------------------------------------------------------
+    # -- lifecycle ------------------------------------------------------------------------------
 
     @property
     def base_url(self) -> str:
-        """The address to give to clients, ending in ``/v1``.
+        """Base URL for clients, ending in ``/v1``.
 
         Raises:
             ScriptError: The server is not running.
@@ -95,11 +101,11 @@ class ScriptedServer:
         return f"http://127.0.0.1:{self._host.port}/v1"
 
     def start(self) -> None:
-        """Begin to listen. Leaving a ``with`` block ends it; otherwise call `close`."""
+        """Start to listen. A ``with`` block closes the server at its end; otherwise call `close`."""
         self._host.start()
 
     def close(self) -> None:
-        """Close every connection, whatever it waits for, and end the thread.
+        """Close every connection, also waiting ones, and end the thread.
 
         Raises:
             ScriptError: The thread did not end, because a handler blocks it.
@@ -116,27 +122,27 @@ class ScriptedServer:
         self.close()
         self._player.leave(error)
 
-    # -- judgement ------------------------------------------------------------------------------
+    # -- checks -------------------------------------------------------------------------------
 
     @property
     def remaining(self) -> int:
-        """Items that were not asked for yet."""
+        """Number of items not yet used."""
         return self._player.remaining
 
     def assert_clean(self) -> None:
         """Fail if any request was invalid.
 
         Raises:
-            ScriptError: With everything that was wrong.
+            ScriptError: The message lists all problems.
         """
         if self.violations:
             raise ScriptError("\n".join(self.violations))
 
     def assert_done(self) -> None:
-        """Fail unless the script fitted and all requests were valid.
+        """Fail unless the script matched and all requests were valid.
 
         Raises:
-            ScriptError: With everything that was wrong.
+            ScriptError: The message lists all problems.
         """
         self._player.assert_done()
 
@@ -169,13 +175,13 @@ class ScriptedServer:
         elif request.method == "GET" and path.endswith("/models"):
             await out.respond(200, to_json(_model_list(self._models)))
         else:
-            await out.respond(404, to_json(error_body(f"There is no {request.method} {path} here.")))
+            await out.respond(404, to_json(error_body(f"Unknown endpoint {request.method} {path}.")))
 
     async def _chat(self, request: ServerRequest, out: Exchange) -> None:
-        found = check_request(request.body, extra_keys=self._extra_keys) if self._check else []
-        if found:
-            self._complain(found)
-            await out.respond(400, to_json(error_body("Invalid request: " + "; ".join(found))))
+        problems = check_request(request.body, extra_keys=self._extra_keys) if self._check else []
+        if problems:
+            self._complain(problems)
+            await out.respond(400, to_json(error_body("Invalid request: " + "; ".join(problems))))
             return
         try:
             plan = plan_item(await self._next_item(request), request.messages, self._usage)
@@ -186,13 +192,13 @@ class ScriptedServer:
             await self._give_up(error, out)
 
     async def _give_up(self, error: Exception, out: Exchange) -> None:
-        """The test itself is wrong: remember it, and let the client see an end."""
+        """Record an error of the test itself, and end the client's request."""
         self._player.note(str(error) if isinstance(error, AssertionError) else repr(error))
         if out.begun:
             await out.reset()
             return
         # Not 5xx: a client must not try again what cannot succeed.
-        await out.respond(400, to_json(error_body(f"The script of this test is wrong: {error}")))
+        await out.respond(400, to_json(error_body(f"The test's script failed: {error}")))
 
     async def _next_item(self, request: ServerRequest) -> Any:
         asked = (request,) if self._by_request else (request.messages, request.tools, request.options)
@@ -203,8 +209,8 @@ class ScriptedServer:
         except Exception as error:  # noqa: BLE001 - what a callable raises is what it wants to happen
             return error
 
-    def _complain(self, found: list[str]) -> None:
-        words = f"request {len(self.requests)} was invalid: " + "; ".join(found)
+    def _complain(self, problems: list[str]) -> None:
+        words = f"request {len(self.requests)} was invalid: " + "; ".join(problems)
         self.violations.append(words)
         self._player.note(words)
 
@@ -243,7 +249,7 @@ def _model_list(names: Iterable[str]) -> Any:
 
 
 class _Host:
-    """A thread with an event loop that listens on a free loopback port and ends reliably."""
+    """Thread with an event loop that listens on a free loopback port and ends reliably."""
 
     def __init__(self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> None:
         self._serve = serve
@@ -258,7 +264,7 @@ class _Host:
 
     def start(self) -> None:
         if self._thread is not None:
-            raise ScriptError("The server was started before; make a new one.")
+            raise ScriptError("The server was already started. Create a new one.")
         self._thread = threading.Thread(target=self._run, name="scripted-server", daemon=True)
         self._thread.start()
         self._ready.wait()
@@ -272,7 +278,7 @@ class _Host:
         self._loop.call_soon_threadsafe(self._stop.set)
         self._thread.join(PATIENCE)
         if self._thread.is_alive():
-            raise ScriptError("The server does not end: a handler or a callable of the script blocks it.")
+            raise ScriptError("The server does not stop: a handler or a callable of the script blocks it.")
         if self._failure is not None:
             raise self._failure
 
@@ -301,15 +307,15 @@ class _Host:
                 task.cancel()
             if self._tasks:
                 await asyncio.wait(self._tasks)
-        await asyncio.sleep(0)  # lets the sockets be closed
+        await asyncio.sleep(0)  # run the close callbacks of the sockets
 
     def _accept(self, listener: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
         try:
             connection, _ = listener.accept()
-        except OSError:  # the client left again
+        except OSError:  # the client disconnected
             return
         connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # small chunks go out at once
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # send small chunks at once
         reader = asyncio.StreamReader(limit=_HEAD_LIMIT, loop=loop)
         protocol = asyncio.StreamReaderProtocol(reader, self._begin, loop=loop)
         task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, connection))

@@ -1,4 +1,4 @@
-"""What every store of sessions must do, as rules that can be run against yours.
+"""Rules for session stores, to run against a custom store.
 
     from pure_agent_loop.testing import check_store
 
@@ -27,7 +27,7 @@ from pure_agent_loop.errors import (
 )
 from pure_agent_loop.sessions.store import SessionStore
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.testing.errors import ScriptError
+from pure_agent_loop.testing.gate import ScriptError
 
 MakeStore = Callable[[Path], SessionStore]
 
@@ -45,21 +45,11 @@ _ODD_DATA: dict[str, Any] = {
 }
 _BAD_IDS: list[Any] = [
     "",
-    ".",
-    "..",
-    ".hidden",
-    "a/b",
-    "../a",
-    "a\\b",
-    "C:a",
-    "a b",
+    " ",
     "a\n",
     "a\0",
-    "ä",
-    "x" * 65,
-    "con",
-    "NUL.txt",
-    "lpt1",
+    "x" * 201,
+    "\ud800",
     None,
     7,
     b"a",
@@ -225,7 +215,7 @@ def _what_is_missing_is_said(make: MakeStore, folder: Path) -> None:
         _need_error(SessionNotFoundError, "read", lambda: store.read("s"))
         _need_error(SessionNotFoundError, "delete", lambda: store.delete("s"))
         _need(not store.list(), "list names a session that is not there")
-        store.open("other").close()  # and once more, now that the store has something
+        store.open("other").close()  # again, now that the store has a session
         store.delete("other")
 
 

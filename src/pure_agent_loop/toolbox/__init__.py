@@ -1,29 +1,30 @@
-"""Ready-made tools: for the files of one folder, commands in a sandbox, pages of the public web, arithmetic.
+"""Built-in tools: workspace files, sandboxed commands, public web pages, arithmetic.
 
-Those for files and commands stay inside the folder, whatever the model writes. Each is usable by itself.
+File and command tools are confined to one folder. Each tool works without the others.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.lazy import names_loaded_later
+from pure_agent_loop.support.lazy import lazy_exports
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.ask import ask_user_tool
 from pure_agent_loop.toolbox.calculator import calculator
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.changes import ChangeTools
-from pure_agent_loop.toolbox.files.pictures import PictureTools
-from pure_agent_loop.toolbox.files.protected import PROTECTED
-from pure_agent_loop.toolbox.files.reading import FileTools
-from pure_agent_loop.toolbox.files.search import SearchTools
+from pure_agent_loop.toolbox.files.grep import SearchTools
+from pure_agent_loop.toolbox.files.reading import FileTools, PictureTools
+from pure_agent_loop.toolbox.files.walking import PROTECTED
 from pure_agent_loop.toolbox.files.workspace import HardLinks, Workspace
 from pure_agent_loop.toolbox.todo import TodoItem, TodoList
 
 if TYPE_CHECKING:
+    from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
     from pure_agent_loop.toolbox.sandbox.launch import Limits
     from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
     from pure_agent_loop.toolbox.shell.tool import Shell
@@ -47,12 +48,14 @@ __all__ = [
     "WorkspaceError",
     "ask_user_tool",
     "calculator",
+    "check_workspace",
     "starter_tools",
     "workspace_tools",
 ]
 
-# Not every program fetches or runs commands, and what these need takes time to load.
+# These imports are slow and not every program needs them.
 _LATER = {
+    "check_workspace": "sandbox.bubblewrap",
     "Fetch": "web.fetch",
     "FetchError": "web.fetch",
     "Limits": "sandbox.launch",
@@ -62,17 +65,17 @@ _LATER = {
 }
 
 
-__getattr__, __dir__ = names_loaded_later(__name__, _LATER)
+__getattr__, __dir__ = lazy_exports(__name__, _LATER)
 
 
 def starter_tools(root: str | os.PathLike[str] | Workspace = ".") -> list[Tool]:
-    """``list_dir`` and ``read_file``, restricted to a folder, and ``calculator``, for ``Agent(tools=...)``.
+    """Return ``list_dir`` and ``read_file`` for one folder, and ``calculator``, for ``Agent(tools=...)``.
 
     Args:
-        root: The folder whose files the tools may show, or a `Workspace`.
+        root: The folder whose files the tools may read, or a `Workspace`.
 
     Raises:
-        ConfigError: It is no folder.
+        ConfigError: The root is not a folder.
     """
     workspace = root if isinstance(root, Workspace) else Workspace(root)
     return [*FileTools(workspace).tools(), calculator]
@@ -86,32 +89,46 @@ def workspace_tools(
     shell: bool = True,
     **shell_options: Any,
 ) -> list[Tool]:
-    """Tools to work on the files of a folder, for ``Agent(tools=...)``.
+    """Return the tools that work on the files of a folder, for ``Agent(tools=...)``.
 
-    ``read_file``, ``list_dir``, ``glob`` and ``grep``, which change nothing and are marked as ``read_only``;
-    ``write_file`` and ``edit_file``; and ``shell``, which judges its commands itself.
+    ``read_file``, ``list_dir``, ``glob`` and ``grep`` only read and are marked ``read_only``; ``write_file``
+    and ``edit_file`` change files; ``shell`` applies its own policy to each command.
 
     Args:
-        root: The folder they are restricted to; or a `Workspace`, which says the rest itself.
-        protected: Names that cannot be written; `PROTECTED` and our own data folder if None.
-        hard_links: Whether a file with several names is read: ``refuse`` or ``allow``.
-        shell: Whether the model may run commands.
-        shell_options: What `Shell` takes: ``sandbox``, ``network``, ``policy``, ``unsandboxed`` and others.
+        root: The folder the tools are restricted to, or a configured `Workspace`.
+        protected: Names that cannot be written; None for `PROTECTED` and the data folder of this package.
+        hard_links: ``refuse`` or ``allow`` reading files that have several names.
+        shell: Add the ``shell`` tool.
+        shell_options: Options of `Shell`: ``sandbox``, ``network``, ``policy``, ``unsandboxed`` and others.
 
     Raises:
-        ConfigError: The root is no folder, or an option has no meaning.
+        ConfigError: The root is not a folder, or an option is invalid.
     """
+    _require_known(shell_options)
     if shell_options and not shell:
-        raise ConfigError(f"{', '.join(shell_options)} is for the shell, and shell=False.")
+        raise ConfigError(f"{', '.join(shell_options)}: only allowed with shell=True.")
     if not isinstance(root, Workspace):
         workspace = Workspace(root, protected=protected, hard_links=hard_links)
     elif protected is not None or hard_links != "refuse":
-        raise ConfigError(
-            "protected and hard_links are those of the Workspace that was given. Leave them out."
-        )
+        raise ConfigError("protected, hard_links: already set by the Workspace. Leave them out.")
     else:
         workspace, root = root, root.root
-    # The kinds of tools of one workspace; each has tools().
-    kinds = (FileTools(workspace), ChangeTools(workspace), SearchTools(workspace))
-    tools = [each for kind in kinds for each in kind.tools()]
+    # Each group of tools has a method tools().
+    groups = (FileTools(workspace), ChangeTools(workspace), SearchTools(workspace))
+    tools = [tool for group in groups for tool in group.tools()]
     return [*tools, __getattr__("Shell")(root, **shell_options).tool()] if shell else tools
+
+
+def _require_known(options: Iterable[str]) -> None:
+    for name in options:
+        known = list(inspect.signature(__getattr__("Shell")).parameters)[1:]
+        if name == "language":
+            raise ConfigError(
+                "workspace_tools: unknown option 'language'; tools use the language of their agent. "
+                "Set it with Agent(language='zh'), or PAL_LANG=zh for the whole program."
+            )
+        if name not in known:
+            raise ConfigError(
+                f"workspace_tools: unknown option {name!r}. Use protected, hard_links, shell, or options of "
+                f"Shell: {', '.join(known)}."
+            )

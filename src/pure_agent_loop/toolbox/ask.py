@@ -1,4 +1,4 @@
-"""A tool with which the model asks the user, through whatever function reaches one."""
+"""The ``ask_user`` tool: put the model's question to the user through a caller's function."""
 
 from __future__ import annotations
 
@@ -6,39 +6,43 @@ import inspect
 from collections.abc import Awaitable, Callable
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox.words import TOOLS, say
+from pure_agent_loop.toolbox.words import TOOLS, message
 
 Ask = Callable[[str, list[str]], "str | Awaitable[str]"]
 
 
 class NobodyToAskError(PureAgentLoopError):
-    """There is no user. The message is for the model."""
+    """The run has no user to ask. The message is for the model."""
 
 
 def ask_user_tool(function: Ask | None = None) -> Tool:
-    """``ask_user``, for ``Agent(tools=...)``.
+    """Return the ``ask_user`` tool, for ``Agent(tools=...)``.
 
     Args:
-        function: Called with the question and the options (none: a free answer); returns what the user
-            said. Sync, then it runs in a worker thread, or async. None if nobody can be asked: the model is
-            told to decide itself.
-    """
+        function: Sync (runs in a worker thread) or async; takes the question and the options (an empty list
+            for a free answer) and returns the user's answer. With None, the tool asks the model to decide.
 
-    async def ask_user(question: str, options: list[str] = []) -> str:  # noqa: B006 - never changed
+    Raises:
+        ConfigError: The function does not take these two arguments.
+    """
+    checked_function("ask_user_tool", function, "question", "options")
+
+    async def ask_user(question: str, options: list[str] = []) -> str:  # noqa: B006 - never mutated
         """Ask the user when only they can decide. Not for what you can find out yourself.
 
         Args:
             options: Answers to choose from; leave it out for a free answer.
         """
         if function is None:
-            raise NobodyToAskError(say("nobody"))
+            raise NobodyToAskError(message("nobody"))
         answer = await run_in_thread(lambda: function(question, list(options)))
         if isinstance(answer, Raised):
             raise answer.error
         if inspect.isawaitable(answer):
             answer = await answer
-        return str(answer) if answer else say("no_reply")
+        return str(answer) if answer else message("no_reply")
 
     return Tool(ask_user, read_only=True, timeout=float("inf"), polls=True, words=TOOLS["ask_user"])

@@ -1,7 +1,7 @@
-"""A calculator that runs arithmetic and nothing else.
+"""A calculator for arithmetic expressions.
 
-The expression is parsed, never evaluated as code. Numbers are exact fractions as long as possible, so
-that 0.1 + 0.2 is 0.3; sizes are bounded, so that 9**9**9 is an error and not an hour.
+Expressions are parsed, never evaluated as code. Numbers stay exact fractions while possible, so
+0.1 + 0.2 is 0.3; sizes are bounded, so 9**9**9 fails at once.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.tool import tool
-from pure_agent_loop.toolbox.words import TOOLS, say
+from pure_agent_loop.toolbox.words import TOOLS, message
 
 MAX_CHARS = 1_000
 MAX_BITS = 4_096  # about 1,200 digits
@@ -28,7 +28,7 @@ Number = Fraction | float
 
 
 class CalculatorError(PureAgentLoopError):
-    """An expression without a result. The message is for the model."""
+    """An expression cannot be calculated. The message is for the model."""
 
 
 @tool(
@@ -48,43 +48,43 @@ def calculator(expression: str) -> str:
         expression: For example "(3 + 4) * 2" or "sqrt(2) / 2".
     """
     if len(expression) > MAX_CHARS:
-        raise CalculatorError(say("expression_too_long", limit=MAX_CHARS))
+        raise CalculatorError(message("expression_too_long", limit=MAX_CHARS))
     try:
-        return _text(_value(_parsed(expression)))
+        return _format_number(_value(_parse(expression)))
     except ZeroDivisionError:
-        raise CalculatorError(say("by_zero")) from None
+        raise CalculatorError(message("by_zero")) from None
     except (OverflowError, RecursionError):
-        raise CalculatorError(say("result_too_large")) from None
+        raise CalculatorError(message("result_too_large")) from None
 
 
-# -- Reading ---------------------------------------------------------------------------------------
+# -- Parsing ---------------------------------------------------------------------------------------
 
 _SIGNS = str.maketrans("×·⋅∙÷−–（）＋＊／，．０１２３４５６７８９", "****/--()+*/,.0123456789")
 _SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 _GROUPED = lazy_pattern(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])")
 
 
-def _parsed(expression: str) -> ast.expr:
-    plain = _python(expression)
+def _parse(expression: str) -> ast.expr:
+    plain = _as_python(expression)
     try:
         return ast.parse(plain, mode="eval").body
     except (SyntaxError, ValueError, MemoryError):
-        raise CalculatorError(say("no_expression", expression=expression)) from None
+        raise CalculatorError(message("no_expression", expression=expression)) from None
 
 
-def _python(expression: str) -> str:
-    """The expression in Python's spelling; people and models also write ``1,200 × 15% = ?``."""
+def _as_python(expression: str) -> str:
+    """Translate an expression to Python; people and models also write ``1,200 × 15% = ?``."""
     text = expression.strip().rstrip("=?？ ").lstrip("= ").translate(_SIGNS).replace("^", "**")
     text = re.sub(r"[⁰¹²³⁴⁵⁶⁷⁸⁹]+", lambda match: f"**{match[0].translate(_SUPERSCRIPTS)}", text)
     text = re.sub(r"(?<=[\d)])\s+[xX]\s+(?=[\d(])", " * ", text).replace("π", "pi").replace("√", "sqrt")
     text = _without_grouping(text)
-    # "15%" at the end of a term is a percentage; between two numbers the sign is the remainder.
+    # A "%" that ends a term is a percentage; between two numbers it is the remainder operator.
     text = re.sub(r"(\d+(?:\.\d+)?)\s*%(?=\s*(?:$|\)|of\b))", r"(\1/100)", text)
     return re.sub(r"\bof\b", "*", text)
 
 
 def _without_grouping(text: str) -> str:
-    """Drop thousands separators, but not the commas between the arguments of a function."""
+    """Remove thousands separators, but not the commas between function arguments."""
     inside_call = []
     calls: list[bool] = []
     for index, character in enumerate(text):
@@ -103,7 +103,7 @@ def _value(node: ast.expr) -> Number:
     for kind, evaluate in _NODES.items():
         if isinstance(node, kind):
             return _bounded(evaluate(node))
-    raise CalculatorError(say("not_calculable", source=_source(node)))
+    raise CalculatorError(message("not_calculable", source=_quoted_source(node)))
 
 
 def _constant(node: Any) -> Number:
@@ -111,13 +111,13 @@ def _constant(node: Any) -> Number:
         return Fraction(node.value)
     if type(node.value) is float and math.isfinite(node.value):
         return Fraction(repr(node.value))
-    raise CalculatorError(say("unknown_number", source=_source(node)))
+    raise CalculatorError(message("unknown_number", source=_quoted_source(node)))
 
 
 def _name(node: Any) -> Number:
     if node.id in _CONSTANTS:
         return _CONSTANTS[node.id]
-    raise CalculatorError(say("unknown_name", name=node.id, known=", ".join([*_CONSTANTS, *_FUNCTIONS])))
+    raise CalculatorError(message("unknown_name", name=node.id, known=", ".join([*_CONSTANTS, *_FUNCTIONS])))
 
 
 def _unary(node: Any) -> Number:
@@ -126,33 +126,33 @@ def _unary(node: Any) -> Number:
         return -value
     if isinstance(node.op, ast.UAdd):
         return value
-    raise CalculatorError(say("signs_only"))
+    raise CalculatorError(message("signs_only"))
 
 
 def _binary(node: Any) -> Number:
     calculate = _OPERATORS.get(type(node.op))
     if calculate is None:
-        raise CalculatorError(say("unknown_operator"))
+        raise CalculatorError(message("unknown_operator"))
     return _exact(calculate(_value(node.left), _value(node.right)))
 
 
 def _call(node: Any) -> Number:
     name = getattr(node.func, "id", None)
     if name is None:
-        raise CalculatorError(say("no_function_call", source=_source(node)))
+        raise CalculatorError(message("no_function_call", source=_quoted_source(node)))
     if name not in _FUNCTIONS or node.keywords:
-        raise CalculatorError(say("unknown_function", name=name, known=", ".join(_FUNCTIONS)))
-    arguments = [_value(each) for each in node.args]
+        raise CalculatorError(message("unknown_function", name=name, known=", ".join(_FUNCTIONS)))
+    arguments = [_value(argument) for argument in node.args]
     try:
         return _exact(_FUNCTIONS[name](*arguments))
     except TypeError:
-        raise CalculatorError(say("wrong_count", name=name, count=len(arguments))) from None
+        raise CalculatorError(message("wrong_count", name=name, count=len(arguments))) from None
     except ValueError:
-        raise CalculatorError(say("no_real_value", source=_source(node))) from None
+        raise CalculatorError(message("no_real_value", source=_quoted_source(node))) from None
 
 
 def _exact(value: Any) -> Number:
-    """Whole numbers join the exact ones; what an operator made otherwise is judged by :func:`_bounded`."""
+    """Make whole numbers exact; `_bounded` checks all other results."""
     result: Number = Fraction(value) if isinstance(value, int) else value
     return result
 
@@ -162,7 +162,7 @@ def _bounded(value: Number) -> Number:
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
             raise OverflowError
     elif not isinstance(value, float):
-        raise CalculatorError(say("not_real"))
+        raise CalculatorError(message("not_real"))
     elif not math.isfinite(value):
         raise OverflowError
     return value
@@ -171,14 +171,14 @@ def _bounded(value: Number) -> Number:
 def _power(base: Number, exponent: Number) -> Number:
     if isinstance(base, Fraction) and isinstance(exponent, Fraction) and exponent.denominator == 1:
         bits = max(base.numerator.bit_length(), base.denominator.bit_length())
-        # 1 bit: 0, 1 and -1 stay small whatever the exponent.
+        # The 1-bit bases 0, 1 and -1 stay small for every exponent.
         if bits > 1 and bits * abs(exponent) > MAX_BITS:
             raise OverflowError
     return _exact(base**exponent)
 
 
 def _round(value: Number, digits: Number = 0) -> Number:
-    """Halves go away from zero, as people expect, and not to the even neighbour."""
+    """Round half away from zero, as people expect, not to the even neighbour."""
     if digits != int(digits):
         raise ValueError
     unit = Fraction(10) ** max(-MAX_ROUNDED, min(int(digits), MAX_ROUNDED))
@@ -200,7 +200,7 @@ def _log(value: Number, base: Number = math.e) -> float:
 
 
 def _trigonometric(function: Callable[[Any], float]) -> Callable[[Any], float]:
-    """pi is not exact, so sin(pi) would be 1.2e-16."""
+    """Round the result: pi is inexact, so sin(pi) would be 1.2e-16."""
     return lambda value: round(function(value), 15)
 
 
@@ -247,15 +247,15 @@ _NODES: dict[type[ast.expr], Callable[[Any], Number]] = {
 }
 
 
-# -- Writing ---------------------------------------------------------------------------------------
+# -- Formatting ------------------------------------------------------------------------------------
 
 
-def _text(value: Number) -> str:
+def _format_number(value: Number) -> str:
     if value == int(value) and (isinstance(value, Fraction) or abs(value) < 1e15):
         return str(int(value))
     return f"{float(value):.15g}"
 
 
-def _source(node: ast.expr) -> str:
+def _quoted_source(node: ast.expr) -> str:
     text = ast.unparse(node)
     return repr(text if len(text) <= 60 else text[:60] + "...")

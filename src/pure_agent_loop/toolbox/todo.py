@@ -1,4 +1,4 @@
-"""A task list that the model keeps: writing it down keeps long work on course."""
+"""The ``todo_write`` tool: a task list that keeps a model on course in long work."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Literal
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox.words import TOOLS, say
+from pure_agent_loop.toolbox.words import TOOLS, message
 
 MAX_ITEMS = 100
 MAX_CHARS = 500
@@ -20,7 +20,7 @@ _MARKS: dict[Status, str] = {"pending": "[ ]", "in_progress": "[>]", "done": "[x
 
 
 class TodoError(PureAgentLoopError):
-    """A list that cannot be kept. The message is for the model."""
+    """A task list was rejected. The message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class TodoItem:
     """One task.
 
     Args:
-        task: What is to be done.
-        status: How far it is.
+        task: The work to do.
+        status: ``pending``, ``in_progress`` or ``done``.
     """
 
     task: str
@@ -37,7 +37,7 @@ class TodoItem:
 
 
 class TodoList:
-    """The list of one agent. Each agent, or run, should have its own."""
+    """The task list of one agent. Do not share it between agents or runs."""
 
     def __init__(self) -> None:
         self._items: tuple[TodoItem, ...] = ()
@@ -45,11 +45,11 @@ class TodoList:
 
     @property
     def items(self) -> tuple[TodoItem, ...]:
-        """The tasks as they stand."""
+        """The current tasks."""
         return self._items
 
     def tools(self) -> list[Tool]:
-        """``todo_write``, for ``Agent(tools=...)``. It changes nothing but this list."""
+        """Return ``todo_write``, for ``Agent(tools=...)``. The tool changes only this list."""
         return [Tool(self.todo_write, read_only=True, words=TOOLS["todo_write"])]
 
     def todo_write(self, items: list[TodoItem]) -> str:
@@ -59,19 +59,19 @@ class TodoList:
             items: All tasks in order, each with its status: pending, in_progress (one at a time) or done.
         """
         if len(items) > MAX_ITEMS:
-            raise TodoError(say("too_many_tasks", count=len(items), limit=MAX_ITEMS))
+            raise TodoError(message("too_many_tasks", count=len(items), limit=MAX_ITEMS))
         for number, item in enumerate(items, 1):
             if not item.task.strip() or len(item.task) > MAX_CHARS:
-                raise TodoError(say("task_length", number=number, limit=MAX_CHARS))
+                raise TodoError(message("task_length", number=number, limit=MAX_CHARS))
         with self._lock:
             self._items = tuple(items)
         return clean_text(shown_tasks(items))
 
 
 def shown_tasks(items: Sequence[TodoItem]) -> str:
-    """A list as text, one task a line."""
+    """Format a task list, one task per line."""
     if not items:
-        return say("empty_list")
+        return message("empty_list")
     lines = [f"{number}. {_MARKS[item.status]} {item.task}" for number, item in enumerate(items, 1)]
     done = sum(item.status == "done" for item in items)
-    return "\n".join([*lines, say("tasks_done", done=done, count=len(items))])
+    return "\n".join([*lines, message("tasks_done", done=done, count=len(items))])

@@ -1,7 +1,7 @@
-"""Marking text from outside as data: a frame that says where it came from and that it is no instruction.
+"""Mark untrusted text as data: a frame names its source and states that it is not an instruction.
 
-The mark of a frame depends on the text and on a key that only this process has. No page can know it and
-close the frame, and the same page twice still gives the same result, so that repetitions are noticed.
+The frame's mark is an HMAC of the text with a key of this process. A page cannot guess the mark to close
+the frame, and the same page always gives the same result, so repeated calls can be detected.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ _UNPRINTABLE = re.compile(r"[^\S ]|[\x00-\x1f\x7f-\x9f\[\]]")
 
 
 def mark_untrusted(text: str, source: str, prompts: Prompts | None = None) -> str:
-    """The text in a frame.
+    """Wrap a text in a frame.
 
     Args:
-        source: Where from, such as a URL; shown to the model.
-        prompts: The words of the frame; those of the run if None.
+        source: The origin, such as a URL; shown to the model.
+        prompts: Prompts with the frame's wording; the run's if None.
     """
     words = prompts or current_prompts()
     text = clean_text(text)

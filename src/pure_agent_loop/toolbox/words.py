@@ -1,7 +1,7 @@
-"""What the tools say to a model, and in Chinese what it is told about them.
+"""Messages of the tools for the model, and their Chinese descriptions.
 
-In English a tool's docstring says what it does. The sentences of the tools for files and for the web stand
-in ``files.words`` and ``web.words``.
+English descriptions are the docstrings of the tools. ``files.words``, ``web.words`` and ``shell.reasons``
+hold the messages of those tools.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.support.language import Sentences
-from pure_agent_loop.toolbox.files.words import say as say_of_files
-from pure_agent_loop.toolbox.shell.reasons import say as say_of_shell
-from pure_agent_loop.toolbox.web.words import say as say_of_web
+from pure_agent_loop.toolbox.files.words import message as files
+from pure_agent_loop.toolbox.shell.reasons import message as shell
+from pure_agent_loop.toolbox.web.words import message as web
 
-say = Sentences(
+message = Sentences(
     {
-        **say_of_files.pairs,
-        **say_of_web.pairs,
-        **say_of_shell.pairs,
+        **files.pairs,
+        **web.pairs,
+        **shell.pairs,
         # -- asking, tasks ---------------------------------------------------------------------------
         "no_reply": ("(the user gave no answer)", "（用户没有回答）"),
         "nobody": (
@@ -27,7 +27,7 @@ say = Sentences(
             "这里没有人可以询问。请自行决定，并在回答中说明你的假设。",
         ),
         "too_many_tasks": (
-            "The list has {count} tasks; {limit} are the most. Join some.",
+            "The list has {count} tasks; the maximum is {limit}. Merge some.",
             "列表有 {count} 项任务；最多 {limit} 项。请合并一些。",
         ),
         "task_length": (
@@ -58,11 +58,11 @@ say = Sentences(
             "{source} 无法计算。请只使用数字、运算符和函数。",
         ),
         "unknown_number": (
-            "{source} is not a number this calculator knows.",
-            "{source} 不是此计算器认识的数字。",
+            "{source} is not a supported number.",
+            "{source} 不是支持的数字。",
         ),
         "unknown_name": ("Unknown name {name!r}. Known: {known}.", "未知名称 {name!r}。已知：{known}。"),
-        "signs_only": ("Only the signs + and - can stand before a number.", "数字前只能有 + 或 - 号。"),
+        "signs_only": ("Only the signs + and - are allowed before a number.", "数字前只能有 + 或 - 号。"),
         "unknown_operator": (
             "Unknown operator. Known: + - * / // % ** and parentheses.",
             "未知运算符。已知：+ - * / // % ** 和括号。",
@@ -85,10 +85,10 @@ say = Sentences(
         "no_real_value": ("{source} has no real value.", "{source} 没有实数值。"),
         "not_real": ("The result is not a real number.", "结果不是实数。"),
         # -- the shell -------------------------------------------------------------------------------
-        "command_no_text": ("The argument 'command' must be a text.", "参数 'command' 必须是文本。"),
+        "command_no_text": ("The argument 'command' must be a string.", "参数 'command' 必须是文本。"),
         "no_sandbox": (
             (
-                "There is no sandbox on this machine and nobody to ask, so commands are not run. The "
+                "This machine has no sandbox, and there is no user to ask, so commands are not run. The "
                 "operator can allow it with unsandboxed=True (--unsandboxed-shell). Use other tools."
             ),
             (
@@ -96,14 +96,14 @@ say = Sentences(
                 "（--unsandboxed-shell）允许。请使用其他工具。"
             ),
         ),
-        "nul": ("The command holds a NUL character. Leave it out.", "命令含有 NUL 字符。请去掉。"),
+        "nul": ("The command contains a NUL character. Remove it.", "命令含有 NUL 字符。请去掉。"),
         "seconds_range": (
             "timeout must be more than 0 and at most {limit:.0f} seconds.",
             "timeout 必须大于 0 且不超过 {limit:.0f} 秒。",
         ),
         "not_started": ("The command could not be started: {error}.", "命令无法启动（{kind}）。"),
         "no_bash": (
-            "There is no bash on this machine, so no command can be run. Use other tools.",
+            "bash was not found on this machine, so commands cannot run. Use other tools.",
             "这台机器上没有 bash，无法运行命令。请使用其他工具。",
         ),
         "sandbox_failed": ("The sandbox could not be started: {error}", "沙箱无法启动。"),
@@ -122,8 +122,8 @@ say = Sentences(
         "bytes_left_out": ("\n[... {count:,} bytes left out ...]\n", "\n【…… 省略了 {count:,} 字节 ……】\n"),
         "unprotected_link": (
             (
-                "{path!r} is a symbolic link and cannot be protected from commands, so none is run. "
-                "A person must replace it by what it points to."
+                "{path!r} is a symbolic link and cannot be protected from commands, so no command is run. "
+                "A person must replace the link with its target."
             ),
             "{path!r} 是符号链接，无法防止命令改动它，因此不运行命令。须由人把它换成它所指向的内容。",
         ),
@@ -135,13 +135,25 @@ say = Sentences(
             "[{why}. A person can show it: start with that folder in PATH, or readable=[...]]",
             "【{why}。人可以让它可见：启动时把该文件夹放进 PATH，或使用 readable=[...]】",
         ),
+        "git_not_shown": (
+            "[This folder belongs to the repository {path}, a home or similar folder, which is never shown]",
+            "【此文件夹属于仓库 {path}，它是主目录一类的文件夹，从不可见】",
+        ),
+        "git_not_linked": (
+            "[{path} points to {other}, which does not point back and stays hidden: git worktree repair]",
+            "【{path} 指向 {other}，但后者没有指回它，因此不可见：可用 git worktree repair 修复】",
+        ),
+        "git_only_read": (
+            "[{path} is read-only here, because its hooks and configuration cannot be protected]",
+            "【{path} 在这里只能读取，因为无法保护其中的钩子和配置】",
+        ),
         "restored": (
-            "[changed meanwhile, protected, and put back as before: {names}]",
+            "[protected files changed during the command and were restored: {names}]",
             "【受保护的文件期间被改动，已恢复原样：{names}】",
         ),
         "ran_read_only": (
             (
-                "[nobody has approved this command, so it ran with all files read-only and without network. "
+                "[no person approved this command, so it ran with all files read-only and without network. "
                 "If it failed because of that, call shell again with changes=true: then a person is asked]"
             ),
             (
@@ -151,8 +163,8 @@ say = Sentences(
         ),
         "use_tmpdir": (
             (
-                "[files below /tmp cannot be written here without a person: write to $TMPDIR, which this "
-                "command has for itself, or call shell again with changes=true]"
+                "[files below /tmp cannot be written here without a person: write to this command's own "
+                "$TMPDIR, or call shell again with changes=true]"
             ),
             (
                 "【没有人的许可，这里不能写 /tmp 下的文件：请写到这条命令专用的 $TMPDIR，"
@@ -171,8 +183,8 @@ say = Sentences(
         "killed": ("killed", "被杀死"),
         "memory fault": ("memory fault", "内存错误"),
         "terminated": ("terminated", "被终止"),
-        "computing time used up": ("computing time used up", "计算时间已用完"),
-        "a file grew too large": ("a file grew too large", "文件过大"),
+        "computing time used up": ("CPU time limit reached", "计算时间已用完"),
+        "a file grew too large": ("file size limit reached", "文件过大"),
     }
 )
 

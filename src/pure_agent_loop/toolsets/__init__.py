@@ -1,11 +1,11 @@
-"""Tools as sets: chosen, renamed, guarded, changed from step to step, or found by a search.
+"""Toolsets: filter, rename, guard, prepare per step, or search tools.
 
-`sets` has what makes one set out of another, `search` lets a model look for tools among many by a `ranking`.
+`sets` derives one set from another; `search` lets a model search many tools by a `ranking`.
 """
 
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.support.lazy import names_loaded_later
+from pure_agent_loop.support.lazy import lazy_exports
 from pure_agent_loop.tool import StepContext, Toolset
 from pure_agent_loop.toolsets.sets import (
     approval_required,
@@ -34,4 +34,4 @@ __all__ = [
 ]
 
 
-__getattr__, __dir__ = names_loaded_later(__name__, {"searchable": "search"})
+__getattr__, __dir__ = lazy_exports(__name__, {"searchable": "search"})

@@ -25,7 +25,7 @@ class Desk:
     def __init__(self, url):
         self.time = START
         self.clients = [Client(Database(url)), Client(Database(url))]
-        self.clients[0].offer({"worker": "model scripted"})
+        self.clients[0].register_agents({"worker": "model scripted"})
         self.schedules = Schedules(self.clients[0], self.now)
         self.first, self.second = (
             Firings(each, f"host-{n}-aa", self.now) for n, each in enumerate(self.clients)
@@ -160,9 +160,9 @@ def test_what_was_changed_meanwhile_is_not_fired_as_it_was(desk):
     desk.time += 300
     assert desk.second.fire() == []
     for each in (desk.schedules.get, desk.schedules.remove, desk.schedules.pause, desk.schedules.run_now):
-        with pytest.raises(DurableError, match="no schedule 'a'"):
+        with pytest.raises(DurableError, match="Schedule 'a' does not exist"):
             each("a")
-    with pytest.raises(ConfigError, match="There are: worker"):
+    with pytest.raises(ConfigError, match="Known agents: worker"):
         desk.add(agent="nobody")
 
 
@@ -203,7 +203,7 @@ def test_what_another_machine_has_fired_is_left_to_it_where_its_zone_is_not_know
     assert desk.states("a") == [(300, state)]
     assert desk.states("b") == [(300, {"due": "running", "running": "failed"}.get(state, state))]
     assert desk.first.waiting() == ([other] if state == "answered" else [])
-    assert [each.run_id for each in desk.first.parcels_of("gone")] == (
+    assert [each.run_id for each in desk.first.deliveries_of("gone")] == (
         [other] if state == "delivering" else []
     )
 
@@ -221,9 +221,9 @@ def test_what_a_database_cannot_keep_does_not_stop_the_others(desk, tmp_path):
     assert desk.first.claim(odd) is not None
     desk.first.end(odd, "undelivered", "it wrote \0 and \ud800")  # a command may write anything
     assert desk.schedules.runs("odd")[0].detail == "it wrote \ufffd and \ufffd"
-    with pytest.raises(DurableError, match="no schedule"):
+    with pytest.raises(DurableError, match="does not exist"):
         desk.schedules.get("\0\ud800")
-    with pytest.raises(DurableError, match="no run"):
+    with pytest.raises(DurableError, match="does not exist"):
         desk.clients[0].info("\0\ud800")
 
 
@@ -231,10 +231,12 @@ def test_what_a_database_cannot_keep_does_not_stop_the_others(desk, tmp_path):
 def test_a_prompt_file_that_would_be_waited_for_is_refused(desk, tmp_path):
     os.mkfifo(tmp_path / "pipe")
     desk.add(prompt="", prompt_file=tmp_path / "pipe")
+    desk.add(name="b", media=[tmp_path / "pipe"])
     desk.time += 300
     desk.first.fire()
     desk.first.submit()
-    assert "is no file" in desk.schedules.runs("a")[0].detail
+    assert "prompt_file=" in desk.schedules.runs("a")[0].detail
+    assert f"media={tmp_path / 'pipe'} is not a file" in desk.schedules.runs("b")[0].detail
 
 
 def test_an_engine_has_the_schedules_of_its_database(tmp_path):

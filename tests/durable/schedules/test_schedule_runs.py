@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
 import socket
@@ -14,6 +15,9 @@ from tests.durable.fleet import Fleet
 
 from pure_agent_loop.durable import Schedule, heartbeat, to_command, to_file, to_session
 
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 COPY = (
     "import os, sys; open(sys.argv[1], 'a').write(sys.stdin.read() + ' '.join(sorted(os.environ)) + chr(10))"
 )
@@ -36,7 +40,7 @@ url, owner, run_id, writes = sys.argv[1:]
 firings = Firings(Client(Database(url)), owner)
 parcel = firings.claim(run_id)
 if writes == "yes":
-    assert post_to_file(parcel, lambda detail: firings.put_down(run_id, detail)).state == "delivered"
+    assert post_to_file(parcel, lambda detail: firings.record_progress(run_id, detail)).state == "delivered"
 os.kill(os.getpid(), signal.SIGKILL)
 """
 TAKE_IN_AND_DIE = """
@@ -158,7 +162,7 @@ def test_the_command_line(working, until):
     assert working.pal("schedule", "remove", "typed").returncode == 0
     assert working.pal("schedule", "show", "typed").returncode == 1
     bad = working.pal("schedule", "add", "other", "--agent", "worker", "--cron", "x", "--prompt", "a")
-    assert (bad.returncode, "1 parts and needs 5" in bad.stderr) == (2, True)
+    assert (bad.returncode, "1 fields, but needs 5" in bad.stderr) == (2, True)
     for words in (["--every", "soon", "--prompt", "a"], ["--every", "5m"]):
         assert working.pal("schedule", "add", "other", *words).returncode == 2
     assert json.loads(working.pal("schedule", "list", "--json").stdout)["schema_version"] == 1
@@ -245,3 +249,28 @@ def test_death_between_the_end_of_a_run_and_its_delivery(dies_again, fleet, unti
     assert ended(fleet, until, "gap").state == "delivered"
     assert path.read_text() == "Did 1.\n"
     assert fleet.marks() == ["start 1", "end 1"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_files_come_with_each_run_as_they_are_then(kind, tmp_path, until, request):
+    picture, paper = tmp_path / "p.png", tmp_path / "a.pdf"
+    picture.write_bytes(PNG)
+    paper.write_bytes(b"%PDF-1.4 first")
+    url = request.getfixturevalue("postgres").url if kind == "postgres" else ""
+    with Fleet(tmp_path, url) as fleet:
+        fleet.start()
+        for words in ("first", "second"):
+            paper.write_bytes(f"%PDF-1.4 {words}".encode())
+            assert now(fleet, until, "media", media=[picture, str(paper)]).state == "done"
+            text, image, file = fleet.server.requests[-1].messages[1]["content"]
+            assert (text["type"], image["type"]) == ("text", "image_url")
+            data = file["file"]["file_data"].partition("base64,")[2]
+            assert base64.b64decode(data) == paper.read_bytes()
+        picture.unlink()
+        failed = now(fleet, until, "media", media=[picture, str(paper)])
+        assert (failed.state, str(picture) in failed.detail) == ("failed", True)
+        added = ("--agent", "worker", "--every", "1h", "--attach", str(paper))
+        fleet.pal_json("schedule", "add", "--database", fleet.database, "m", "--prompt", "put 1", *added)
+        assert fleet.engine.schedules.get("m").schedule.media == (str(paper),)
+        fleet.engine.schedules.remove("m")
+        fleet.engine.schedules.remove("media")

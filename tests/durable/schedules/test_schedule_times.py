@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pure_agent_loop import ConfigError
 from pure_agent_loop.durable import Schedule, heartbeat, to_command, to_file, to_session
-from pure_agent_loop.durable.schedules.times import LATE_SECONDS, Cron, Every, due_times
+from pure_agent_loop.durable.schedules.schedule import LATE_SECONDS, Cron, Every, due_times
 
 
 def at(text):
@@ -113,29 +113,31 @@ def test_a_long_time_away_is_bounded():
 
 
 BAD = [
-    ({"cron": "0 9 * *"}, "4 parts and needs 5"),
-    ({"cron": "0 9 * * * *"}, "6 parts"),
+    ({"cron": "0 9 * *"}, "4 fields, but needs 5"),
+    ({"cron": "0 9 * * * *"}, "6 fields"),
     ({"cron": "61 9 * * *"}, "minute '61'"),
     ({"cron": "0 9-30 * * *"}, "hour '9-30'"),
     ({"cron": "0 9 32 * *"}, "day of the month '32'"),
     ({"cron": "0 9 * foo *"}, "month 'foo'"),
     ({"cron": "0 9 * * 9"}, "day of the week '9'"),
-    ({"cron": "0 9 30 2 *"}, "never comes"),
-    ({"cron": "0 9 * * *", "every": 5}, "only one"),
-    ({}, "only one"),
+    ({"cron": "0 9 30 2 *"}, "never occurs"),
+    ({"cron": "0 9 * * *", "every": 5}, "exclude each other"),
+    ({}, "exclude each other"),
     ({"every": 0.5}, "every=0.5"),
     ({"every": float("nan")}, "every=nan"),
     ({"cron": "0 9 * * *", "timezone": "Mars/Base"}, "timezone='Mars/Base'"),
     ({"cron": "0 9 * * *", "timezone": "../../etc/passwd"}, "timezone="),
     ({"every": 5, "name": "a b"}, "name='a b'"),
     ({"every": 5, "name": "x" * 31}, "30 letters"),
-    ({"every": 5, "agent": "a b"}, "cannot name an agent"),
+    ({"every": 5, "agent": "a b"}, "is not a valid agent name"),
     ({"every": 5, "prompt": " "}, "prompt=' '"),
     ({"every": 5, "prompt_file": "a.md"}, "either a text or prompt_file"),
+    ({"every": 5, "media": "a.png"}, "media='a.png' must be a list of paths"),
+    ({"every": 5, "media": [b"x"]}, "must be a list of paths"),
     ({"every": 5, "missed": "some"}, "skip, once, all"),
     ({"every": 5, "overlap": "both"}, "skip, queue"),
     ({"every": 5, "max_missed": 0}, "max_missed=0"),
-    ({"every": 5, "session": "a/b"}, "session"),
+    ({"every": 5, "session": "a\nb"}, "session"),
     ({"every": 5, "deliver": "a.md"}, "deliver='a.md'"),
 ]
 
@@ -151,7 +153,7 @@ def test_what_cannot_be_run_is_refused_by_name(options, words):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda folder: to_session("a/b"),
+        lambda folder: to_session("a\nb"),
         lambda folder: to_file(""),
         lambda folder: to_file(folder / "a\0"),
         lambda folder: to_file(folder),

@@ -341,9 +341,9 @@ def test_constrained_output_leaves_no_answer_where_a_call_has_to_be_made():
 @pytest.mark.parametrize(
     ("mode", "choice", "why"),
     [
-        ("text", "required", "cannot be held"),
-        ("json", {"type": "function", "function": {"name": "rain"}}, "names no tool"),
-        ("json", "always", "names no tool"),
+        ("text", "required", "cannot be enforced"),
+        ("json", {"type": "function", "function": {"name": "rain"}}, "does not name a tool"),
+        ("json", "always", "does not name a tool"),
     ],
 )
 def test_a_choice_that_cannot_be_held_is_refused(mode, choice, why):

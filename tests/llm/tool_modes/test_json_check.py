@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop.llm.tool_modes.json_check import could_fit, end_of_json, items_in, name_and_arguments
+from pure_agent_loop.llm.tool_modes.recover import could_fit, end_of_json, items_in, name_and_arguments
 
 PERSON = {
     "type": "object",

@@ -283,7 +283,7 @@ def test_calls_written_as_text_switch_for_good():
     assert tool_texts(result.messages) == ["3", "7"]
     assert result.messages[1]["content"] == "I add.\n"
     [notice] = notices(result)
-    assert "writes its calls as text" in notice
+    assert "writes tool calls as text" in notice
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from pure_agent_loop.sessions import PostgresStore, Record
 from pure_agent_loop.sessions.stores.postgres import PostgresLog
 
 LEASE = 0.5
-MOST_SECONDS = 0.04  # a writer is killed within
+MAX_SECONDS = 0.04  # a writer is killed within
 
 
 def write(url: str, session_id: str, acks: Path, ready: int) -> None:
@@ -73,7 +73,7 @@ def kill_writers(url: str, folder: Path, kills: int) -> dict[str, Any]:
     rng, acks = random.Random(1), folder / "acks"
     for _ in range(kills):
         pid = started(url, "killed", acks)
-        time.sleep(rng.uniform(0, MOST_SECONDS))
+        time.sleep(rng.uniform(0, MAX_SECONDS))
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
     with PostgresStore(url, lease=LEASE) as store, open_when_free(store, "killed") as log:

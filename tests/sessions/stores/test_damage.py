@@ -10,8 +10,7 @@ import random
 
 import pytest
 
-from pure_agent_loop.sessions.stores.parse import parse
-from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.sessions.stores.records import Record, parse
 
 DATA = [
     {},
@@ -255,7 +254,7 @@ def test_a_lost_parent_is_said():
     lines = [record.to_line() for record in transcript(3)]
     found = parse([lines[0], lines[2]])
     assert found.problems == [
-        "line 2: record 00000003 follows 00000002, which is not there; it was put behind 00000001"
+        "line 2: record 00000003 follows 00000002, which is missing; it was moved after 00000001"
     ]
     assert found.records[1].parent == "00000001"
-    assert parse(lines[1:]).problems[0].endswith("it was put at the beginning")
+    assert parse(lines[1:]).problems[0].endswith("it was moved to the start")

@@ -118,7 +118,7 @@ def test_only_the_newline_is_missing(store):
     file.write_bytes(whole[:-1])
     with store.open("s") as log:
         assert list(log.records) == written
-        assert log.problems == ("line 3: the newline at its end is missing",)
+        assert log.problems == ("line 3: its final newline is missing",)
         assert file.read_bytes() == whole
     file.write_bytes(whole + whole[:50])
     with store.open("s") as log:
@@ -142,7 +142,9 @@ def test_a_file_that_was_deleted_is_not_written_to_in_silence(store):
     with store.open("s") as log:
         log.append("step", {})
         (store.folder / "s.jsonl").unlink()
-        with pytest.raises(SessionWriteError, match=r"s\.jsonl: the file was deleted while it was open"):
+        with pytest.raises(
+            SessionWriteError, match=r"s\.jsonl: the file was deleted, renamed or replaced while open"
+        ):
             log.append("step", {})
 
 
@@ -284,7 +286,7 @@ def test_a_damaged_database_is_told_with_what_to_do(tmp_path, damage):
         lambda: store.list(),
         lambda: store.delete("s"),
     ):
-        with pytest.raises(SessionReadError, match=r"Move it away and start anew.*\.recover"):
+        with pytest.raises(SessionReadError, match=r"Move it away and start with a new one.*\.recover"):
             act()
 
 

@@ -133,7 +133,7 @@ def test_a_store_that_was_closed_lets_go_of_everything(url, store):
     old = PostgresStore(url)
     log = old.open("s")
     old.close()
-    with pytest.raises(ConfigError, match="was closed"):
+    with pytest.raises(ConfigError, match="is closed"):
         log.append("user", {})
     store.open("s").close()
 
@@ -175,8 +175,8 @@ class Deaf(PostgresLog):
 
     heard = ()
 
-    def _put(self, connection, row):
-        super()._put(connection, row)
+    def _insert_or_verify(self, connection, row):
+        super()._insert_or_verify(connection, row)
         if row["number"] not in self.heard:
             self.heard = (*self.heard, row["number"])
             connection.close()

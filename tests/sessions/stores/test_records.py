@@ -61,14 +61,14 @@ def test_the_lines_in_the_documents_are_true():
 @pytest.mark.parametrize(
     ("line", "why"),
     [
-        (b"", "it is no JSON object"),
-        (b"[]", "it is no record"),
-        (b'{"id":"1"}', "it is no record"),
-        (b'{"id":"1","parent":null,"time":1,"type":"X","data":1}', "type and data cannot be right"),
-        (b'{"id":"1","parent":null,"time":1,"type":"x","data":{},"b":1}', "it has strange keys: b"),
+        (b"", "it is not a JSON object"),
+        (b"[]", "it is not a record"),
+        (b'{"id":"1"}', "it is not a record"),
+        (b'{"id":"1","parent":null,"time":1,"type":"X","data":1}', "invalid type and data"),
+        (b'{"id":"1","parent":null,"time":1,"type":"x","data":{},"b":1}', "it has unknown keys: b"),
         (
             b'{"id":"1","parent":null,"time":1,"type":"x","data":{},"crc":"00000000"}',
-            "its checksum does not fit",
+            "its checksum does not match",
         ),
     ],
 )

@@ -101,7 +101,7 @@ def test_an_error_of_the_store_is_a_broken_rule():
 
 
 def test_the_default_store_follows_the_variable(tmp_path, monkeypatch):
-    monkeypatch.setenv("PURE_AGENT_LOOP_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PAL_HOME", str(tmp_path / "home"))
     with default_store().open("s") as log:
         assert isinstance(log, JsonlLog)
         log.append("user", {})

@@ -1,1 +1,1 @@
-"""The conversation at a terminal: what a person sees of it, and the application around that."""
+"""The interactive conversation at a terminal: rendering, input and commands."""

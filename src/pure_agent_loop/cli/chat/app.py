@@ -1,4 +1,4 @@
-"""The conversation at the terminal: what is typed goes to the agent, what happens is printed once."""
+"""The interactive conversation: send input to the agent and print each event once."""
 
 from __future__ import annotations
 
@@ -8,122 +8,137 @@ import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.cli.chat.completion import Arguments, Completions
-from pure_agent_loop.cli.chat.custom import CustomCommands, command_in
-from pure_agent_loop.cli.chat.prompt import MOST_LIVE, Prompt, wants_vi
-from pure_agent_loop.cli.chat.questions import Desk
-from pure_agent_loop.cli.chat.safe import clean, theme_of
+from pure_agent_loop.cli.chat.completion import Arguments, InputCompletions
+from pure_agent_loop.cli.chat.custom import CustomCommands
+from pure_agent_loop.cli.chat.output import clean, theme_of
+from pure_agent_loop.cli.chat.pasted import InputEntry
+from pure_agent_loop.cli.chat.prompt import Prompt, wants_vi
+from pure_agent_loop.cli.chat.questions import PermissionPrompt
 from pure_agent_loop.cli.chat.slash import Slash
-from pure_agent_loop.cli.chat.talk import Shared, Talk
-from pure_agent_loop.cli.chat.transcript import Transcript
+from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
+from pure_agent_loop.cli.chat.transcript import TranscriptView
 from pure_agent_loop.cli.chat.words import chat_word
-from pure_agent_loop.cli.exits import DONE, INTERRUPTED
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.exits import DONE, INTERRUPTED, folder_trouble
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.task import media_named
-from pure_agent_loop.cli.which_session import Place, is_going_on
-from pure_agent_loop.cli.words import language_of
+from pure_agent_loop.cli.which_session import SessionTarget, is_resuming
+from pure_agent_loop.cli.words import error_text
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRequest
-from pure_agent_loop.runs.choose import Choice
+from pure_agent_loop.runs import Choice
 from pure_agent_loop.stop_reasons import SUSPENDED
+from pure_agent_loop.support.language import user_language
+from pure_agent_loop.support.terminal import knows_escapes
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import run_in_thread
 from pure_agent_loop.tool_context import ToolContext, enter_call
 
-TICK = 0.125  # seconds between two looks at what moves
-LEAST_LIVE, OWN_ROWS = 1, 6  # lines that move at least; rows that the rest needs
-_MODES = ("ask", "plan", "auto")  # that a key goes through
+if TYPE_CHECKING:
+    from pure_agent_loop.cli.chat.calls import LinePrompt
+
+TICK = 0.125  # seconds between checks for changes to print or draw
+_MODES = ("ask", "plan", "auto")  # in the order of Shift+Tab
 _RUNNING = ("pending", "running")
 
 
 class Chat:
-    """One conversation at a terminal.
+    """An interactive conversation at a terminal.
 
     Args:
-        shared: What it works with.
-        choice: The model.
-        place: Where it is kept.
-        output: The terminal.
-        attached: Images and PDF that the first task comes with.
+        attached: Images and PDFs to send with the first task.
     """
 
     def __init__(
         self,
-        shared: Shared,
+        shared: ChatConfig,
         choice: Choice,
-        place: Place,
-        output: Output,
+        place: SessionTarget,
+        output: CommandOutput,
         attached: Sequence[Path] = (),
     ) -> None:
         self.shared, self._output = shared, output
         self.set_theme(theme_of(shared.options.theme, os.environ))
-        self.desk = Desk(shared, self._say_all, self._show_diff, self._changed)
-        self.talk = Talk(shared, choice, place, self.desk.ask, self.say)
-        self.custom = CustomCommands(shared.workspace, self.desk.confirm)
+        self.permission_prompt = PermissionPrompt(
+            shared, self._print_whole_notice, self._show_diff, self._changed
+        )
+        self.talk = ChatSession(shared, choice, place, self.permission_prompt.ask, self.print_notice)
+        self.custom = CustomCommands(shared.workspace, self.permission_prompt.confirm)
         self.slash = Slash(self)
-        arguments = Arguments(self.talk, self.slash.sessions)
-        completions = Completions(shared.workspace, self.slash.known, arguments)
-        vi = wants_vi(Path.home())
-        self.prompt = Prompt(self, completions, shared.workspace, vi=vi, color=output.colour)
+        self.prompt = self._new_prompt()
         self._work: asyncio.Task[None] | None = None
         self._above: list[str] = []
         self._note = ""
-        self._tasks: dict[str, str] = {}  # of subagents, with their states
+        self._tasks: dict[str, str] = {}  # states of subagent tasks, by id
         self._attached = list(attached)
-        self._heard: list[str] = []  # what was run with `!`, for the next task
-        self._is_leaving = False
+        self._shell_transcript: list[str] = []  # `!` commands and their output, sent with the next task
+        self._is_leaving = self._is_stopping = False
+        self._next: list[InputEntry] = []  # input sent while a run was stopping
 
-    # -- from the first line to the last ------------------------------------------------------------
+    def _new_prompt(self) -> Prompt | LinePrompt:
+        if not knows_escapes():
+            from pure_agent_loop.cli.chat.calls import LinePrompt
+
+            return LinePrompt(self, self._output.result)
+        completions = InputCompletions(
+            self.shared.workspace, self.slash.known, Arguments(self.talk, self.slash.sessions)
+        )
+        vi = wants_vi(Path.home())
+        return Prompt(self, completions, self.shared.workspace, vi=vi, color=self._output.colour)
+
+    # -- start and end ----------------------------------------------------------------------------------
 
     async def run(self, first: str) -> int:
-        """Talk until the person leaves, and return the exit code.
+        """Run the conversation until the user exits; return the exit code.
 
         Args:
-            first: A task to begin with; empty for none.
+            first: The first task; empty for none.
         """
         self._measure()
         self._open(first)
-        tick = asyncio.ensure_future(self._tick())
+        tick = asyncio.ensure_future(self._draw_loop())
         try:
-            await self.prompt.app.run_async(handle_sigint=False, set_exception_handler=False)
+            await self.prompt.run()
         finally:
             tick.cancel()
             await self._wind_up()
-        if way := self.talk.place.way_on():
-            self._output.say(way)
+        if hint := self.talk.place.resume_hint():
+            self._output.info(hint)
         return INTERRUPTED if self._is_leaving and self.is_working else DONE
 
     def _open(self, first: str) -> None:
-        story = self.talk.story() if is_going_on(self.shared.options) else None
+        story = self.talk.story() if is_resuming(self.shared.options) else None
         if story is not None:
-            self._print(self.screen.say(chat_word("session", id=self.talk.place.session_id)))
+            self._print(self.screen.notice(chat_word("session", id=self.talk.place.session_id)))
             self._show_story(story)
         else:
-            self._print(self.screen.say(chat_word("welcome")))
+            self._print(self.screen.notice(chat_word("welcome")))
         if first:
-            self._begin(self._do(first))
+            entry = InputEntry.typed(
+                first
+            )  # a script may have written it: never run as a command or saved as a note
+            self._begin(self._do(entry if entry.sign == "/" else InputEntry(first, first)))
         elif story is not None and story.entries and story.stop_reason in ("", SUSPENDED):
-            self._print(self.screen.say(chat_word("goes_on")))
+            self._print(self.screen.notice(chat_word("resuming")))
             self._begin(self._converse(None))
 
     def _show_story(self, story: Any) -> None:
-        """What was said last, so that the person knows where they are."""
-        tasks = [each.text for each in story.entries if each.kind == "task"][-1:]
-        answers = [each.text for each in story.entries if each.kind == "answer" and each.text][-1:]
+        """Show the last task and the last answer."""
+        tasks = [entry.text for entry in story.entries if entry.kind == "task"][-1:]
+        answers = [entry.text for entry in story.entries if entry.kind == "answer" and entry.text][-1:]
         for task in tasks:
-            self._print(self.screen.asked(task))
+            self._print(self.screen.user_input(task))
         for answer in answers:
             self._print(self.screen.markdown(answer))
 
     def show_session(self) -> None:
-        """Show what was said last in the session that it has moved to."""
+        """Show the last task and answer of the current session."""
         self._show_story(self.talk.story())
 
     async def _wind_up(self) -> None:
-        """What still runs is stopped; what was said is in the session."""
+        """Stop the run, print the remaining output and close connections."""
         self._is_leaving = True
         if self._work is not None and not self._work.done():
             self.talk.stop()
@@ -133,32 +148,34 @@ class Chat:
         self._flush(redraw=False)
         await self.talk.close()
 
-    # -- what the keys do; see `prompt.Acts` ----------------------------------------------------------
+    # -- key actions; see `prompt.Acts` -----------------------------------------------------------------
 
     @property
     def is_working(self) -> bool:
-        """Whether something is going on."""
+        """True while a run or a command is running."""
         return self._work is not None and not self._work.done()
 
-    def enter(self, text: str, *, at_end: bool = False) -> None:
-        """A text was sent: the answer to a question, something for the agent at work, or a new task."""
+    def enter(self, entry: InputEntry, *, at_end: bool = False) -> None:
+        """Handle submitted input: an answer to a question, a message for the running agent, or a new task."""
         self._note = ""
-        if self.desk.pending is not None:
-            wanted = self.desk.answer(text)
-            if wanted is not None:
-                self.prompt.put(wanted)
+        if self.permission_prompt.pending is not None:
+            text_to_edit = self.permission_prompt.answer(entry.text)
+            if text_to_edit is not None:
+                self.prompt.put(text_to_edit)
         elif not self.is_working:
-            self._begin(self._do(text))
-        elif command_in(text):
-            self._begin_beside(text)
+            self._begin(self._do(entry))
+        elif self._is_stopping:
+            self._next.append(entry)
+        elif entry.sign == "/":
+            self._begin_during_run(entry.text)
         else:
-            self.talk.steer(text, at_end=at_end)
-        self.prompt.app.invalidate()
+            self.talk.steer(entry.text, at_end=at_end)
+        self.prompt.redraw()
 
     def stop(self) -> None:
-        """Stop what goes on; the second time, or where nothing goes on, leave."""
+        """Stop the run. Exit on the second call, or on the second call while idle."""
         if self.is_working and not self.talk.is_stopping:
-            self._note = chat_word("stopping")
+            self._note, self._is_stopping = chat_word("stopping"), True
             if self.talk.is_working:
                 self.talk.stop()
             elif self._work is not None:
@@ -167,97 +184,102 @@ class Chat:
             self.leave()
         else:
             self._note = chat_word("leave_again")
-        self.prompt.app.invalidate()
+        self.prompt.redraw()
 
     def leave(self) -> None:
-        """Leave the conversation."""
+        """Exit the conversation."""
         if not self._is_leaving:
             self._is_leaving = True
-            self.prompt.app.exit()
+            self.prompt.exit()
 
     def unfold(self) -> None:
-        """Show the last folded thing in full."""
+        """Show the last folded block in full."""
         self._print(self.screen.unfold())
 
     def unfolded(self, last: int) -> None:
-        """Show a folded thing in full."""
+        """Show a folded block in full; 1 is the last one."""
         self._print(self.screen.unfold(last))
 
     def to_background(self) -> None:
-        """Move a task that the run waits for to the background."""
-        running = [each for each, state in self._tasks.items() if state in _RUNNING]
+        """Move a running foreground subagent task to the background."""
+        running = [task_id for task_id, state in self._tasks.items() if state in _RUNNING]
         manager = self.shared.toolset.subagents
         move = getattr(manager, "background", None)
         word = "no_background"
-        with suppress(LookupError):  # it has just ended
+        with suppress(LookupError):  # the task has just ended
             if move is not None and running:
                 move(running[-1])
                 word = "moved"
-        self.say(chat_word(word))
+        self.print_notice(chat_word(word))
 
     def next_mode(self) -> None:
-        """Let it do more or less: from the next task on, and from the next question on."""
+        """Switch to the next permission mode, from the next task or question on."""
         mode = self.shared.options.permission_mode
-        place = _MODES.index(mode) if mode in _MODES else -1
-        self.shared.options.permission_mode = _MODES[(place + 1) % len(_MODES)]
-        self.prompt.app.invalidate()
+        index = _MODES.index(mode) if mode in _MODES else -1
+        self.shared.options.permission_mode = _MODES[(index + 1) % len(_MODES)]
+        self.prompt.redraw()
 
     def live(self) -> list[str]:
-        """The lines that move."""
+        """Return the live lines."""
         self._measure()
         return self.screen.live()
 
     def _measure(self) -> None:
-        """The terminal may have another size by now."""
+        """Update the screen to the current size of the terminal."""
         self.screen.width = max(self.prompt.columns, 10)
-        self.screen.live_lines = max(LEAST_LIVE, min(MOST_LIVE, self.prompt.rows - OWN_ROWS))
+        self.screen.live_lines = self.prompt.live_lines
+        self.screen.wide_lines = self.prompt.wide_lines
 
-    def asked(self) -> str:
-        """What can be answered now."""
-        return clean(self.desk.choices())
+    def answer_choices(self) -> str:
+        """Return the possible answers to the pending question; empty if none is pending."""
+        return clean(self.permission_prompt.choices())
 
     def status(self) -> str:
-        """The last line."""
-        talk, queued = self.talk, self.talk.queued
-        is_read = self.shared.options.screen_reader  # aloud: a line that changes each second is a noise
-        note = self._note or (chat_word("queued", count=queued) if queued else "")
+        """Return the status line."""
+        talk = self.talk
+        is_read = self.shared.options.screen_reader  # a screen reader would read a changing line each second
         return self.screen.status(
             model=talk.choice.model,
             mode=self.shared.options.permission_mode,
-            cost=talk.sums.cost or None,
+            cost=talk.usage.cost or None,
             seconds=time.monotonic() - talk.begun if talk.is_working and not is_read else None,
-            note=note,
+            note=self.note(),
         )
 
-    # -- what is printed ------------------------------------------------------------------------------
+    def note(self) -> str:
+        """Return a short notice, such as the number of queued messages; empty for none."""
+        queued = self.talk.queued + len(self._next)
+        return self._note or (chat_word("queued", count=queued) if queued else "")
 
-    def say(self, text: str, role: str = "dim") -> None:
-        """Say something of ours."""
-        self._print(self.screen.close() + self.screen.say(text, role))
+    # -- output -----------------------------------------------------------------------------------------
 
-    def _say_all(self, text: str, role: str) -> None:
-        """Say something of which nothing may be left out."""
-        self._print(self.screen.close() + self.screen.say(text, role, most=None))
+    def print_notice(self, text: str, role: str = "dim") -> None:
+        """Print a notice of the program."""
+        self._print(self.screen.close() + self.screen.notice(text, role))
+
+    def _print_whole_notice(self, text: str, role: str) -> None:
+        """Print a notice without cutting it."""
+        self._print(self.screen.close() + self.screen.notice(text, role, max_lines=None))
 
     def show(self, markdown: str) -> None:
-        """Show a whole text as Markdown."""
+        """Print Markdown."""
         self._print(self.screen.markdown(markdown))
 
     def show_diff(self, name: str, text: str) -> None:
-        """Show a whole diff."""
+        """Print a whole diff."""
         self._show_diff(name, text, None)
 
     def set_theme(self, theme: str) -> None:
-        """Use these colours from now on."""
+        """Change the color theme."""
         colour = self._output.colour
         reader = self.shared.options.screen_reader
         self.theme = theme
-        self.screen = Transcript(
-            color=colour, animation=colour, theme=theme, language=language_of(), screen_reader=reader
+        self.screen = TranscriptView(
+            color=colour, animation=colour, theme=theme, language=user_language(), screen_reader=reader
         )
 
-    def _show_diff(self, name: str, text: str, most: int | None) -> None:
-        self._print(self.screen.close() + self.screen.diff(name, text, most))
+    def _show_diff(self, name: str, text: str, max_lines: int | None) -> None:
+        self._print(self.screen.close() + self.screen.diff(name, text, max_lines))
 
     def _print(self, text: str) -> None:
         if text:
@@ -274,36 +296,36 @@ class Chat:
 
     def _changed(self) -> None:
         self._flush()
-        self.prompt.app.invalidate()
+        self.prompt.redraw()
 
-    async def _tick(self) -> None:
-        """Print what is finished and draw what moves; while nothing goes on, nothing is written."""
+    async def _draw_loop(self) -> None:
+        """Print finished lines and draw live ones; write nothing while idle."""
         getting_ready: asyncio.Future[Any] | None = (
-            None  # the first task's modules load while the person types
+            None  # loads the modules of the first task while the user types
         )
         while True:
             await asyncio.sleep(TICK)
-            if self._is_leaving or not self.prompt.app.is_running:
+            if self._is_leaving or not self.prompt.is_running:
                 continue
             if getting_ready is None:
                 getting_ready = asyncio.ensure_future(run_in_thread(self.talk.prepare))
             if self._above:
                 self._flush()
             elif self.is_working and self.screen.is_due():
-                self.prompt.app.invalidate()
+                self.prompt.redraw()
 
-    # -- what goes on -----------------------------------------------------------------------------------
+    # -- work -------------------------------------------------------------------------------------------
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self._work = asyncio.ensure_future(self._guarded(work))
 
-    def _begin_beside(self, text: str) -> None:
-        """A command while the agent works: only those that look at something."""
-        if self.slash.looks_only(text):
-            beside = asyncio.ensure_future(self._guarded(self._slash(text)))
-            beside.add_done_callback(lambda _: self._changed())
+    def _begin_during_run(self, text: str) -> None:
+        """Run a read-only command during a run."""
+        if self.slash.is_read_only(text):
+            command = asyncio.ensure_future(self._guarded(self._slash(text)))
+            command.add_done_callback(lambda _: self._changed())
         else:
-            self.say(chat_word("not_now"))
+            self.print_notice(chat_word("not_now"))
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -311,104 +333,114 @@ class Chat:
         except asyncio.CancelledError:
             self._print(self.screen.close())
         except PureAgentLoopError as error:
-            self.say(safe_str(error), "error")
-        except Exception as error:  # noqa: BLE001 - the border to the person: the conversation goes on
-            self.say(f"{type(error).__name__}: {safe_str(error)}", "error")
+            self.print_notice(folder_trouble(error, self.shared.workspace) or error_text(error), "error")
+        except Exception as error:  # noqa: BLE001 - no error may end the conversation
+            trouble = folder_trouble(error, self.shared.workspace)
+            self.print_notice(trouble or f"{type(error).__name__}: {safe_str(error)}", "error")
         finally:
             if not self._is_leaving:
                 self._note = ""
-                asyncio.get_running_loop().call_soon(self._changed)
+                asyncio.get_running_loop().call_soon(self._ended)
 
-    async def _do(self, text: str) -> None:
-        if command_in(text):
+    def _ended(self) -> None:
+        """Start the input that was sent while the run was stopping."""
+        if self._next and not self.is_working:
+            self._is_stopping = False
+            self._begin(self._do(self._next.pop(0)))
+        self._is_stopping = self._is_stopping and self.is_working
+        self._changed()
+
+    async def _do(self, entry: InputEntry) -> None:
+        text = entry.text
+        if entry.sign == "/":
             await self._slash(text)
-        elif text.startswith("!") and text[1:].strip():
+        elif entry.sign == "!":
             await self._shell(text[1:].strip())
-        elif text.startswith("#") and text.strip("# "):
-            is_new = self.talk.memory().write(text.lstrip("# "))
-            self.say(chat_word("noted" if is_new else "known"))
+        elif entry.sign == "#":
+            note = text.lstrip("# \t")
+            self._print(self.screen.notice(f"# {note}", "bold"))
+            self.print_notice(chat_word("noted" if self.talk.memory().write(note) else "known"))
         else:
-            await self._converse(text)
+            await self._converse(text, named=entry.named)
 
     async def _slash(self, text: str) -> None:
+        self._print(self.screen.notice(text, "bold"))
         task = await self.slash.do(text)
-        if task:  # a server's prompt may look up as little as any other text from outside
-            await self._converse(task, is_own=":" not in text.partition(" ")[0])
+        if task:  # text from a server must not attach files
+            await self._converse(task, named="" if ":" in text.partition(" ")[0] else task)
 
-    async def _converse(self, task: str | None, *, is_own: bool = True) -> None:
+    async def _converse(self, task: str | None, *, named: str = "") -> None:
         attached, self._attached = self._attached, []
         while True:
             if task is not None:
-                self._print(self.screen.asked(task))
-            heard, self._heard = self._heard, []
-            said = None if task is None else "\n\n".join([task, *heard])  # a title is made of its start
+                self._print(self.screen.user_input(task))
+            shell_runs, self._shell_transcript = self._shell_transcript, []
+            message = (
+                None if task is None else "\n\n".join([task, *shell_runs])
+            )  # the task first: it gives the title
             end = ""
-            typed = task if task is not None and is_own else ""
-            media = [*attached, *media_named(typed, self.shared.workspace)]
+            media = [*attached, *media_named(named, self.shared.workspace)]
             attached = []
-            async for event in self.talk.run(said, media, typed):
-                self._take(event)
+            async for event in self.talk.run(message, media, named):
+                self._handle_event(event)
                 end = event.data["stop_reason"] if event.type is EventType.LOOP_END else end
-            task, is_own = self.talk.left_over(), True
+            task = named = self.talk.left_over()
             if not task:
                 return
             if end != "completed":
-                self.prompt.put(task)  # it was not read: it is the person's again
+                self.prompt.put(task)  # the model has not read it: return it to the user
                 return
 
-    def _take(self, event: Event) -> None:
+    def _handle_event(self, event: Event) -> None:
         if event.type is EventType.TASK:
             task = event.data["task"]
             self._tasks[str(task.get("id") or task.get("task_id"))] = str(task.get("state"))
-        if event.type is EventType.FILE_CHANGE and self.desk.has_shown(event.data["diff"]):
-            data = event.data  # a change is shown once
-            self._print(self.screen.say(f"~ {data['path']} +{data['added']} -{data['removed']}"))
+        if event.type is EventType.FILE_CHANGE and self.permission_prompt.has_shown(event.data["diff"]):
+            data = event.data  # the question has already shown the diff
+            self._print(self.screen.notice(f"~ {data['path']} +{data['added']} -{data['removed']}"))
         else:
             self._print(self.screen.feed(event))
 
     async def _shell(self, command: str) -> None:
-        """Run a command of the person: in the same sandbox, under the same rules and questions."""
+        """Run a `!` command in the sandbox, under the same rules and questions as the model."""
         shell = self.shared.toolset.shell
         if shell is None:
-            self.say(chat_word("no_shell"), "error")
+            self.print_notice(chat_word("no_shell"), "error")
             return
-        self._print(self.screen.say(f"! {command}", "bold"))
+        self._print(self.screen.notice(f"! {command}", "bold"))
         options, call_id = self.shared.options, f"person-{time.monotonic_ns()}"
         policy = PermissionPolicy(options.permission_mode, self.slash.rules())
         args = {"command": command}
         context = policy.judge_context("shell", args, attended=True)
         own = shell.judge(args, context)
         own = await own if asyncio.iscoroutine(own) else own
-        found = policy.suggest("shell", args, read_only=False, own=own, judges=True)
-        if found.behavior == "ask":
-            found = await self.desk.ask(PermissionRequest(call_id, "shell", args, found.message))
-        if found.behavior == "deny":
-            self.say(found.message or chat_word("stopping"), "error")
+        permission = policy.suggest("shell", args, read_only=False, own=own, judges=True)
+        if permission.behavior == "ask":
+            permission = await self.permission_prompt.ask(
+                PermissionRequest(call_id, "shell", args, permission.message)
+            )
+        if permission.behavior == "deny":
+            self.print_notice(permission.message or chat_word("stopping"), "error")
             return
-        command = str((found.updated_args or args)["command"])
-        enter_call(ToolContext("shell", call_id, 0, read_only=found.read_only))
+        command = str((permission.updated_args or args)["command"])
+        enter_call(ToolContext("shell", call_id, 0, read_only=permission.read_only))
         text = await shell.shell(command)
-        self._print(self.screen.say(text, ""))
-        self._heard.append(f"{chat_word('ran')}\n$ {command}\n{text}")
+        self._print(self.screen.notice(text, ""))
+        self._shell_transcript.append(f"{chat_word('ran')}\n$ {command}\n{text}")
 
 
 def converse(
-    shared: Shared,
+    shared: ChatConfig,
     choice: Choice,
-    place: Place,
-    output: Output,
+    place: SessionTarget,
+    output: CommandOutput,
     first: str,
     attached: Sequence[Path] = (),
 ) -> int:
-    """Hold a conversation at the terminal, and return the exit code.
+    """Run a conversation at the terminal; return the exit code.
 
     Args:
-        shared: What it works with.
-        choice: The model.
-        place: Where it is kept.
-        output: The terminal.
-        first: A task to begin with; empty for none.
-        attached: Images and PDF that come with it.
+        first: The first task; empty for none.
 
     Raises:
         MissingExtraError: The extra ``[cli]`` is missing.

@@ -1,4 +1,4 @@
-"""Cuts Markdown that is still being written into blocks that cannot change any more."""
+"""Split streamed Markdown into finished blocks."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Literal
 
 from pure_agent_loop.support.lazy import lazy_pattern
 
-CODE_LINES = 40  # of a code block that come out together
-TABLE_ROWS = 40  # of a table that share their widths
-MOST_LINES, MOST_CHARS = 120, 12_000  # of any other block
-CONTEXT_LINES = 60  # before a piece of code that its colours may depend on
+CODE_LINES = 40  # of a code block per piece
+TABLE_ROWS = 40  # of a table that share column widths
+MAX_LINES, MAX_CHARS = 120, 12_000  # of any other block
+CONTEXT_LINES = 60  # before a piece of code, as context for highlighting
 
 Kind = Literal["", "text", "heading", "rule", "item", "quote", "table", "code"]
 
@@ -33,16 +33,15 @@ _STARTS: tuple[tuple[Kind, re.Pattern[str]], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A block, or a piece of a long one.
+    """A Markdown block, or a piece of a long block.
 
     Args:
-        kind: What it is.
-        source: Its Markdown; of code the lines of code alone.
-        gap: An empty line stands before it.
-        language: Of code: what follows the fence.
-        before: Of code: the lines before this piece.
-        first: It is not the continuation of a piece.
-        last: No further piece follows.
+        source: The Markdown; for code, only the lines of code.
+        gap: An empty line precedes the block.
+        language: For code: the info string of the fence.
+        before: For code: the lines before this piece.
+        first: The first piece of the block.
+        last: The last piece of the block.
     """
 
     kind: Kind
@@ -55,27 +54,27 @@ class Block:
 
 
 def kind_of(line: str) -> Kind:
-    """What begins with a line, wherever it stands."""
+    """Return the kind of block that a line starts."""
     return next((kind for kind, pattern in _STARTS if pattern.match(line)), "text")
 
 
 class Blocks:
-    """The cutter: text goes in as it is written, finished blocks come out."""
+    """Incremental splitter: takes text in pieces and returns finished blocks."""
 
     def __init__(self) -> None:
         self.kind: Kind = ""  # of the block in progress
-        self._lines: list[str] = []  # its whole lines
+        self._lines: list[str] = []  # its complete lines
         self._line = ""  # the line in progress
         self._gap = False
         self._done: list[Block] = []
         self._last: Kind = ""  # the kind of the block before
-        self._pieces = 0  # of the block in progress that came out already
+        self._pieces = 0  # of the block in progress, already returned
         self._fence, self._indent, self._language = "", 0, ""
         self._before: list[str] = []
 
     @property
     def tail(self) -> Block:
-        """The block in progress as far as it is known."""
+        """The block in progress."""
         line = self._line
         kind = self.kind or (kind_of(line) if line.strip() else "")
         opening = kind == "code" and not self.kind
@@ -86,59 +85,59 @@ class Blocks:
         return Block(kind, "\n".join(lines), gap, language, before, not self._pieces, last=False)
 
     def feed(self, text: str) -> list[Block]:
-        """More text. Returns the blocks that are finished by it."""
+        """Add text; return the blocks that it finishes."""
         *lines, self._line = (self._line + text).split("\n")
         for line in lines:
-            self._take(line)
+            self._add_line(line)
         done, self._done = self._done, []
         return done
 
     def close(self) -> list[Block]:
-        """The text is over. Returns what was in progress. Another text needs another cutter."""
+        """End the text; return the block in progress. The splitter cannot be reused."""
         done = self.feed("\n") if self._line else []
         self._finish()
         return done + self._done
 
     def cut_code(self) -> list[Block]:
-        """Take the whole lines of the code in progress out as a piece."""
+        """Return the complete lines of the code in progress as a piece."""
         if self._lines:
             self._piece()
         done, self._done = self._done, []
         return done
 
     def cut(self, length: int) -> Block:
-        """Take the beginning of the paragraph in progress out as a piece."""
+        """Return the start of the paragraph in progress as a piece."""
         tail = self.tail
         *self._lines, self._line = tail.source[length:].lstrip(" \n").split("\n")
         self.kind = "text"
         self._pieces += 1
         return Block("text", tail.source[:length], tail.gap, first=tail.first, last=False)
 
-    def _take(self, line: str) -> None:
+    def _add_line(self, line: str) -> None:
         if self.kind == "code":
             self._in_code(line)
         elif not line.strip():
             self._blank()
         elif self.kind == "text" and self._lines and _UNDERLINE.match(line):
-            self._lines.append(line)  # it makes a heading of the lines before
+            self._lines.append(line)  # underlines the lines above as a heading
             self._finish()
-        elif self._goes_on(line):
+        elif self._continues(line):
             self._lines.append(line)
-            if len(self._lines) > MOST_LINES or sum(map(len, self._lines)) > MOST_CHARS:
+            if len(self._lines) > MAX_LINES or sum(map(len, self._lines)) > MAX_CHARS:
                 self._finish()
         else:
             self._finish()
             self._begin(line)
 
     def _blank(self) -> None:
-        if self.kind == "item":  # a list may go on after it
+        if self.kind == "item":  # a list may continue after a blank line
             self._lines.append("")
             return
         self._finish()
         self._gap = True
 
-    def _goes_on(self, line: str) -> bool:
-        """Whether a line belongs to the block in progress."""
+    def _continues(self, line: str) -> bool:
+        """Return True if a line belongs to the block in progress."""
         kind = kind_of(line)
         if self.kind == "text":
             return self._in_text(line, kind)
@@ -195,7 +194,7 @@ class Blocks:
             self._finish()
 
     def _piece(self, last: bool = False) -> None:
-        """Take the whole lines in progress out; the block goes on unless it is the last piece."""
+        """Emit the complete lines as a piece; the block continues unless the piece is the last."""
         source, before = "\n".join(self._lines), "\n".join(self._before)
         gap = self._has_gap(self.kind) and not self._pieces
         self._done.append(Block(self.kind, source, gap, self._language, before, not self._pieces, last))

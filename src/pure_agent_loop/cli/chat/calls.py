@@ -1,15 +1,24 @@
-"""Tool calls, subtasks and task lists, a line each; and what unfolds behind a line."""
+"""Render tool calls, subagent tasks and to-do lists as lines that can be unfolded."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
-from collections.abc import Mapping
+import select
+import shutil
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from pure_agent_loop.cli.chat.safe import Ink, clean, one_line, reads_right_to_left
-from pure_agent_loop.cli.chat.words import Words
+from pure_agent_loop.cli.chat.output import Styler, clean, one_line, reads_right_to_left
+from pure_agent_loop.cli.chat.pasted import InputEntry
+from pure_agent_loop.cli.chat.prompt import PASTE_SECONDS, Acts
+from pure_agent_loop.cli.chat.words import Words, chat_word
 from pure_agent_loop.events import Event
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import to_jsonable
@@ -17,12 +26,12 @@ from pure_agent_loop.support.text import to_jsonable
 if TYPE_CHECKING:
     from rich.text import Text
 
-# The argument that says most about a call, in this order.
+# The arguments that identify a call best, in this order.
 MAIN = ("command", "path", "file_path", "pattern", "query", "url", "question", "prompt", "task", "name")
-SHORT_RESULT = 40  # characters of a result that stand in the line of its call
+SHORT_RESULT = 40  # characters of a result shown on the line of its call
 TODO_TOOL = "todo_write"
-LEAST_ARGUMENT = 8  # columns; a short result gives way to it
-_ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # of what a model reads about a failure
+MIN_ARGUMENT = 8  # columns; the result is cut to leave them
+_ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # the first line of an error result
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_A_SECOND = 4
 _TODO = ("todo_pending", "todo_in_progress", "todo_done")
@@ -39,17 +48,14 @@ _SIGNS: Mapping[CallState, tuple[str, str]] = {
 
 
 @dataclass(slots=True)
-class Call:
-    """A tool call as it is shown.
+class CallView:
+    """A tool call as displayed.
 
     Args:
-        tool: The tool.
-        args: Its arguments.
-        state: How far it is.
         started: Seconds since the epoch.
-        duration: Seconds it took.
-        result: What came out; of a running one what it says of itself.
-        refused: Why it was not allowed; empty if it was.
+        duration: In seconds.
+        result: The result; for a running call, its progress.
+        refused: Why it was denied; empty if it was not.
     """
 
     tool: str
@@ -62,22 +68,21 @@ class Call:
 
 
 def id_of(event: Event) -> str:
-    """Names the call that an event is about."""
+    """Return the call id of an event."""
     return str(event.data.get("call_id") or event.data.get("tool", ""))
 
 
-def made_of(event: Event, state: CallState) -> Call:
-    """The call that an event is about."""
-    return Call(str(event.data.get("tool", "")), event.data.get("args"), state, event.timestamp)
+def made_of(event: Event, state: CallState) -> CallView:
+    """Create the view of the call of an event."""
+    return CallView(str(event.data.get("tool", "")), event.data.get("args"), state, event.timestamp)
 
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """What stands behind a folded line.
+    """A folded block.
 
     Args:
-        title: The line.
-        sections: A name (a key of the words) and a text each.
+        sections: Pairs of name (a message key or an argument name) and text.
     """
 
     title: Text
@@ -85,7 +90,7 @@ class Folded:
 
 
 def seconds(value: float) -> str:
-    """Such as ``3.2 s``, ``3 s`` (of an int), ``1:05`` or ``2:03:00``."""
+    """Format seconds, such as ``3.2 s``, ``3 s`` (of an int), ``1:05`` or ``2:03:00``."""
     if value < 10 and isinstance(value, float):
         return f"{max(value, 0.0):.1f} s"
     whole = round(value)
@@ -97,7 +102,7 @@ def seconds(value: float) -> str:
 
 
 def main_argument(args: Any) -> str:
-    """The argument that says most about a call, on one line."""
+    """Return the argument that identifies a call best, on one line."""
     if not isinstance(args, Mapping):
         return one_line(str(args))
     named = [args[name] for name in MAIN if isinstance(args.get(name), str)]
@@ -108,79 +113,77 @@ def main_argument(args: Any) -> str:
 
 
 class Lines:
-    """Makes the lines of calls, subtasks and task lists.
+    """Renders calls, subagent tasks and to-do lists.
 
     Args:
-        ink: Makes lines for the terminal.
-        words: Says our words.
-        animation: Whether running work moves.
+        animation: Animate running work and count its seconds.
     """
 
-    def __init__(self, ink: Ink, words: Words, animation: bool) -> None:
-        self._ink, self._words, self._animation = ink, words, animation
+    def __init__(self, styler: Styler, words: Words, animation: bool) -> None:
+        self._styler, self._words, self._animation = styler, words, animation
 
     def sign(self, state: CallState, now: float) -> tuple[str, str]:
-        """The role and the sign of a state, a word for a screen reader."""
+        """Return the role and the sign of a state; the sign is a word for a screen reader."""
         role, sign = _SIGNS[state]
-        if self._ink.reader:
+        if self._styler.reader:
             return role, f"{self._words(state)}: "
         if state == "running" and self._animation:
             sign = FRAMES[int(now * FRAMES_A_SECOND) % len(FRAMES)]
         return role, f"{sign} "
 
-    def call(self, call: Call, width: int, now: float) -> Text:
-        """The line of a call in any state."""
+    def call(self, call: CallView, width: int, now: float) -> Text:
+        """Render a call."""
         detail, role = self._detail(call, now)
         head = [self.sign(call.state, now), ("bold", one_line(call.tool, 60))]
         argument = "" if call.tool == TODO_TOOL else main_argument(call.args)
         if reads_right_to_left(argument):
             argument = f"({self._words('right_to_left')}) {argument}"
-        room = width - self._ink.text(*head).cell_len - 2
-        tail = self._ink.text((role, f"  {detail}" if detail else ""))
-        if room - tail.cell_len < LEAST_ARGUMENT:
-            tail.truncate(max(room - LEAST_ARGUMENT, 0), overflow="ellipsis")
-        middle = self._ink.fit(self._ink.text(("", argument)), max(room - tail.cell_len + 1, 1))
-        line = self._ink.text(*head, ("", " " if argument else ""))
-        return self._ink.fit(line.append_text(middle if argument else tail[:0]).append_text(tail), width)
+        room = width - self._styler.text(*head).cell_len - 2
+        tail = self._styler.text((role, f"  {detail}" if detail else ""))
+        if room - tail.cell_len < MIN_ARGUMENT:
+            tail.truncate(max(room - MIN_ARGUMENT, 0), overflow="ellipsis")
+        middle = self._styler.fit(self._styler.text(("", argument)), max(room - tail.cell_len + 1, 1))
+        line = self._styler.text(*head, ("", " " if argument else ""))
+        return self._styler.fit(line.append_text(middle if argument else tail[:0]).append_text(tail), width)
 
-    def _detail(self, call: Call, now: float) -> tuple[str, str]:
+    def _detail(self, call: CallView, now: float) -> tuple[str, str]:
         if call.state == "waiting":
-            return ("" if self._ink.reader else self._words("waiting")), "warning"
+            return ("" if self._styler.reader else self._words("waiting")), "warning"
         if call.state == "running":
             took = now - call.started
             facts = [seconds(took) if took >= 1 and self._animation else "", one_line(call.result, 60)]
             return ", ".join(fact for fact in facts if fact), "dim"
         if call.state == "stopped":
-            return ("" if self._ink.reader else self._words("stopped")), "dim"
+            return ("" if self._styler.reader else self._words("stopped")), "dim"
         took_text = f"{seconds(call.duration)}, " if call.duration >= 0.05 else ""
         return took_text + self._short_result(call), "error" if call.state == "failed" else "dim"
 
-    def _short_result(self, call: Call) -> str:
+    def _short_result(self, call: CallView) -> str:
         text = clean(call.result).strip()
         first, _, rest = text.partition("\n")
         if call.tool == TODO_TOOL and call.state == "done":
             return ""
         if call.refused:
-            said, why = self._words("refused"), one_line(call.refused)
-            return said if why == said else f"{said}: {why}"
+            denied, reason = self._words("refused"), one_line(call.refused)
+            return denied if reason == denied else f"{denied}: {reason}"
         if not text:
             return self._words("no_output")
-        if call.state == "failed" and (found := _ERROR.search(text)):
-            first = found.group(1)
+        if call.state == "failed" and (error := _ERROR.search(text)):
+            first = error.group(1)
         if call.state == "failed" or (not rest and len(text) <= SHORT_RESULT):
             return one_line(first)
         return self._words("lines", count=rest.count("\n") + 1 + bool(rest))
 
-    def folded(self, call: Call, title: Text) -> Folded:
-        """All of a call."""
+    def folded(self, call: CallView, title: Text) -> Folded:
+        """Return the arguments and the result of a call as a folded block."""
         args = call.args if isinstance(call.args, Mapping) else {"": call.args}
         sections = (
-            (str(name), each if isinstance(each, str) else _json(each)) for name, each in args.items()
+            (str(name), value if isinstance(value, str) else _json(value)) for name, value in args.items()
         )
         return Folded(title, (*sections, ("result", call.result)))
 
     def task(self, task: Mapping[str, Any], width: int, now: float) -> Text:
-        """The line of a subtask in any state."""
+        """Render a subagent task."""
         state = str(task.get("state", ""))
         ended, started = number(task.get("ended")), number(task.get("started"))
         failed = state in ("failed", "killed", "cancelled")
@@ -192,14 +195,14 @@ class Lines:
         if started and (ended or self._animation):
             facts.append(seconds((ended or now) - started))
         error = one_line(str(task.get("error") or ""))
-        line = self._ink.text(sign, ("bold", one_line(str(task.get("id", "")), 40)))
-        line.append_text(self._ink.text(("dim", " " + ", ".join(fact for fact in facts if fact))))
-        return self._ink.fit(
-            line.append_text(self._ink.text(("error", f": {error}" if error else ""))), width
+        line = self._styler.text(sign, ("bold", one_line(str(task.get("id", "")), 40)))
+        line.append_text(self._styler.text(("dim", " " + ", ".join(fact for fact in facts if fact))))
+        return self._styler.fit(
+            line.append_text(self._styler.text(("error", f": {error}" if error else ""))), width
         )
 
     def todo(self, args: Any) -> list[Text]:
-        """A task list that the model wrote; empty if `args` are none."""
+        """Render a to-do list of the model; empty if `args` are invalid."""
         items = args.get("items") if isinstance(args, Mapping) else None
         lines = []
         for item in items if isinstance(items, list) else ():
@@ -207,17 +210,117 @@ class Lines:
                 continue
             status = str(item.get("status", "pending"))
             mark = _TODO_MARKS.get(status, "[ ]")
-            if self._ink.reader and f"todo_{status}" in _TODO:
+            if self._styler.reader and f"todo_{status}" in _TODO:
                 mark = f"{self._words(f'todo_{status}')}:"
             role = {"done": "dim", "in_progress": "bold"}.get(status, "")
-            lines.append(self._ink.text(("label", f"  {mark} "), (role, one_line(str(item.get("task", ""))))))
+            lines.append(
+                self._styler.text(("label", f"  {mark} "), (role, one_line(str(item.get("task", "")))))
+            )
         return lines
 
 
 def number(value: Any) -> float:
-    """A number out of foreign data; 0 for anything else."""
+    """Return a number from untrusted data; 0 for anything else."""
     return float(value) if isinstance(value, (int, float)) and abs(value) < 1e15 else 0.0
 
 
 def _json(value: Any) -> str:
     return json.dumps(to_jsonable(value), ensure_ascii=False, indent=2)
+
+
+# -- line-by-line input for terminals without escape sequences, such as the Emacs shell ------------------
+
+MAX_BYTES = 4_000_000  # read at once
+
+
+class LinePrompt:
+    """The `Prompt` of a plain terminal. Each line is submitted; several lines at once are a paste."""
+
+    is_away = False
+    live_lines = wide_lines = 1  # no live lines are drawn
+
+    def __init__(self, acts: Acts, write: Callable[[str], None]) -> None:
+        self._acts, self._write = acts, write
+        self._shown, self._is_asking = "", False
+        self._done: asyncio.Future[None] | None = None
+
+    @property
+    def columns(self) -> int:
+        """Columns of the terminal."""
+        return shutil.get_terminal_size().columns
+
+    @property
+    def is_running(self) -> bool:
+        """True while lines are read."""
+        return self._done is not None and not self._done.done()
+
+    async def run(self) -> None:
+        """Read lines until `exit`."""
+        loop = asyncio.get_running_loop()
+        self._done = loop.create_future()
+        loop.add_reader(sys.stdin.fileno(), self._read)
+        loop.add_signal_handler(signal.SIGINT, self._acts.stop)
+        try:
+            self.redraw()
+            await self._done
+        finally:
+            loop.remove_reader(sys.stdin.fileno())
+            loop.remove_signal_handler(signal.SIGINT)
+
+    def exit(self) -> None:
+        """Stop reading."""
+        if self._done is not None and not self._done.done():
+            self._done.set_result(None)
+
+    def redraw(self) -> None:
+        """Print a new question or notice, and a prompt if input is expected."""
+        notice = self._acts.answer_choices() or self._acts.note()
+        if notice and notice != self._shown:
+            self.print_above(f"{notice}\n")
+        self._shown = notice
+        if not self._is_asking and (self._acts.answer_choices() or not self._acts.is_working):
+            self._is_asking = True
+            self._write("> ")
+
+    def print_above(self, text: str) -> None:
+        """Print finished lines, which must be clean and complete."""
+        self._write(f"\n{text}" if self._is_asking else text)
+        self._is_asking = False
+        self._shown = self._shown and self._acts.answer_choices()
+
+    def put(self, text: str) -> None:
+        """Print a text for the user to edit or send again."""
+        self.print_above(f"{text}\n")
+
+    def copy(self, text: str) -> None:
+        """Print a text, because this terminal has no clipboard access."""
+        self.print_above(f"{text}\n")
+
+    def edit(self) -> None:
+        """Report that no editor is available."""
+        self._acts.print_notice(chat_word("no_editor"))
+
+    def keys(self, _: str) -> str:
+        """Return ``-``: the terminal controls the key bindings."""
+        return "-"
+
+    def _read(self) -> None:
+        data, has_ended = b"", True
+        with suppress(OSError):
+            data = piece = os.read(sys.stdin.fileno(), MAX_BYTES)
+            while piece and select.select([sys.stdin], [], [], PASTE_SECONDS)[0] and len(data) < MAX_BYTES:
+                piece = os.read(sys.stdin.fileno(), MAX_BYTES)
+                data += piece
+            has_ended = not piece  # a terminal reports Ctrl-D only once
+        if not data:
+            self._acts.leave()
+            return
+        self._is_asking = False
+        text = data.decode("utf-8", "replace").rstrip("\r\n")
+        if "\n" in text:
+            self._acts.enter(InputEntry(text))
+        elif text.strip():
+            self._acts.enter(InputEntry.typed("/help" if text.strip() == "?" else text))
+        if has_ended:
+            self._acts.leave()
+        self.redraw()

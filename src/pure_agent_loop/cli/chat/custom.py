@@ -1,4 +1,4 @@
-"""Commands that people wrote: Markdown files whose text becomes the task, with arguments in it."""
+"""Custom commands: Markdown files whose text, with arguments filled in, becomes the task."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, chat_word
-from pure_agent_loop.cli.nearest import nearest
-from pure_agent_loop.cli.questions import Questions, blanks_shown
+from pure_agent_loop.cli.parser import nearest
+from pure_agent_loop.cli.questions import TerminalQuestions, blanks_shown
+from pure_agent_loop.cli.task import decoded_text
+from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.front_matter import split_front_matter
 from pure_agent_loop.support.lazy import lazy_pattern
-from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.support.terminal import one_line, safe_text
-from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.workspace import Workspace
+from pure_agent_loop.toolbox import Workspace, WorkspaceError
 
 PROJECT_FOLDER = ".agents/commands"
-MOST_BYTES, MOST_COMMANDS = 100_000, 200
-ALIKE = 0.5  # how much a name must be like another one to be named beside it, from 0 to 1
+MAX_BYTES, MAX_COMMANDS = 100_000, 200
+ALIKE = 0.5  # minimum similarity of a suggested name, from 0 to 1
 _NAME = lazy_pattern(r"[a-z0-9][a-z0-9_-]{0,40}", re.I)
 _COMMAND = lazy_pattern(r"/([a-z0-9][a-z0-9_-]*(?::\S*)?)(?:\s+(.*))?", re.I | re.S)
+# `#` before a letter only: an issue (#42), a heading (##) or a shebang (#!) is text for the model.
+_NOTE = lazy_pattern(r"#[ \t]*[^\W\d_]")
 _PLACE = lazy_pattern(r"\$(ARGUMENTS|[1-9])")
 
 
 @dataclass(frozen=True, slots=True)
 class CustomCommand:
-    """One of them.
+    """A custom command.
 
     Args:
-        name: Of the file, without its ending.
-        about: What it is for.
-        text: What the model is told.
-        path: The file, for people.
-        is_project: It came with the folder, and so perhaps from a stranger.
+        name: The file name without its suffix.
+        is_project: The command belongs to the folder and is untrusted.
     """
 
     name: str
@@ -48,16 +48,16 @@ class CustomCommand:
     is_project: bool
 
     def with_arguments(self, words: str) -> str:
-        """The text with what was typed behind the command for ``$ARGUMENTS``, ``$1`` to ``$9``."""
+        """Return the text with ``$ARGUMENTS`` and ``$1`` to ``$9`` filled in from the typed arguments."""
         try:
             parts = shlex.split(words)
         except ValueError:
             parts = words.split()
 
-        def value(found: re.Match[str]) -> str:
-            if found[1] == "ARGUMENTS":
+        def value(placeholder: re.Match[str]) -> str:
+            if placeholder[1] == "ARGUMENTS":
                 return words
-            number = int(found[1])
+            number = int(placeholder[1])
             return parts[number - 1] if number <= len(parts) else ""
 
         filled = _PLACE.sub(value, self.text)
@@ -65,123 +65,124 @@ class CustomCommand:
 
 
 class CustomCommands:
-    """Those of the user and those of the project.
+    """The custom commands of the user and of the project.
 
     Args:
-        workspace: The project's folder.
-        confirm: Asks the person.
+        confirm: Asks the user a yes-or-no question.
     """
 
     def __init__(self, workspace: Path, confirm: Callable[[str], Awaitable[bool]]) -> None:
         self._workspace, self._confirm = workspace, confirm
 
     def all(self) -> dict[str, CustomCommand]:
-        """By name; one of the user stands before one of the project."""
-        project = self._in(self._workspace, PROJECT_FOLDER, is_project=True)
-        return project | self._in(data_folder(), "commands", is_project=False)
+        """Return the commands by name; the user's override the project's."""
+        project = self._read_folder(self._workspace, PROJECT_FOLDER, is_project=True)
+        return project | self._read_folder(data_folder(), "commands", is_project=False)
 
     async def task(self, command: CustomCommand, words: str) -> str:
-        """What the model is to be told; empty if the person does not trust it.
-
-        Args:
-            command: Which.
-            words: What was typed behind it.
-        """
-        if not self.is_trusted(command) and not await self._agreed(command):
+        """Return the task for a command and its typed arguments; empty if the user does not trust it."""
+        if not self.is_trusted(command) and not await self._ask_for_trust(command):
             return ""
         return command.with_arguments(words)
 
     def is_trusted(self, command: CustomCommand) -> bool:
-        """Whether it is the user's own, or a person has trusted what it says."""
-        return not command.is_project or self._place(command).exists()
+        """Return True if the command belongs to the user or its text was trusted."""
+        return not command.is_project or self._trust_file(command).exists()
 
-    def _place(self, command: CustomCommand) -> Path:
+    def _trust_file(self, command: CustomCommand) -> Path:
         parts = (str(self._workspace), command.name, command.text)
         digest = hashlib.sha256("|".join(f"{len(part)}|{part}" for part in parts).encode("utf-8", "replace"))
         return data_folder() / "trusted" / f"command-{digest.hexdigest()}"
 
-    async def _agreed(self, command: CustomCommand) -> bool:
-        place = self._place(command)
+    async def _ask_for_trust(self, command: CustomCommand) -> bool:
+        trust_file = self._trust_file(command)
         text = blanks_shown(command.text, is_code=True)
         question = chat_word("trust_command", name=command.name, text=text)
         if not await self._confirm(question):
             return False
-        private_folder(place.parent)
-        place.touch(mode=0o600)
+        private_folder(trust_file.parent)
+        trust_file.touch(mode=0o600)
         return True
 
-    def _in(self, root: Path, below: str, *, is_project: bool) -> dict[str, CustomCommand]:
-        found: dict[str, CustomCommand] = {}
+    def _read_folder(self, root: Path, below: str, *, is_project: bool) -> dict[str, CustomCommand]:
+        commands: dict[str, CustomCommand] = {}
         if not (root / below).is_dir():
-            return found
+            return commands
         workspace = Workspace(root)
-        for path in sorted((root / below).glob("*.md"))[:MOST_COMMANDS]:
+        for path in sorted((root / below).glob("*.md"))[:MAX_COMMANDS]:
             if not _NAME.fullmatch(path.stem):
                 continue
             try:
-                with workspace.open_for_reading(f"{below}/{path.name}") as file:  # no link leads out
-                    text = file.read(MOST_BYTES).decode("utf-8", "replace")
+                with workspace.open_for_reading(
+                    f"{below}/{path.name}"
+                ) as file:  # rejects links that lead outside
+                    text = decoded_text(file.read(MAX_BYTES)) or ""
                 head, body = split_front_matter(text) if text.startswith("---") else ({}, text)
             except (WorkspaceError, PureAgentLoopError, OSError, ValueError):
                 continue
             about = str(head.get("description", "")) or body.strip().partition("\n")[0]
-            found[path.stem] = CustomCommand(path.stem, about, body.strip(), str(path), is_project)
-        return found
+            commands[path.stem] = CustomCommand(path.stem, about, body.strip(), str(path), is_project)
+        return commands
 
 
 def command_in(text: str) -> tuple[str, str] | None:
-    """The command that a text names, and what stands behind it; None for other texts, also with a slash.
+    """Return the command in a text and its arguments; None if the text is not a command.
 
-    A name is letters, digits, ``-`` and ``_``; ``SERVER:PROMPT`` is one, too. So ``/etc/hosts`` is none.
+    A name consists of letters, digits, ``-`` and ``_``, or is ``SERVER:PROMPT``; ``/etc/hosts`` is text.
     """
-    found = _COMMAND.fullmatch(text)
-    return None if found is None else (found[1], (found[2] or "").strip())
+    match = _COMMAND.fullmatch(text)
+    return None if match is None else (match[1], (match[2] or "").strip())
+
+
+def sign_of(text: str) -> str:
+    """Return the sign of a typed text.
+
+    Returns:
+        ``/`` for a command, ``!`` for a shell command, ``#`` for a note; empty for text for the model.
+    """
+    if command_in(text):
+        return "/"
+    has_sign = bool(text[1:].strip()) if text.startswith("!") else _NOTE.match(text) is not None
+    return text[0] if has_sign else ""
 
 
 def no_command(name: str, known: Iterable[str]) -> str:
-    """What a person is told who named a command that is not there.
-
-    Args:
-        known: The names there are.
-    """
-    alike = [each for each in known if ":" in each or ":" not in name]
-    meant = nearest(name.lower(), alike, ALIKE, most=2)
+    """Return the message for an unknown command, with similar names from `known`."""
+    candidates = [command for command in known if ":" in command or ":" not in name]
+    meant = nearest(name.lower(), candidates, ALIKE, most=2)
     hint = chat_word("did_you_mean", name=", /".join(map(one_line, meant))) if meant else ""
     return chat_word("no_command", name=one_line(name, 40), hint=hint)
 
 
-def own_task(task: str, workspace: Path, questions: Questions | None, servers: Iterable[str] = ()) -> str:
-    """A task that names a command of the person's own, such as ``/fix 12``, as that command says it.
+def own_task(
+    task: str, workspace: Path, questions: TerminalQuestions | None, servers: Iterable[str] = ()
+) -> str:
+    """Expand a task that names a custom command, such as ``/fix 12``; return other tasks unchanged.
 
     Args:
-        task: What was typed.
-        workspace: The folder, which may have commands too.
-        questions: The person, who is asked about those.
-        servers: Their names; what a prompt of theirs says is for them to know.
+        questions: Asks the user whether to trust a command of the folder.
+        servers: Names of MCP servers; their prompts are not expanded here.
 
     Raises:
-        ConfigError: It names no command, or one of the conversation, or one of the folder that nobody has
-            trusted.
+        ConfigError: The command is unknown, works only in a conversation, or is not trusted.
     """
     if (command := command_in(task)) is None:
         return task
 
     async def confirm(question: str) -> bool:
-        return questions is not None and questions.confirm("[y]es, [n]o: ", safe_text(question))
+        return questions is not None and questions.confirm(message("yes_no"), safe_text(question))
 
     name, words = command
     commands = CustomCommands(workspace, confirm)
     known = commands.all()
     if name in COMMANDS or (name not in known and name in (*SAME, *HABITS)):
         raise ConfigError(chat_word("only_talking", name=name))
-    prompts = [f"{each}:" for each in servers]
+    prompts = [f"{server}:" for server in servers]
     if name.startswith(tuple(prompts)):
         return task
     if name not in known:
         raise ConfigError(no_command(name, [*known, *COMMANDS, *prompts]))
     text = asyncio.run(commands.task(known[name], words))
     if not text:
-        raise ConfigError(
-            f"/{name} came with this folder and nobody has trusted it. Start pal and type /{name}."
-        )
+        raise ConfigError(message("command_not_trusted", name=name))
     return text

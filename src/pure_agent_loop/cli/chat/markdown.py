@@ -1,7 +1,7 @@
-"""Markdown as lines for a terminal: block by block while it is written, without drawing anything twice.
+"""Render streamed Markdown for a terminal, block by block, printing each line once.
 
-A block is parsed by markdown-it (which rich brings), without HTML and without link references: whatever a
-model writes is shown. Code is never wrapped or padded, so that it can be copied; the terminal folds it.
+markdown-it (a dependency of rich) parses the blocks without HTML and link references, so that everything a
+model writes is shown. Code is never wrapped or padded, so that it can be copied.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.chat.blocks import Block, Blocks
-from pure_agent_loop.cli.chat.safe import TAB, Ink, clean
+from pure_agent_loop.cli.chat.output import TAB, VERBATIM, Styler, clean
 from pure_agent_loop.cli.chat.words import Words
 from pure_agent_loop.support.lazy import lazy_pattern
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from markdown_it.token import Token
     from rich.text import Text
 
-MOST_CODE_LINE = 1_000  # characters; longer lines stay without colours
-LEAST_ROOM = 8  # columns that a text keeps, however deep it stands
-LEAST_COLUMN = 8  # columns of a table's column; narrower tables are shown row by row
-STAYING = 1  # lines of a paragraph in progress that are not printed yet
-MOST_ROWS = 24  # of a paragraph that are looked at together
-WORD = 7  # columns that a line loses where a word does not fit, about
-MOST_TAIL = 3_000  # characters of a block in progress that are looked at
+MAX_CODE_LINE = 1_000  # characters; code with longer lines is not highlighted
+MIN_ROOM = 8  # columns kept for text at any depth
+MIN_COLUMN = 8  # minimum width of a table column; a narrower table is shown row by row
+UNPRINTED_LINES = 1  # lines of a paragraph in progress kept unprinted
+MAX_ROWS = 24  # of a paragraph examined together
+WORD = 7  # average columns lost per line to wrapping
+MAX_TAIL = 3_000  # characters of a block in progress that are rendered
 
 _MARKS = lazy_pattern(r"\*\*|\*|~~|(?<!\w)_|_(?!\w)")
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
@@ -36,7 +36,7 @@ _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 @dataclass(slots=True)
 class _Level:
-    """A list item or a quote around the text: what stands before its first line, and before the others."""
+    """A list item or quote around the text: the prefix of its first line and of the others."""
 
     first: str
     rest: str
@@ -44,15 +44,10 @@ class _Level:
 
 
 class Page:
-    """Makes lines of finished blocks.
+    """Renders finished blocks."""
 
-    Args:
-        ink: Makes lines of them for the terminal.
-        words: Says our words.
-    """
-
-    def __init__(self, ink: Ink, words: Words) -> None:
-        self.ink = ink
+    def __init__(self, styler: Styler, words: Words) -> None:
+        self.styler = styler
         self.words = words
 
     @cached_property
@@ -63,56 +58,56 @@ class Page:
         return parser.enable(["table", "strikethrough"]).disable("reference")
 
     def block(self, block: Block, width: int) -> list[Text]:
-        """The lines of a block or of a piece of one."""
+        """Render a block or a piece of a block."""
         if block.kind == "code":
             lines = self._code_piece(block)
         else:
             tokens = self._parser.parse(block.source)
             lines = _Layout(self, width).lines(tokens)
-        return [self.ink.text(), *lines] if block.gap and lines else lines
+        return [self.styler.text(), *lines] if block.gap and lines else lines
 
     def _code_piece(self, block: Block) -> list[Text]:
         language = block.language.split()[0] if block.language else ""
-        reader = self.ink.reader
+        reader = self.styler.reader
         lines = self.code(block.source, language, block.before) if block.source else []
         if block.first:
             opening = self.words("code", language=language).strip() if reader else f"```{language}"
-            lines.insert(0, self.ink.text(("dim", opening)))
+            lines.insert(0, self.styler.text(("dim", opening)))
         if block.last:
-            lines.append(self.ink.text(("dim", self.words("code_end") if reader else "```")))
+            lines.append(self.styler.text(("dim", self.words("code_end") if reader else "```")))
         return lines
 
     def code(self, source: str, language: str, before: str = "") -> list[Text]:
-        """The lines of a piece of code, coloured if that leaves every character as it is.
+        """Render a piece of code, highlighted if that changes no character.
 
         Args:
-            source: The code.
-            language: Its name as in Markdown; unknown ones are shown without colours.
-            before: The code before it.
+            language: The Markdown name; an unknown language is not highlighted.
         """
-        source, before = source.expandtabs(TAB), before.expandtabs(TAB)
         whole = f"{before}\n{source}" if before else source
+        plain = [self.styler.code("", line) for line in source.split("\n")]
         lines = whole.split("\n")
-        if not (self.ink.color and language) or max(map(len, lines)) > MOST_CODE_LINE:
-            return [self.ink.text(("", line)) for line in source.split("\n")]
+        if not (self.styler.color and language) or max(map(len, lines)) > MAX_CODE_LINE:
+            return plain
         from rich.syntax import Syntax
 
-        theme = "ansi_light" if self.ink.theme == "light" else "ansi_dark"
+        theme = "ansi_light" if self.styler.theme == "light" else "ansi_dark"
         try:
             text = Syntax(whole, language, theme=theme).highlight(whole)
-        except Exception:  # noqa: BLE001 - a lexer is foreign code, and the code is shown without it too
-            return [self.ink.text(("", line)) for line in source.split("\n")]
+        except Exception:  # noqa: BLE001 - a lexer may fail in any way; show plain code
+            return plain
         shown = text.split("\n", allow_blank=True)[: len(lines)]
         if [line.plain for line in shown] != lines:
-            return [self.ink.text(("", line)) for line in source.split("\n")]
+            return plain
+        for line in shown:
+            line.overflow = VERBATIM
         return list(shown[len(lines) - source.count("\n") - 1 :])
 
 
 class _Layout:
-    """Lays the tokens of one block out. Each kind of token has a method; others have nothing to show."""
+    """Lays out the tokens of a block. Token types without a method are not shown."""
 
     def __init__(self, page: Page, width: int) -> None:
-        self._page, self._ink, self._width = page, page.ink, width
+        self._page, self._styler, self._width = page, page.styler, width
         self._out: list[Text] = []
         self._levels: list[_Level] = []
         self._numbers: list[int | None] = []
@@ -132,22 +127,23 @@ class _Layout:
         for level in self._levels:
             head += level.rest if level.used else level.first
             level.used = True
-        whole = self._ink.text(("label", head[: self._width // 2]))
+        whole = self._styler.text(("label", head[: self._width // 2]))
+        whole.overflow = line.overflow
         self._out.append(whole.append_text(line))
 
     @property
     def _room(self) -> int:
         taken = sum(len(level.rest) for level in self._levels)
-        return max(self._width - min(taken, self._width // 2), LEAST_ROOM)
+        return max(self._width - min(taken, self._width // 2), MIN_ROOM)
 
     def _wrapped(self, text: Text) -> None:
-        for line in text.wrap(self._ink.console, self._room, tab_size=TAB, overflow="fold") or [text]:
+        for line in text.wrap(self._styler.console, self._room, tab_size=TAB, overflow="fold") or [text]:
             self._emit(line)
 
     def _space(self, token: Token) -> None:
-        begun = not self._levels or self._levels[-1].used
-        if self._out and begun and not token.hidden:
-            self._emit(self._ink.text())
+        has_content = not self._levels or self._levels[-1].used
+        if self._out and has_content and not token.hidden:
+            self._emit(self._styler.text())
 
     def _on_paragraph_open(self, token: Token) -> None:
         self._space(token)
@@ -164,8 +160,8 @@ class _Layout:
         if self._in_table:
             self._rows[-1].append(text)
             return
-        if self._style == "heading" and not self._ink.color:
-            text = self._ink.text(("", "# ")).append_text(text)
+        if self._style == "heading" and not self._styler.color:
+            text = self._styler.text(("", "# ")).append_text(text)
         self._wrapped(text)
 
     def _on_bullet_list_open(self, _token: Token) -> None:
@@ -182,14 +178,14 @@ class _Layout:
     def _on_list_item_open(self, _token: Token) -> None:
         number = self._numbers[-1]
         if number is None:
-            sign = "- " if self._ink.reader else "• "
+            sign = "- " if self._styler.reader else "• "
         else:
             sign, self._numbers[-1] = f"{number}. ", number + 1
         self._levels.append(_Level(sign, " " * len(sign)))
 
     def _on_list_item_close(self, _token: Token) -> None:
         if not self._levels[-1].used:
-            self._emit(self._ink.text())
+            self._emit(self._styler.text())
         self._levels.pop()
 
     def _on_blockquote_open(self, token: Token) -> None:
@@ -201,7 +197,7 @@ class _Layout:
 
     def _on_fence(self, token: Token) -> None:
         language = token.info.split()[0] if token.info.strip() else ""
-        for line in self._page.code(clean(token.content).rstrip("\n"), language):
+        for line in self._page.code(clean(token.content).removesuffix("\n"), language):
             self._emit(line)
 
     def _on_code_block(self, token: Token) -> None:
@@ -209,7 +205,7 @@ class _Layout:
         self._on_fence(token)
 
     def _on_hr(self, _token: Token) -> None:
-        self._emit(self._ink.text(("dim", "---")))
+        self._emit(self._styler.text(("dim", "---")))
 
     def _on_table_open(self, _token: Token) -> None:
         self._in_table, self._rows = True, []
@@ -220,7 +216,7 @@ class _Layout:
     def _on_table_close(self, _token: Token) -> None:
         self._in_table = False
         columns = max(map(len, self._rows))
-        if self._ink.reader or self._room < columns * LEAST_COLUMN:
+        if self._styler.reader or self._room < columns * MIN_COLUMN:
             self._table_by_rows()
         else:
             for line in self._table(columns):
@@ -229,7 +225,7 @@ class _Layout:
     def _table_by_rows(self) -> None:
         head, *rows = self._rows
         for row in rows or [head]:
-            line = self._ink.text()
+            line = self._styler.text()
             for number, cell in enumerate(row):
                 line.append("; " if number else "")
                 if rows and number < len(head) and head[number].plain:
@@ -246,20 +242,20 @@ class _Layout:
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
         head, *rows = self._rows
         for number in range(columns):
-            title = head[number].copy() if number < len(head) else self._ink.text()
-            title.stylize(self._ink.styles["bold"])
+            title = head[number].copy() if number < len(head) else self._styler.text()
+            title.stylize(self._styler.styles["bold"])
             table.add_column(title, overflow="fold")
         for row in rows:
             table.add_row(*row)
-        options = self._ink.console.options.update(width=self._room)
-        for segments in self._ink.console.render_lines(table, options, pad=False):
-            line = self._ink.text()
+        options = self._styler.console.options.update(width=self._room)
+        for segments in self._styler.console.render_lines(table, options, pad=False):
+            line = self._styler.text()
             for segment in Segment.strip_links(segments):
                 line.append(segment.text, segment.style)
             yield line
 
     def _inline(self, tokens: Sequence[Token]) -> Text:
-        text = self._ink.text()
+        text = self._styler.text()
         text.no_wrap = False
         styles = [self._style] if self._style else []
         links: list[tuple[str, int]] = []
@@ -274,20 +270,20 @@ class _Layout:
                 start = len(text)
                 text.append(clean(words).replace("\t", " "))
                 for style in [*styles, *([role] if role else [])]:
-                    text.stylize(self._ink.styles[style], start)
+                    text.stylize(self._styler.styles[style], start)
         return text
 
     def _words_of(self, token: Token) -> tuple[str, str]:
         if token.type in ("softbreak", "hardbreak"):
             return (" " if token.type == "softbreak" else "\n"), ""
         if token.type == "code_inline":
-            return (token.content if self._ink.color else f"`{token.content}`"), "code"
+            return (token.content if self._styler.color else f"`{token.content}`"), "code"
         if token.type == "image":
             return f"[{self._page.words('image')}: {token.content}] ({token.attrs.get('src', '')})", "dim"
         return token.content, ""
 
     def _link(self, token: Token, text: Text, styles: list[str], links: list[tuple[str, int]]) -> None:
-        """A link is shown with its whole address: what it says is no reason to believe where it leads."""
+        """Show a link with its full URL, because its text may mislead."""
         if token.nesting > 0:
             styles.append("link")
             links.append((str(token.attrs.get("href", "")), len(text)))
@@ -295,15 +291,11 @@ class _Layout:
         styles.remove("link")
         address, start = links.pop()
         if text.plain[start:] not in (address, address.removeprefix("mailto:")):
-            text.append(f" ({clean(address)})", self._ink.styles["dim"])
+            text.append(f" ({clean(address)})", self._styler.styles["dim"])
 
 
 class Flow:
-    """A text that grows: its finished lines come out once, and the rest can be looked at.
-
-    Args:
-        page: Makes lines of blocks.
-    """
+    """Renders a growing text: returns finished lines once and exposes the unfinished rest."""
 
     def __init__(self, page: Page) -> None:
         self._page = page
@@ -311,11 +303,11 @@ class Flow:
         self._shown: tuple[Any, list[Text]] = ((), [])
 
     def feed(self, text: str, width: int) -> list[Text]:
-        """More clean text. Returns the lines that are finished by it."""
+        """Add clean text; return the lines that it finishes."""
         return [line for block in self._blocks.feed(text) for line in self._page.block(block, width)]
 
     def cut(self, width: int) -> list[Text]:
-        """Finish as much as cannot change: whole lines of code, and of a paragraph all but the last."""
+        """Return the lines that cannot change: complete code lines, and a paragraph without its last line."""
         kind = self._blocks.tail.kind
         if kind == "code":
             pieces = self._blocks.cut_code()
@@ -323,20 +315,20 @@ class Flow:
         return self._piece(width) if kind == "text" else []
 
     def close(self, width: int) -> list[Text]:
-        """The text is over. Returns the rest of its lines."""
+        """End the text; return its remaining lines."""
         lines = [line for block in self._blocks.close() for line in self._page.block(block, width)]
         self._blocks = Blocks()
         return lines
 
     def rows(self, width: int) -> int:
-        """About how many lines are not finished."""
+        """Estimate the number of unfinished lines."""
         tail = self._blocks.tail
         lines = tail.source.rstrip("\n").split("\n")
-        taken = sum(self._page.ink.text(("", line)).cell_len // (width - WORD) + 1 for line in lines)
-        return taken + tail.gap + (tail.kind == "code" and tail.first)
+        wrapped = sum(self._page.styler.text(("", line)).cell_len // (width - WORD) + 1 for line in lines)
+        return wrapped + tail.gap + (tail.kind == "code" and tail.first)
 
     def tail(self, width: int) -> list[Text]:
-        """What is not finished; of a long one its end."""
+        """Return the unfinished lines; for a long block, its end."""
         tail = self._blocks.tail
         key = (tail, width)
         if self._shown[0] != key:
@@ -346,39 +338,39 @@ class Flow:
     def _unfinished(self, tail: Block, width: int) -> list[Text]:
         if not tail.source.strip() and tail.kind != "code":
             return []
-        if tail.kind == "table":  # its columns move with each row
+        if tail.kind == "table":  # each row can change the column widths
             words = self._page.words("writing_table", count=tail.source.count("\n") + 1)
-            return [self._page.ink.text(("dim", words))]
-        return self._page.block(replace(tail, source=tail.source[-MOST_TAIL:]), width)
+            return [self._page.styler.text(("dim", words))]
+        return self._page.block(replace(tail, source=tail.source[-MAX_TAIL:]), width)
 
     def _piece(self, width: int) -> list[Text]:
-        """The first lines of a paragraph that grew long, cut where a line ends anyway."""
-        source = self._blocks.tail.source[: width * MOST_ROWS]
+        """Return the first lines of a long paragraph, cut at the end of a rendered line."""
+        source = self._blocks.tail.source[: width * MAX_ROWS]
         whole = self._plain(source, width)
-        for forced in (False, True) if len(whole) > MOST_ROWS // 2 else (False,):  # it may stay open for ever
-            for end in self._ends(source, len(whole) - STAYING, width):
+        for forced in (False, True) if len(whole) > MAX_ROWS // 2 else (False,):  # the markup may never close
+            for end in self._ends(source, len(whole) - UNPRINTED_LINES, width):
                 if (forced or not _is_open(source[:end])) and self._splits(source, end, whole, width):
                     return self._page.block(self._blocks.cut(end), width)
         return []
 
     def _ends(self, source: str, lines: int, width: int) -> Iterator[int]:
-        """Where a paragraph may be cut: at the ends of its first lines, the last of them first."""
+        """Yield offsets at which a paragraph may be cut: the ends of its first lines, last first."""
         for count in range(lines, 0, -1):
             length = self._length(source, count, width)
             ends = (length, source.rfind(" ", 0, length), source.rfind("\n", 0, length))
             yield from (end for end in ends if end > 0)
 
     def _splits(self, source: str, end: int, whole: Sequence[str], width: int) -> bool:
-        """Whether the two parts look as the whole does."""
+        """Return True if the two parts render like the whole."""
         rest = source[end:].lstrip(" \n")
         return [*self._plain(source[:end], width), *self._plain(rest, width)] == whole
 
     def _plain(self, source: str, width: int) -> list[str]:
         lines = self._page.block(Block("text", source), width)
-        return [self._page.ink.ansi(line) for line in lines]
+        return [self._page.styler.ansi(line) for line in lines]
 
     def _length(self, source: str, count: int, width: int) -> int:
-        """How much of a text fills that many lines."""
+        """Return the length of the text that fills `count` lines."""
         low, high = 0, len(source)
         while low < high:
             middle = (low + high + 1) // 2
@@ -390,7 +382,7 @@ class Flow:
 
 
 def _is_open(source: str) -> bool:
-    """Whether what follows a text could still change how it looks: a mark in it has no end yet."""
+    """Return True if the text has unclosed markup, so that later text may change its rendering."""
     outside = "".join(source.split("`")[::2])
     marks = Counter(_MARKS.findall(outside))
     return (

@@ -1,4 +1,7 @@
-"""What comes into the input without being typed: long pastes, dropped files, an image of the clipboard."""
+"""Input that was not typed: pastes, dropped files and clipboard images.
+
+Such input is text for the model. Only typed text can be a command or a note.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +10,23 @@ import os
 import re
 import shlex
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
+from pure_agent_loop.cli.chat.custom import sign_of
 from pure_agent_loop.cli.chat.words import chat_word
-from pure_agent_loop.cli.task import MEDIA_ENDINGS
-from pure_agent_loop.support.child import ELSEWHERE, child_environment, find_program
-from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.cli.task import MEDIA_ENDINGS, MENTION
+from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
+from pure_agent_loop.support.disk import data_folder, private_folder
+
+if TYPE_CHECKING:
+    from prompt_toolkit.buffer import Buffer
 
 LONG_PASTE_LINES, LONG_PASTE_CHARS = 8, 1_000
 LOOK_SECONDS = 3.0
-# Each writes the image of the clipboard to its standard output, on one kind of desktop.
+# Programs that write the clipboard image to standard output, by the variable of their desktop.
 _CLIPBOARDS = (
     ("WAYLAND_DISPLAY", ("wl-paste", "--no-newline", "--type", "image/png")),
     ("DISPLAY", ("xclip", "-selection", "clipboard", "-target", "image/png", "-out")),
@@ -27,37 +36,115 @@ _DESKTOP = ("WAYLAND_DISPLAY", "XDG_RUNTIME_DIR", "DISPLAY", "XAUTHORITY")
 _PNG = b"\x89PNG\r\n\x1a\n"
 
 
+@dataclass(frozen=True, slots=True)
+class InputEntry:
+    """A submitted input.
+
+    Args:
+        named: The text without pastes; only files and resources named in it are attached.
+        sign: See `sign_of`; empty for text for the model, as for every paste.
+    """
+
+    text: str
+    named: str = ""
+    sign: str = ""
+
+    @classmethod
+    def typed(cls, text: str) -> InputEntry:
+        """Create the entry of a fully typed text."""
+        return cls(text, text, sign_of(text))
+
+
+class TypedSign:
+    """Tracks whether the sign at the start of the input was typed.
+
+    A sign that arrived in any other way (paste, editor, yank) is text and stays text when edited. A line of
+    the history keeps the meaning it had when it was sent.
+    """
+
+    def __init__(self, buffer: Buffer) -> None:
+        self._buffer = buffer
+        self.forget()
+        buffer.on_text_changed += lambda _: self._changed()
+        buffer.on_cursor_position_changed += lambda _: self._moved()
+
+    def forget(self) -> None:
+        """Empty the input."""
+        self._buffer.reset()
+        self._is_typed: dict[int, bool] = {}
+        self._moved()
+
+    def type(self, sign: str) -> None:
+        """Insert a sign that was typed at the start."""
+        self._buffer.insert_text(sign)
+        self._is_typed[self._line] = True
+
+    def distrust(self) -> None:
+        """Treat the current input as text."""
+        self._is_typed[self._line] = False
+
+    @property
+    def sign(self) -> str:
+        """The sign of the input; see `sign_of`."""
+        return sign_of(self._buffer.text) if self._is_typed.get(self._line) else ""
+
+    @property
+    def _line(self) -> int:
+        """The line of the history being edited; 1 is the new line."""
+        return len(self._buffer._working_lines) - self._buffer.working_index
+
+    def _moved(self) -> None:
+        self._before = (self._line, self._buffer.text, self._buffer.cursor_position)
+
+    def _changed(self) -> None:
+        (line, old, cursor), text = self._before, self._buffer.text
+        if line != self._line:
+            self._is_typed.setdefault(self._line, self._line > 1 and sign_of(text) != "")
+        else:
+            removed = len(old) - len(text)
+            is_cut = removed > 0 and cursor <= removed and old.endswith(text)  # at the start
+            if cursor == 0 or is_cut or text[:1] != old[:1]:
+                self.distrust()
+        self._moved()
+
+
 class Chips:
-    """What stands in the input line for something longer."""
+    """Placeholders in the input for pastes and files."""
 
     def __init__(self) -> None:
         self._texts: dict[str, str] = {}
+        self._pasted_mentions: set[str] = set()
 
     def fold(self, text: str) -> str:
-        """What stands in the input line for a paste.
-
-        Args:
-            text: The paste.
-        """
+        """Return the text to insert for a paste: a placeholder if the paste is long or names files."""
         if files := dropped_files(text):
-            return "".join(f"{self._chip('image_chip', _mention(each), name=each.name)} " for each in files)
+            return "".join(f"{self._chip('image_chip', _mention(path), name=path.name)} " for path in files)
         text = text.replace("\r\n", "\n").replace("\r", "\n")
+        self._pasted_mentions.update(mention[0] for mention in MENTION.finditer(text))
         lines = text.count("\n") + 1
         if lines <= LONG_PASTE_LINES and len(text) <= LONG_PASTE_CHARS:
             return text
         return self._chip("chip", text, lines=lines)
 
     def of_clipboard(self) -> str:
-        """What stands in the input line for the image of the clipboard; empty if there is none."""
+        """Return the placeholder of the clipboard image; empty if there is none."""
         path = clipboard_image()
         return "" if path is None else f"{self._chip('image_chip', _mention(path), name='')} "
 
     def unfold(self, line: str) -> str:
-        """The line with all that was pasted."""
+        """Return the line with its placeholders expanded."""
         if not self._texts:
             return line
-        found = re.compile("|".join(map(re.escape, self._texts)))  # at once: a paste may look like a chip
-        return found.sub(lambda chip: self._texts[chip[0]], line)
+        placeholders = re.compile("|".join(map(re.escape, self._texts)))  # one pass: a paste may contain one
+        return placeholders.sub(lambda chip: self._texts[chip[0]], line)
+
+    def entry(self, line: str, sign: str) -> InputEntry:
+        """Create the entry of a submitted line."""
+        text, pasted = self.unfold(line), self._pasted_mentions
+        self._pasted_mentions = set()
+        return InputEntry(
+            text, MENTION.sub(lambda mention: "" if mention[0] in pasted else mention[0], text), sign
+        )
 
     def _chip(self, word: str, text: str, **values: object) -> str:
         chip = chat_word(word, number=len(self._texts) + 1, **values)
@@ -70,12 +157,9 @@ def _mention(path: Path) -> str:
 
 
 def dropped_files(text: str) -> list[Path]:
-    """The images and PDF that were dropped on the terminal; empty if the paste is something else.
+    """Return the images and PDFs dropped on the terminal; empty for any other paste.
 
-    A terminal pastes their absolute paths: plain, in quotes, with backslashes, or as ``file://``.
-
-    Args:
-        text: The paste.
+    A terminal pastes their absolute paths: plain, quoted, backslash-escaped or as ``file://``.
     """
     try:
         words = (
@@ -96,25 +180,25 @@ def dropped_files(text: str) -> list[Path]:
 
 
 def clipboard_image() -> Path | None:
-    """The image of the clipboard, as a file in the data folder; None if none can be had."""
+    """Save the clipboard image in the data folder and return its path; None if there is none."""
     for variable, command in _CLIPBOARDS:
         program = find_program(command[0]) if not variable or os.environ.get(variable) else None
         if program is None:
             continue
         try:
-            done = subprocess.run(  # noqa: S603 - by its full path, with words of our own
+            process = subprocess.run(  # noqa: S603 - absolute path, constant arguments
                 [program, *command[1:]],
                 capture_output=True,
                 timeout=LOOK_SECONDS,
                 check=False,
-                cwd=ELSEWHERE,
+                cwd=NEUTRAL_DIR,
                 env=child_environment(*_DESKTOP),
             )
         except (OSError, subprocess.TimeoutExpired):
             continue
-        if done.stdout.startswith(_PNG):
+        if process.stdout.startswith(_PNG):
             folder = private_folder(data_folder() / "pasted")
-            path = folder / f"{hashlib.sha256(done.stdout).hexdigest()[:16]}.png"
-            path.write_bytes(done.stdout)
+            path = folder / f"{hashlib.sha256(process.stdout).hexdigest()[:16]}.png"
+            path.write_bytes(process.stdout)
             return path
     return None

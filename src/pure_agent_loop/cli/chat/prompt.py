@@ -1,6 +1,6 @@
-"""The last lines of the terminal: what moves, what is asked, the input, and how things stand.
+"""The bottom of the terminal: live lines, the pending question, the input and the status line.
 
-prompt_toolkit draws them and reads the keys, not full screen. What is finished is printed above them, once.
+prompt_toolkit draws it and reads the keys, without full screen. Finished lines are printed above it, once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import base64
 import hashlib
 import os
 import re
+import select
 import shlex
 import sys
 from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
@@ -17,76 +18,88 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pure_agent_loop.cli.chat.completion import Completions, Found
-from pure_agent_loop.cli.chat.output import sparing_output
-from pure_agent_loop.cli.chat.pasted import Chips
+from pure_agent_loop.cli.chat.completion import Candidate, InputCompletions
+from pure_agent_loop.cli.chat.custom import command_in, sign_of
+from pure_agent_loop.cli.chat.output import (
+    MIN_COLUMNS,
+    MIN_ROWS,
+    at_once,
+    follow_reflow,
+    sparing_output,
+)
+from pure_agent_loop.cli.chat.pasted import Chips, InputEntry, TypedSign
 from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.support.child import find_program
-from pure_agent_loop.support.paths import data_folder, private_folder
+from pure_agent_loop.support.disk import data_folder, private_folder
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
     from prompt_toolkit.completion import Completer
     from prompt_toolkit.filters import Filter
+    from prompt_toolkit.input import Input
     from prompt_toolkit.key_binding import ConditionalKeyBindings
     from prompt_toolkit.layout import Layout
 
-_SYNC, _END_SYNC = "\x1b[?2026h", "\x1b[?2026l"  # terminals that know it show what is between them at once
-_MOST_ROWS = 10  # of the input
-MOST_LIVE = 8  # lines that move
+_SYNC, _END_SYNC = (
+    "\x1b[?2026h",
+    "\x1b[?2026l",
+)  # terminals that support it draw what is in between in one frame
+_MAX_ROWS = 10  # of the input
+MAX_LIVE, _OWN_ROWS = 8, 6  # maximum live lines; rows for everything else
+PASTE_SECONDS = 0.02  # pause that ends a paste without bracketed-paste markers
+_LINES_AT_ONCE = re.compile(r"[^\r\n\t ][\r\n]+[^\r\n]")
 
 
 class Acts(Protocol):
-    """What the keys do."""
+    """The actions of the keys."""
 
     @property
     def is_working(self) -> bool:
-        """Whether a run is going on."""
+        """True while a run or a command is running."""
 
-    def enter(self, text: str, *, at_end: bool = False) -> None:
-        """A text was sent."""
+    def enter(self, entry: InputEntry, *, at_end: bool = False) -> None:
+        """Handle submitted input."""
 
     def stop(self) -> None:
-        """Ctrl-C or Esc."""
+        """Stop the run (Ctrl-C or Esc)."""
 
     def leave(self) -> None:
-        """Ctrl-D."""
+        """Exit (Ctrl-D)."""
 
     def unfold(self) -> None:
-        """Ctrl-O."""
+        """Unfold the last folded block (Ctrl-O)."""
 
     def to_background(self) -> None:
-        """Ctrl-B."""
+        """Move a subagent task to the background (Ctrl-B)."""
 
     def next_mode(self) -> None:
-        """Shift+Tab."""
+        """Switch the permission mode (Shift+Tab)."""
 
-    def say(self, text: str) -> None:
-        """Say something of ours."""
+    def print_notice(self, text: str) -> None:
+        """Print a notice."""
 
     def live(self) -> list[str]:
-        """The lines that move."""
+        """Return the live lines."""
 
-    def asked(self) -> str:
-        """What can be answered now."""
+    def answer_choices(self) -> str:
+        """Return the possible answers to the pending question."""
 
     def status(self) -> str:
-        """The last line."""
+        """Return the status line."""
+
+    def note(self) -> str:
+        """Return a short notice, such as that the run is stopping."""
 
 
 class Prompt:
-    """The application of prompt_toolkit.
+    """The prompt_toolkit application.
 
     Args:
-        acts: What the keys do.
-        completions: What the input may become.
-        workspace: The folder, which has a history of its own.
-        vi: Keys as in vi, else as in emacs.
-        color: Whether to write colours.
+        workspace: The folder; each has a separate input history.
     """
 
     def __init__(
-        self, acts: Acts, completions: Completions, workspace: Path, *, vi: bool, color: bool
+        self, acts: Acts, completions: InputCompletions, workspace: Path, *, vi: bool, color: bool
     ) -> None:
         from prompt_toolkit.application import Application
         from prompt_toolkit.buffer import Buffer
@@ -95,30 +108,33 @@ class Prompt:
         from prompt_toolkit.output import ColorDepth
 
         self._acts, self.chips = acts, Chips()
-        place = _history_of(workspace)
+        history = _history_of(workspace)
         self.buffer = Buffer(
             completer=_completer(completions),
             complete_while_typing=True,
-            history=InMemoryHistory() if place is None else FileHistory(str(place)),
+            history=InMemoryHistory() if history is None else FileHistory(str(history)),
             multiline=True,
             tempfile_suffix=".md",
             name="input",
         )
+        self._typed = TypedSign(self.buffer)
         output = sparing_output(sys.stdout)
-        output.enable_cpr = False  # a terminal's answers would come between the keys
+        output.enable_cpr = False  # replies of the terminal would mix with typed keys
         self.app: Application[None] = Application(
             layout=self._layout(),
             key_bindings=self._keys(),
             editing_mode=EditingMode.VI if vi else EditingMode.EMACS,
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,
+            input=_paste_aware_input(),
             output=output,
             enable_page_navigation_bindings=False,
         )
+        self._reflows, self._above = follow_reflow(self.app.renderer, output, os.environ), 0
         self.app.timeoutlen, self.app.ttimeoutlen = 0.3, 0.05
 
     @property
     def rows(self) -> int:
-        """Lines of the terminal."""
+        """Rows of the terminal."""
         return self.app.output.get_size().rows
 
     @property
@@ -127,38 +143,76 @@ class Prompt:
         return self.app.output.get_size().columns
 
     @property
+    def live_lines(self) -> int:
+        """The maximum number of live lines."""
+        return max(min(MAX_LIVE, self.rows - _OWN_ROWS), 1)
+
+    @property
+    def wide_lines(self) -> int:
+        """The maximum number of live lines wider than `MIN_COLUMNS`.
+
+        Rewrapped in a narrower window, the live lines must not scroll: scrolled lines cannot be erased. tmux
+        scrolls even with empty rows below.
+        """
+        parts = -(-self.columns // MIN_COLUMNS)
+        if not self._reflows or parts == 1:
+            return self.live_lines
+        room = min(self.rows, MIN_ROWS) - _OWN_ROWS
+        above = self._above - 1  # rows that the status line may move into
+        return max(min(room // parts, above // (parts - 1)), 0)
+
+    @property
     def is_away(self) -> bool:
-        """Whether another program has the terminal, such as an editor."""
+        """True while another program, such as an editor, uses the terminal."""
         return self.app._running_in_terminal
 
-    def print_above(self, text: str) -> None:
-        """Print finished lines; they are never drawn again.
+    @property
+    def is_running(self) -> bool:
+        """True while the application draws and reads keys."""
+        return self.app.is_running
 
-        Args:
-            text: Whole lines, clean.
-        """
+    async def run(self) -> None:
+        """Draw and read keys until `exit`."""
+        await self.app.run_async(handle_sigint=False, set_exception_handler=False)
+
+    def exit(self) -> None:
+        """End the application."""
+        self.app.exit()
+
+    def redraw(self) -> None:
+        """Schedule a redraw of the live lines."""
+        self.app.invalidate()
+
+    def keys(self, name: str) -> str:
+        """Set the key bindings to ``vi`` or ``emacs``, and return the current ones."""
+        from prompt_toolkit.enums import EditingMode
+
+        if name in ("vi", "emacs"):
+            self.app.editing_mode = EditingMode(name.upper())
+        return self.app.editing_mode.value.lower()
+
+    def print_above(self, text: str) -> None:
+        """Print finished lines, which must be clean and complete."""
         output = self.app.output
-        output.write_raw(_SYNC)
-        self.app.renderer.erase()
-        output.write_raw(text)
-        self.app._redraw()
-        output.write_raw(_END_SYNC)
-        output.flush()
+        with at_once(output):
+            output.write_raw(_SYNC)
+            self.app.renderer.erase()
+            output.write_raw(text)
+            self._above += text.count("\n")
+            self.app._redraw()
+            output.write_raw(_END_SYNC)
 
     def copy(self, text: str) -> None:
-        """Ask the terminal to put a text on its clipboard; in base64 nothing in it means anything.
-
-        Args:
-            text: The text.
-        """
+        """Ask the terminal to copy a text to its clipboard; base64 keeps control characters inert."""
         self.app.output.write_raw(f"\x1b]52;c;{base64.b64encode(text.encode()).decode()}\x07")
         self.app.output.flush()
 
     def put(self, text: str) -> None:
-        """Put a text into the input line."""
+        """Replace the input with a text."""
         from prompt_toolkit.document import Document
 
         self.buffer.set_document(Document(text), bypass_readonly=True)
+        self._typed.distrust()
 
     def _layout(self) -> Layout:
         from prompt_toolkit.filters import Condition
@@ -187,17 +241,25 @@ class Prompt:
         )
         control = BufferControl(
             self.buffer,
-            input_processors=[BeforeInput("> ")],
+            input_processors=[BeforeInput(self._label)],
             search_buffer_control=search.control,
             preview_search=True,
         )
-        height = Dimension(min=1, max=_MOST_ROWS)
+        height = Dimension(min=1, max=_MAX_ROWS)
         entry = Window(control, height=height, wrap_lines=True, dont_extend_height=True)
         menu = CompletionsMenu(max_height=6, scroll_offset=1)
-        # A window for each line: the last line of a window is drawn anew when another one follows.
-        live = [lines(partial(self._live_line, number)) for number in range(MOST_LIVE)]
-        asked, status = lines(self._acts.asked, wrap=True), lines(self._acts.status)
-        return Layout(HSplit([*live, asked, entry, search, menu, status]), focused_element=entry)
+        # One window per line: prompt_toolkit redraws the last line of a window when another line follows.
+        live = [lines(partial(self._live_line, number)) for number in range(MAX_LIVE)]
+        choices, status = lines(self._acts.answer_choices, wrap=True), lines(self._acts.status)
+        return Layout(HSplit([*live, choices, entry, search, menu, status]), focused_element=entry)
+
+    def _label(self) -> str:
+        """Return the prompt; it names the effect of the input where the first character could mislead."""
+        sign, is_working = self._typed.sign, self._acts.is_working
+        word = {"!": "label_run", "#": "label_note"}.get("" if is_working else sign, "")
+        if not sign and sign_of(self.buffer.text) and not (is_working and self.buffer.text[0] != "/"):
+            word = "label_text"
+        return chat_word(word) if word else "> "
 
     def _live_line(self, number: int) -> str:
         live = self._acts.live()
@@ -206,6 +268,7 @@ class Prompt:
     def _keys(self) -> ConditionalKeyBindings:
         from prompt_toolkit.filters import (
             Condition,
+            emacs_insert_mode,
             has_completions,
             is_searching,
             vi_insert_mode,
@@ -231,7 +294,14 @@ class Prompt:
         add("c-c", does=lambda _: self._interrupt())
         add("<sigint>", does=lambda _: self._interrupt())
         add("c-d", does=lambda _: acts.leave(), when=empty)
-        add("?", does=lambda _: acts.enter("/help"), when=empty & ~vi_navigation_mode)
+        at_start = Condition(lambda: buffer.cursor_position == 0)
+        for sign in "/!#":
+            add(
+                sign,
+                does=lambda event: self._typed.type(event.data),
+                when=at_start & (emacs_insert_mode | vi_insert_mode),
+            )
+        add("?", does=lambda _: acts.enter(InputEntry.typed("/help")), when=empty & ~vi_navigation_mode)
         add("c-o", does=lambda _: acts.unfold())
         add("c-b", does=lambda _: acts.to_background(), when=working)
         add("tab", does=lambda _: self._complete(), when=Condition(lambda: self._only_one() is not None))
@@ -239,12 +309,13 @@ class Prompt:
         add("c-v", does=lambda _: self._paste_image(), when=~vi_navigation_mode)
         add("c-x", "c-e", does=lambda _: self.edit(), when=~vi_navigation_mode)
         add("v", does=lambda _: self.edit(), when=vi_navigation_mode)
+        add("c-l", does=lambda _: self._clear())
         add("c-z", does=lambda event: event.app.suspend_to_background())
-        return ConditionalKeyBindings(keys, ~is_searching)  # Ctrl-R has keys of its own
+        return ConditionalKeyBindings(keys, ~is_searching)  # the Ctrl-R search has separate key bindings
 
     def _enter(self) -> None:
         state = self.buffer.complete_state
-        is_command = self.buffer.text.startswith("/")  # it stands there whole: one Enter does it
+        is_command = self.buffer.text.startswith("/")  # a whole command runs with one Enter
         if state is not None and state.current_completion is not None and not is_command:
             self.buffer.apply_completion(state.current_completion)
         else:
@@ -255,12 +326,18 @@ class Prompt:
         return state.completions[0] if state is not None and len(state.completions) == 1 else None
 
     def _complete(self) -> None:
-        """Take the only completion; a second Tab would otherwise take it back."""
+        """Apply the only completion; otherwise a second Tab would revert it."""
         self.buffer.apply_completion(self._only_one())
 
+    def _clear(self) -> None:
+        self._above = 0
+        self.app.renderer.clear()
+
     def edit(self) -> None:
-        """Open the person's editor on the input."""
-        self.put(self.chips.unfold(self.buffer.text))  # the whole text, also of a paste
+        """Open the input in the user's editor."""
+        whole = self.chips.unfold(self.buffer.text)  # with pasted text expanded
+        if whole != self.buffer.text:
+            self.put(whole)
         name_editors_by_path()
         self.buffer.open_in_editor()
 
@@ -269,11 +346,11 @@ class Prompt:
         if chip:
             self.buffer.insert_text(chip)
         else:
-            self._acts.say(chat_word("no_image"))
+            self._acts.print_notice(chat_word("no_image"))
 
     def _interrupt(self) -> None:
         if self.buffer.text and not self._acts.is_working:
-            self.buffer.reset()
+            self._typed.forget()
         else:
             self._acts.stop()
 
@@ -281,42 +358,69 @@ class Prompt:
         line = self.buffer.text
         if not line.strip():
             return
-        with suppress(OSError):  # a history that cannot be written stops no conversation
+        sign = self._typed.sign
+        with suppress(OSError):  # a history error must not stop the conversation
+            if sign_of(line) and not sign:  # keeps it text when the history recalls it
+                self.buffer.text = f" {line}"
             self.buffer.append_to_history()
-        self.buffer.reset()
-        self._acts.enter(self.chips.unfold(line), at_end=at_end)
+        self._typed.forget()
+        self._acts.enter(self.chips.entry(line, sign), at_end=at_end)
 
 
-def _completer(completions: Completions) -> Completer:
+def _paste_aware_input() -> Input:
+    """Return an input that treats lines arriving at once as a paste if the terminal marks no pastes."""
+    from prompt_toolkit.input import create_input
+    from prompt_toolkit.key_binding.key_processor import KeyPress
+    from prompt_toolkit.keys import Keys
+
+    source = create_input(sys.stdin)
+    read = source.read_keys
+
+    def read_keys() -> list[KeyPress]:
+        pressed = read()
+        text = _text_of(pressed)
+        if not _LINES_AT_ONCE.search(text) or all(map(command_in, text.splitlines())):  # commands typed ahead
+            return pressed
+        while select.select([source.fileno()], [], [], PASTE_SECONDS)[0] and (further := read()):
+            pressed += further
+        first = next(number for number, key in enumerate(pressed) if not isinstance(key.key, Keys))
+        return [*pressed[:first], KeyPress(Keys.BracketedPaste, _text_of(pressed[first:]))]
+
+    def _text_of(pressed: list[KeyPress]) -> str:
+        plain = (key.data for key in pressed if not isinstance(key.key, Keys) or key.key in written)
+        return "".join(plain)
+
+    written = (Keys.ControlM, Keys.ControlJ, Keys.ControlI)
+    source.read_keys = read_keys  # type: ignore[method-assign]  # of this input only
+    return source
+
+
+def _completer(completions: InputCompletions) -> Completer:
     from prompt_toolkit.completion import Completer, Completion, ThreadedCompleter
 
-    def shown(found: Iterable[Found]) -> Iterator[Completion]:
-        for each in found:
-            yield Completion(each.name, -each.replaces, each.shown, each.about)
+    def shown(candidates: Iterable[Candidate]) -> Iterator[Completion]:
+        for candidate in candidates:
+            yield Completion(candidate.name, -candidate.replaces, candidate.shown, candidate.about)
 
     class Completing(Completer):
-        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:  # noqa: ARG002 - its shape
+        def get_completions(self, document: Any, complete_event: Any) -> Iterator[Completion]:  # noqa: ARG002 - required by the interface
             yield from shown(completions.of(document.text_before_cursor))
 
-    class Asking(ThreadedCompleter):  # a large folder takes its time
+    class CommandCompleter(ThreadedCompleter):  # listing a large folder is slow
         async def get_completions_async(
             self, document: Any, complete_event: Any
         ) -> AsyncGenerator[Completion, None]:
-            for each in shown(await completions.asked(document.text_before_cursor)):
-                yield each
+            for completion in shown(await completions.from_server(document.text_before_cursor)):
+                yield completion
             async with aclosing(super().get_completions_async(document, complete_event)) as others:
-                async for each in others:
-                    yield each
+                async for completion in others:
+                    yield completion
 
-    return Asking(Completing())
+    return CommandCompleter(Completing())
 
 
 def wants_vi(home: Path) -> bool:
-    """Whether the person's readline has the keys of vi.
-
-    Args:
-        home: Their home.
-    """
+    """Return True if the user's readline configuration selects vi keys."""
     try:
         text = (home / ".inputrc").read_text("utf-8", "replace")
     except OSError:
@@ -325,7 +429,7 @@ def wants_vi(home: Path) -> bool:
 
 
 def _history_of(workspace: Path) -> Path | None:
-    """Where what was typed in a folder is kept; None if it cannot be."""
+    """Return the input history file of a folder; None if it cannot be created."""
     name = hashlib.sha256(str(workspace).encode("utf-8", "surrogateescape")).hexdigest()[:32]
     try:
         path = private_folder(data_folder() / "history") / name
@@ -336,9 +440,9 @@ def _history_of(workspace: Path) -> Path | None:
 
 
 def name_editors_by_path() -> None:
-    """Say in ``VISUAL`` and ``EDITOR`` where they are: a `PATH` may name the working folder."""
+    """Make ``VISUAL`` and ``EDITOR`` absolute, because `PATH` may include the untrusted working folder."""
     for name in ("VISUAL", "EDITOR"):
-        with suppress(ValueError):  # quotes that do not close
+        with suppress(ValueError):  # unbalanced quotes
             words = shlex.split(os.environ.get(name, ""))
             if words and "/" not in words[0]:
                 program = find_program(words[0])

@@ -1,4 +1,4 @@
-"""Questions of a conversation: all that is asked is shown, and the next line that is typed is the answer."""
+"""Permission prompts of a conversation: a question is shown and the next typed line answers it."""
 
 from __future__ import annotations
 
@@ -8,16 +8,17 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from pure_agent_loop.assistant.trust import is_trusted, trust
+from pure_agent_loop.assistant import is_trusted, trust_guidance
 from pure_agent_loop.cli.chat import diffs
-from pure_agent_loop.cli.chat.talk import Shared
+from pure_agent_loop.cli.chat.markdown import Flow, Page
+from pure_agent_loop.cli.chat.output import Cleaner
+from pure_agent_loop.cli.chat.talk import ChatConfig
 from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.questions import blanks_shown, question_text, rule_for
-from pure_agent_loop.cli.settings.files import NAME, File, project_file, read
-from pure_agent_loop.cli.settings.keys import all_keys
+from pure_agent_loop.cli.settings.files import NAME, ConfigFile, all_keys, project_file, read
 from pure_agent_loop.cli.toolset import suggest
 from pure_agent_loop.cli.trust import settings_guidance
 from pure_agent_loop.errors import ConfigError, MissingExtraError
@@ -25,31 +26,29 @@ from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.terminal import excerpt
 from pure_agent_loop.tool import ToolRegistry
-from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.workspace import Workspace
-from pure_agent_loop.toolbox.shell.policy import ShellPolicy
+from pure_agent_loop.toolbox import ShellPolicy, Workspace, WorkspaceError
+
+if TYPE_CHECKING:
+    from rich.text import Text
 
 EDITS = ("write_file", "edit_file")
-_PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # a star would stand for more than what was asked about
+_PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # a wildcard would allow more than the call in question
 _ALLOW = lazy_pattern(r"^allow\s*=\s*\[", re.M)
 _RULES = lazy_pattern(r"^\[rules\][ \t]*(?:#.*)?$", re.M)
-MOST_LINES, MOST_WIDTH, MOST_DIFF = 40, 2_000, 30
+MAX_LINES, MAX_WIDTH, MAX_DIFF = 40, 2_000, 30
 IN_DIFF = ("content", "old_text", "new_text", "replace_all")
-_MAX_BYTES = 300_000  # comparing more takes too long
+_MAX_BYTES = 300_000  # larger diffs take too long
 _YES = Permission("allow")
 
 
 @dataclass(slots=True)
 class Pending:
-    """A question that waits for its answer.
+    """A pending question.
 
     Args:
-        question: The call; None for a question of ours, which only yes and no answer.
-        answered: Becomes the answer.
-        kind: Rules for calls of this kind.
-        text: All that is asked.
-        diff: What would be changed; empty if that is no change of a file.
-        is_edited: The next line is the call as the person wants it.
+        question: The call; None for a yes-or-no question of the program.
+        diff: The file change; empty if the call does not change a file.
+        is_edited: The user is editing the call; the next line is the new call.
     """
 
     question: PermissionRequest | None
@@ -61,39 +60,44 @@ class Pending:
 
     @property
     def is_open(self) -> bool:
-        """Whether any words are an answer: a tool at work wants to know something."""
+        """True if any text is an answer, because a running tool asked the question."""
         question = self.question
         return question is not None and question.args == {"question": question.reason}
 
 
-class Desk:
-    """Asks one question at a time.
+class PermissionPrompt:
+    """Asks the user one question at a time.
 
     Args:
-        shared: Its options take the rules that a person agrees to.
-        say: Shows words; its second argument is their role.
-        show_diff: Shows a diff: its name, its text, and how many lines at most.
-        changed: Called when a question comes or goes.
+        shared: Its options receive the rules that the user approves.
+        show_diff: Shows a diff: its name, its text and the maximum number of lines.
+        changed: Called when a question appears or is answered.
     """
 
     def __init__(
         self,
-        shared: Shared,
-        say: Callable[[str, str], None],
+        shared: ChatConfig,
+        notify: Callable[[str, str], None],
         show_diff: Callable[[str, str, int | None], None],
         changed: Callable[[], None],
     ) -> None:
         self.pending: Pending | None = None
-        self._seen: set[tuple[str, ...]] = set()  # changes that were shown and agreed to
-        self._shared, self._say, self._show_diff, self._changed = shared, say, show_diff, changed
+        self._seen: set[tuple[str, ...]] = set()  # diffs that were shown and approved
+        self._shared, self._notify, self._show_diff, self._changed = shared, notify, show_diff, changed
         self._one_at_a_time = asyncio.Lock()
 
     async def ask(self, request: PermissionRequest) -> Permission:
-        """The answer of the person, or of a rule that was agreed to meanwhile; for ``Agent(on_ask=...)``."""
+        """Ask about a call, unless a rule approved meanwhile allows it; for ``Agent(on_ask=...)``."""
         async with self._one_at_a_time:
-            now = suggest(self._shared.options, request, ToolRegistry(self._shared.toolset.tools), None)
-            if now.behavior == "allow" and now.updated_args is None and not now.read_only:
-                return now
+            permission = suggest(
+                self._shared.options, request, ToolRegistry(self._shared.toolset.tools), None
+            )
+            if (
+                permission.behavior == "allow"
+                and permission.updated_args is None
+                and not permission.read_only
+            ):
+                return permission
             data = {"tool": request.tool, "args": request.args, "reason": request.reason}
             diff = await asyncio.to_thread(planned_diff, self._shared.workspace, request)
             text = question_text(data, IN_DIFF if diff else ())
@@ -101,7 +105,7 @@ class Desk:
             return await self._wait(Pending(request, _future(), kind, text, diff))
 
     async def confirm(self, text: str) -> bool:
-        """Ask something of our own; only a yes is one."""
+        """Ask a yes-or-no question; return True only for a yes."""
         async with self._one_at_a_time:
             return (await self._wait(Pending(None, _future(), [], text))).behavior == "allow"
 
@@ -116,19 +120,19 @@ class Desk:
             self._changed()
 
     def _show(self, pending: Pending, *, in_full: bool) -> None:
-        text = pending.text if in_full else excerpt(pending.text, MOST_LINES, MOST_WIDTH)
-        self._say(text, "warning")
+        text = pending.text if in_full else excerpt(pending.text, MAX_LINES, MAX_WIDTH)
+        self._notify(text, "warning")
         if pending.diff and pending.question is not None:
             name = str(pending.question.args.get("path", ""))
             diff = blanks_shown(pending.diff, is_code=True)
-            self._show_diff(name, diff, None if in_full else MOST_DIFF)
+            self._show_diff(name, diff, None if in_full else MAX_DIFF)
 
     def has_shown(self, diff: str) -> bool:
-        """Whether this change was shown, all of it, with a question that was answered with yes."""
+        """Return True if the whole diff was shown with a question that the user approved."""
         return _changes(diff) in self._seen
 
     def choices(self) -> str:
-        """What can be typed now."""
+        """Return the possible answers to the pending question."""
         pending = self.pending
         if pending is None:
             return ""
@@ -142,13 +146,10 @@ class Desk:
         return chat_word("choose", kind=kind)
 
     def answer(self, line: str) -> str | None:
-        """Take a line that was typed.
-
-        Args:
-            line: The line.
+        """Handle a typed line as an answer.
 
         Returns:
-            What the person is to change now, for the input line; None if there is nothing.
+            The text for the user to edit in the input; None for none.
         """
         pending = self.pending
         if pending is None:
@@ -162,22 +163,22 @@ class Desk:
         elif pending.is_open and line.strip() and letter != "y":
             self._end(pending, Permission("allow", line.strip()))
         elif rest:
-            self._say(chat_word("no_answer"), "dim")
+            self._notify(chat_word("no_answer"), "dim")
         elif letter == "y":
             self._end(pending, _YES)
         elif letter == "d":
             self._show(pending, in_full=True)
         elif pending.question is not None:
-            return self._more(pending, pending.question, letter)
+            return self._answer_by_letter(pending, pending.question, letter)
         return None
 
-    def _more(self, pending: Pending, question: PermissionRequest, letter: str) -> str | None:
+    def _answer_by_letter(self, pending: Pending, question: PermissionRequest, letter: str) -> str | None:
         if letter in ("s", "a") and pending.kind:
-            if letter == "a" and not self._keep(pending.kind):
+            if letter == "a" and not self._save_rules(pending.kind):
                 return None
             options = self._shared.options
             options.allow = list(dict.fromkeys([*options.allow, *pending.kind]))
-            self._say(chat_word("allowed", rules=", ".join(pending.kind)), "dim")
+            self._notify(chat_word("allowed", rules=", ".join(pending.kind)), "dim")
             self._end(pending, _YES)
         elif letter == "e":
             pending.is_edited = True
@@ -185,16 +186,16 @@ class Desk:
             args = question.args
             return str(args["command"]) if question.tool == "shell" else json.dumps(args, ensure_ascii=False)
         else:
-            self._say(chat_word("no_answer"), "dim")
+            self._notify(chat_word("no_answer"), "dim")
         return None
 
-    def _keep(self, kind: list[str]) -> bool:
+    def _save_rules(self, kind: list[str]) -> bool:
         try:
-            place = keep_rules(self._shared.workspace, kind)
+            path = keep_rules(self._shared.workspace, kind)
         except ConfigError as error:
-            self._say(str(error), "error")
+            self._notify(str(error), "error")
             return False
-        self._say(chat_word("kept", place=place), "dim")
+        self._notify(chat_word("kept", place=path), "dim")
         return True
 
     def _edited(self, pending: Pending, line: str) -> str | None:
@@ -207,7 +208,7 @@ class Desk:
             except ValueError as error:
                 args = str(error)
         if not isinstance(args, dict) or not line.strip():
-            self._say(chat_word("no_call", why=args if isinstance(args, str) else "{...}"), "error")
+            self._notify(chat_word("no_call", why=args if isinstance(args, str) else "{...}"), "error")
             return line
         self._end(pending, Permission("allow", updated_args=args))
         return None
@@ -221,7 +222,7 @@ class Desk:
 
 def _fits(diff: str) -> bool:
     lines = diff.split("\n")
-    return len(lines) <= MOST_DIFF and max(map(len, lines)) <= diffs.MOST_WIDTH
+    return len(lines) <= MAX_DIFF and max(map(len, lines)) <= diffs.MAX_WIDTH
 
 
 def _changes(diff: str) -> tuple[str, ...]:
@@ -233,16 +234,11 @@ def _future() -> asyncio.Future[Permission]:
 
 
 def planned_diff(workspace: Path, request: PermissionRequest) -> str:
-    """What a call would change in a file, as far as that can be said for sure; else empty.
-
-    Args:
-        workspace: The folder.
-        request: The call.
-    """
+    """Return the diff that a call would make; empty if it cannot be predicted."""
     planned = planned_change(Workspace(workspace), request.tool, request.args)
     if planned is None:
         return ""
-    from pure_agent_loop.snapshots.differ import unified
+    from pure_agent_loop.snapshots.report import unified
 
     path, before, after = planned
     return unified(path, before or "", after, None)[0]
@@ -251,13 +247,7 @@ def planned_diff(workspace: Path, request: PermissionRequest) -> str:
 def planned_change(
     workspace: Workspace, tool: str, args: Mapping[str, Any]
 ) -> tuple[str, str | None, str] | None:
-    """The file that a call would change, its text and the new one, if that can be said for sure.
-
-    Args:
-        workspace: The folder.
-        tool: The tool.
-        args: The arguments in force.
-    """
+    """Return the file that a call would change, its old and its new text; None if unpredictable."""
     path, old, new = args.get("path"), args.get("old_text"), args.get("new_text")
     if tool not in EDITS or not isinstance(path, str):
         return None
@@ -283,12 +273,7 @@ def _text_of(workspace: Workspace, path: str) -> str | None:
 
 
 def kind_of(tool: str, args: Mapping[str, Any]) -> list[str]:
-    """Rules that allow calls of this kind; empty if none says it narrowly enough.
-
-    Args:
-        tool: The tool.
-        args: The arguments in force.
-    """
+    """Return rules that allow similar calls; empty if no rule is narrow enough."""
     if tool == "shell":
         return _of_commands(args.get("command"))
     if tool in EDITS:
@@ -300,36 +285,38 @@ def kind_of(tool: str, args: Mapping[str, Any]) -> list[str]:
 
 
 def _of_commands(command: object) -> list[str]:
-    """Each simple command that is not allowed anyway, if such rules allow the whole line."""
+    """Return rules for the simple commands not yet allowed, if those rules allow the whole line."""
     from pure_agent_loop.toolbox.shell.syntax import read_line
 
-    texts = [each.text.strip() for each in read_line(command).commands] if isinstance(command, str) else []
+    texts = (
+        [simple.text.strip() for simple in read_line(command).commands] if isinstance(command, str) else []
+    )
     if not all(map(_PLAIN.fullmatch, texts)):
         return []
-    asked = [text for text in dict.fromkeys(texts) if not _allows((), text)]
-    return [f"shell({text})" for text in asked] if _allows(asked, str(command)) else []
+    new = [text for text in dict.fromkeys(texts) if not _allows((), text)]
+    return [f"shell({text})" for text in new] if _allows(new, str(command)) else []
 
 
 def _allows(rules: Iterable[str], command: str) -> bool:
     try:
         return ShellPolicy(allow=rules).judge(command).behavior == "allow"
-    except ConfigError:  # nothing can be a rule for that
+    except ConfigError:  # no rule can express this command
         return False
 
 
 def _of_edits(path: object) -> list[str]:
-    """Edits below the same first folder; of a file at the top only that file."""
+    """Return rules for edits in the same top-level folder; for a top-level file, only that file."""
     if not isinstance(path, str) or not _PLAIN.fullmatch(path):
         return []
     parts = PurePosixPath(path).parts
     if not parts or parts[0] == "/" or ".." in parts or "=" in path or "," in path:
         return []
-    place = parts[0] if len(parts) == 1 else f"{parts[0]}/*"
-    return [f"{tool}(path={place})" for tool in EDITS]
+    pattern = parts[0] if len(parts) == 1 else f"{parts[0]}/*"
+    return [f"{tool}(path={pattern})" for tool in EDITS]
 
 
 def _of_pages(url: object) -> list[str]:
-    """Pages of the same host."""
+    """Return a rule for pages of the same host."""
     try:
         parts = urlsplit(url if isinstance(url, str) else "")
         host, port = parts.hostname, parts.port
@@ -341,36 +328,34 @@ def _of_pages(url: object) -> list[str]:
 
 
 def keep_rules(workspace: Path, rules: list[str]) -> str:
-    """Add allow rules to the project's ``pal.toml``, and return its place.
-
-    Args:
-        workspace: The folder.
-        rules: What is allowed from now on.
+    """Add allow rules to the project's ``pal.toml``; return its path.
 
     Raises:
-        ConfigError: It cannot be written so that it says just that; nothing is changed then.
+        ConfigError: The rules cannot be added safely; the file is unchanged.
     """
-    found = project_file(workspace)
-    path = Path(found.shown) if found is not None else workspace / NAME
-    if found is not None and not is_trusted(settings_guidance(found)):
+    existing = project_file(workspace)
+    path = Path(existing.shown) if existing is not None else workspace / NAME
+    if existing is not None and not is_trusted(settings_guidance(existing)):
         raise ConfigError(chat_word("not_trusted", place=path))
-    before = "" if found is None else found.data.decode("utf-8-sig")
+    before = "" if existing is None else existing.data.decode("utf-8-sig")
     after = _with_rules(before, rules)
     try:
         keys = all_keys()
-        old = dict(read(found, keys).values) if found is not None else {}
-        written = File(str(path), after.encode(), is_project=True)
+        old = dict(read(existing, keys).values) if existing is not None else {}
+        written = ConfigFile(str(path), after.encode(), is_project=True)
         new = dict(read(written, keys).values)
     except (ConfigError, MissingExtraError) as error:
-        raise ConfigError(f"{path} was left as it is: {error}") from error
+        raise ConfigError(f"{path} was not changed: {error}") from error
     known = old.pop("rules.allow", [])
     if new.pop("rules.allow", []) != [*rules, *known] or new != old:
-        raise ConfigError(f"{path} is written so that a rule cannot be added; add it yourself.")
+        raise ConfigError(f"{path}: cannot add a rule automatically; add it by hand to [rules] allow.")
     try:
         path.write_bytes(written.data)
-        trust(settings_guidance(written))  # the person trusts what it said, and has just said the rest
+        trust_guidance(
+            settings_guidance(written)
+        )  # the user trusted the old content and approved the new rules
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror}.") from error
+        raise ConfigError(f"{path}: cannot write: {error.strerror}.") from error
     return str(path)
 
 
@@ -388,3 +373,68 @@ def _with_rules(text: str, rules: list[str]) -> str:
 
 def _quoted(rule: str) -> str:
     return json.dumps(rule, ensure_ascii=False)
+
+
+# -- the answer in progress: its reasoning, its text and the call being written --------------------------
+
+# A word, or one character of a script without spaces.
+_WORD = lazy_pattern(
+    "[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
+)
+
+
+class AnswerInProgress:
+    """Collects an answer, in pieces or whole."""
+
+    def __init__(self, page: Page) -> None:
+        self.writing = ""  # the tool of the call that is being written
+        self.has_text = self.has_reasoning = self.has_printed = False
+        self.words = 0  # of the reasoning in progress
+        self._since = 0.0
+        self._reasoning: list[str] = []
+        self._cleaner = Cleaner()
+        self._flow = Flow(page)
+        self._ready: list[Text] = []  # finished lines, kept in the live region while they fit
+
+    def think(self, piece: str, now: float) -> None:
+        """Add a piece of reasoning."""
+        self.has_reasoning = True
+        self._since = self._since or now
+        self._reasoning.append(piece)
+        self.words += len(_WORD.findall(piece))
+
+    def end_thinking(self, now: float) -> tuple[str, float, int] | None:
+        """End the reasoning; return its text, seconds and words, or None if there was none."""
+        if not self._reasoning:
+            return None
+        text, took = "".join(self._reasoning), max(now - self._since, 0.0)
+        self._reasoning, self._since, self.words = [], 0.0, 0
+        return text, took, len(_WORD.findall(text))
+
+    def write(self, piece: str, width: int, room: int | None) -> list[Text]:
+        """Add a piece of text; return finished lines, in batches because each print costs a redraw.
+
+        Args:
+            room: Lines of the live region that may hold finished lines; None to return them at once.
+        """
+        piece = piece if self.has_text else piece.lstrip("\r\n")  # many models begin with empty lines
+        self.has_text = self.has_text or bool(piece)
+        self._ready += self._flow.feed(self._cleaner.feed(piece), width)
+        if room is not None:
+            if len(self._ready) + self._flow.rows(width) <= room:
+                return []
+            self._ready += self._flow.cut(width)  # leaves few lines to redraw
+        ready, self._ready = self._ready, []
+        return ready
+
+    def close(self, width: int) -> list[Text]:
+        """End the text; return its remaining lines."""
+        self.writing = ""
+        lines = [*self._ready, *self._flow.feed(self._cleaner.close(), width), *self._flow.close(width)]
+        self._ready = []
+        return lines
+
+    def tail(self, width: int, max_lines: int) -> list[Text]:
+        """Return the last lines of the unprinted text."""
+        lines = [*self._ready, *self._flow.tail(width)]
+        return lines[-max_lines:] if max_lines > 0 else []

@@ -1,4 +1,4 @@
-"""The commands behind a slash: what is to be seen and changed of a conversation."""
+"""The slash commands of a conversation."""
 
 from __future__ import annotations
 
@@ -11,23 +11,24 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.cli.chat.custom import CustomCommands, command_in, no_command
-from pure_agent_loop.cli.chat.safe import THEMES, one_line
-from pure_agent_loop.cli.chat.status import context_rows
-from pure_agent_loop.cli.chat.talk import Shared, Talk
+from pure_agent_loop.cli.chat.output import THEMES, one_line
+from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
+from pure_agent_loop.cli.chat.transcript import context_rows
 from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, chat_word, in_words, keys_help
 from pure_agent_loop.cli.choose import choose
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.cli.toolset import rules_of, skills_loader
-from pure_agent_loop.cli.which_session import MOST_TO_PICK, in_folder, numbered, preview, title_of
+from pure_agent_loop.cli.which_session import MAX_TO_PICK, in_folder, numbered, preview, title_of
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
+from pure_agent_loop.sessions.stores.records import file_name
 
 if TYPE_CHECKING:
     from pure_agent_loop.snapshots import UndoReport, WorkspaceSnapshots
 
 BAR = 40  # columns
-_LOOK = (
+_READ_ONLY = (
     "help",
     "permissions",
     "tools",
@@ -44,101 +45,97 @@ _LOOK = (
 )
 
 
-class Host(Protocol):
-    """The conversation that these commands are about."""
+class ChatHost(Protocol):
+    """The conversation as the slash commands see it."""
 
-    shared: Shared
+    shared: ChatConfig
     custom: CustomCommands
     theme: str
     prompt: Any
 
     @property
-    def talk(self) -> Talk:
-        """What is going on in it."""
+    def talk(self) -> ChatSession:
+        """The session and its run."""
 
-    def say(self, text: str, role: str = "dim") -> None:
-        """Say something."""
+    def print_notice(self, text: str, role: str = "dim") -> None:
+        """Print a notice."""
 
     def show(self, markdown: str) -> None:
-        """Show Markdown."""
+        """Print Markdown."""
 
     def show_diff(self, name: str, text: str) -> None:
-        """Show a diff."""
+        """Print a diff."""
 
     def set_theme(self, theme: str) -> None:
-        """Use other colours."""
+        """Change the color theme."""
 
     def show_session(self) -> None:
-        """Show where the session stands."""
+        """Show the last task and answer of the session."""
 
     def unfolded(self, last: int) -> None:
-        """Show a folded thing."""
+        """Show a folded block in full."""
 
     def leave(self) -> None:
-        """Leave."""
+        """Exit the conversation."""
 
 
 class Slash:
-    """Does what stands behind a slash.
+    """Runs slash commands."""
 
-    Args:
-        host: The conversation.
-    """
-
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: ChatHost) -> None:
         self._host = host
 
     def known(self) -> Iterable[tuple[str, str]]:
-        """The commands there are, each with what it is for."""
+        """Return the available commands with their descriptions."""
         own = ((name, in_words(COMMANDS[name])) for name in COMMANDS)
-        custom = ((name, each.about) for name, each in self._host.custom.all().items())
+        custom = ((name, command.about) for name, command in self._host.custom.all().items())
         servers = self._host.shared.toolset.mcp
         return [*own, *custom, *(servers.known_prompts if servers is not None else ())]
 
     def sessions(self) -> Iterable[tuple[str, str]]:
-        """The sessions of the folder, the last used first."""
+        """Return the sessions of the folder with their titles, most recently used first."""
         store = self._host.talk.place.store
         if store is None:
             return []
         from pure_agent_loop.sessions.export import moment
 
-        found = islice(in_folder(store, self._host.shared.workspace), MOST_TO_PICK)
-        return [(info.id, f"{moment(info.updated)} {title_of(store, info.id)}") for info in found]
+        sessions = islice(in_folder(store, self._host.shared.workspace), MAX_TO_PICK)
+        return [(info.id, f"{moment(info.updated)} {title_of(store, info.id)}") for info in sessions]
 
     def rules(self) -> PermissionRules:
-        """Those in force."""
+        """Return the rules in force."""
         return rules_of(self._host.shared.options)
 
-    def looks_only(self, line: str) -> bool:
-        """Whether a command may be given while the agent works; what is none may."""
-        name, _ = self._meant(line)
+    def is_read_only(self, line: str) -> bool:
+        """Return True if a line may be run during a run: a read-only command or an unknown one."""
+        name, _ = self._resolve(line)
         is_known = name in {*COMMANDS, *self._host.custom.all()} or self._server(name) is not None
-        return name in _LOOK or not is_known
+        return name in _READ_ONLY or not is_known
 
-    def _meant(self, line: str) -> tuple[str, str]:
+    def _resolve(self, line: str) -> tuple[str, str]:
         name, words = command_in(line) or ("", "")
         return name if name in self._host.custom.all() else SAME.get(name, name), words
 
     def _server(self, name: str) -> Any:
-        """Whose prompt that is; None for no server's."""
+        """Return the MCP server of a prompt name; None if there is none."""
         servers = self._host.shared.toolset.mcp
         return servers.get(name.partition(":")[0]) if servers is not None and ":" in name else None
 
     async def do(self, line: str) -> str:
-        """Do what a line says, and return the task that it stands for, if it stands for one.
+        """Run a command line; return the task it expands to, empty for none.
 
         Args:
-            line: What was typed, with its slash.
+            line: The line, with its slash.
 
         Raises:
-            PureAgentLoopError: It cannot be done.
+            PureAgentLoopError: The command failed.
         """
-        name, words = self._meant(line)
+        name, words = self._resolve(line)
         if name in COMMANDS:
-            found: Callable[[str], Any] = getattr(self, f"_{name}")
-            done = found(words)
-            if asyncio.iscoroutine(done):
-                await done
+            command: Callable[[str], Any] = getattr(self, f"_{name}")
+            result = command(words)
+            if asyncio.iscoroutine(result):
+                await result
             return ""
         custom = self._host.custom.all()
         if name in custom:
@@ -148,14 +145,16 @@ class Slash:
 
             return await with_named(servers, line, line.strip())
         if name in HABITS:
-            self._host.say(in_words(HABITS[name]))
+            self._host.print_notice(in_words(HABITS[name]))
             return ""
         servers = self._host.shared.toolset.mcp
-        starts = [f"{each.name}:" for each in servers.servers] if servers is not None else []
-        self._host.say(no_command(name, [*(each for each, _ in self.known()), *starts]), "error")
+        prefixes = [f"{server.name}:" for server in servers.servers] if servers is not None else []
+        self._host.print_notice(
+            no_command(name, [*(command for command, _ in self.known()), *prefixes]), "error"
+        )
         return ""
 
-    # -- to see ---------------------------------------------------------------------------------------
+    # -- read-only commands -----------------------------------------------------------------------------
 
     def _help(self, _: str) -> None:
         rows = [f"- `/{name}` {one_line(about)}" for name, about in self.known()]
@@ -171,26 +170,27 @@ class Slash:
         options = self._host.shared.options
         verb, _, rule = words.partition(" ")
         if verb == "remove" and rule.strip() in options.allow:
-            options.allow = [each for each in options.allow if each != rule.strip()]
-            self._host.say(chat_word("rule_gone", rule=rule.strip()))
+            options.allow = [allowed for allowed in options.allow if allowed != rule.strip()]
+            self._host.print_notice(chat_word("rule_gone", rule=rule.strip()))
             return
         self._mode("")
         self._list(f"{kind} `{rule}`" for kind in ("deny", "ask", "allow") for rule in getattr(options, kind))
 
     def _context(self, _: str) -> None:
         talk = self._host.talk
-        state, known = talk.state, talk.sums.context
-        if state is None:  # what is sent is known when it is sent
-            self._host.say(chat_word("nothing"))
+        state, known = talk.state, talk.usage.context
+        if state is None:  # no request has been sent yet
+            self._host.print_notice(chat_word("nothing"))
             return
-        width = max(5, min(BAR, self._host.prompt.columns - 32))  # beside names and numbers
-        width = 0 if self._host.shared.options.screen_reader else width
-        self._host.say(context_rows(state, known, width), "")
+        prompt = self._host.prompt  # None in an editor
+        is_plain = prompt is None or self._host.shared.options.screen_reader
+        width = 0 if is_plain else max(5, min(BAR, prompt.columns - 32))  # columns left by names and numbers
+        self._host.print_notice(context_rows(state, known, width), "")
 
     def _cost(self, _: str) -> None:
-        sums = self._host.talk.sums
-        cost = f", {sums.cost:.4f}" if sums.cost else ""
-        self._host.say(chat_word("cost", tokens=sums.tokens, steps=sums.steps, cost=cost))
+        usage = self._host.talk.usage
+        cost = f", {usage.cost:.4f}" if usage.cost else ""
+        self._host.print_notice(chat_word("cost", tokens=usage.tokens, steps=usage.steps, cost=cost))
 
     def _memory(self, words: str) -> None:
         memory = self._host.talk.memory()
@@ -204,19 +204,19 @@ class Slash:
         from pure_agent_loop.subagents.definitions import in_language
 
         manager = self._host.shared.toolset.subagents
-        found = [] if manager is None else manager.definitions
-        self._list(f"`{each.name}` {one_line(in_language(each.description, None))}" for each in found)
+        agents = [] if manager is None else manager.definitions
+        self._list(f"`{agent.name}` {one_line(in_language(agent.description, None))}" for agent in agents)
 
     def _tasks(self, _: str) -> None:
-        from pure_agent_loop.subagents.tasks import TaskStore
+        from pure_agent_loop.subagents import TaskStore
 
-        found = TaskStore().list(self._host.talk.place.session_id or "")
-        self._list(f"`{each.id}` {each.state}: {one_line(each.prompt, 80)}" for each in found)
+        tasks = TaskStore().list(self._host.talk.place.session_id or "")
+        self._list(f"`{task.id}` {task.state}: {one_line(task.prompt, 80)}" for task in tasks)
 
     async def _mcp(self, _: str) -> None:
         servers = await self._host.talk.servers()
         if servers is None:
-            self._host.say(chat_word("no_mcp"))
+            self._host.print_notice(chat_word("no_mcp"))
             return
         from pure_agent_loop.cli.protocols.mcp_talk import lines_about
 
@@ -224,11 +224,13 @@ class Slash:
 
     def _copy(self, _: str) -> None:
         answers = [
-            each.text for each in self._host.talk.story().entries if each.kind == "answer" and each.text
+            entry.text for entry in self._host.talk.story().entries if entry.kind == "answer" and entry.text
         ]
         if answers:
             self._host.prompt.copy(answers[-1])
-        self._host.say(chat_word("copied", count=len(answers[-1])) if answers else chat_word("nothing"))
+        self._host.print_notice(
+            chat_word("copied", count=len(answers[-1])) if answers else chat_word("nothing")
+        )
 
     def _editor(self, _: str) -> None:
         self._host.prompt.edit()
@@ -238,80 +240,77 @@ class Slash:
 
     async def _diff(self, words: str) -> None:
         snapshots, session = await self._snapshots()
-        steps = [each for each in await snapshots.steps(session) if not each.is_undone] if session else []
-        wanted = int(words) if words.isdecimal() else steps[-1].step if steps else 0
-        for change in await snapshots.diff(session, wanted) if session and wanted else []:
+        steps = [step for step in await snapshots.steps(session) if not step.is_undone] if session else []
+        number = int(words) if words.isdecimal() else steps[-1].step if steps else 0
+        for change in await snapshots.diff(session, number) if session and number else []:
             self._host.show_diff(change.path, change.diff)
-        if not (session and wanted):
-            self._host.say(chat_word("nothing"))
+        if not (session and number):
+            self._host.print_notice(chat_word("nothing"))
 
     async def _doctor(self, _: str) -> None:
-        """As the command does it, with its words as they come."""
+        """Run `pal doctor` for the current model and show its output."""
         options = self._host.shared.options
         words = [*(["--base-url", options.base_url] if options.base_url else [])]
         out, model = io.StringIO(), self._host.talk.choice.model
-        found = parse(["doctor", "--model", model, *words])
-        await asyncio.to_thread(run_command, found, Output(out, out, colour=False))
-        self._host.say(out.getvalue(), "")
+        arguments = parse(["doctor", "--model", model, *words])
+        await asyncio.to_thread(run_command, arguments, CommandOutput(out, out, colour=False))
+        self._host.print_notice(out.getvalue(), "")
 
     def _list(self, rows: Iterable[str]) -> None:
         text = "\n".join(f"- {row}" for row in rows)
         if text:
             self._host.show(text)
         else:
-            self._host.say(chat_word("nothing"))
+            self._host.print_notice(chat_word("nothing"))
 
-    # -- to change ------------------------------------------------------------------------------------
+    # -- commands that change something -----------------------------------------------------------------
 
     def _mode(self, words: str) -> None:
         options = self._host.shared.options
         if words and words not in PERMISSION_MODES:
             raise ConfigError(chat_word("mode", mode=one_line(words, 40), all=", ".join(PERMISSION_MODES)))
         options.permission_mode = words or options.permission_mode
-        self._host.say(chat_word("mode", mode=options.permission_mode, all=", ".join(PERMISSION_MODES)))
+        self._host.print_notice(
+            chat_word("mode", mode=options.permission_mode, all=", ".join(PERMISSION_MODES))
+        )
 
     async def _model(self, words: str) -> None:
         talk, options = self._host.talk, self._host.shared.options
         if words:
-            quiet = Output(io.StringIO(), io.StringIO(), colour=False)
+            quiet = CommandOutput(io.StringIO(), io.StringIO(), colour=False)
             talk.choice = await asyncio.to_thread(
                 choose, words, options.base_url, options.thinking, os.environ, quiet, options.configured
             )
             options.model = words
-        self._host.say(chat_word("model", model=talk.choice.model, reason=talk.choice.reason))
+        self._host.print_notice(chat_word("model", model=talk.choice.model, reason=talk.choice.reason))
 
     def _theme(self, words: str) -> None:
         if words and words not in THEMES:
             raise ConfigError(chat_word("theme", theme=one_line(words, 40), all=", ".join(THEMES)))
         if words:
             self._host.set_theme(words)
-        self._host.say(chat_word("theme", theme=self._host.theme, all=", ".join(THEMES)))
+        self._host.print_notice(chat_word("theme", theme=self._host.theme, all=", ".join(THEMES)))
 
     def _keys(self, words: str) -> None:
-        from prompt_toolkit.enums import EditingMode
-
-        app = self._host.prompt.app
-        if words in ("vi", "emacs"):
-            app.editing_mode = EditingMode(words.upper())
-        self._host.say(chat_word("keys", keys=app.editing_mode.value.lower()))
+        self._host.print_notice(chat_word("keys", keys=self._host.prompt.keys(words)))
 
     def _sessions(self, words: str) -> None:
-        found = list(self.sessions())
-        ids = [name for name, _ in found]
+        sessions = list(self.sessions())
+        ids = [name for name, _ in sessions]
         chosen, store = numbered(words, ids), self._host.talk.place.store
         if chosen is not None and store is not None and words.endswith("?"):
-            self._host.say("\n".join(preview(store, chosen)), "")
+            self._host.print_notice("\n".join(preview(store, chosen)), "")
             return
         words = chosen or words
         if words in ids:
             self._host.talk.move_to(words)
-            self._host.say(chat_word("session", id=words))
+            self._host.print_notice(chat_word("session", id=words))
             self._host.show_session()
             return
         shown = [
-            (number, each) for number, each in enumerate(found, 1) if words.lower() in " ".join(each).lower()
+            (number, row) for number, row in enumerate(sessions, 1) if words.lower() in " ".join(row).lower()
         ]
-        self._host.say(
+        self._host.print_notice(
             "\n".join(f"{number:>2}  {name}  {about}" for number, (name, about) in shown)
             or chat_word("nothing"),
             "",
@@ -319,45 +318,45 @@ class Slash:
 
     def _new(self, _: str) -> None:
         self._host.talk.move_to(None)
-        self._host.say(chat_word("session", id=self._host.talk.place.session_id or "-"))
+        self._host.print_notice(chat_word("session", id=self._host.talk.place.session_id or "-"))
 
     def _fork(self, words: str) -> None:
         from pure_agent_loop.sessions.fork import fork_session
 
-        store, session = self._kept()
+        store, session = self._recorded_session()
         new = fork_session(store, session, int(words) if words.isdecimal() else None)
         self._host.talk.move_to(new)
-        self._host.say(chat_word("forked", id=new))
+        self._host.print_notice(chat_word("forked", id=new))
 
     async def _rewind(self, words: str) -> None:
-        """Take the files back to after a step, and go on in a session that ends there."""
-        store, session = self._kept()
+        """Restore the files to the end of a step and continue in a session forked there."""
+        store, session = self._recorded_session()
         if not words.isdecimal():
-            asked = [
-                f"{each.step:>3}  {one_line(each.text, 80)}"
-                for each in self._host.talk.story().entries
-                if each.kind in ("answer", "call") and each.step
+            rows = [
+                f"{entry.step:>3}  {one_line(entry.text, 80)}"
+                for entry in self._host.talk.story().entries
+                if entry.kind in ("answer", "call") and entry.step
             ]
-            self._host.say("\n".join([chat_word("steps"), *asked]), "")
+            self._host.print_notice("\n".join([chat_word("steps"), *rows]), "")
             return
         from pure_agent_loop.sessions.fork import fork_session, up_to_step
 
-        new = fork_session(store, session, int(words))  # first: it fails if there is no such step
+        new = fork_session(store, session, int(words))  # first, because it fails if the step does not exist
         end = up_to_step(store.read(session).records, int(words))[-1].time
         snapshots, known = await self._snapshots()
         steps = await snapshots.steps(known) if known else []
-        later = [each for each in steps if each.time > end and not each.is_undone]
+        later = [step for step in steps if step.time > end and not step.is_undone]
         if later:
-            first = min(later, key=lambda each: each.time)
+            first = min(later, key=lambda step: step.time)
             self._report(await snapshots.undo(known, to_step=first.step, run=first.run))
         self._host.talk.move_to(new)
-        self._host.say(chat_word("rewound", step=words, id=new))
+        self._host.print_notice(chat_word("rewound", step=words, id=new))
 
     def _export(self, words: str) -> None:
         from pure_agent_loop.sessions.export import to_html, to_markdown
 
-        store, session = self._kept()
-        path = self._host.shared.workspace / Path(words or f"{session}.md").expanduser()
+        store, session = self._recorded_session()
+        path = self._host.shared.workspace / Path(words or f"{file_name(session)}.md").expanduser()
         make = to_html if path.suffix in (".html", ".htm") else to_markdown
         text = make(store.read(session).records, session)
         try:
@@ -367,9 +366,9 @@ class Slash:
             raise ConfigError(chat_word("exists", path=path)) from None
         except OSError as error:
             raise ConfigError(chat_word("no_file", path=path, why=error.strerror)) from None
-        self._host.say(chat_word("exported", path=path))
+        self._host.print_notice(chat_word("exported", path=path))
 
-    def _kept(self) -> tuple[Any, str]:
+    def _recorded_session(self) -> tuple[Any, str]:
         place = self._host.talk.place
         if place.store is None or place.session_id is None or not place.store.exists(place.session_id):
             raise ConfigError(chat_word("no_session"))
@@ -377,12 +376,12 @@ class Slash:
 
     def _compact(self, words: str) -> None:
         self._host.talk.compact_next = words
-        self._host.say(chat_word("compact_next"))
+        self._host.print_notice(chat_word("compact_next"))
 
     async def _undo(self, words: str) -> None:
         snapshots, session = await self._snapshots()
         if not session:
-            self._host.say(chat_word("nothing_undone"))
+            self._host.print_notice(chat_word("nothing_undone"))
             return
         report = await snapshots.undo(session, force=words == "force", dry_run=words not in ("yes", "force"))
         for step in report.steps if report.is_dry else ():
@@ -395,7 +394,7 @@ class Slash:
         if session:
             self._report(await snapshots.redo(session), "redone")
         else:
-            self._host.say(chat_word("nothing_undone"))
+            self._host.print_notice(chat_word("nothing_undone"))
 
     async def _snapshots(self) -> tuple[WorkspaceSnapshots, str]:
         from pure_agent_loop.snapshots import WorkspaceSnapshots
@@ -407,13 +406,13 @@ class Slash:
     def _report(self, report: UndoReport, done: str = "undone") -> None:
         paths = ", ".join(one_line(path) for path in (*report.restored, *report.removed))
         for conflict in report.conflicts:
-            self._host.say(chat_word("left", path=conflict.path, reason=conflict.reason), "warning")
+            self._host.print_notice(chat_word("left", path=conflict.path, reason=conflict.reason), "warning")
         if not report.steps:
-            self._host.say(chat_word("nothing_undone"))
+            self._host.print_notice(chat_word("nothing_undone"))
         elif report.is_dry:
-            self._host.say(f"{chat_word('would_undo', steps=paths)}\n{chat_word('undo_first')}")
+            self._host.print_notice(f"{chat_word('would_undo', steps=paths)}\n{chat_word('undo_first')}")
         else:
-            self._host.say(chat_word(done, steps=paths))
+            self._host.print_notice(chat_word(done, steps=paths))
 
     def _exit(self, _: str) -> None:
         self._host.leave()

@@ -1,4 +1,4 @@
-"""A conversation without its terminal: the agent, its session, and what is going on in it."""
+"""A conversation without a terminal: the agent, its session and the current run."""
 
 from __future__ import annotations
 
@@ -15,30 +15,29 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.commands.run import make_agent
-from pure_agent_loop.cli.toolset import Toolset
-from pure_agent_loop.cli.which_session import Place
+from pure_agent_loop.cli.toolset import RunToolset
+from pure_agent_loop.cli.which_session import SessionTarget
 from pure_agent_loop.errors import SessionError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.llm.base import close_client
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import AskFunction
-from pure_agent_loop.runs.choose import Choice
+from pure_agent_loop.runs import Choice
 from pure_agent_loop.sessions import new_session_id
+from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.language import in_language
-from pure_agent_loop.support.paths import data_folder, private_folder
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
 if TYPE_CHECKING:
+    from pure_agent_loop import QueryState
     from pure_agent_loop.agent import Agent
-    from pure_agent_loop.assistant.memory import MemoryStore
-    from pure_agent_loop.assistant.trust import Guidance
+    from pure_agent_loop.assistant import Guidance, MemoryStore
     from pure_agent_loop.kernel.kit import Compactor, Kit
-    from pure_agent_loop.kernel.state import QueryState
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.sessions.story import Story
 
-MEMORY_CHARS = 4_000  # of the notes that each new session begins with
+MEMORY_CHARS = 4_000  # of the notes added to the system prompt
 MEMORY_TITLE = {
     "en": "What the person has noted about this folder:",
     "zh": "用户为此文件夹记下的内容：",
@@ -46,25 +45,23 @@ MEMORY_TITLE = {
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """What the parts of a conversation have in common.
+class ChatConfig:
+    """The configuration of a conversation.
 
     Args:
-        options: The parsed command line with the settings; `/mode` and answers change it.
-        workspace: The folder it works in.
-        toolset: What the model works with.
-        trusted: The folder's own texts, as they were at the beginning, if they may guide the model.
+        options: The command line and settings; `/mode` and answers change it.
+        trusted: The guidance files of the folder as they were at the start, if they are trusted.
     """
 
     options: argparse.Namespace
     workspace: Path
-    toolset: Toolset
+    toolset: RunToolset
     trusted: Guidance | None
 
 
 @dataclass(slots=True)
-class Sums:
-    """What was used since the conversation was opened."""
+class UsageTotals:
+    """Tokens, cost and steps since the conversation started."""
 
     tokens: int = 0
     cost: float = 0.0
@@ -73,10 +70,10 @@ class Sums:
 
 
 class CompactOnce:
-    """Shortens the history before the next request, whatever its length; later ones as always.
+    """Compacts the history before the next request regardless of its length, and later only when needed.
 
     Args:
-        words: What summaries must keep in mind, as the person said; empty for nothing.
+        words: What summaries must keep, in the words of the user; empty for nothing.
     """
 
     def __init__(self, words: str) -> None:
@@ -87,7 +84,7 @@ class CompactOnce:
         self._is_due = True
 
     def with_kit(self, kit: Kit) -> CompactOnce:
-        """Itself, for one run."""
+        """Bind the compactor to a run."""
         from pure_agent_loop.compaction import Ladder
 
         system = f"{kit.prompts.summary_system}\n{self._words}".strip()
@@ -95,45 +92,37 @@ class CompactOnce:
         return self
 
     async def compact(self, state: QueryState) -> None:
-        """Shorten the history."""
+        """Compact the history."""
         from pure_agent_loop.kernel.kit import force
 
         due, self._is_due = self._is_due, False
         await (force(self._ladder, state) if due else self._ladder.compact(state))
 
     async def force(self, state: QueryState) -> None:
-        """Shorten it after a refusal."""
+        """Compact the history after the server rejected its length."""
         from pure_agent_loop.kernel.kit import force
 
         await force(self._ladder, state)
 
 
-class Talk:
-    """One conversation. What it does comes as events; what a person answers comes through `on_ask`.
-
-    Args:
-        shared: What it works with.
-        choice: The model.
-        place: Where it is kept.
-        on_ask: Asks the person.
-        say: Told what the person should know.
-    """
+class ChatSession:
+    """A conversation: yields events and asks the user through `on_ask`."""
 
     def __init__(
         self,
-        shared: Shared,
+        shared: ChatConfig,
         choice: Choice,
-        place: Place,
+        place: SessionTarget,
         on_ask: AskFunction,
-        say: Callable[[str], None],
+        notify: Callable[[str], None],
     ) -> None:
         self.shared, self.choice, self.place = shared, choice, place
-        self.sums = Sums()
+        self.usage = UsageTotals()
         self.begun = time.monotonic()
         self.step = 0
-        self.compact_next: str | None = None  # what to keep in mind
+        self.compact_next: str | None = None  # what the summary must keep; None for no compaction
         self.state: QueryState | None = None
-        self._on_ask, self._say = on_ask, say
+        self._on_ask, self._notify = on_ask, notify
         self._token: CancelToken | None = None
         self._inbox = Inbox()
         self._queued = 0
@@ -141,35 +130,35 @@ class Talk:
 
     @property
     def is_working(self) -> bool:
-        """Whether a run is going on."""
+        """True during a run."""
         return self._token is not None
 
     @property
     def is_stopping(self) -> bool:
-        """Whether it was asked to stop."""
+        """True if the run was asked to stop."""
         return self._token is not None and self._token.is_cancelled
 
     @property
     def queued(self) -> int:
-        """How many messages wait for their turn."""
+        """The number of queued messages."""
         return 0 if self._inbox.is_empty else self._queued
 
     def stop(self) -> None:
-        """Ask the run to stop; what was said stays."""
+        """Ask the run to stop; the conversation is kept."""
         if self._token is not None:
             self._token.cancel("the person stopped it")
 
     def steer(self, text: str, *, at_end: bool = False) -> None:
-        """Say something while it works: it is read after this step, or when the agent would have stopped."""
+        """Send a message to the running agent, which reads it after this step or when it would stop."""
         self._queued = self.queued + 1
         self._inbox.put(text, when="end" if at_end else "step")
 
     def left_over(self) -> str:
-        """What was typed while it worked and was not read any more; it is taken out."""
-        return "\n\n".join(each.text for each in self._inbox.take(at_end=True) if not each.synthetic)
+        """Remove and return the queued messages that the agent did not read."""
+        return "\n\n".join(item.text for item in self._inbox.take(at_end=True) if not item.synthetic)
 
     def prepare(self) -> None:
-        """Load what the first task needs, which takes a moment. Any thread may do it, and more than once.
+        """Load the modules and the model of the first task. Thread-safe and idempotent.
 
         Raises:
             PureAgentLoopError: The model cannot be used.
@@ -182,15 +171,14 @@ class Talk:
     async def run(
         self, task: str | None, media: Sequence[MediaItem] = (), typed: str = ""
     ) -> AsyncGenerator[Event, None]:
-        """Do a task, or go on with what was being done.
+        """Run a task, or resume the interrupted run, and yield its events.
 
         Args:
-            task: What was said; None to go on.
-            media: Images that come with it.
-            typed: What of it a person has typed: resources of servers that this names come with it, too.
+            task: The task; None to resume.
+            typed: The part of the task that the user typed; resources it names are attached.
 
         Raises:
-            PureAgentLoopError: It cannot begin.
+            PureAgentLoopError: The run cannot start.
         """
         self._token = token = CancelToken()
         self.begun, self.step = time.monotonic(), 0
@@ -200,28 +188,28 @@ class Talk:
                 raise ready.error
             servers = await self.servers()
             if servers is not None and task is not None and "@" in typed:
-                from pure_agent_loop.mcp.mentions import with_all
+                from pure_agent_loop.mcp import expand_mentions
 
-                task = await with_all(servers, task, typed)
+                task = await expand_mentions(servers, task, typed)
             agent = self._agent()
-            run = self.place.prepare(agent, task, token, self._say, inbox=self._inbox, media=media)
+            run = self.place.prepare(agent, task, token, self._notify, inbox=self._inbox, media=media)
             self.state = run.state
             async with aclosing(run.stream()) as events:
                 async for event in events:
                     self._note(event)
                     yield event
             result = run.result()
-            self.sums.tokens += result.usage.total_tokens
-            self.sums.cost += result.cost
-            self.sums.steps += result.steps
+            self.usage.tokens += result.usage.total_tokens
+            self.usage.cost += result.cost
+            self.usage.steps += result.steps
         finally:
             self._token = None
 
     def _agent(self) -> Agent:
-        """A new one for each task, so that a changed mode, model or rule holds."""
-        shared, more = self.shared, ""
+        """Create an agent for each task, so that a changed mode, model or rule takes effect."""
+        shared, notes = self.shared, ""
         if shared.options.system is None and (known := self.memory().digest(MEMORY_CHARS)):
-            more = f"{in_language(MEMORY_TITLE)}\n{known}"
+            notes = f"{in_language(MEMORY_TITLE)}\n{known}"
         agent = make_agent(
             shared.options,
             self.choice,
@@ -229,7 +217,7 @@ class Talk:
             shared.toolset,
             shared.workspace,
             trusted=shared.trusted,
-            more=more,
+            extra_prompt=notes,
             compaction=True if self.compact_next is None else CompactOnce(self.compact_next),
         )
         self.compact_next = None
@@ -238,13 +226,13 @@ class Talk:
     def _note(self, event: Event) -> None:
         self.step = event.step or self.step
         if event.type is EventType.STEP_END:
-            self.sums.context = dict(event.data.get("context") or {})
+            self.usage.context = dict(event.data.get("context") or {})
 
-    # -- what is kept -----------------------------------------------------------------------------
+    # -- storage ----------------------------------------------------------------------------------------
 
     def memory(self) -> MemoryStore:
-        """The notes for this folder, in the data folder of the user."""
-        from pure_agent_loop.assistant.memory import MemoryStore
+        """Open the notes of this folder, kept in the user's data folder."""
+        from pure_agent_loop.assistant import MemoryStore
 
         name = hashlib.sha256(str(self.shared.workspace).encode("utf-8", "surrogateescape")).hexdigest()[:32]
         folder = data_folder() / "memory" / name
@@ -252,7 +240,7 @@ class Talk:
         return MemoryStore(folder)
 
     def story(self) -> Story:
-        """What the session holds; empty if it cannot be read or nothing is kept."""
+        """Read the session; return an empty story if it is unreadable or nothing is recorded."""
         from pure_agent_loop.sessions.story import Story, read_story
 
         if self.place.session_id is None or self.place.store is None:
@@ -263,13 +251,13 @@ class Talk:
             return Story()
 
     def move_to(self, session_id: str | None) -> None:
-        """Go on in another session; None for a new one."""
+        """Switch to another session; None starts a new one."""
         self.place.session_id = session_id or (new_session_id() if self.place.session_id else None)
         self.place.forget()
-        self.sums, self.state = Sums(), None
+        self.usage, self.state = UsageTotals(), None
 
     async def servers(self) -> MCPServers | None:
-        """The MCP servers. What was begun of them stays for the whole conversation."""
+        """Start the MCP servers if needed and return them; they run until `close`."""
         servers = self.shared.toolset.mcp
         if servers is not None and not self._has_servers:
             self._has_servers = True
@@ -277,7 +265,7 @@ class Talk:
         return servers
 
     async def close(self) -> None:
-        """Give back connections and an embedded model."""
+        """Close connections and the embedded model."""
         if self.shared.toolset.mcp is not None and self._has_servers:
             await self.shared.toolset.mcp.__aexit__()
         await close_client(self.choice.client)

@@ -1,11 +1,10 @@
-"""What the conversation says to a person, in English and Chinese."""
+"""Messages of the conversation, in English and Chinese."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from pure_agent_loop.cli.words import language_of
-from pure_agent_loop.support.language import LANGUAGES, Pairs, default_language, in_language
+from pure_agent_loop.support.language import LANGUAGES, Pairs, default_language, in_language, user_language
 
 SCREEN: Pairs = {
     "thought": ("thought for {seconds}, {count} words", "思考了 {seconds}，{count} 字"),
@@ -13,7 +12,7 @@ SCREEN: Pairs = {
     "working": ("working", "工作中"),
     "writing_call": ("writing a call: {tool}", "正在写调用：{tool}"),
     "writing_table": ("table, {count} lines", "表格，{count} 行"),
-    "waiting": ("waits for your answer", "等待你的回答"),
+    "waiting": ("waiting for your answer", "等待你的回答"),
     "running": ("running", "运行中"),
     "done": ("done", "完成"),
     "failed": ("failed", "失败"),
@@ -29,7 +28,7 @@ SCREEN: Pairs = {
     "result": ("result", "结果"),
     "reasoning": ("reasoning", "思考"),
     "prompt": ("task", "任务"),
-    "nothing_folded": ("there is nothing folded", "没有折叠的内容"),
+    "nothing_folded": ("nothing is folded", "没有折叠的内容"),
     "you": ("you", "你"),
     "created": ("created", "新建"),
     "modified": ("modified", "修改"),
@@ -45,9 +44,9 @@ SCREEN: Pairs = {
     "error": ("error", "错误"),
     "retry": ("try {number} in {seconds}: {error}", "{seconds} 后第 {number} 次尝试：{error}"),
     "again": ("the answer starts again", "回答重新开始"),
-    "soft_limit": ("{reason}: the model was asked to check its course", "{reason}：已请模型检查方向"),
+    "soft_limit": ("{reason}: the model was asked to check its progress", "{reason}：已请模型检查方向"),
     "compaction": (
-        "the history was shortened from about {before} to {after} tokens",
+        "the history was compacted from about {before} to {after} tokens",
         "历史已从约 {before} 缩短到 {after} 令牌",
     ),
     "ended": ("ended: {reason}", "已结束：{reason}"),
@@ -64,13 +63,13 @@ Words = Callable[..., str]
 
 
 def words_in(language: str | None) -> Words:
-    """What says the sentences of `SCREEN` by their names.
+    """Return a function that formats a message of `SCREEN` by its name.
 
     Args:
         language: ``"en"`` or ``"zh"``; None for the default.
 
     Raises:
-        ConfigError: The language is not known.
+        ConfigError: The language is unknown.
     """
     index = in_language(
         {name: number for number, name in enumerate(LANGUAGES)}, language or default_language()
@@ -84,72 +83,78 @@ def words_in(language: str | None) -> Words:
 
 
 _KEYS: Pairs = {
-    "Enter": ("sends; while it works: said after this step", "发送；工作中：此步之后告知"),
-    "Alt+Enter": ("new line; while it works: said when it is done", "换行；工作中：完成后告知"),
+    "Enter": ("sends; during a run: after this step", "发送；工作中：此步之后告知"),
+    "Alt+Enter": ("new line; during a run: sends when it is done", "换行；工作中：完成后告知"),
     "Ctrl-J": ("new line", "换行"),
-    "Esc, Ctrl-C": ("stops and keeps the text; Ctrl-C twice leaves", "停止并保留文字；两次 Ctrl-C 退出"),
-    "Ctrl-D": ("leaves", "退出"),
-    "Ctrl-O": ("unfolds the last folded thing", "展开最近折叠的内容"),
+    "Esc, Ctrl-C": ("stops the run, keeps its text; Ctrl-C twice exits", "停止并保留文字；两次 Ctrl-C 退出"),
+    "Ctrl-D": ("exits", "退出"),
+    "Ctrl-O": ("unfolds the last folded block", "展开最近折叠的内容"),
     "Ctrl-B": ("moves a running task to the background", "把运行中的任务移到后台"),
-    "Shift+Tab": ("asks, only reads, or does all that no rule forbids", "询问、只读、或做规则未禁止的一切"),
-    "Ctrl-R": ("finds what you typed before", "查找以前的输入"),
-    "Ctrl-V": ("sends the image of the clipboard", "发送剪贴板中的图片"),
+    "Shift+Tab": (
+        "switches mode: ask, read only, or allow unless denied",
+        "询问、只读、或做规则未禁止的一切",
+    ),
+    "Ctrl-R": ("searches your input history", "查找以前的输入"),
+    "Ctrl-V": ("attaches the image in the clipboard", "发送剪贴板中的图片"),
     "Ctrl-X Ctrl-E": ("opens the editor", "打开编辑器"),
     "Tab": ("completes", "补全"),
-    "@file": ("names a file; an image or a PDF is sent", "指定文件；图片和 PDF 会发送"),
-    "!command": ("runs it in the sandbox", "在沙箱中运行"),
-    "#note": ("keeps a note for this folder", "为此文件夹记下备注"),
+    "@file": ("names a file; attaches an image or a PDF", "指定文件；图片和 PDF 会发送"),
+    "!command": ("runs a command in the sandbox", "在沙箱中运行"),
+    "#note": ("saves a note for this folder", "为此文件夹记下备注"),
 }
 COMMANDS: Pairs = {
     "help": ("keys and commands", "按键和命令"),
     "model": ("NAME: use another model", "名称：换用模型"),
-    "mcp": ("servers of tools", "工具服务器"),
-    "mode": ("MODE: what it may do", "模式：允许做什么"),
-    "permissions": ("the rules; remove RULE takes one back", "规则；remove 规则 收回一条"),
-    "tools": ("what the model works with", "模型可用的工具"),
+    "mcp": ("MCP servers and their tools", "工具服务器"),
+    "mode": ("MODE: change the permission mode", "模式：允许做什么"),
+    "permissions": ("show the rules; remove RULE removes one", "规则；remove 规则 收回一条"),
+    "tools": ("list the model's tools", "模型可用的工具"),
     "sessions": (
-        "those of this folder; ID or number goes on there, 2? looks into it",
+        "list this folder's; ID or number resumes one, 2? previews",
         "此文件夹的会话；编号即继续，2? 为预览",
     ),
-    "new": ("begin a new session", "开始新会话"),
-    "fork": ("STEP: a new session that begins as this one", "步骤：以此会话为开端的新会话"),
-    "rewind": ("STEP: back to after it, files and words", "步骤：回到其后，文件与对话"),
-    "copy": ("the last answer to the clipboard", "把最后的回答放入剪贴板"),
+    "new": ("start a new session", "开始新会话"),
+    "fork": ("STEP: fork this session into a new one", "步骤：以此会话为开端的新会话"),
+    "rewind": ("STEP: return to the end of it, files and history", "步骤：回到其后，文件与对话"),
+    "copy": ("copy the last answer to the clipboard", "把最后的回答放入剪贴板"),
     "editor": ("write the next task in your editor", "在编辑器中写下一个任务"),
-    "undo": ("show what would be taken back; yes does it", "显示将撤销的内容；yes 执行"),
-    "redo": ("take the last undo back", "撤回上次撤销"),
-    "diff": ("STEP: what a step changed", "步骤：该步改动了什么"),
+    "undo": ("preview the undo; /undo yes does it", "显示将撤销的内容；yes 执行"),
+    "redo": ("redo the last undo", "撤回上次撤销"),
+    "diff": ("STEP: show what a step changed", "步骤：该步改动了什么"),
     "compact": (
-        "shorten the history before the next request; WORDS say what to keep",
+        "compact the history at the next request; WORDS: keep these",
         "下次请求前缩短历史；文字说明要保留什么",
     ),
-    "context": ("what fills the model's window", "窗口的占用情况"),
-    "cost": ("what was used", "用量"),
-    "memory": ("WORDS: the notes of this folder", "词：此文件夹的备注"),
-    "skills": ("the skills there are", "可用的技能"),
-    "agents": ("the subagents there are", "可用的子代理"),
-    "tasks": ("what was given to subagents", "交给子代理的任务"),
-    "export": ("FILE.md or FILE.html: write this session", "文件.md 或 .html：写出此会话"),
-    "theme": ("NAME: other colours", "名称：换配色"),
-    "doctor": ("find out what the server can do", "检查服务器的能力"),
-    "unfold": ("NUMBER: something folded, the last is 1", "编号：展开折叠内容，最近为 1"),
-    "keys": ("vi or emacs", "vi 或 emacs"),
-    "exit": ("leave", "退出"),
+    "context": ("show what fills the context window", "窗口的占用情况"),
+    "cost": ("show tokens and cost", "用量"),
+    "memory": ("WORDS: show the notes of this folder", "词：此文件夹的备注"),
+    "skills": ("list skills", "可用的技能"),
+    "agents": ("list subagents", "可用的子代理"),
+    "tasks": ("list subagent tasks", "交给子代理的任务"),
+    "export": ("FILE.md or FILE.html: export this session", "文件.md 或 .html：写出此会话"),
+    "theme": ("NAME: change the colours", "名称：换配色"),
+    "doctor": ("check what the model server supports", "检查服务器的能力"),
+    "unfold": ("NUMBER: unfold a block; the last is 1", "编号：展开折叠内容，最近为 1"),
+    "keys": ("vi or emacs: set the key bindings", "vi 或 emacs"),
+    "exit": ("exit", "退出"),
 }
-# What people type who know other programs: what does it here.
+# Hints for commands of other programs.
 HABITS: Pairs = {
     "add": (
         "Name files in your task, as @src/a.py; Tab completes them.",
         "在任务中指定文件，如 @src/a.py；Tab 补全。",
     ),
-    "ask": ("/mode plan lets it only read; Shift+Tab too.", "/mode plan 只允许读取；Shift+Tab 也可。"),
-    "web": ("Name the address in your task.", "在任务中写出网址。"),
-    "run": ("!command runs it, and the model is told.", "!命令 即运行，并告知模型。"),
+    "ask": ("/mode plan makes it read-only; Shift+Tab too.", "/mode plan 只允许读取；Shift+Tab 也可。"),
+    "web": ("Put the URL in your task.", "在任务中写出网址。"),
+    "run": ("!command runs it and shows the model the output.", "!命令 即运行，并告知模型。"),
     "drop": (
-        "Only what a task names is looked at; /compact and /new make room.",
+        "Only files that a task names are read; /compact and /new free space.",
         "只看任务所指定的；/compact 与 /new 腾出空间。",
     ),
-    "init": ("Ask for an AGENTS.md; pal init writes settings.", "请它写 AGENTS.md；pal init 写设置。"),
+    "init": (
+        "Ask the agent for an AGENTS.md; pal init writes settings.",
+        "请它写 AGENTS.md；pal init 写设置。",
+    ),
 }
 SAME: Mapping[str, str] = {
     "quit": "exit",
@@ -176,33 +181,40 @@ SAME: Mapping[str, str] = {
 }
 CHAT: Pairs = {
     "welcome": (
-        "Type a task. / lists commands, @ names a file, ! runs a command, # keeps a note, ? is help.",
+        "Type a task. / lists commands, @ names a file, ! runs a command, # saves a note, ? shows help.",
         "请输入任务。/ 列出命令，@ 指定文件，! 运行命令，# 记下备注，? 为帮助。",
     ),
-    "goes_on": ("The last run was cut off; it goes on.", "上次运行中断，现在继续。"),
-    "leave_again": ("Ctrl-C again leaves; Ctrl-D too", "再按一次 Ctrl-C 或 Ctrl-D 退出"),
-    "stopping": ("stopping; Ctrl-C again leaves", "正在停止；再按 Ctrl-C 退出"),
+    "label_run": ("run> ", "运行> "),
+    "label_note": ("note> ", "备注> "),
+    "label_text": ("text> ", "文本> "),
+    "resuming": ("Resuming the interrupted run.", "上次运行中断，现在继续。"),
+    "leave_again": ("press Ctrl-C again or Ctrl-D to exit", "再按一次 Ctrl-C 或 Ctrl-D 退出"),
+    "stopping": ("stopping; Ctrl-C again exits", "正在停止；再按 Ctrl-C 退出"),
     "queued": ("{count} queued", "{count} 条待处理"),
-    "way_on": ("to go on: pal -c", "继续：pal -c"),
+    "way_on": ("to resume: pal -c", "继续：pal -c"),
     "image_chip": ("[file {number}: {name}]", "[文件 {number}：{name}]"),
     "no_image": (
-        "There is no image in the clipboard that this terminal can get.",
+        "The clipboard holds no image that this terminal can read.",
         "剪贴板中没有此终端可取的图片。",
+    ),
+    "no_editor": (
+        "No editor can open in this terminal. Write the task in a file and name it: @task.md",
+        "此终端无法打开编辑器。请把任务写入文件并指定它：@task.md",
     ),
     "search": ("search: ", "查找："),
     "no_mcp": (
-        "There are no MCP servers. To add one: pal mcp add NAME -- COMMAND",
+        "No MCP servers are configured. To add one: pal mcp add NAME -- COMMAND",
         "没有 MCP 服务器。添加：pal mcp add 名称 -- 命令",
     ),
     "copied": (
-        "given to the terminal for its clipboard: {count} characters",
+        "copied to the terminal's clipboard: {count} characters",
         "已交给终端放入剪贴板：{count} 字",
     ),
     "rewound": (
-        "a new session, as this one was after step {step}: {id}",
+        "new session, forked after step {step}: {id}",
         "新会话，内容同第 {step} 步之后：{id}",
     ),
-    "steps": ("/rewind STEP goes back to after one of these:", "/rewind 步骤 回到其中一步之后："),
+    "steps": ("/rewind STEP returns to the end of one of these steps:", "/rewind 步骤 回到其中一步之后："),
     "chip": ("[paste {number}: {lines} lines]", "[粘贴 {number}：{lines} 行]"),
     "choose": (
         "y yes, once · n no · n WHY no, and why · e edit · d show all{kind}",
@@ -215,81 +227,76 @@ CHAT: Pairs = {
     "choose_yes_no": ("y yes · n no · d show all", "y 是 · n 否 · d 全部显示"),
     "choose_open": ("your answer · n no", "您的回答 · n 否"),
     "edit_call": ("Change the call, then Enter.", "修改调用，然后按 Enter。"),
-    "no_call": ("That is no call: {why}", "这不是有效的调用：{why}"),
-    "no_answer": ("That is no answer; the call still waits.", "这不是回答；调用仍在等待。"),
+    "no_call": ("Invalid call: {why}", "这不是有效的调用：{why}"),
+    "no_answer": ("Not a valid answer; the call is still pending.", "这不是回答；调用仍在等待。"),
     "allowed": ("allowed in this session: {rules}", "本次会话允许：{rules}"),
     "kept": ("written to {place}", "已写入 {place}"),
     "not_trusted": (
-        "Nobody has trusted {place}, so a rule there would not hold.",
+        "{place} is not trusted, so a rule in it would have no effect.",
         "{place} 未获信任，写在其中的规则不会生效。",
     ),
-    "not_now": ("That waits until the step is over, or Esc stops it.", "请等此步骤结束，或按 Esc 停止。"),
+    "not_now": ("Wait until the step has finished, or stop it with Esc.", "请等此步骤结束，或按 Esc 停止。"),
     "no_command": (
-        "There is no command /{name}.{hint} /help lists them; with a blank before it, it goes to the model.",
+        "Unknown command /{name}.{hint} /help lists all. Put a space before it to send it to the model.",
         "没有命令 /{name}。{hint}/help 列出全部；前面加一个空格则发给模型。",
     ),
     "did_you_mean": (" Did you mean /{name}?", "是否指 /{name}？"),
     "only_talking": (
-        "/{name} is for a conversation: start pal and type it. With a blank before it, it goes to the model.",
+        "/{name} works only in a conversation: start pal. Put a space before it to send it to the model.",
         "/{name} 用于对话：请启动 pal 后输入。前面加一个空格则发给模型。",
     ),
     "trust_command": (
-        "This project brings the command /{name}, which somebody else may have written:\n{text}\nUse it?",
+        "This project defines the command /{name}; its author may be somebody else:\n{text}\nUse it?",
         "此项目带有命令 /{name}，可能出自他人之手：\n{text}\n是否使用？",
     ),
     "no_file": ("{path}: {why}", "{path}：{why}"),
-    "noted": ("noted for this folder", "已为此文件夹记下"),
-    "known": ("that is noted already", "已有此备注"),
-    "no_shell": ("There is no shell among the tools.", "工具中没有 shell。"),
-    "ran": ("A person ran this command:", "用户运行了此命令："),
-    "no_background": ("Nothing runs that can go to the background.", "没有可移到后台的任务。"),
+    "noted": ("note saved for this folder", "已为此文件夹记下"),
+    "known": ("this note already exists", "已有此备注"),
+    "no_shell": ("The shell tool is not available.", "工具中没有 shell。"),
+    "ran": ("The user ran this command:", "用户运行了此命令："),
+    "no_background": ("No running task can move to the background.", "没有可移到后台的任务。"),
     "moved": ("moved to the background", "已移到后台"),
-    "mode": ("mode: {mode}; there are: {all}", "模式：{mode}；可用：{all}"),
+    "mode": ("mode: {mode}; available: {all}", "模式：{mode}；可用：{all}"),
     "model": ("model: {model}. {reason}", "模型：{model}。{reason}"),
     "undo_first": ("/undo yes does it", "/undo yes 将执行"),
-    "redone": ("{steps} changed again", "已重新更改 {steps}"),
-    "undone": ("{steps} changed back", "已还原 {steps}"),
-    "would_undo": ("would be changed back: {steps}", "将还原：{steps}"),
-    "nothing_undone": ("There is nothing to take back.", "没有可撤销的内容。"),
+    "redone": ("{steps} redone", "已重新更改 {steps}"),
+    "undone": ("{steps} undone", "已还原 {steps}"),
+    "would_undo": ("would be undone: {steps}", "将还原：{steps}"),
+    "nothing_undone": ("There is nothing to undo.", "没有可撤销的内容。"),
     "left": ("left {path}: {reason}", "未动 {path}：{reason}"),
-    "compact_next": ("The history is shortened before the next request.", "下次请求前将缩短历史。"),
+    "compact_next": ("The history will be compacted before the next request.", "下次请求前将缩短历史。"),
     "compact_words": (
         "The user asks to keep this above all: {words}",
         "用户要求首先保留：{words}",
     ),
-    "no_session": ("Nothing is kept of this conversation.", "此对话不保存。"),
+    "no_session": ("This conversation is not recorded.", "此对话不保存。"),
     "session": ("session {id}", "会话 {id}"),
-    "forked": ("a new session, as this one was: {id}", "新会话，内容同前：{id}"),
+    "forked": ("new session, forked from this one: {id}", "新会话，内容同前：{id}"),
     "exported": ("written: {path}", "已写入：{path}"),
-    "exists": ("{path} is there already.", "{path} 已存在。"),
-    "nothing": ("There is nothing.", "没有内容。"),
+    "exists": ("{path} already exists.", "{path} 已存在。"),
+    "nothing": ("(nothing to show)", "没有内容。"),
     "cost": (
         "{tokens} tokens in {steps} steps{cost}",
         "{steps} 步，{tokens} 令牌{cost}",
     ),
     "keys": ("keys: {keys}", "按键：{keys}"),
-    "theme": ("theme: {theme}; there are: {all}", "主题：{theme}；可用：{all}"),
+    "theme": ("theme: {theme}; available: {all}", "主题：{theme}；可用：{all}"),
     "needs": ("/{name} {what}", "/{name} {what}"),
-    "rule_gone": ("taken back: {rule}", "已收回：{rule}"),
+    "rule_gone": ("rule removed: {rule}", "已收回：{rule}"),
 }
 
 
 def chat_word(name: str, /, **values: object) -> str:
-    """What the conversation says to the person; see `CHAT`.
-
-    Args:
-        name: Of the sentence.
-        values: For the names in braces.
-    """
+    """Return a message of `CHAT` in the user's language, with its placeholders filled in."""
     return in_words(CHAT[name]).format(**values)
 
 
 def in_words(pair: tuple[str, str]) -> str:
-    """The one of two sentences that is in the person's language."""
-    return pair[LANGUAGES.index(language_of())]
+    """Return the sentence of a pair that is in the user's language."""
+    return pair[LANGUAGES.index(user_language())]
 
 
 def keys_help() -> str:
-    """What the keys do, as Markdown."""
-    index = LANGUAGES.index(language_of())
-    return "\n".join(f"- `{key}` {about[index]}" for key, about in _KEYS.items())
+    """Return the help on keys, as Markdown."""
+    index = LANGUAGES.index(user_language())
+    return "\n".join(f"- `{key}` {help_pair[index]}" for key, help_pair in _KEYS.items())

@@ -1,4 +1,4 @@
-"""The command ``agents``: see and stop the tasks that agents gave to subagents."""
+"""The command ``agents``: list and stop subagent tasks."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 
 from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_actions, add_json, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import counted
 
 if TYPE_CHECKING:
-    from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
+    from pure_agent_loop.subagents import TaskRecord, TaskStore
 
 _EPILOG = """\
-Tasks of runs without a session are kept nowhere, so they are not here.
+Tasks of runs without a session are not recorded and not listed.
 Exit codes: 0 done, 1 the task did not stop in time, 2 wrong usage or no such task.
 
 examples:
@@ -31,36 +31,36 @@ def add_agents(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe(
         parser,
-        "The tasks that agents on this machine gave to subagents.",
+        "List and stop the subagent tasks on this machine.",
         _EPILOG,
     )
     actions = add_actions(parser)
-    listing = actions.add_parser("list", help="the tasks, the newest first")
-    listing.add_argument("--session", metavar="ID", help="only of this session")
+    listing = actions.add_parser("list", help="list tasks, newest first")
+    listing.add_argument("--session", metavar="ID", help="only tasks of this session")
     add_json(listing)
-    for name, meaning in (("show", "everything about a task"), ("kill", "stop a task, in whatever process")):
-        action = actions.add_parser(name, help=meaning)
-        action.add_argument("id", metavar="ID", help="the task")
+    for name, summary in (("show", "show all details of a task"), ("kill", "stop a task in any process")):
+        action = actions.add_parser(name, help=summary)
+        action.add_argument("id", metavar="ID", help="task ID")
         add_json(action)
 
 
-def agents(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code."""
-    from pure_agent_loop.subagents.tasks import TaskStore
+def agents(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Run the action and return the exit code."""
+    from pure_agent_loop.subagents import TaskStore
 
     return {"list": _list, "show": _show, "kill": _kill}[options.action](options, TaskStore(), output)
 
 
-def _list(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
-    found = store.list(options.session)
+def _list(options: argparse.Namespace, store: TaskStore, output: CommandOutput) -> int:
+    records = store.list(options.session)
     if options.json:
-        output.json({"tasks": [record.to_dict() for record in found]})
+        output.json({"tasks": [record.to_dict() for record in records]})
         return DONE
-    output.result("".join(_row(record, output.width) for record in found[:DEFAULT_LISTED]))
-    if len(found) > DEFAULT_LISTED:
-        output.say(f"{len(found) - DEFAULT_LISTED} more: pal agents list --json shows all")
-    if not found:
-        output.say("there are no tasks of subagents")
+    output.result("".join(_row(record, output.width) for record in records[:DEFAULT_LISTED]))
+    if len(records) > DEFAULT_LISTED:
+        output.info(f"{len(records) - DEFAULT_LISTED} more: pal agents list --json shows all")
+    if not records:
+        output.info("no subagent tasks")
     return DONE
 
 
@@ -72,7 +72,7 @@ def _row(record: TaskRecord, width: int) -> str:
     return f"{what}  {used}\n    {one_line(record.prompt, width - 4)}\n"
 
 
-def _show(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
+def _show(options: argparse.Namespace, store: TaskStore, output: CommandOutput) -> int:
     record = _existing(options.id, store)
     if options.json:
         output.json({"task": record.to_dict()})
@@ -86,22 +86,22 @@ def _show(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
     return DONE
 
 
-def _kill(options: argparse.Namespace, store: TaskStore, output: Output) -> int:
+def _kill(options: argparse.Namespace, store: TaskStore, output: CommandOutput) -> int:
     before = _existing(options.id, store)
     record = store.kill(options.id)
     if options.json:
         output.json({"task": record.to_dict()})
     elif before.is_over:
-        output.say(f"{record.id} was over already: {record.state}")
+        output.info(f"{record.id} had already ended: {record.state}")
     elif record.is_over:
-        output.say(f"{record.id} is over: {record.state}")
+        output.info(f"{record.id} ended: {record.state}")
     if not record.is_over:
-        output.fail(f"{record.id} did not stop in time; it is {record.state}. Try again.")
+        output.fail(f"{record.id} did not stop in time; its state is {record.state}. Try again.")
     return DONE if record.is_over else FAILED
 
 
 def _existing(task_id: str, store: TaskStore) -> TaskRecord:
-    from pure_agent_loop.subagents.tasks import TaskNotFoundError
+    from pure_agent_loop.subagents import TaskNotFoundError
 
     try:
         return store.get(task_id)

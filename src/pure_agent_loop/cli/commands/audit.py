@@ -1,4 +1,4 @@
-"""The command ``audit``: which tools were called, and whether the record of it is whole."""
+"""The command ``audit``: list tool calls from the audit log and verify its integrity."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any
 from pure_agent_loop.audit import ToolCallEntry, default_folder, find_call, history, verify
 from pure_agent_loop.cli.arguments import add_actions, add_count, add_json, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
 
-WIDTH = 80  # where no terminal says another one
-MOST_WIDTH = 140
+WIDTH = 80  # columns without a terminal
+MAX_WIDTH = 140
 _LONG_TEXT = 40  # lines
 _AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _EPILOG = """\
-Exit codes of 'verify': 0 the log is whole, 1 it is damaged or there is none, 2 wrong usage.
+Exit codes of 'verify': 0 intact, 1 damaged or missing, 2 wrong usage.
 
 examples:
   pal audit list --since 2h --status error
@@ -38,44 +38,44 @@ examples:
 
 def add_audit(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    describe(parser, "See the audit log of tool calls, and check that nobody has changed it.", _EPILOG)
+    describe(parser, "Show the audit log of tool calls and verify that it is unchanged.", _EPILOG)
     actions = add_actions(parser)
-    listing = _with_file(actions, "list", "the calls that fit, the newest last")
-    listing.add_argument("--session", metavar="ID", help="only of this session")
-    listing.add_argument("--tool", metavar="NAME", help="only of this tool")
-    moment = "2h, 30m or 7d ago, or a local time such as 2026-01-31 or 2026-01-31T18:00"
-    listing.add_argument("--since", type=point_in_time, metavar="T", help=f"only from then on: {moment}")
-    listing.add_argument("--until", type=point_in_time, metavar="T", help="only before then")
+    listing = _with_file(actions, "list", "list matching calls, newest last")
+    listing.add_argument("--session", metavar="ID", help="only calls of this session")
+    listing.add_argument("--tool", metavar="NAME", help="only calls of this tool")
+    moment = "2h (ago), or a local time: 2026-01-31T18:00"
+    listing.add_argument("--since", type=point_in_time, metavar="T", help=f"only from T on: {moment}")
+    listing.add_argument("--until", type=point_in_time, metavar="T", help="only before T")
     listing.add_argument(
         "--status",
         metavar="STATUS",
-        help="only those that ended so: ok, error, denied, stopped or unfinished",
+        help="only ok, error, denied, stopped or unfinished calls",
     )
-    listing.add_argument("--text", metavar="WORDS", help="only with these words in arguments, task or result")
-    add_count(listing, "the newest N")
+    listing.add_argument("--text", metavar="WORDS", help="only calls with WORDS in arguments, task or result")
+    add_count(listing, "newest calls to list")
     add_json(listing)
-    show = _with_file(actions, "show", "everything about one call")
-    show.add_argument("number", type=positive, metavar="SEQ", help="its number in 'pal audit list'")
+    show = _with_file(actions, "show", "show all details of one call")
+    show.add_argument("number", type=positive, metavar="SEQ", help="number from 'pal audit list'")
     add_json(show)
-    verify = _with_file(actions, "verify", "check that no line was changed, taken away or put in")
+    verify = _with_file(actions, "verify", "check that no line was changed, removed or inserted")
     verify.add_argument(
-        "--contains", default="", metavar="HASH", help="a last hash noted earlier; it must be in the log"
+        "--contains", default="", metavar="HASH", help="earlier last hash that the log must contain"
     )
     add_json(verify)
-    actions.add_parser("path", help="print where the log is")
+    actions.add_parser("path", help="print the path of the log")
 
 
-def _with_file(actions: Any, name: str, meaning: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=meaning)
-    parser.add_argument("--file", metavar="PATH", help="the folder of another log, or one of its files")
+def _with_file(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=summary)
+    parser.add_argument("--file", metavar="PATH", help="folder or file of another log")
     return parser
 
 
 def point_in_time(text: str) -> float:
-    """Seconds since the epoch for ``2h`` (ago), a date or a time, local unless it names a zone.
+    """Return seconds since the epoch for ``2h`` (ago), a date or a time, local without a zone.
 
     Raises:
-        argparse.ArgumentTypeError: It is none of these.
+        argparse.ArgumentTypeError: The text is none of these.
     """
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:
@@ -85,12 +85,14 @@ def point_in_time(text: str) -> float:
     except (ValueError, OverflowError, OSError):
         moment = math.nan
     if math.isnan(moment):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 2h, 7d, 2026-01-31 or 2026-01-31T18:00")
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is not a time; write 2h, 7d, 2026-01-31 or 2026-01-31T18:00"
+        )
     return moment
 
 
-def audit(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code."""
+def audit(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Run the action and return the exit code."""
     return _ACTIONS[options.action](options, output)
 
 
@@ -99,13 +101,13 @@ def _log(options: argparse.Namespace) -> Path:
         return default_folder()
     path = Path(options.file).expanduser()
     if not path.exists():
-        raise ConfigError(f"--file: there is no {path}")
+        raise ConfigError(f"--file={path} does not exist.")
     return path
 
 
-def _list(options: argparse.Namespace, output: Output) -> int:
+def _list(options: argparse.Namespace, output: CommandOutput) -> int:
     log = _log(options)
-    found = history(
+    calls = history(
         log,
         session=options.session,
         tool=options.tool,
@@ -116,17 +118,17 @@ def _list(options: argparse.Namespace, output: Output) -> int:
         limit=options.limit,
     )
     if options.json:
-        output.json({"calls": [entry.to_dict() for entry in found]})
+        output.json({"calls": [entry.to_dict() for entry in calls]})
         return DONE
     width = shutil.get_terminal_size((WIDTH, 24)).columns if output.out_is_terminal else WIDTH
-    output.result("".join(_row(entry, min(width, MOST_WIDTH)) for entry in found))
-    if not found:
-        output.say("no call fits" if log.exists() else _no_log(log))
+    output.result("".join(_row(entry, min(width, MAX_WIDTH)) for entry in calls))
+    if not calls:
+        output.info("no matching calls" if log.exists() else _no_log(log))
     return DONE
 
 
 def _no_log(log: Path) -> str:
-    return f"there is no audit log yet in {log}; a run with an audit log begins one"
+    return f"no audit log yet in {log}; the first run with an audit log creates it"
 
 
 def _row(entry: ToolCallEntry, width: int) -> str:
@@ -138,17 +140,17 @@ def _row(entry: ToolCallEntry, width: int) -> str:
 
 
 def moment(seconds: float) -> str:
-    """A time in this machine's zone, with the zone."""
+    """Format a time in the local zone, with the zone."""
     try:
         return datetime.fromtimestamp(seconds).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
     except (ValueError, OverflowError, OSError):
         return f"at {seconds!r}"
 
 
-def _show(options: argparse.Namespace, output: Output) -> int:
+def _show(options: argparse.Namespace, output: CommandOutput) -> int:
     entry = find_call(_log(options), options.number)
     if entry is None:
-        raise ConfigError(f"There is no call with the number {options.number}. See: pal audit list")
+        raise ConfigError(f"NUMBER={options.number}: no such call. See: pal audit list")
     if options.json:
         output.json({"call": entry.to_dict()})
         return DONE
@@ -185,25 +187,27 @@ def _line(name: str, value: str) -> str:
     return f"{name:<10} {shown}\n"
 
 
-def _verify(options: argparse.Namespace, output: Output) -> int:
+def _verify(options: argparse.Namespace, output: CommandOutput) -> int:
     log = _log(options)
     if options.file is None and not log.exists():
-        output.say(_no_log(log))
+        output.info(_no_log(log))
     report = verify(log, contains=options.contains)
     if options.json:
         output.json(report.to_dict())
         return DONE if report.ok else FAILED
     for note in report.notes:
-        output.say(note)
+        output.info(note)
     if report.first_problem is not None:
-        output.fail(f"{report.first_problem}\n({report.lines} lines before that are good)")
+        output.fail(f"{report.first_problem}\n({report.lines} lines before it are intact)")
         return FAILED
-    sealed = "sealed with a key" if report.keyed else "without a key: whoever can write it can forge it whole"
-    output.result(f"whole: {report.lines} lines, {sealed}\nlast hash: {report.last_hash}\n")
+    sealed = (
+        "sealed with a key" if report.keyed else "without a key: anybody who can write the log can forge it"
+    )
+    output.result(f"intact: {report.lines} lines, {sealed}\nlast hash: {report.last_hash}\n")
     return DONE
 
 
-def _path(options: argparse.Namespace, output: Output) -> int:  # noqa: ARG001 - it takes none
+def _path(options: argparse.Namespace, output: CommandOutput) -> int:  # noqa: ARG001 - the signature of all actions
     output.result(f"{safe_text(str(default_folder()))}\n")
     return DONE
 

@@ -1,4 +1,4 @@
-"""The command ``config``: which settings are in force, and where each comes from."""
+"""The command ``config``: show the effective settings and their origin."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Any
 from pure_agent_loop.budget import Price
 from pure_agent_loop.cli.arguments import add_actions, add_json, describe
 from pure_agent_loop.cli.exits import DONE
-from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import in_force
 from pure_agent_loop.cli.settings.files import project_file, user_path
 from pure_agent_loop.support.terminal import one_line
 
 _EPILOG = """\
-Typed options go before the profile that -P names, that before the environment, that before the pal.toml
-of the project, that before your own, that before the default. Rules add up.
+Precedence: command line, profile (-P), environment, pal.toml of the project, your own pal.toml, default.
+Rules add up.
 
 examples:
   pal config show --origin
@@ -29,36 +29,34 @@ examples:
 
 def add_config(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    describe(parser, "Which settings 'pal run' takes from the environment and from files.", _EPILOG)
+    describe(parser, "Show the settings that 'pal run' reads from the environment and from files.", _EPILOG)
     actions = add_actions(parser)
-    show = actions.add_parser("show", help="the settings in force")
-    show.add_argument("--origin", action="store_true", help="also where each comes from")
-    show.add_argument("-P", "--profile", metavar="NAME", help="settings that your pal.toml has under a name")
-    show.add_argument("--env-file", metavar="FILE", help="take variables also from there, such as .env")
-    show.add_argument(
-        "--trust-folder", action="store_true", help="use pal.toml of this folder without asking"
-    )
+    show = actions.add_parser("show", help="show the effective settings")
+    show.add_argument("--origin", action="store_true", help="show the origin of each value")
+    show.add_argument("-P", "--profile", metavar="NAME", help="use this profile from pal.toml")
+    show.add_argument("--env-file", metavar="FILE", help="read variables from a file such as .env")
+    show.add_argument("--trust-folder", action="store_true", help="trust the pal.toml of this folder")
     add_json(show)
-    actions.add_parser("path", help="the files, your own first")
+    actions.add_parser("path", help="print the paths of the files, your own first")
 
 
-def config(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code.
+def config(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Run the action and return the exit code.
 
     Raises:
-        PureAgentLoopError: A file, or what it says, cannot be right.
-        ResultLostError: Standard output takes nothing more.
+        PureAgentLoopError: A file is unreadable or invalid.
+        ResultLostError: Standard output cannot be written.
     """
     here = Path.cwd()
     if options.action == "path":
-        paths = [str(user_path()), *(each.shown for each in (project_file(here),) if each is not None)]
-        output.result("".join(f"{one_line(each, 2_000)}\n" for each in paths))
+        paths = [str(user_path()), *(file.shown for file in (project_file(here),) if file is not None)]
+        output.result("".join(f"{one_line(path, 2_000)}\n" for path in paths))
         return DONE
-    options.given = frozenset()
-    found = in_force(options, output, here, Questions.at_terminal(output), every=True)
-    rows = {name: (_plain(each.value), each.origin) for name, each in found.values.items()}
-    for sheet in found.sheets:
-        rows |= {f"servers.{name}": (each.base_url, sheet.shown) for name, each in sheet.servers.items()}
+    options.typed_options = frozenset()
+    settings = in_force(options, output, here, TerminalQuestions.at_terminal(output), every=True)
+    rows = {name: (_plain(setting.value), setting.origin) for name, setting in settings.values.items()}
+    for sheet in settings.sheets:
+        rows |= {f"servers.{name}": (server.base_url, sheet.shown) for name, server in sheet.servers.items()}
     if options.json:
         values = {name: {"value": value, "origin": origin} for name, (value, origin) in rows.items()}
         output.json({"settings": values})
@@ -74,14 +72,14 @@ def config(options: argparse.Namespace, output: Output) -> int:
 
 
 def _plain(value: Any) -> Any:
-    """A price as it is typed; all else as it is."""
+    """Return a price in its command-line form, other values unchanged."""
     if not isinstance(value, Price):
         return value
-    return ",".join(f"{each:g}" for each in astuple(value) if each is not None)
+    return ",".join(f"{amount:g}" for amount in astuple(value) if amount is not None)
 
 
 def _shown(name: str, value: Any) -> str:
-    from pure_agent_loop.runs.choose import show_url
+    from pure_agent_loop.runs import show_url
 
     if value is None or value == [] or value == "":
         return "-"

@@ -1,4 +1,4 @@
-"""The command ``doctor``: find the server that ``run`` would use, examine it, and show what came out."""
+"""The command ``doctor``: examine the server that ``run`` would use and show the findings."""
 
 from __future__ import annotations
 
@@ -14,28 +14,29 @@ from typing import Any
 from pure_agent_loop._version import __version__
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.arguments import add_endpoint, add_json, describe
-from pure_agent_loop.cli.choose import NOTHING_TO_USE, WAYS_OUT, plan_for
+from pure_agent_loop.cli.choose import plan_for
 from pure_agent_loop.cli.exits import DONE, FAILED, INTERRUPTED
 from pure_agent_loop.cli.interrupts import Interrupts
-from pure_agent_loop.cli.output import PREFIX, Output
-from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.output import PREFIX, CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.slow import SlowSteps
+from pure_agent_loop.cli.words import message
 from pure_agent_loop.doctor import Finding, Report, Target, Watch, as_text, examine, paste
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.openai_client import DEFAULT_URL
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL
-from pure_agent_loop.runs.choose import LOCAL_KEY, Embedded, Endpoint, show_url
+from pure_agent_loop.runs import LOCAL_KEY, Embedded, Endpoint, show_url
 from pure_agent_loop.support.numbers import seconds
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line, safe_text
 
-WIDTH = 100  # where no terminal says another one
-TIMEOUT, MOST_SECONDS = 60.0, 3600  # of each request
+WIDTH = 100  # columns without a terminal
+TIMEOUT, MAX_SECONDS = 60.0, 3600  # seconds per request
 _CLEAR_LINE = "\r\x1b[2K"
 _EPILOG = """\
-Exit codes: 0 an agent can work with it, 1 it cannot be reached, does not answer, or calls no tools
-in any way, 2 wrong usage, 130 stopped by Ctrl-C.
+Exit codes: 0 usable by an agent, 1 unreachable, no answer, or no tool calls in any tool mode,
+2 wrong usage, 130 stopped by Ctrl-C.
 
 examples:
   pal doctor
@@ -48,24 +49,24 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe(
         parser,
-        "Ask a model server what it can do, one small request a question, and print a table, the "
-        "tool mode to use, and a profile to paste. Without options: the model that 'pal run' would use.",
+        "Check what a model server supports with small requests, and print a table, the recommended "
+        "tool mode and a profile to paste. Default: the model that 'pal run' would use.",
         _EPILOG,
     )
     add_endpoint(parser.add_argument_group("model"))
     parser.add_argument(
         "--timeout",
-        type=seconds(MOST_SECONDS),
+        type=seconds(MAX_SECONDS),
         default=TIMEOUT,
         metavar="S",
-        help=f"seconds for each request (default: {TIMEOUT:g})",
+        help=f"seconds per request (default: {TIMEOUT:g})",
     )
     add_json(parser)
 
 
-def doctor(options: argparse.Namespace, output: Output) -> int:
+def doctor(options: argparse.Namespace, output: CommandOutput) -> int:
     """Examine a server and return the exit code."""
-    configure(options, output, Path.cwd(), Questions.at_terminal(output))
+    configure(options, output, Path.cwd(), TerminalQuestions.at_terminal(output))
     plan = plan_for(options.model, options.base_url, os.environ, options.configured)
     with _target_for(plan, output) as target:
         report = _examine(target, options.timeout, output)
@@ -78,33 +79,33 @@ def doctor(options: argparse.Namespace, output: Output) -> int:
 
 
 @contextmanager
-def _target_for(plan: Endpoint | Embedded, output: Output) -> Generator[Target, None, None]:
-    """The server of a plan; an embedded one runs as long as the block does."""
+def _target_for(plan: Endpoint | Embedded, output: CommandOutput) -> Generator[Target, None, None]:
+    """Yield the server of a plan; an embedded one stops after the block."""
     if isinstance(plan, Embedded):
         yield from _embedded(plan, output)
         return
     name = plan.model or (str(DEFAULT_MODEL) if plan.base_url == DEFAULT_URL else "")
-    output.say(f"examining {name or 'the model'} at {show_url(plan.base_url)} ({plan.why})")
+    output.info(f"examining {name or 'the model'} at {show_url(plan.base_url)} ({plan.why})")
     yield Target(plan.base_url, name, plan.api_key, show_url(plan.base_url))
 
 
-def _embedded(plan: Embedded, output: Output) -> Generator[Target, None, None]:
+def _embedded(plan: Embedded, output: CommandOutput) -> Generator[Target, None, None]:
+    from pure_agent_loop.local import join_server
     from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION
     from pure_agent_loop.local.engine import models
-    from pure_agent_loop.local.engine.shared import join_server
 
     name = plan.name.removeprefix("local:")
     wanted = models.default_model() if name == "local" else name
     try:
         with SlowSteps(output) as steps:
-            path = models.resolve(wanted) if models.is_path(wanted) else models.pull(wanted, steps)
+            path = models.resolve(wanted) if models.is_path(wanted) else models.pull_model(wanted, steps)
             lease = join_server(path, steps)
     except MissingExtraError as error:
         if plan.name == "local":
-            raise ConfigError(f"{NOTHING_TO_USE} {WAYS_OUT}") from error
+            raise ConfigError(f"{message('nothing_to_use')} {message('ways_out')}") from error
         raise
     try:
-        output.say(f"examining the server under {path.stem}, embedded here ({plan.why})")
+        output.info(f"examining {path.stem}, embedded ({plan.why})")
         state = lease.state
         headers = ONE_REQUEST_A_CONNECTION
         yield Target(f"{state.url}/v1", path.stem, state.key, headers=headers, is_embedded=True)
@@ -112,7 +113,7 @@ def _embedded(plan: Embedded, output: Output) -> Generator[Target, None, None]:
         lease.release()
 
 
-def _examine(target: Target, timeout: float, output: Output) -> Report:
+def _examine(target: Target, timeout: float, output: CommandOutput) -> Report:
     token = CancelToken()
     progress = _Progress(output)
     with Interrupts(token, output):
@@ -123,11 +124,11 @@ def _examine(target: Target, timeout: float, output: Output) -> Report:
 
 
 class _Progress(Watch):
-    """Shows each question: in one line that changes on a terminal, else in lines of their own."""
+    """Shows progress: one changing line on a terminal, else one line per question."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: CommandOutput) -> None:
         self._output = output
-        self._changing = output.err_is_terminal and output.out_is_terminal
+        self._changing = output.can_clear and output.out_is_terminal
 
     def begin(self, name: str) -> None:
         start = f"{_CLEAR_LINE}{PREFIX}" if self._changing else ""
@@ -137,7 +138,7 @@ class _Progress(Watch):
         self._output.progress(finding.verdict if self._changing else f"{finding.verdict}\n")
 
     def clear(self) -> None:
-        """Take the changing line away: the table says it all again."""
+        """Clear the changing line; the table repeats its content."""
         if self._changing:
             self._output.progress(f"{_CLEAR_LINE}")
 
@@ -147,27 +148,29 @@ def _as_json(report: Report, has_key: bool) -> dict[str, Any]:
     return {**head, **report.to_dict(), "code": paste(report)}
 
 
-def _as_text(report: Report, has_key: bool, output: Output) -> str:
+def _as_text(report: Report, has_key: bool, output: CommandOutput) -> str:
     target = report.target
     head = {
         "package": f"pure-agent-loop {__version__}, Python {platform.python_version()}",
         "server": target.address,
-        "model": target.model or "not known",
-        "key": "present" if has_key else "none is needed here" if target.is_embedded else "none",
+        "model": target.model or "unknown",
+        "key": "present" if has_key else "not needed" if target.is_embedded else "none",
     }
     lines = "".join(f"{name:<9}{one_line(text)}\n" for name, text in head.items())
     width = shutil.get_terminal_size((WIDTH, 24)).columns if output.out_is_terminal else WIDTH
     return f"{lines}\n{safe_text(as_text(report, width))}"
 
 
-def _end(report: Report, output: Output) -> int:
+def _end(report: Report, output: CommandOutput) -> int:
     if report.stopped:
         return INTERRUPTED
     if report.can_drive:
         return DONE
     if report.answered:
-        output.fail("it answers, but it called no tool in any way")
+        output.fail("the model answers, but called no tool in any tool mode")
     else:
-        failed = next((each for each in reversed(report.findings) if each.verdict in ("failed", "no")), None)
+        failed = next(
+            (finding for finding in reversed(report.findings) if finding.verdict in ("failed", "no")), None
+        )
         output.fail(one_line(failed.detail if failed else report.reason, 400))
     return FAILED

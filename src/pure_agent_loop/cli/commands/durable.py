@@ -1,4 +1,4 @@
-"""The commands about durable runs: ``submit``, ``tasks``, ``cancel``, ``answer``, ``logs``."""
+"""The commands for durable runs: ``submit``, ``tasks``, ``cancel``, ``answer``, ``logs``."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 from pure_agent_loop.cli.arguments import add_count, add_durable_database, add_json, describe
 from pure_agent_loop.cli.exits import DENIED, DONE, FAILED, INTERRUPTED, code_for_stop
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.task import read_task
 from pure_agent_loop.cli.which_session import at_database, to_resume
 from pure_agent_loop.durable import TASK_STATES, Engine, Handle, TaskInfo
@@ -23,13 +23,13 @@ from pure_agent_loop.sessions.export import moment
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import one_line, safe_text
 
-MOST_ID = 40  # columns of an id
+MAX_ID_WIDTH = 40  # columns
 _EPILOG = """\
-Durable runs go on after the death of a process. They need the extra [durable].
-Exit codes: 0 done, 1 failed or no such run, 2 wrong usage; of 'submit --wait' those of 'pal run'.
+Durable runs survive the death of a process. They need the extra [durable].
+Exit codes: 0 done, 1 failed or unknown run, 2 wrong usage; 'submit --wait' exits like 'pal run'.
 
 examples:
-  pal worker --agents my_agents:agents    # 'agents' in ./my_agents.py; in a terminal of its own
+  pal worker --agents my_agents:agents    # 'agents' in ./my_agents.py; in another terminal
   pal submit --agent helper --wait "Which files are in the docs folder?"
   pal tasks --status waiting_permission
   pal answer RUN_ID CALL_ID allow
@@ -39,34 +39,32 @@ _EXITS = {"waiting_permission": DENIED, "waiting_tool": DENIED, "cancelled": INT
 
 
 def describe_durable(parser: argparse.ArgumentParser) -> None:
-    """Say what all these commands have in common, and add their common argument."""
+    """Add the epilog and the database option that these commands share."""
     describe(parser, parser.description or "", _EPILOG)
     add_durable_database(parser)
 
 
 def _describe_one(parser: argparse.ArgumentParser) -> None:
     describe_durable(parser)
-    parser.add_argument("run_id", metavar="RUN_ID", help="the run")
+    parser.add_argument("run_id", metavar="RUN_ID", help="run ID")
 
 
 def add_submit(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe_durable(parser)
-    parser.add_argument("task", nargs="*", help="what to do; text piped in is its context")
-    parser.add_argument("--agent", default="default", metavar="NAME", help="who does it (default: default)")
+    parser.add_argument("task", nargs="*", help="the task; piped text is its context")
     parser.add_argument(
-        "--id", dest="run_id", metavar="ID", help="of the run; submitting the same id again does nothing"
+        "--agent", default="default", metavar="NAME", help="agent that runs the task (default: default)"
     )
-    parser.add_argument(
-        "--session", metavar="ID", help="go on in this session; without it the run has one of its own"
-    )
-    parser.add_argument("--priority", type=positive, metavar="N", help="from 1 on; lower goes first")
+    parser.add_argument("--id", dest="run_id", metavar="ID", help="run ID; submitting it again does nothing")
+    parser.add_argument("--session", metavar="ID", help="session to continue (default: a new one)")
+    parser.add_argument("--priority", type=positive, metavar="N", help="1 or more; lower numbers run first")
     parser.add_argument("--wait", action="store_true", help="wait for the answer and print it")
 
 
-def submit(options: argparse.Namespace, output: Output) -> int:
-    """Submit a run, and wait for it if that is wanted; return the exit code."""
-    task = read_task(options.task, output.say, command="submit")
+def submit(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Submit a run, wait for it with ``--wait``, and return the exit code."""
+    task = read_task(options.task, output.info, command="submit")
     with closing(Engine(options.database)) as engine:
         handle = engine.submit(
             options.agent,
@@ -75,33 +73,35 @@ def submit(options: argparse.Namespace, output: Output) -> int:
             priority=options.priority,
             session_id=options.session,
         )
-        to_see = f"to see it: pal logs -f {handle.run_id}{at_database(options.database)}"
+        hint = f"to follow it: pal logs -f {handle.run_id}{at_database(options.database)}"
         if not options.wait:
             output.result(f"{handle.run_id}\n")
-            output.say(to_see)
+            output.info(hint)
             return DONE
         try:
-            output.say(f"run {handle.run_id}")
+            output.info(f"run {handle.run_id}")
             info = handle.result()
         except KeyboardInterrupt:
-            output.say(f"the run goes on; {to_see}")
+            output.info(f"the run continues; {hint}")
             return INTERRUPTED
-        shown = engine.database.shown
+        shown = engine.database.display_url
     code = _end(info, options.database, output)
     if code == DONE:
-        output.say(f'session {info.session_id}; to go on: pal run {to_resume(info.session_id, shown)} "..."')
+        output.info(
+            f'session {info.session_id}; to resume: pal run {to_resume(info.session_id, shown)} "..."'
+        )
     return code
 
 
-def _end(info: TaskInfo, database: str | None, output: Output) -> int:
+def _end(info: TaskInfo, database: str | None, output: CommandOutput) -> int:
     if info.content:
         output.result(f"{safe_text(info.content)}\n")
     if info.error:
         output.fail(info.error)
     for line in _questions(info, database):
-        output.say(line)
+        output.info(line)
     if info.status != "completed":
-        output.say(
+        output.info(
             info.status if info.stop_reason in ("", info.status) else f"{info.status} ({info.stop_reason})"
         )
     code = code_for_stop(info.stop_reason, str(info.details.get("error_kind", "")))
@@ -111,28 +111,30 @@ def _end(info: TaskInfo, database: str | None, output: Output) -> int:
 def add_tasks(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe_durable(parser)
-    parser.add_argument("--status", choices=TASK_STATES, metavar="STATUS", help=", ".join(TASK_STATES))
-    parser.add_argument("--agent", metavar="NAME", help="only those of this agent")
+    parser.add_argument(
+        "--status", choices=TASK_STATES, metavar="STATUS", help=f"one of {', '.join(TASK_STATES)}"
+    )
+    parser.add_argument("--agent", metavar="NAME", help="only runs of this agent")
     add_count(parser)
     add_json(parser)
 
 
-def tasks(options: argparse.Namespace, output: Output) -> int:
-    """Show the runs; return the exit code."""
+def tasks(options: argparse.Namespace, output: CommandOutput) -> int:
+    """List the runs and return the exit code."""
     with closing(Engine(options.database)) as engine:
-        found = engine.tasks(options.status, options.agent, options.limit + 1)
-        shown = engine.database.shown
-    is_all = len(found) <= options.limit
-    found = found[: options.limit]
+        runs = engine.tasks(options.status, options.agent, options.limit + 1)
+        shown = engine.database.display_url
+    is_all = len(runs) <= options.limit
+    runs = runs[: options.limit]
     if options.json:
-        output.json({"tasks": [asdict(each) for each in found]})
+        output.json({"tasks": [asdict(run) for run in runs]})
         return DONE
-    columns = min(max((len(each.run_id) for each in found), default=0), MOST_ID)
-    output.result("".join(_row(each, columns, options.database, output.width) for each in found))
-    if not found:
-        output.say(f"there are no such runs in {shown}")
+    columns = min(max((len(run.run_id) for run in runs), default=0), MAX_ID_WIDTH)
+    output.result("".join(_row(run, columns, options.database, output.width) for run in runs))
+    if not runs:
+        output.info(f"no matching runs in {shown}")
     if not is_all:
-        output.say(f"there are more: pal tasks -n {2 * options.limit}{at_database(options.database)}")
+        output.info(f"more runs: pal tasks -n {2 * options.limit}{at_database(options.database)}")
     return DONE
 
 
@@ -141,16 +143,16 @@ def _row(info: TaskInfo, columns: int, database: str | None, width: int) -> str:
         f"{info.run_id:<{columns}}  {moment(info.updated)}  {info.status}",
         f"    {one_line(f'{info.agent}: {info.task}', width - 4)}",
         *([f"    {one_line(info.error, width - 4)}"] if info.error else []),
-        *(f"    {each}" for each in _questions(info, database)),
+        *(f"    {line}" for line in _questions(info, database)),
     ]
     return "\n".join(lines) + "\n"
 
 
 def _questions(info: TaskInfo, database: str | None) -> list[str]:
     return [
-        f"asks: {one_line(f'{each.tool} {json.dumps(each.args)}', 60)}; "
-        f"to answer: pal answer {info.run_id} {each.call_id} allow{at_database(database)}"
-        for each in info.questions
+        f"asks: {one_line(f'{question.tool} {json.dumps(question.args)}', 60)}; "
+        f"to answer: pal answer {info.run_id} {question.call_id} allow{at_database(database)}"
+        for question in info.questions
     ]
 
 
@@ -159,46 +161,46 @@ def add_cancel(parser: argparse.ArgumentParser) -> None:
     _describe_one(parser)
 
 
-def cancel(options: argparse.Namespace, output: Output) -> int:
+def cancel(options: argparse.Namespace, output: CommandOutput) -> int:
     """Cancel a run; return the exit code."""
     with closing(Engine(options.database)) as engine:
         info = engine.handle(options.run_id).cancel()
-    output.say(f"{info.run_id} is {info.status}")
+    output.info(f"{info.run_id} is {info.status}")
     return DONE if info.status == "cancelled" else FAILED
 
 
 def add_answer(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     _describe_one(parser)
-    parser.add_argument("call_id", metavar="CALL_ID", help="the call it is about; 'pal tasks' shows it")
-    parser.add_argument("verdict", choices=("allow", "deny"), help="may the call be made?")
-    parser.add_argument("--message", default="", metavar="TEXT", help="why; told to the model when denied")
+    parser.add_argument("call_id", metavar="CALL_ID", help="id of the call; 'pal tasks' shows it")
+    parser.add_argument("verdict", choices=("allow", "deny"), help="allow or deny the call")
+    parser.add_argument("--message", default="", metavar="TEXT", help="reason for the model when denied")
 
 
-def answer(options: argparse.Namespace, output: Output) -> int:
+def answer(options: argparse.Namespace, output: CommandOutput) -> int:
     """Answer a question; return the exit code."""
     with closing(Engine(options.database)) as engine:
         handle = engine.handle(options.run_id)
         handle.answer(options.call_id, Permission(options.verdict, options.message))
-        output.say(f"{options.run_id} is {handle.status()}")
+        output.info(f"{options.run_id} is {handle.status()}")
     return DONE
 
 
 def add_logs(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     _describe_one(parser)
-    parser.add_argument("-f", "--follow", action="store_true", help="go on until it has ended")
-    parser.add_argument("--json", action="store_true", help="one JSON object a line for each event")
+    parser.add_argument("-f", "--follow", action="store_true", help="follow until the run has ended")
+    parser.add_argument("--json", action="store_true", help="print one JSON object per event")
 
 
-def logs(options: argparse.Namespace, output: Output) -> int:
-    """Show what happened; return the exit code."""
+def logs(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Show the events and return the exit code."""
     with closing(Engine(options.database)) as engine:
         handle = engine.handle(options.run_id)
         return asyncio.run(_follow(handle, options, output))
 
 
-async def _follow(handle: Handle, options: argparse.Namespace, output: Output) -> int:
+async def _follow(handle: Handle, options: argparse.Namespace, output: CommandOutput) -> int:
     async for event in handle.events(follow=options.follow):
         if options.json:
             output.result(json.dumps(event.to_dict(), allow_nan=False) + "\n")
@@ -206,20 +208,20 @@ async def _follow(handle: Handle, options: argparse.Namespace, output: Output) -
             output.result(line + "\n")
     info = handle.info()
     if not options.json:
-        output.say(info.status)
+        output.info(info.status)
         for line in _questions(info, options.database):
-            output.say(line)
+            output.info(line)
     return DONE
 
 
 def _line(event: Event, width: int) -> str:
-    words = _WORDS.get(event.type)
-    if words is None:
+    template = _TEMPLATES.get(event.type)
+    if template is None:
         return ""
     data: dict[str, Any] = event.data
-    when = time.strftime("%H:%M:%S", time.gmtime(event.timestamp))  # as all other times
+    when = time.strftime("%H:%M:%S", time.gmtime(event.timestamp))  # UTC, like all other times
     what = one_line(
-        words.format_map({"content": event.content, **_fields(data)}), width - len("00:00:00 999 ")
+        template.format_map({"content": event.content, **_fields(data)}), width - len("00:00:00 999 ")
     )
     return f"{when} {event.step:>3} {what}"
 
@@ -230,11 +232,11 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "args": json.dumps(data.get("args", {})),
         "behavior": data.get("behavior", ""),
         "reason": data.get("stop_reason", ""),
-        "task": data.get("task") or "(goes on)",
+        "task": data.get("task") or "(resumed)",
     }
 
 
-_WORDS = {
+_TEMPLATES = {
     EventType.LOOP_START: "# {task}",
     EventType.THOUGHT: "{content}",
     EventType.ACTION: "-> {tool} {args}",
@@ -242,7 +244,7 @@ _WORDS = {
     EventType.PERMISSION: "?? {tool} {args} {behavior}",
     EventType.NOTICE: "-- {content}",
     EventType.SOFT_LIMIT: "-- {content}",
-    EventType.RETRY: "-- trying again: {content}",
+    EventType.RETRY: "-- retrying: {content}",
     EventType.ERROR: "!! {content}",
     EventType.LOOP_END: "= {reason}",
 }

@@ -1,4 +1,4 @@
-"""The command ``eval``: the leaderboard's questions, or a file with cases of one's own."""
+"""The command ``eval``: evaluate with leaderboard questions, or with cases from a file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cli.arguments import add_model_choice, describe, number_from
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import DONE, FAILED
-from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.evaluation.command import DESCRIPTION, EPILOG, add_arguments, run
+from pure_agent_loop.evaluation import add_arguments, run
+from pure_agent_loop.evaluation.command import DESCRIPTION, EPILOG
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.prompts import prompts_for
@@ -25,14 +26,13 @@ from pure_agent_loop.support.text import safe_str
 
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent
-    from pure_agent_loop.evaluation.dataset import Dataset
-    from pure_agent_loop.evaluation.report import Outcome, Report
+    from pure_agent_loop.evaluation import Dataset, Outcome, Report
 
 OWN = """
-With FILE, cases of your own are asked instead: a Python file that has a Dataset in it, and an Agent if
-you like; or YAML, JSON or JSON lines. The agent is that of the file, or --agent, or one without tools
-on the model chosen. --out takes the report, --limit the first cases, and --seed is sent with the requests.
-Exit codes with FILE: 0 enough passed and, with --compare, nothing got worse; 1 not so.
+FILE holds your own cases: a Python file with a Dataset and optionally an Agent, or YAML, JSON or JSON
+lines. The agent comes from the file or from --agent; the default is the chosen model without tools.
+--out writes the report, --limit takes the first cases, and --seed is sent with the requests.
+Exit codes with FILE: 0 enough cases passed and, with --compare, none got worse; else 1.
 """
 _OF_FILES = ("agent", "repeats", "compare", "at_least")
 _OF_QUESTIONS = ("sets", "max_tokens")
@@ -41,25 +41,25 @@ _OF_QUESTIONS = ("sets", "max_tokens")
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe(parser, DESCRIPTION, EPILOG + OWN)
-    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="cases of your own")
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="file with your own cases")
     add_model_choice(parser.add_argument_group("model"))
     add_arguments(parser.add_argument_group("questions"))
     own = parser.add_argument_group("with FILE")
-    own.add_argument("--agent", metavar="MODULE:NAME", help="the agent that is asked")
-    own.add_argument("--repeats", type=positive, metavar="N", help="ask each case so often (default: 1)")
-    own.add_argument("--compare", type=Path, metavar="REPORT", help="a report that --out wrote before")
+    own.add_argument("--agent", metavar="MODULE:NAME", help="agent to evaluate")
+    own.add_argument("--repeats", type=positive, metavar="N", help="runs per case (default: 1)")
+    own.add_argument("--compare", type=Path, metavar="REPORT", help="earlier report written by --out")
     own.add_argument(
         "--at-least",
         type=number_from(0, 1),
         metavar="SHARE",
-        help="how many must pass, from 0 to 1 (default: 1; with --compare: 0)",
+        help="share that must pass, 0 to 1 (default: 1; 0 with --compare)",
     )
 
 
-def evaluate(options: argparse.Namespace, output: Output) -> int:
-    """Measure a model or an agent and return the exit code."""
+def evaluate(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Evaluate a model or an agent and return the exit code."""
     _refuse(options, _OF_FILES if options.file is None else _OF_QUESTIONS)
-    configure(options, output, Path.cwd(), Questions.at_terminal(output))
+    configure(options, output, Path.cwd(), TerminalQuestions.at_terminal(output))
     if options.file is not None:
         return _evaluate_file(options, output)
 
@@ -74,12 +74,11 @@ def _refuse(options: argparse.Namespace, names: tuple[str, ...]) -> None:
     for name in names:
         if getattr(options, name) is not None:
             when = "only with FILE" if options.file is None else "only without FILE"
-            raise ConfigError(f"--{name.replace('_', '-')} is understood {when}.")
+            raise ConfigError(f"--{name.replace('_', '-')} can be used {when}.")
 
 
-def _evaluate_file(options: argparse.Namespace, output: Output) -> int:
-    from pure_agent_loop.evaluation.progress import Progress
-    from pure_agent_loop.evaluation.report import Report
+def _evaluate_file(options: argparse.Namespace, output: CommandOutput) -> int:
+    from pure_agent_loop.evaluation import Progress, Report
     from pure_agent_loop.support.portal import run_sync
 
     former = None if options.compare is None else Report.load(options.compare)
@@ -89,7 +88,7 @@ def _evaluate_file(options: argparse.Namespace, output: Output) -> int:
     outcomes: list[Outcome] = []
     repeats = options.repeats or 1
     total = len(dataset.cases) * repeats
-    progress = Progress(output.progress, total, [], live=output.err_is_terminal)
+    progress = Progress(output.progress, total, [], live=output.can_clear)
 
     def note(outcome: Outcome) -> None:
         outcomes.append(outcome)
@@ -101,7 +100,7 @@ def _evaluate_file(options: argparse.Namespace, output: Output) -> int:
         )
     except BaseException:
         progress.end()
-        if outcomes:  # what is known is not lost
+        if outcomes:  # keep the outcomes so far
             _write(Report(dataset.name, outcomes, {"unfinished": True}), options, output)
         raise
     finally:
@@ -111,27 +110,29 @@ def _evaluate_file(options: argparse.Namespace, output: Output) -> int:
     return _exit_code(report, former, options, output)
 
 
-def _exit_code(report: Report, former: Report | None, options: argparse.Namespace, output: Output) -> int:
-    wanted = options.at_least if options.at_least is not None else float(former is None)
+def _exit_code(
+    report: Report, former: Report | None, options: argparse.Namespace, output: CommandOutput
+) -> int:
+    required = options.at_least if options.at_least is not None else float(former is None)
     compared = None if former is None else report.compare(former)
     if compared is not None:
         output.result(f"{compared}\n")
     is_worse = compared is not None and bool(compared.worse)
-    return FAILED if is_worse or report.passed < wanted else DONE
+    return FAILED if is_worse or report.passed < required else DONE
 
 
-def _write(report: Report, options: argparse.Namespace, output: Output) -> None:
+def _write(report: Report, options: argparse.Namespace, output: CommandOutput) -> None:
     if options.out is not None:
         try:
             report.save(options.out)
         except OSError as error:
-            output.fail(f"the report cannot be written to {options.out}: {error.strerror or error}")
+            output.fail(f"--out={options.out} cannot be written: {error.strerror or error}")
     output.result(f"{report.table('markdown') if options.table == 'markdown' else report}".rstrip() + "\n")
 
 
 def _loaded(path: Path) -> tuple[Dataset, Agent | None]:
     from pure_agent_loop.agent import Agent
-    from pure_agent_loop.evaluation.dataset import Dataset
+    from pure_agent_loop.evaluation import Dataset
 
     if path.suffix.lower() != ".py":
         return Dataset.from_file(path), None
@@ -144,16 +145,16 @@ def _loaded(path: Path) -> tuple[Dataset, Agent | None]:
 
 
 def _one_of(names: dict[str, Any], kind: type, name: str, path: Path, *, needed: bool = False) -> Any:
-    """The object of that kind in a file; of several, the one of that name."""
-    found = {id(each): each for each in names.values() if isinstance(each, kind)}
-    if isinstance(names.get(name), kind) or (not found and not needed):
+    """Return the only object of a type in a file, or the one called `name`."""
+    objects = {id(value): value for value in names.values() if isinstance(value, kind)}
+    if isinstance(names.get(name), kind) or (not objects and not needed):
         return names.get(name)
-    if len(found) != 1:
-        raise ConfigError(f"{path} has {len(found)} objects of the kind {kind.__name__}: name one {name!r}.")
-    return next(iter(found.values()))
+    if len(objects) != 1:
+        raise ConfigError(f"{path} has {len(objects)} {kind.__name__} objects: name one of them {name!r}.")
+    return next(iter(objects.values()))
 
 
-def _agent_for(options: argparse.Namespace, agent: Agent | None, output: Output) -> Agent:
+def _agent_for(options: argparse.Namespace, agent: Agent | None, output: CommandOutput) -> Agent:
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.cli.load import load_object
 
@@ -169,9 +170,11 @@ def _agent_for(options: argparse.Namespace, agent: Agent | None, output: Output)
         "tool-mode": None if options.tool_mode == "auto" else options.tool_mode,
     }
     if agent is not None:
-        given = next((name for name, value in chosen.items() if value is not None), None)
-        if given is not None:
-            raise ConfigError(f"--{given} was given, but the agent has its own. Leave one of them out.")
+        conflict = next((name for name, value in chosen.items() if value is not None), None)
+        if conflict is not None:
+            raise ConfigError(
+                f"--{conflict} cannot be combined with an agent, which sets its own. Remove one."
+            )
         return agent
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output, options.configured)
     return Agent(

@@ -1,4 +1,4 @@
-"""The command ``init``: write a ``pal.toml`` with comments, and with the servers that are at hand."""
+"""The command ``init``: write a commented ``pal.toml`` with the detected servers."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from pathlib import Path
 
 from pure_agent_loop.cli.arguments import describe
 from pure_agent_loop.cli.exits import DONE
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.settings.apply import KEY_VARIABLES
-from pure_agent_loop.cli.settings.files import NAME, user_path
-from pure_agent_loop.cli.settings.keys import GROUPS, IN_PROJECT, Key, all_keys
+from pure_agent_loop.cli.settings.files import GROUPS, IN_PROJECT, NAME, SettingKey, all_keys, user_path
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.paths import private_folder
+from pure_agent_loop.support.disk import private_folder
 from pure_agent_loop.support.portal import run_sync
 
 _EPILOG = """\
@@ -44,12 +43,12 @@ _EXAMPLES = {
     "limits.price": [0.15, 0.6],
 }
 _HEAD = """\
-Settings of pal, for all your projects. What is typed goes before them, then a profile that -P names,
-then the environment, then the pal.toml of a project. 'pal config show --origin' says what holds.
-No key stands here: api_key_env names the variable that holds it."""
+Settings of pal for all your projects. Precedence: command line, profile (-P), environment, pal.toml of
+a project, this file. 'pal config show --origin' shows the effective values.
+Keys do not belong here: api_key_env names the variable that holds one."""
 _PROJECT_HEAD = """\
-Settings of pal for this project. They go before your own, and are used once you trust them: pal asks,
-and asks again when they change. A project cannot say where keys go, nor loosen the sandbox."""
+Settings of pal for this project. They override your own once you trust them: pal asks, and asks again
+after changes. A project cannot set servers or keys, nor loosen the sandbox."""
 _SERVER = """\
 [servers.work]
 base_url = "https://models.example/v1"
@@ -63,64 +62,68 @@ def add_init(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe(
         parser,
-        "Write a pal.toml with all settings as comments. Yours names the servers that run here.",
+        "Write a pal.toml with all settings as comments, and the model servers found here.",
         _EPILOG,
     )
-    parser.add_argument("--project", action="store_true", help="one for this folder, instead of your own")
-    parser.add_argument("--force", action="store_true", help="write over one that is there")
+    parser.add_argument(
+        "--project", action="store_true", help="write one for this folder instead of your own"
+    )
+    parser.add_argument("--force", action="store_true", help="overwrite an existing file")
 
 
-def init(options: argparse.Namespace, output: Output) -> int:
+def init(options: argparse.Namespace, output: CommandOutput) -> int:
     """Write the file and return the exit code.
 
     Raises:
-        ConfigError: There is one, or it cannot be written.
-        ResultLostError: Standard output takes nothing more.
+        ConfigError: The file exists or cannot be written.
+        ResultLostError: Standard output cannot be written.
     """
     path = Path.cwd() / NAME if options.project else user_path()
     if path.exists() and not options.force:
-        raise ConfigError(f"{path} is there already. To write over it: --force.")
-    found = {} if options.project else _servers_here(output)
+        raise ConfigError(f"{path} already exists. To overwrite it: --force.")
+    servers = {} if options.project else _servers_here(output)
     keys = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
-    text = _text(found, keys, project=options.project)
+    text = _text(servers, keys, project=options.project)
     try:
         if not options.project:
             private_folder(path.parent)
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise ConfigError(f"{path} cannot be written: {error.strerror or error}.") from error
-    for name, (url, model) in found.items():
-        output.say(f"found {model} at {url}: the server {name!r}")
+    for name, (url, model) in servers.items():
+        output.info(f"found {model} at {url}: added as server {name!r}")
     for name in keys:
-        output.say(f"{name} is set")
+        output.info(f"{name} is set")
     output.result(f"{path}\n")
     return DONE
 
 
-def _servers_here(output: Output) -> dict[str, tuple[str, str]]:
-    """The model servers that run on this machine and may be used: addresses and models by name."""
-    from pure_agent_loop.local.engine.detect import KNOWN_PORTS, Found, find_server
+def _servers_here(output: CommandOutput) -> dict[str, tuple[str, str]]:
+    """Detect usable model servers on this machine; return URL and model by name."""
+    from pure_agent_loop.local import KNOWN_PORTS, Found, find_server
 
     async def look() -> list[Found | None]:
-        one = [find_server({name: port}, on_refusal=output.say) for name, port in KNOWN_PORTS.items()]
-        return await asyncio.gather(*one)
+        searches = [find_server({name: port}, on_refusal=output.info) for name, port in KNOWN_PORTS.items()]
+        return await asyncio.gather(*searches)
 
-    found = [each for each in run_sync(look()) if each is not None]
-    return {re.sub(r"\W+", "-", each.name.lower()): (each.base_url, each.model) for each in found}
+    servers = [server for server in run_sync(look()) if server is not None]
+    return {re.sub(r"\W+", "-", server.name.lower()): (server.base_url, server.model) for server in servers}
 
 
 def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool) -> str:
     lines = [*_comment(_PROJECT_HEAD if project else _HEAD), ""]
     if keys:
         lines += [
-            *_comment(f"{' and '.join(keys)}: set when this was written, and used without any setting."),
+            *_comment(
+                f"{' and '.join(keys)}: set when this file was written; used without further settings."
+            ),
             "",
         ]
-    at_hand = next(iter(servers), "") if not keys else ""
+    default_server = next(iter(servers), "") if not keys else ""
     known = all_keys()
     for name, key in known.items():
         if "." not in name:
-            lines += _setting(key, project=project, value=at_hand if name == "base_url" else "")
+            lines += _setting(key, project=project, value=default_server if name == "base_url" else "")
     for group in GROUPS:
         lines.append(f"[{group}]")
         for name, key in known.items():
@@ -133,13 +136,13 @@ def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _setting(key: Key, *, project: bool, value: str = "") -> Iterator[str]:
-    """Its help, and itself: as a comment unless there is a value."""
+def _setting(key: SettingKey, *, project: bool, value: str = "") -> Iterator[str]:
+    """Yield the help and the line of a setting, commented out unless there is a value."""
     choices = IN_PROJECT.get(key.name) if project else key.action.choices
-    about = (key.action.help or "").removesuffix("; repeatable")
-    about = f"false: {about}" if key.is_inverse else about
-    more = f" ({', '.join(map(json.dumps, choices))})" if choices else ""
-    yield from _comment("\n".join(textwrap.wrap(f"{about}{more}", _WIDTH)))
+    summary = (key.action.help or "").removesuffix("; repeatable")
+    summary = f"false: {summary}" if key.is_inverse else summary
+    values = f" ({', '.join(map(json.dumps, choices))})" if choices else ""
+    yield from _comment("\n".join(textwrap.wrap(f"{summary}{values}", _WIDTH)))
     name = key.name.rpartition(".")[2]
     if value:
         yield f"{name} = {json.dumps(value)}"

@@ -1,4 +1,4 @@
-"""The command ``model``: see, fetch and select the models that run on this machine."""
+"""The command ``model``: list, download and select models that run on this machine."""
 
 from __future__ import annotations
 
@@ -6,36 +6,34 @@ import argparse
 
 from pure_agent_loop.cli.arguments import add_actions
 from pure_agent_loop.cli.exits import DONE
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.slow import SlowSteps
-from pure_agent_loop.local.engine.models import Listed, list_models, pull, use
+from pure_agent_loop.local import Listed, list_models, pull_model, use_model
 from pure_agent_loop.support.terminal import safe_text
 
 
 def add_model(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    parser.description = "See, fetch and select models that run on this machine (extra [local])."
+    parser.description = "List, download and select models that run on this machine (extra [local])."
     actions = add_actions(parser)
-    actions.add_parser("list", help="models known and models here")
-    fetched = actions.add_parser("pull", help="fetch a model")
-    fetched.add_argument("name", help="a name from 'pal model list', or the address of a .gguf file")
-    chosen = actions.add_parser("use", help="make a model the one that runs by default")
-    chosen.add_argument("name", help="a name from 'pal model list', or the path of a .gguf file")
+    actions.add_parser("list", help="list known and downloaded models")
+    fetched = actions.add_parser("pull", help="download a model")
+    fetched.add_argument("name", help="name from 'pal model list', or URL of a .gguf file")
+    chosen = actions.add_parser("use", help="make a model the default")
+    chosen.add_argument("name", help="name from 'pal model list', or path of a .gguf file")
 
 
-def model(options: argparse.Namespace, output: Output) -> int:
+def model(options: argparse.Namespace, output: CommandOutput) -> int:
     """Do ``list``, ``pull`` or ``use`` and return the exit code."""
     _ACTIONS[options.action](options, output)
     return DONE
 
 
-def _list(options: argparse.Namespace, output: Output) -> None:  # noqa: ARG001 - the shape of all actions
+def _list(options: argparse.Namespace, output: CommandOutput) -> None:  # noqa: ARG001 - the signature of all actions
     lines = list_models()
     width = max((len(line.name) for line in lines), default=0)
     output.result("".join(_line(line, width) for line in lines))
-    output.say(
-        "* runs when nothing else is configured; 'pal model pull NAME' fetches, 'pal model use NAME' selects"
-    )
+    output.info("* default model; download: pal model pull NAME; select: pal model use NAME")
 
 
 def _line(listed: Listed, width: int) -> str:
@@ -47,18 +45,18 @@ def _line(listed: Listed, width: int) -> str:
     return safe_text(f"{mark} {listed.name:<{width}}  {state:<4}  {rest}").rstrip() + "\n"
 
 
-def _pull(options: argparse.Namespace, output: Output) -> None:
+def _pull(options: argparse.Namespace, output: CommandOutput) -> None:
     with SlowSteps(output) as steps:
-        path = pull(options.name, steps)
+        path = pull_model(options.name, steps)
     output.result(f"{safe_text(str(path))}\n")
 
 
-def _use(options: argparse.Namespace, output: Output) -> None:
-    use(options.name)
+def _use(options: argparse.Namespace, output: CommandOutput) -> None:
+    use_model(options.name)
     here = any(line.is_default and line.path for line in list_models())
-    output.say(f"{options.name} runs from now on when nothing else is configured")
+    output.info(f"{options.name} is now the default if nothing else is configured")
     if not here:
-        output.say(f"it is not on this machine yet: pal model pull {options.name}")
+        output.info(f"not downloaded yet: pal model pull {options.name}")
 
 
 _ACTIONS = {"list": _list, "pull": _pull, "use": _use}

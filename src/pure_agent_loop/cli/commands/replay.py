@@ -1,4 +1,4 @@
-"""The command ``replay``: run the loop again over what a session recorded, and show the first difference."""
+"""The command ``replay``: replay a recorded session and show the first difference."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from pure_agent_loop.cli.arguments import add_database, add_json, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.terminal import safe_text
 
@@ -16,8 +16,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.sessions import Record
 
 _EPILOG = """\
-Exit codes: 0 it came out as it was recorded, 1 something differs (it is shown) or cannot be read,
-2 wrong usage.
+Exit codes: 0 identical, 1 different (the difference is shown) or unreadable, 2 wrong usage.
 
 examples:
   pal replay trip
@@ -29,23 +28,23 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe(
         parser,
-        "Run the loop again over the recorded model answers, tool results and times of a "
-        "session. Nothing is sent and no tool runs. Stops at the first difference.",
+        "Replay the recorded model responses, tool results and times of a session. Nothing "
+        "is sent and no tool runs. Stops at the first difference.",
         _EPILOG,
     )
-    parser.add_argument("id", metavar="SESSION", nargs="?", help="a session of 'pal sessions list'")
+    parser.add_argument("id", metavar="SESSION", nargs="?", help="session ID from 'pal sessions list'")
     add_database(parser)
-    parser.add_argument("--file", metavar="PATH.jsonl", help="a session's file instead")
+    parser.add_argument("--file", metavar="PATH.jsonl", help="session file to replay instead")
     add_json(parser)
 
 
-def replay(options: argparse.Namespace, output: Output) -> int:
+def replay(options: argparse.Namespace, output: CommandOutput) -> int:
     """Replay a session and return the exit code."""
     from pure_agent_loop.sessions.replay import replay_session
 
     records, problems = _read(options)
     if problems:
-        output.say(f"the session is damaged: {'; '.join(problems)}")
+        output.info(f"the session is damaged: {'; '.join(problems)}")
     report = replay_session(records)
     if options.json:
         output.json({"identical": report.difference is None, **report.to_dict()})
@@ -66,7 +65,7 @@ def _read(options: argparse.Namespace) -> tuple[list[Record], list[str]]:
         return loaded.records, loaded.problems
     try:
         with Path(options.file).open("rb") as lines:
-            found = parse(lines)
+            parsed = parse(lines)
     except (OSError, ValueError) as error:
         raise ConfigError(f"Cannot read {options.file}: {error}") from error
-    return found.records, found.problems
+    return parsed.records, parsed.problems

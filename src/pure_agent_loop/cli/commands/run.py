@@ -1,4 +1,4 @@
-"""The command ``run``: one task, from the command line to the exit code."""
+"""The command ``run``: run one task and return its exit code."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cli.arguments import (
     add_any_folder,
     add_database,
+    add_help_all,
     add_limits,
     add_model_choice,
     add_own,
@@ -23,13 +24,13 @@ from pure_agent_loop.cli.arguments import (
 )
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import INTERRUPTED, USAGE
-from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.questions import Questions
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
-from pure_agent_loop.cli.task import Answer, media_named, read_task, tasks_of_lines, with_attached
+from pure_agent_loop.cli.task import PipedAnswer, media_named, read_task, tasks_of_lines, with_attached
 from pure_agent_loop.cli.toolset import (
-    Toolset,
+    RunToolset,
     check_given_rules,
     make_toolset,
     rules_of,
@@ -38,7 +39,7 @@ from pure_agent_loop.cli.toolset import (
     workspace_of,
 )
 from pure_agent_loop.cli.trust import may_guide
-from pure_agent_loop.cli.which_session import PICK, Place, answer_there, is_going_on, place_for_run
+from pure_agent_loop.cli.which_session import PICK, SessionTarget, answer_there, is_resuming, place_for_run
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import (
     PERMISSION_MODES,
@@ -47,14 +48,14 @@ from pure_agent_loop.permissions import (
     PermissionRequest,
 )
 from pure_agent_loop.prompts import prompts_for
-from pure_agent_loop.runs.choose import Choice
+from pure_agent_loop.runs import Choice
 from pure_agent_loop.support.language import LANGUAGES
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.tool import ToolRegistry
 
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent
-    from pure_agent_loop.assistant.trust import Guidance
+    from pure_agent_loop.assistant import Guidance
     from pure_agent_loop.kernel.kit import Compactor
 
 INPUT_FORMATS = ("text", "stream-json")
@@ -65,10 +66,10 @@ SANDBOXES = ("auto", "bubblewrap", "landlock", "none")
 _EPILOG = """\
 The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,
 OPENAI_BASE_URL and OPENAI_API_KEY, else a model server running on this machine (Ollama, LM Studio,
-llama.cpp, vLLM), else the embedded model of the extra [local]. One line on standard error says which.
+llama.cpp, vLLM), else the embedded model of the extra [local]. Standard error shows the choice.
 
-Exit codes: 0 done, 1 failed, 2 wrong usage, 3 a limit was reached, 4 calls were not allowed or need
-a person's permission and there is no terminal, 75 failed but worth another try, 130 stopped by Ctrl-C.
+Exit codes: 0 done, 1 failed, 2 wrong usage, 3 limit reached, 4 calls denied, or pending without a
+terminal to ask at, 75 temporary failure (retry later), 130 stopped by Ctrl-C.
 
 examples:
   pal run "Which files are in the docs folder?"
@@ -81,12 +82,13 @@ examples:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    about = "Do a task with a model and tools for the working folder, and print the answer."
-    describe(parser, about, _EPILOG)
+    summary = "Run a task with a model and tools in the working folder, and print the answer."
+    describe(parser, summary, _EPILOG)
+    add_help_all(parser)
     parser.add_argument(
         "task",
         nargs="*",
-        help="what to do; text piped in is its context, or the task itself if there is none",
+        help="the task; piped text is its context, or the task if missing",
     )
     add_model_choice(parser.add_argument_group("model"))
     _add_work_options(parser.add_argument_group("work"))
@@ -102,7 +104,7 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         "--append-system",
         "--append-system-prompt",
         metavar="TEXT",
-        help="what it says besides",
+        help="text appended to the system prompt",
     )
     group.add_argument(
         "-a",
@@ -110,10 +112,13 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="a file for the task: the text of it, or an image or a PDF; repeatable",
+        help="attach a text file, an image or a PDF; repeatable",
     )
     group.add_argument(
-        "--workspace", metavar="DIR", default=".", help="the tools see only this folder (default: here)"
+        "--workspace",
+        metavar="DIR",
+        default=".",
+        help="folder that the tools can see (default: current folder)",
     )
     add_tool_options(group)
     add_own(group)
@@ -121,38 +126,37 @@ def _add_work_options(group: argparse._ArgumentGroup) -> None:
         "--mode",
         choices=MODES,
         default="react",
-        help="react: work in steps (the default); single: decide about tools once, then answer",
+        help="react: steps; single: one round of tools (default: react)",
     )
     group.add_argument(
         "--explain",
         action="store_true",
-        help="show the first request and the limits; send nothing to the model",
+        help="show the first request and the limits without sending",
     )
 
 
 def add_tool_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say which tools there are."""
+    """Add the options that select tools."""
     group.add_argument(
         "--tools",
         default="all",
         metavar="LIST",
-        help="all (the default), read (only to look at files), none, or names: read_file,edit_file,shell",
+        help="all, read (read-only), none, or tool names (default: all)",
     )
     group.add_argument(
         "--subagents",
         action="store_true",
-        help="the model may give tasks to others: 'explore', 'verify', and those in the folder 'agents' of "
-        "the data folder",
+        help="let the model start subagents (explore, verify, your own)",
     )
     group.add_argument(
         "--subagents-from",
         action="append",
         default=[],
         metavar="DIR",
-        help="also to those that the Markdown files of this folder define; repeatable",
+        help="add subagents defined in Markdown files of DIR; repeatable",
     )
     add_servers(group)
-    group.add_argument("--no-tools", action="store_true", help="answer without tools: --tools none")
+    group.add_argument("--no-tools", action="store_true", help="answer without tools (same as --tools none)")
 
 
 def _add_session_options(group: argparse._ArgumentGroup) -> None:
@@ -160,14 +164,14 @@ def _add_session_options(group: argparse._ArgumentGroup) -> None:
     which.add_argument(
         "--session",
         metavar="ID",
-        help="keep the run in a session of that name, new or old (default: a new one)",
+        help="session to record the run in (default: a new one)",
     )
     which.add_argument(
         "-c",
         "--continue",
         action="store_true",
         dest="go_on",
-        help="go on with the last session of this folder; without a task, with what was being done",
+        help="resume this folder's last session; no TASK: finish its run",
     )
     which.add_argument(
         "-r",
@@ -175,57 +179,58 @@ def _add_session_options(group: argparse._ArgumentGroup) -> None:
         metavar="ID",
         nargs="?",
         const=PICK,
-        help="go on with that session, with or without a task; without an ID: pick one of this folder",
+        help="resume a session; without ID, pick one of this folder",
     )
-    which.add_argument("--no-session", action="store_true", help="keep nothing of this run")
+    which.add_argument("--no-session", action="store_true", help="do not record this run")
     group.add_argument(
         "--keep-sessions",
         type=positive,
         metavar="DAYS",
-        help="delete what is finished and was not used for so long (default: keep all)",
+        help="delete finished sessions unused for DAYS (default: off)",
     )
     add_database(group)
 
 
 def add_permissions(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say what may be done, and where."""
+    """Add the options of permissions and of the sandbox."""
     group.add_argument(
         "--permission-mode",
         choices=PERMISSION_MODES,
         default="ask",
-        help="ask: about what may change something (the default here; that of the library is auto); "
-        "auto: allow what no rule forbids; "
-        "plan: only tools that read; bypass: ask about nothing",
+        help="ask: before changes; auto: allow unless a rule denies; "
+        "plan: read-only tools; bypass: never ask (default: ask)",
     )
     group.add_argument(
         "--sandbox",
         choices=SANDBOXES,
         default="auto",
-        help="what holds commands back (default: the best there is here)",
+        help="sandbox for commands (default: best available)",
     )
-    group.add_argument("--network", action="store_true", help="commands in the sandbox may use the network")
+    group.add_argument("--network", action="store_true", help="allow network access for sandboxed commands")
     add_any_folder(group)
     add_trust(group)
     group.add_argument(
         "--unsandboxed-shell",
         action="store_true",
-        help="where there is no sandbox, the rules alone decide about commands; else each is asked about",
+        help="without a sandbox, let the rules decide instead of asking",
     )
-    group.add_argument("--no-snapshots", action="store_true", help="do not keep what 'pal undo' needs")
-    group.add_argument("--no-audit", action="store_true", help="do not write calls to the audit log")
-    for behavior, also, meaning in (
-        ("allow", ("--allowed",), "are allowed"),
-        ("deny", ("--denied",), "are denied"),
-        ("ask", (), "are asked about"),
+    group.add_argument(
+        "--no-snapshots", action="store_true", help="do not take the snapshots that 'pal undo' needs"
+    )
+    group.add_argument("--no-audit", action="store_true", help="do not write tool calls to the audit log")
+    for behavior, aliases, summary in (
+        ("allow", ("--allowed",), "allow matching calls"),
+        ("deny", ("--denied",), "deny matching calls"),
+        ("ask", (), "ask before matching calls"),
     ):
         group.add_argument(
             f"--{behavior}",
-            *also,
+            *aliases,
             dest=behavior,
             action="append",
             default=[],
             metavar="RULE",
-            help=f"calls that {meaning}, such as 'edit_file(path=docs/*)', 'shell(npm test)'; repeatable",
+            help=f"{summary}, e.g. 'shell(npm test)'; repeatable",
         )
 
 
@@ -234,14 +239,14 @@ def _add_output_options(group: argparse._ArgumentGroup) -> None:
         "--input-format",
         choices=INPUT_FORMATS,
         default="text",
-        help="text: the task; stream-json: one object a line for each task of a conversation",
+        help="text: the task; stream-json: one JSON object per task",
     )
     group.add_argument(
         "--output-format",
         choices=OUTPUT_FORMATS,
         default="text",
-        help="text: the answer; json: one object; stream-json: one object a line for each event; "
-        "code: the first piece of code in the answer, or all of it if there is none",
+        help="text: the answer; json: one object; stream-json: one object per event; "
+        "code: the first code block, or the whole answer without one (default: text)",
     )
     group.add_argument(
         "-x",
@@ -249,72 +254,72 @@ def _add_output_options(group: argparse._ArgumentGroup) -> None:
         action="store_const",
         dest="output_format",
         const="code",
-        help="--output-format code",
+        help="same as --output-format code",
     )
     group.add_argument(
-        "-p", "--print", action="store_true", dest="quiet", help="the answer only, no progress"
+        "-p", "--print", action="store_true", dest="quiet", help="print only the answer, no progress"
     )
-    group.add_argument("-q", "--quiet", action="store_true", dest="quiet", help="the same")
+    group.add_argument("-q", "--quiet", action="store_true", dest="quiet", help="same as --print")
     group.add_argument(
         "--theme",
         choices=THEMES,
         default="auto",
-        help="colours: auto (the default), for a dark or a light background, or plain: none",
+        help="colours; plain disables them (default: auto)",
     )
     group.add_argument(
         "--screen-reader",
         action="store_true",
-        help="a conversation to be read aloud: words in the place of signs, and nothing that moves",
+        help="words instead of symbols, and nothing that moves",
     )
-    group.add_argument("--no-color", action="store_const", dest="theme", const="plain", help="--theme plain")
     group.add_argument(
-        "--language", choices=LANGUAGES, help="of what the framework says to the model (default: en)"
+        "--no-color", action="store_const", dest="theme", const="plain", help="same as --theme plain"
     )
+    group.add_argument("--language", choices=LANGUAGES, help="language of built-in prompts (default: en)")
 
 
-def run(options: argparse.Namespace, output: Output) -> int:
-    """Do the task and return the exit code."""
+def run(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Run the task and return the exit code."""
     workspace = workspace_of(options.workspace)
     lines = options.input_format == "stream-json"
     if lines and (options.output_format != "stream-json" or options.task or options.explain):
         raise ConfigError(
-            "--input-format stream-json takes its tasks from standard input, not from the command line; it "
-            "needs --output-format stream-json and goes without --explain."
+            "--input-format stream-json reads its tasks from standard input, not from the command line; it "
+            "needs --output-format stream-json and cannot be combined with --explain."
         )
     typed_task = " ".join(options.task).rstrip()
-    task = None if lines else read_task(options.task, output.say, needed=not is_going_on(options)) or None
-    questions = Questions.at_terminal(output)
+    task = None if lines else read_task(options.task, output.info, needed=not is_resuming(options)) or None
+    questions = TerminalQuestions.at_terminal(output)
     typed = rules_of(options)
     configure(options, output, workspace, questions)
-    trusted = may_guide(workspace, questions, output, given=options.trust_folder)
+    trusted = may_guide(workspace, questions, output, trust_folder=options.trust_folder)
     text, media = with_attached(task or "", options.attach)
     task = text or None
     with closing(place_for_run(options, workspace, questions, output)) as place, ExitStack() as stack:
-        # What is wrong with the tools is said before a model starts.
-        found = make_toolset(options, workspace, output, trusted=trusted)
-        found = with_servers(found, options, workspace, questions, output)
+        # Invalid tools must be reported before a model starts.
+        toolset = make_toolset(options, workspace, output, trusted=trusted)
+        toolset = with_servers(toolset, options, workspace, questions, output)
         if task is not None and typed_task.startswith("/"):
             from pure_agent_loop.cli.chat.custom import own_task
 
-            names = [each.name for each in found.mcp.servers] if found.mcp else []
+            names = [server.name for server in toolset.mcp.servers] if toolset.mcp else []
             task = task.replace(typed_task, own_task(typed_task, workspace, questions, names), 1)
-        if found.mcp is not None:
+        if toolset.mcp is not None:
             from pure_agent_loop.cli.protocols.mcp_talk import held
 
-            task = stack.enter_context(held(found.mcp, task, typed_task))
-        check_given_rules(typed, options, found, output)
+            task = stack.enter_context(held(toolset.mcp, task, typed_task))
+        check_given_rules(typed, options, toolset, output)
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
         )
-        toolset = found.for_model(is_tiny=choice.is_tiny)
-        on_ask = _answers(options, toolset, questions)
+        toolset = toolset.for_model(is_tiny=choice.is_tiny)
+        on_ask = _ask_function(options, toolset, questions)
         agent = make_agent(options, choice, on_ask, toolset, workspace, trusted=trusted)
         if options.explain and task is not None:
             from pure_agent_loop.cli.one_run import explain
 
             return explain(agent, task, options.output_format, output)
         if toolset.shell is not None and not options.quiet and options.output_format != "stream-json":
-            output.say(toolset.shell.describe())
+            output.info(toolset.shell.describe())
 
         from pure_agent_loop.cli.one_run import OneRun
 
@@ -328,17 +333,17 @@ def run(options: argparse.Namespace, output: Output) -> int:
         return do(task)
 
 
-def _conversation(do: Callable[..., int], place: Place) -> int:
-    """Each line is a task or an answer; they go on from one another. The code is that of the last run."""
+def _conversation(do: Callable[..., int], place: SessionTarget) -> int:
+    """Run the tasks of standard input in one conversation; return the code of the last run."""
     code, first = USAGE, True
     for line in tasks_of_lines(sys.stdin):
-        if isinstance(line, Answer) and answer_there(place, line):
-            continue  # there are more questions
-        code, first = do(None if isinstance(line, Answer) else line, first=first), False
+        if isinstance(line, PipedAnswer) and answer_there(place, line):
+            continue  # further questions are pending
+        code, first = do(None if isinstance(line, PipedAnswer) else line, first=first), False
         if code == INTERRUPTED:
             break
     if first:
-        raise ConfigError('There is no task. Write lines such as {"type": "user", "content": "..."}.')
+        raise ConfigError('No task given. Write lines such as {"type": "user", "content": "..."}.')
     return code
 
 
@@ -346,32 +351,26 @@ def make_agent(
     options: argparse.Namespace,
     choice: Choice,
     on_ask: AskFunction | None,
-    toolset: Toolset,
+    toolset: RunToolset,
     workspace: Path,
     *,
     trusted: Guidance | None,
-    more: str = "",
+    extra_prompt: str = "",
     compaction: Compactor | bool = True,
 ) -> Agent:
-    """The agent that the options ask for.
+    """Make the agent that the options describe.
 
     Args:
-        options: The parsed command line with the settings.
-        choice: The model.
-        on_ask: Asks the person; None if nobody is there.
-        toolset: What it works with.
-        workspace: The folder it works in.
-        trusted: The folder's own texts, if they may guide the model.
-        more: What the system prompt says besides.
-        compaction: How a long history is shortened.
+        on_ask: Asks the user; None without a terminal.
+        trusted: Instructions of the folder, if trusted.
     """
     from pure_agent_loop.agent import Agent
 
     settings: dict[str, Any] = {}
-    more = "\n\n".join(each for each in (more, options.append_system) if each)
+    extra_prompt = "\n\n".join(text for text in (extra_prompt, options.append_system) if text)
     prompt = system_prompt(options.system, trusted, is_tiny=choice.is_tiny)
-    if more:
-        prompt = f"{prompts_for().system_prompt if prompt is None else prompt}\n\n{more}"
+    if extra_prompt:
+        prompt = f"{prompts_for().system_prompt if prompt is None else prompt}\n\n{extra_prompt}"
     if prompt is not None:
         settings["system_prompt"] = prompt
     if options.schema is not None:
@@ -401,16 +400,16 @@ def make_agent(
     )
 
 
-def _answers(
-    options: argparse.Namespace, toolset: Toolset, questions: Questions | None
+def _ask_function(
+    options: argparse.Namespace, toolset: RunToolset, questions: TerminalQuestions | None
 ) -> AskFunction | None:
-    """Answers questions. Those that a session has kept may be answered by the options of now."""
-    if options.session is None and not is_going_on(options):
+    """Return the function that asks. The current options may answer questions that a session recorded."""
+    if options.session is None and not is_resuming(options):
         return None if questions is None else questions.wait
     tools = ToolRegistry(toolset.tools)
 
     def answer(request: PermissionRequest) -> Permission:
-        now = suggest(options, request, tools, questions)
-        return now if now.behavior != "ask" or questions is None else questions.wait(request)
+        suggestion = suggest(options, request, tools, questions)
+        return suggestion if suggestion.behavior != "ask" or questions is None else questions.wait(request)
 
     return answer

@@ -1,4 +1,4 @@
-"""The command ``schedule``: runs of agents at set times."""
+"""The command ``schedule``: run agents on a schedule."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from pure_agent_loop.cli.arguments import add_actions, add_durable_database, add_json, describe
 from pure_agent_loop.cli.exits import DONE
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.which_session import at_database
 from pure_agent_loop.durable import (
     Delivery,
@@ -29,7 +29,7 @@ from pure_agent_loop.support.terminal import one_line, safe_text
 
 SHOWN_RUNS = 10
 _EPILOG = """\
-Workers run what is due (pal worker). Exit codes: 0 done, 1 failed, 2 wrong usage.
+Workers (pal worker) start the due runs. Exit codes: 0 done, 1 failed, 2 wrong usage.
 
 examples:
   pal schedule add news --cron "0 9 * * 1-5" --tz local --agent helper --prompt "News?" --to-file news.md
@@ -38,29 +38,29 @@ examples:
   pal schedule pause news
 """
 _ON_ONE = (
-    ("show", "a schedule, and what came of its newest runs"),
-    ("remove", "take a schedule away; what it has begun goes on"),
-    ("pause", "run it no more until 'resume'"),
-    ("resume", "run it again from now on"),
-    ("run", "run it once more, now"),
+    ("show", "show a schedule and its newest runs"),
+    ("remove", "remove a schedule; its started runs continue"),
+    ("pause", "pause a schedule until 'resume'"),
+    ("resume", "resume a paused schedule"),
+    ("run", "start a run now"),
 )
 
 
 def add_schedule(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    describe(parser, "Runs of agents at set times. They need the extra [durable].", _EPILOG)
+    describe(parser, "Run agents on a schedule. Needs the extra [durable].", _EPILOG)
     actions = add_actions(parser)
-    _add_options(_action(actions, "add", "put a schedule in", named=True))
-    _action(actions, "list", "all schedules, by name", named=False)
-    for name, meaning in _ON_ONE:
-        _action(actions, name, meaning, named=True)
+    _add_options(_action(actions, "add", "add a schedule", named=True))
+    _action(actions, "list", "list all schedules by name", named=False)
+    for name, summary in _ON_ONE:
+        _action(actions, name, summary, named=True)
 
 
-def _action(actions: Any, name: str, meaning: str, *, named: bool) -> argparse.ArgumentParser:
-    description = f"{meaning[0].upper()}{meaning[1:]}."
-    action: argparse.ArgumentParser = actions.add_parser(name, help=meaning, description=description)
+def _action(actions: Any, name: str, summary: str, *, named: bool) -> argparse.ArgumentParser:
+    description = f"{summary[0].upper()}{summary[1:]}."
+    action: argparse.ArgumentParser = actions.add_parser(name, help=summary, description=description)
     if named:
-        action.add_argument("name", metavar="NAME", help="the schedule")
+        action.add_argument("name", metavar="NAME", help="name of the schedule")
     add_durable_database(action)
     add_json(action)
     return action
@@ -68,37 +68,48 @@ def _action(actions: Any, name: str, meaning: str, *, named: bool) -> argparse.A
 
 def _add_options(add: argparse.ArgumentParser) -> None:
     when = add.add_mutually_exclusive_group(required=True)
-    when.add_argument("--cron", metavar="LINE", help="five parts of cron: '0 9 * * 1-5'")
-    when.add_argument("--every", type=_seconds, metavar="TIME", help="seconds, or 10m, 2h, 1d")
+    when.add_argument("--cron", metavar="LINE", help="cron line with five fields: '0 9 * * 1-5'")
+    when.add_argument("--every", type=_seconds, metavar="TIME", help="interval: seconds, or 10m, 2h, 1d")
     what = add.add_mutually_exclusive_group(required=True)
-    what.add_argument("--prompt", default="", metavar="TEXT", help="what to do; {due} stands for the time")
-    what.add_argument("--prompt-file", metavar="FILE", help="a file that is read for each run")
+    what.add_argument(
+        "--prompt", default="", metavar="TEXT", help="the task; {due} is replaced by the due time"
+    )
+    what.add_argument("--prompt-file", metavar="FILE", help="file with the task, read for each run")
+    add.add_argument(
+        "--attach",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="attach an image or a PDF to each run; repeatable",
+    )
     where = add.add_mutually_exclusive_group()
-    where.add_argument("--to-file", metavar="FILE", help="put the answer at the end of a file")
-    where.add_argument("--to-session", metavar="ID", help="leave the answer for a session")
-    where.add_argument("--to-command", metavar="COMMAND", help="give the answer to a command; no shell")
-    add.add_argument("--agent", default="default", metavar="NAME", help="who does it (default: default)")
-    add.add_argument("--tz", default="UTC", metavar="ZONE", help="zone of --cron, or 'local' (default: UTC)")
+    where.add_argument("--to-file", metavar="FILE", help="append the answer to a file")
+    where.add_argument("--to-session", metavar="ID", help="deliver the answer to a session")
+    where.add_argument("--to-command", metavar="COMMAND", help="pipe the answer to a command (no shell)")
+    add.add_argument(
+        "--agent", default="default", metavar="NAME", help="agent that runs the task (default: default)"
+    )
+    add.add_argument(
+        "--tz", default="UTC", metavar="ZONE", help="time zone of --cron, or 'local' (default: UTC)"
+    )
     add.add_argument(
         "--missed",
         choices=("skip", "once", "all"),
         default="skip",
-        help="times at which no worker was up (default: skip)",
+        help="runs missed while no worker ran (default: skip)",
     )
     add.add_argument(
         "--overlap",
         choices=("skip", "queue"),
         default="skip",
-        help="when the run before has not ended (default: skip)",
+        help="if the previous run has not ended (default: skip)",
     )
+    add.add_argument("--session", metavar="ID", help="session to continue; 'same': one for this schedule")
     add.add_argument(
-        "--session", metavar="ID", help="go on in this session each time; 'same': in one of its own"
+        "--timeout", type=_seconds, default=60.0, metavar="TIME", help="timeout of --to-command (default: 60)"
     )
-    add.add_argument(
-        "--timeout", type=_seconds, default=60.0, metavar="TIME", help="of --to-command (default: 60)"
-    )
-    add.add_argument("--paused", action="store_true", help="do not run it until 'resume'")
-    add.add_argument("--replace", action="store_true", help="take the place of one of the same name")
+    add.add_argument("--paused", action="store_true", help="add it paused")
+    add.add_argument("--replace", action="store_true", help="replace a schedule of the same name")
 
 
 def _seconds(text: str) -> float:
@@ -108,33 +119,34 @@ def _seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is no time; write 30s, 10m, 2h or 1d")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 30s, 10m, 2h or 1d")
     return number
 
 
-def schedule(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code."""
+def schedule(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Run the action and return the exit code."""
     with closing(Engine(options.database)) as engine:
-        found, text, said = _ACTIONS[options.action](options, engine.schedules, output.width)
-        shown = engine.database.shown
+        data, text, message = _ACTIONS[options.action](options, engine.schedules, output.width)
+        shown = engine.database.display_url
     if options.json:
-        output.json(found)
+        output.json(data)
         return DONE
     output.result(text)
-    if said:
-        output.say(said.replace("{database}", shown))
+    if message:
+        output.info(message.replace("{database}", shown))
     return DONE
 
 
-_Done = tuple[dict[str, Any], str, str]  # as JSON, as text, and what is said beside it
+_Done = tuple[dict[str, Any], str, str]  # JSON, text, message for standard error
 
 
 def _add(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
-    made = Schedule(
+    new = Schedule(
         options.name,
         options.agent,
         options.prompt,
         prompt_file=options.prompt_file,
+        media=options.attach,
         cron=options.cron,
         every=options.every,
         timezone=options.tz,
@@ -144,7 +156,7 @@ def _add(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
         session=options.session,
         overlap=options.overlap,
     )
-    return _info_of(schedules.add(made, replace=options.replace))
+    return _info_of(schedules.add(new, replace=options.replace))
 
 
 def _delivery(options: argparse.Namespace) -> Delivery | None:
@@ -157,14 +169,14 @@ def _delivery(options: argparse.Namespace) -> Delivery | None:
     try:
         argv = shlex.split(options.to_command)
     except ValueError as error:
-        raise ConfigError(f"--to-command={options.to_command!r:.200} cannot be read: {error}.") from error
+        raise ConfigError(f"--to-command={options.to_command!r:.200} cannot be parsed: {error}.") from error
     return to_command(argv, options.timeout)
 
 
-def _list(options: argparse.Namespace, schedules: Schedules, width: int) -> _Done:  # noqa: ARG001 - one of several
-    found = schedules.list()
-    said = "" if found else "there are no schedules in {database}"
-    return {"schedules": [_plain(each) for each in found]}, "".join(_row(each, width) for each in found), said
+def _list(options: argparse.Namespace, schedules: Schedules, width: int) -> _Done:  # noqa: ARG001 - the signature of all actions
+    infos = schedules.list()
+    message = "" if infos else "no schedules in {database}"
+    return {"schedules": list(map(_plain, infos))}, "".join(_row(info, width) for info in infos), message
 
 
 def _show(options: argparse.Namespace, schedules: Schedules, width: int) -> _Done:
@@ -172,13 +184,13 @@ def _show(options: argparse.Namespace, schedules: Schedules, width: int) -> _Don
     fields = {**_plain(info), "every": _every(info), "next": _due(info), "deliver": info.schedule.deliver}
     del fields["last"], fields["enabled"]
     lines = [f"{name:<12} {one_line(str(value), width - 13)}\n" for name, value in fields.items() if value]
-    found = {"schedule": _plain(info), "runs": [asdict(each) for each in runs]}
-    return found, "".join([*lines, *(_run_row(each, width) for each in runs)]), ""
+    data = {"schedule": _plain(info), "runs": [asdict(run) for run in runs]}
+    return data, "".join([*lines, *(_run_row(run, width) for run in runs)]), ""
 
 
 def _remove(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
     schedules.remove(options.name)
-    return {"removed": options.name}, "", f"{options.name} is removed"
+    return {"removed": options.name}, "", f"{options.name} removed"
 
 
 def _pause(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
@@ -190,11 +202,11 @@ def _resume(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
 
 
 def _run(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
-    run_id, there = schedules.run_now(options.name), at_database(options.database)
+    run_id, database = schedules.run_now(options.name), at_database(options.database)
     return (
         {"run_id": run_id},
         f"{run_id}\n",
-        f"a worker takes it up soon; to see it: pal logs -f {run_id}{there}",
+        f"queued for a worker; to follow it: pal logs -f {run_id}{database}",
     )
 
 
@@ -224,19 +236,19 @@ def _every(info: ScheduleInfo) -> str:
 
 
 def _row(info: ScheduleInfo, width: int) -> str:
-    one = info.schedule
-    when = one.cron if one.cron is not None else f"every {_every(info)}"
+    planned = info.schedule
+    when = planned.cron if planned.cron is not None else f"every {_every(info)}"
     last = "" if info.last is None else f"; last {info.last.state} {moment(info.last.changed)} UTC"
-    what = one.prompt or f"file {one.prompt_file}"
-    where = "" if one.deliver is None else f" -> {one.deliver}"
-    head = f"{one.name:<20}  {when:<16}  {one.agent}"
+    what = planned.prompt or f"file {planned.prompt_file}"
+    where = "" if planned.deliver is None else f" -> {planned.deliver}"
+    head = f"{planned.name:<20}  {when:<16}  {planned.agent}"
     return f"{head}\n    {_next(info)}{last}\n    {one_line(f'{what}{where}', width - 4)}\n"
 
 
 def _run_row(firing: Firing, width: int) -> str:
     head = f"{moment(firing.due)}  {firing.state:<11}  {firing.run_id}"
-    words = [one_line(safe_text(each), width - 4) for each in (firing.answer, firing.detail) if each]
-    return "\n".join([head, *(f"    {each}" for each in words)]) + "\n"
+    details = [one_line(safe_text(text), width - 4) for text in (firing.answer, firing.detail) if text]
+    return "\n".join([head, *(f"    {detail}" for detail in details)]) + "\n"
 
 
 _ACTIONS = {

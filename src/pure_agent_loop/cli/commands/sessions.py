@@ -1,8 +1,9 @@
-"""The command ``sessions``: see, answer, export, fork, repair and delete what runs keep."""
+"""The command ``sessions``: list, answer, export, fork, repair and delete sessions."""
 
 from __future__ import annotations
 
 import argparse
+import re
 import shlex
 import sys
 import textwrap
@@ -20,10 +21,10 @@ from pure_agent_loop.cli.arguments import (
     describe,
 )
 from pure_agent_loop.cli.exits import DONE, FAILED
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import question_text
 from pure_agent_loop.cli.which_session import (
-    MOST_TITLE,
+    MAX_TITLE,
     at_database,
     checked,
     existing,
@@ -36,12 +37,11 @@ from pure_agent_loop.cli.which_session import (
 )
 from pure_agent_loop.errors import ConfigError, SessionError, SessionWriteError
 from pure_agent_loop.session import SessionManager
-from pure_agent_loop.sessions import JsonlStore, SessionInfo, SessionStore
+from pure_agent_loop.sessions import JsonlStore, Record, SessionInfo, SessionStore
 from pure_agent_loop.sessions.export import about, moment, to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
-from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import Entry, read_story
-from pure_agent_loop.subagents.tasks import TaskStore
+from pure_agent_loop.subagents import TaskStore
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
 from pure_agent_loop.support.text import counted
@@ -63,89 +63,96 @@ examples:
 
 def add_sessions(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    describe(parser, "See and change the sessions that 'pal' keeps.", _EPILOG)
+    describe(parser, "List and manage the sessions that 'pal' records.", _EPILOG)
     actions = add_actions(parser)
-    listing = actions.add_parser("list", help="the sessions, the one used last first")
+    listing = actions.add_parser("list", help="list sessions, most recently used first")
     add_count(listing)
     add_json(listing)
     add_database(listing)
-    listing.add_argument("--all", action="store_true", help="also the sessions of subagents")
-    listing.add_argument("--here", action="store_true", help="only those that began in this folder")
-    listing.add_argument(
-        "words", nargs="*", metavar="WORD", help="only those in which each of these was said"
-    )
-    show = actions.add_parser("show", help="what happened in a session; long texts are shortened")
-    show.add_argument("id", metavar="ID", nargs="?", help="the session (default: the last of this folder)")
+    listing.add_argument("--all", action="store_true", help="include sessions of subagents")
+    listing.add_argument("--here", action="store_true", help="only sessions started in this folder")
+    listing.add_argument("words", nargs="*", metavar="WORD", help="only sessions that contain every WORD")
+    show = actions.add_parser("show", help="show the history of a session, long texts shortened")
+    show.add_argument("id", metavar="ID", nargs="?", help="session (default: the last of this folder)")
     add_database(show)
-    show.add_argument("--answer", action="store_true", help="only the last answer, as it is")
+    show.add_argument("--answer", action="store_true", help="print only the last answer, unformatted")
     show.add_argument("--json", action="store_true", help="print one JSON object with all records")
-    export = _with_id(actions, "export", "a session as a document, in full")
-    export.add_argument("--format", choices=FORMATS, required=True, help="of the document")
-    export.add_argument("-o", "--output", metavar="FILE", help="write it there instead of standard output")
-    fork = _with_id(actions, "fork", "a new session that begins as another one did")
-    fork.add_argument("--at", type=positive, metavar="N", help="the last step to copy (default: all)")
-    fork.add_argument("--as", dest="new_id", metavar="NEW", help="the name of the new one")
-    delete = actions.add_parser("delete", help="take sessions away")
+    export = _with_id(actions, "export", "export a session as a document")
+    export.add_argument("--format", choices=FORMATS, required=True, help="format of the document")
+    export.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
+    fork = _with_id(actions, "fork", "start a new session from a point of another")
+    fork.add_argument("--at", type=positive, metavar="N", help="last step to copy (default: all)")
+    fork.add_argument("--as", dest="new_id", metavar="NEW", help="ID of the new session")
+    delete = actions.add_parser("delete", help="delete sessions")
     delete.add_argument("ids", nargs="+", metavar="ID", help="a session")
     add_database(delete)
-    delete.add_argument("-y", "--yes", action="store_true", help="do not ask")
-    pruned = actions.add_parser("prune", help="take away what is finished and was not used for long")
-    pruned.add_argument("--days", type=positive, default=90, metavar="N", help="so long (default: 90)")
-    add_database(pruned)
-    _with_id(actions, "repair", "write what is whole in a damaged session into a new one")
-    waiting = actions.add_parser(
-        "waiting", help="the sessions that wait for a permission, and their questions"
+    delete.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    pruned = actions.add_parser("prune", help="delete finished sessions that were not used for long")
+    pruned.add_argument(
+        "--days", type=positive, default=90, metavar="N", help="days since the last use (default: 90)"
     )
+    add_database(pruned)
+    _with_id(actions, "repair", "copy the intact records of a session into a new one")
+    waiting = actions.add_parser("waiting", help="list suspended sessions and their questions")
     add_json(waiting)
     add_database(waiting)
-    answering = _with_id(actions, "answer", "answer a question of a session; nothing runs until it goes on")
-    answering.add_argument("call_id", metavar="CALL", help="the call it is about; 'waiting' shows it")
-    answering.add_argument("verdict", choices=("allow", "deny"), help="may the call be made?")
-    answering.add_argument("--message", default="", metavar="TEXT", help="why; told to the model when denied")
+    answering = _with_id(actions, "answer", "answer a question; 'pal run --resume' continues the run")
+    answering.add_argument("call_id", metavar="CALL", help="id of the call; 'waiting' shows it")
+    answering.add_argument("verdict", choices=("allow", "deny"), help="allow or deny the call")
+    answering.add_argument("--message", default="", metavar="TEXT", help="reason for the model when denied")
 
 
-def _with_id(actions: Any, name: str, meaning: str) -> argparse.ArgumentParser:
-    parser: argparse.ArgumentParser = actions.add_parser(name, help=meaning)
-    parser.add_argument("id", metavar="ID", help="the session")
+def _with_id(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:
+    parser: argparse.ArgumentParser = actions.add_parser(name, help=summary)
+    parser.add_argument("id", metavar="ID", help="session")
     add_database(parser)
     return parser
 
 
-def sessions(options: argparse.Namespace, output: Output) -> int:
-    """Do what the command line says and return the exit code."""
+def sessions(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Run the action and return the exit code."""
     with store_for(options.database) as store:
         return _ACTIONS[options.action](options, store, output)
 
 
-def _list(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
-    every = list(in_folder(store, Path.cwd() if options.here else None))
+def _list(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
+    sessions = list(in_folder(store, Path.cwd() if options.here else None))
     children = {record.session_id for record in TaskStore().list()}
-    found = [info for info in every if options.all or info.id not in children]
+    matches = [info for info in sessions if options.all or info.id not in children]
+    excerpts: dict[str, str] = {}
     if options.words:
-        found = [info for info in found if _has_said(info, store, options.words)]
-    shown = [_summary(info, store) for info in found[: options.limit]]
+        excerpts = {info.id: text for info in matches if (text := _excerpt(info, store, options.words))}
+        matches = [info for info in matches if info.id in excerpts]
+    shown = [_summary(info, store) for info in matches[: options.limit]]
+    for row in shown:
+        row.update({"said": excerpts[row["id"]]} if excerpts else {})
     if options.json:
-        output.json({"sessions": shown, "total": len(found)})
+        output.json({"sessions": shown, "total": len(matches)})
         return DONE
     width = output.width
     output.result("".join(_row(row, width) for row in shown))
-    if len(found) > len(shown):
-        output.say(f"{len(found) - len(shown)} more: pal sessions list -n {len(found)}")
-    if len(every) > len(found):
-        output.say(f"{len(every) - len(found)} more are of subagents: pal sessions list --all")
-    if not found:
-        there = at_database(options.database)
-        output.say(f"there are no sessions; begin one: {_begin(there)}")
+    if len(matches) > len(shown):
+        output.info(f"{len(matches) - len(shown)} more: pal sessions list -n {len(matches)}")
+    if len(sessions) > len(matches):
+        output.info(f"{len(sessions) - len(matches)} more of subagents: pal sessions list --all")
+    if not matches:
+        database = at_database(options.database)
+        output.info(f"no sessions found; to start one: {_begin(database)}")
     return DONE
 
 
-def _has_said(info: SessionInfo, store: SessionStore, words: Sequence[str]) -> bool:
+def _excerpt(info: SessionInfo, store: SessionStore, words: Sequence[str]) -> str:
+    """Return the text around the first of these words; empty if the session lacks one of them."""
     try:
         entries = read_story(store.read(info.id).records).entries
     except SessionError:
-        return False
-    said = "\n".join(each.text for each in entries).lower()
-    return all(word.lower() in said for word in words)
+        return ""
+    text = "\n".join(entry.text for entry in entries)
+    places = [re.search(re.escape(word), text, re.IGNORECASE) for word in words]
+    if not places or not all(places):
+        return ""
+    start = max(0, min(place.start() for place in places if place) - 20)
+    return f"{'...' if start else ''}{one_line(text[start : start + 200])}"
 
 
 def _begin(database: str) -> str:
@@ -156,11 +163,11 @@ def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
     row = asdict(info)
     try:
         loaded = store.read(info.id)
-    except SessionError as error:  # just deleted, or not readable
+    except SessionError as error:  # deleted meanwhile, or unreadable
         return {**row, "problem": str(error)}
     story = read_story(loaded.records)
     row.update(steps=story.steps, messages=story.messages, task=story.task, stop_reason=story.stop_reason)
-    row.update(title=one_line(story.title, MOST_TITLE), folder=folder_of(store, info.id))
+    row.update(title=one_line(story.title, MAX_TITLE), folder=folder_of(store, info.id))
     return {**row, "problem": "; ".join(loaded.problems)} if loaded.problems else row
 
 
@@ -168,29 +175,30 @@ def _row(row: dict[str, Any], width: int) -> str:
     parts = [f"{row['id']:<24}", moment(row["updated"]), _size(row["size_bytes"])]
     if "steps" in row:
         parts += [counted(row["steps"], "step"), counted(row["messages"], "message")]
-    words = [] if row.get("stop_reason") == "completed" or "steps" not in row else [_standing(row)]
+    notes = [] if row.get("stop_reason") == "completed" or "steps" not in row else [_end_of(row)]
     if row.get("problem"):
-        words.append("damaged")
-    about_it = f"({', '.join(words)}) " if words else ""
-    task = one_line(about_it + _tasks(row), width - 4)
-    return f"{'  '.join(parts)}\n    {task}".rstrip() + "\n"
+        notes.append("damaged")
+    prefix = f"({', '.join(notes)}) " if notes else ""
+    task = one_line(prefix + _tasks(row), width - 4)
+    excerpt = f"\n    said: {one_line(row['said'], width - 10)}" if "said" in row else ""
+    return f"{'  '.join(parts)}\n    {task}".rstrip() + f"{excerpt}\n"
 
 
 def _tasks(row: dict[str, Any]) -> str:
-    """The first task, and the last if it is another one."""
+    """Return the first task, and the last if it differs."""
     first, last = row.get("title", row.get("problem", "")), row.get("task", "")
-    return first if one_line(last, MOST_TITLE) in ("", first) else f"{first} (last: {last})"
+    return first if one_line(last, MAX_TITLE) in ("", first) else f"{first} (last: {last})"
 
 
-def _standing(row: dict[str, Any]) -> str:
+def _end_of(row: dict[str, Any]) -> str:
     return one_line(row["stop_reason"] or "not finished", 40)
 
 
-def _show(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
+def _show(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     session = last_of(store, None if options.database else Path.cwd()) if options.id is None else options.id
     loaded = store.read(existing(session, store))
     if options.answer:
-        answers = [each.text for each in read_story(loaded.records).entries if each.kind == "answer"]
+        answers = [entry.text for entry in read_story(loaded.records).entries if entry.kind == "answer"]
         output.result(f"{safe_text(answers[-1]) if answers else ''}\n")
         return DONE
     if options.json:
@@ -202,10 +210,10 @@ def _show(options: argparse.Namespace, store: SessionStore, output: Output) -> i
     parts = [_block("", f"Session {session}: {about(story, loaded.records)}", width, 1)]
     parts += [_entry(entry, width) for entry in story.entries]
     if story.entries and not story.stop_reason:
-        parts.append("   in the middle of something: it is at work, or was cut off\n")
+        parts.append("   unfinished: the run is active or was interrupted\n")
     output.result("".join(parts))
     for problem in loaded.problems:
-        output.say(f"damaged: {problem}")
+        output.info(f"damaged: {problem}")
     return DONE
 
 
@@ -220,13 +228,13 @@ def _entry(entry: Entry, width: int) -> str:
     if entry.kind == "end":
         return f"   ({one_line(entry.text, 60)})\n"
     if entry.kind == "shortened":
-        return "   (what was before was shortened for the model)\n"
+        return "   (earlier history was compacted for the model)\n"
     failed = "failed: " if entry.failed else ""
     return _block(f"   {MARKS[entry.kind]} ", failed + entry.text, width, LONG_RESULT)
 
 
 def _block(mark: str, text: str, width: int, lines: int) -> str:
-    """Text behind a mark, indented as deep as that, each line not wider than the terminal."""
+    """Return a text after a mark, wrapped to the width and indented by the width of the mark."""
     room = max(20, width - len(mark))
     shown = [
         piece
@@ -239,10 +247,10 @@ def _block(mark: str, text: str, width: int, lines: int) -> str:
     )
 
 
-def _export(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
+def _export(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     loaded = store.read(existing(options.id, store))
     for problem in loaded.problems:
-        output.say(f"damaged, and left out: {problem}")
+        output.info(f"damaged, omitted: {problem}")
     text = _document(options.format, options.id, loaded.records)
     if options.output is None:
         output.result(text)
@@ -252,7 +260,7 @@ def _export(options: argparse.Namespace, store: SessionStore, output: Output) ->
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise SessionWriteError(path, error.strerror or error) from error
-    output.say(f"wrote {path}")
+    output.info(f"wrote {path}")
     return DONE
 
 
@@ -263,35 +271,35 @@ def _document(form: str, session_id: str, records: Sequence[Record]) -> str:
     return to_html(records, title) if form == "html" else to_markdown(records, title)
 
 
-def _fork(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
+def _fork(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     if options.new_id is not None:
         checked(options.new_id)
     new = fork_session(store, existing(options.id, store), options.at, options.new_id)
     output.result(f"{new}\n")
-    output.say(f'to go on: pal run {to_resume(new, options.database)} "your task"')
+    output.info(f'to resume: pal run {to_resume(new, options.database)} "your task"')
     return DONE
 
 
-def _prune(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
-    for each in prune(store, options.days, time.time()):
-        output.say(f"deleted {each}")
+def _prune(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
+    for session_id in prune(store, options.days, time.time()):
+        output.info(f"deleted {session_id}")
     return DONE
 
 
-def _delete(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
-    ids = list(dict.fromkeys(existing(each, store) for each in options.ids))
-    if not options.yes and not _agreed(ids, output):
-        output.say("nothing was deleted")
+def _delete(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
+    ids = list(dict.fromkeys(existing(session_id, store) for session_id in options.ids))
+    if not options.yes and not _confirmed(ids, output):
+        output.info("nothing was deleted")
         return FAILED
-    for each in ids:
-        store.delete(each)
-        output.say(f"deleted {each}")
+    for session_id in ids:
+        store.delete(session_id)
+        output.info(f"deleted {session_id}")
     return DONE
 
 
-def _agreed(ids: Sequence[str], output: Output) -> bool:
+def _confirmed(ids: Sequence[str], output: CommandOutput) -> bool:
     if not (is_terminal(sys.stdin) and output.err_is_terminal):
-        raise ConfigError("There is no terminal to ask at. To delete without a question: --yes")
+        raise ConfigError("--yes is needed to delete without a terminal to ask at.")
     output.progress(f"Delete {', '.join(ids)}? [y]es, [n]o: ")
     line = sys.stdin.readline()
     if line.endswith("\n"):
@@ -299,50 +307,54 @@ def _agreed(ids: Sequence[str], output: Output) -> bool:
     return line.strip().lower() in ("y", "yes")
 
 
-def _repair(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
+def _repair(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     if not isinstance(store, JsonlStore):
-        raise ConfigError("--database: sessions in a database are not repaired; it keeps them whole itself.")
+        raise ConfigError(
+            "--database: sessions in a database cannot be repaired; the database keeps them consistent."
+        )
     report = store.repair(existing(options.id, store))
     if report.path is None:
-        output.say(f"nothing is damaged in {options.id}: {counted(report.kept, 'record')}")
+        output.info(f"no damage in {options.id}: {counted(report.kept, 'record')}")
         return DONE
     for change in report.changes:
-        output.say(change)
+        output.info(change)
     output.result(f"{safe_text(str(report.path))}\n")
-    output.say(
-        f"{counted(report.kept, 'record')} kept, as the session {report.session_id}; the old one is as it was"
+    output.info(
+        f"{counted(report.kept, 'record')} copied to session {report.session_id}; the old one is unchanged"
     )
     return DONE
 
 
-def _waiting(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
+def _waiting(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     manager = SessionManager(store)
-    found = {info.id: manager.questions(info.id) for info in manager.waiting()}
+    pending = {info.id: manager.questions(info.id) for info in manager.waiting()}
     if options.json:
-        rows = [{"id": each, "questions": [asdict(one) for one in asked]} for each, asked in found.items()]
+        rows = [{"id": key, "questions": list(map(asdict, questions))} for key, questions in pending.items()]
         output.json({"sessions": rows})
         return DONE
-    there = at_database(options.database)
-    for session_id, asked in found.items():
+    database = at_database(options.database)
+    for session_id, questions in pending.items():
         lines = [session_id]
-        for each in asked:
-            lines += [f"    {line}" for line in question_text(asdict(each)).splitlines()]
-            call = shlex.quote(one_line(each.call_id))
-            lines.append(f"    to answer: pal sessions answer {session_id} {call} allow{there}")
+        for question in questions:
+            lines += [f"    {line}" for line in question_text(asdict(question)).splitlines()]
+            call = shlex.quote(one_line(question.call_id))
+            lines.append(
+                f"    to answer: pal sessions answer {shlex.quote(session_id)} {call} allow{database}"
+            )
         output.result("\n".join(lines) + "\n")
-    if not found:
-        output.say("no session waits for a permission")
+    if not pending:
+        output.info("no session is waiting for an answer")
     return DONE
 
 
-def _answer(options: argparse.Namespace, store: SessionStore, output: Output) -> int:
+def _answer(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     manager = SessionManager(store)
     manager.answer(existing(options.id, store), options.call_id, options.verdict, options.message)
     left = len(manager.questions(options.id))
     if left:
-        output.say(f"recorded; {counted(left, 'more question')} of {options.id}: pal sessions waiting")
+        output.info(f"recorded; {counted(left, 'more question')} of {options.id}: pal sessions waiting")
     else:
-        output.say(f"recorded; to go on: pal run {to_resume(options.id, options.database)}")
+        output.info(f"recorded; to resume: pal run {to_resume(options.id, options.database)}")
     return DONE
 
 

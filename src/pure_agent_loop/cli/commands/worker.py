@@ -1,4 +1,4 @@
-"""The command ``worker``: work on durable runs until it is told to stop."""
+"""The command ``worker``: run durable tasks until a signal stops it."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import argparse
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.cli.arguments import add_any_folder
+from pure_agent_loop.cli.arguments import add_any_folder, add_deps
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.durable import describe_durable
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED
 from pure_agent_loop.cli.load import load_object
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.parser import parser_of
 from pure_agent_loop.cli.settings.apply import configure
-from pure_agent_loop.cli.toolset import Toolset
-from pure_agent_loop.durable import Engine, Rate
-from pure_agent_loop.durable.worker import Worker
+from pure_agent_loop.cli.toolset import RunToolset
+from pure_agent_loop.durable import Engine, Rate, Worker
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.schema.build import checked_in_run
 from pure_agent_loop.support.numbers import positive, seconds
-from pure_agent_loop.toolbox import starter_tools
-from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
+from pure_agent_loop.toolbox import check_workspace, starter_tools
 
-MOST_SECONDS = 86_400
+MAX_SECONDS = 86_400
 _DEFAULT_AGENT = "default"
 
 
@@ -39,42 +39,43 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--agents",
         metavar="MODULE:NAME",
-        help="an agent, a dict of agents by name, or a function that makes one of them; "
-        "without it there is the agent 'default', with the model of 'pal run' and tools that only read",
+        help="agent, dict of agents by name, or function that makes it "
+        "(default: agent 'default', model of 'pal run', read-only tools)",
     )
+    add_deps(parser)
     add_any_folder(parser)
     parser.add_argument(
         "--concurrency",
         type=positive,
         default=4,
         metavar="N",
-        help="runs of each model at once (default: 4)",
+        help="concurrent runs per model (default: 4)",
     )
     parser.add_argument(
         "--rate",
         action="append",
         default=[],
         metavar="MODEL=N/S",
-        help="at most N runs of a model begin in S seconds, all workers together; may be repeated",
+        help="start at most N runs of MODEL per S seconds; repeatable",
     )
     parser.add_argument(
         "--lease",
-        type=seconds(MOST_SECONDS),
+        type=seconds(MAX_SECONDS),
         default=10.0,
         metavar="S",
-        help="seconds of silence after which a worker is taken for dead (PostgreSQL; default: 10)",
+        help="seconds until a silent worker counts as dead (default: 10)",
     )
     parser.add_argument(
         "--grace",
-        type=seconds(MOST_SECONDS),
+        type=seconds(MAX_SECONDS),
         default=20.0,
         metavar="S",
-        help="seconds that tools at work get to end at SIGTERM (default: 20)",
+        help="seconds for running tools after SIGTERM (default: 20)",
     )
 
 
-def worker(options: argparse.Namespace, output: Output) -> int:
-    """Work until a signal ends it; return the exit code."""
+def worker(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Run tasks until a signal stops the worker; return the exit code."""
     agents = load_agents(options.agents, output, any_folder=options.any_folder)
     engine = Engine(
         options.database,
@@ -83,17 +84,18 @@ def worker(options: argparse.Namespace, output: Output) -> int:
         rates=dict(map(_rate, options.rate)),
         lease=options.lease,
         grace=options.grace,
+        deps=load_deps(options.deps),
     )
 
     def ready(begun: Worker) -> None:
-        output.say(f"worker {begun.executor}")
-        output.say(f"database {engine.database.shown}")
-        output.say(f"agents {', '.join(_described(agents))}")
-        output.say(f"queues {', '.join(sorted(set(begun.queues.values())))}; SIGTERM or Ctrl-C ends it")
+        output.info(f"worker {begun.executor}")
+        output.info(f"database {engine.database.display_url}")
+        output.info(f"agents {', '.join(_described(agents))}")
+        output.info(f"queues {', '.join(sorted(set(begun.queues.values())))}; stop with SIGTERM or Ctrl-C")
 
     with closing(engine), _log_shown(output):
         engine.run_worker(ready, _Stopping(options.grace, output).on_signal)
-    output.say("stopped; what had not ended was handed back")
+    output.info("stopped; unfinished runs were returned to the queue")
     return DONE
 
 
@@ -108,67 +110,77 @@ def _rate(text: str) -> tuple[str, Rate]:
         return model, Rate(int(limit), float(period))
     except ValueError as error:
         raise ConfigError(
-            f"--rate={text} is none. Write the model, how many, and in how many seconds: "
-            "--rate gpt-4o-mini=60/60"
+            f"--rate={text} is invalid. Write MODEL=RUNS/SECONDS, such as --rate gpt-4o-mini=60/60."
         ) from error
 
 
-def load_agents(where: str | None, output: Output, *, any_folder: bool = False) -> dict[str, Agent]:
-    """The agents by name; if none are named, one with the model of ``pal run`` that reads this folder.
-
-    Args:
-        where: MODULE:NAME; None for none.
-        output: Told which model is used.
-        any_folder: Read also a home, or another folder that is no project's.
+def load_deps(where: str | None) -> Callable[..., Any] | None:
+    """Load the function that makes the deps of runs; None without ``--deps``.
 
     Raises:
-        PureAgentLoopError: They cannot be loaded, or there is no model.
+        ConfigError: The object cannot be loaded or is not a function.
+    """
+    factory: Callable[..., Any] | None = None
+    if where is not None:
+        factory = checked_in_run(f"--deps={where}", load_object("--deps", where, made=False))
+    return factory
+
+
+def load_agents(where: str | None, output: CommandOutput, *, any_folder: bool = False) -> dict[str, Agent]:
+    """Load the agents by name. Without ``--agents``, make one that reads this folder.
+
+    Args:
+        where: MODULE:NAME, or None.
+        any_folder: Allow a home directory and other folders that are not projects.
+
+    Raises:
+        PureAgentLoopError: The agents cannot be loaded, or no model is available.
     """
     if where is None:
         return {_DEFAULT_AGENT: _default_agent(output, any_folder)}
-    found = load_object("--agents", where)
-    if isinstance(found, Agent):
-        return {_DEFAULT_AGENT: found}
-    if isinstance(found, Mapping) and found and all(isinstance(each, Agent) for each in found.values()):
-        return dict(found)
+    loaded = load_object("--agents", where)
+    if isinstance(loaded, Agent):
+        return {_DEFAULT_AGENT: loaded}
+    if isinstance(loaded, Mapping) and loaded and all(isinstance(agent, Agent) for agent in loaded.values()):
+        return dict(loaded)
     raise ConfigError(
-        f"--agents={where} is {type(found).__name__}. It must be an Agent, a dict of agents by name, or a "
+        f"--agents={where} is {type(loaded).__name__}. It must be an Agent, a dict of agents by name, or a "
         "function that makes one of them."
     )
 
 
-def _default_agent(output: Output, any_folder: bool) -> Agent:
-    """With what ``pal.toml`` says of the model, the limits and the rules; the tools only read."""
+def _default_agent(output: CommandOutput, any_folder: bool) -> Agent:
+    """Make an agent with read-only tools, and with model, limits and rules from ``pal.toml``."""
     options = parser_of("run").parse_args([])
-    options.given = frozenset()
+    options.typed_options = frozenset()
     if not any_folder:
         check_workspace(Path.cwd())
     configure(options, output, Path.cwd(), None)
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output, options.configured)
-    toolset = Toolset(starter_tools(Path.cwd()), audit=AuditLog())
+    toolset = RunToolset(starter_tools(Path.cwd()), audit=AuditLog())
     return make_agent(options, choice, None, toolset, Path.cwd(), trusted=None)
 
 
 class _Stopping:
-    """What signals do to a worker: the first one is said, and Ctrl-C after it leaves at once."""
+    """Signal handler of a worker: the first signal prints a notice, a later Ctrl-C exits at once."""
 
-    def __init__(self, grace: float, output: Output) -> None:
+    def __init__(self, grace: float, output: CommandOutput) -> None:
         self._grace, self._output = grace, output
         self._was_asked = False
 
     def on_signal(self, number: int) -> None:
         if self._was_asked and number == signal.SIGINT:
-            os._exit(INTERRUPTED)  # as a kill, after which another worker goes on
+            os._exit(INTERRUPTED)  # like a kill: another worker resumes the runs
         if not self._was_asked:
-            self._output.say(
-                f"stopping; tools at work get {self._grace:g} s to end (Ctrl-C again leaves at once)"
+            self._output.info(
+                f"stopping; running tools get {self._grace:g} s to finish (Ctrl-C again stops now)"
             )
         self._was_asked = True
 
 
 @contextmanager
-def _log_shown(output: Output) -> Iterator[None]:
-    """While this lasts, what the worker logs is said."""
+def _log_shown(output: CommandOutput) -> Iterator[None]:
+    """Show the worker's log on standard error within the block."""
     log, handler = logging.getLogger("pure_agent_loop"), _LogOutput(output)
     before = log.level
     log.addHandler(handler)
@@ -181,9 +193,9 @@ def _log_shown(output: Output) -> Iterator[None]:
 
 
 class _LogOutput(logging.Handler):
-    """Says what is logged. What is the same as before, as while a run waits, is not said again."""
+    """Logging handler that writes to the output and skips repeated messages."""
 
-    def __init__(self, output: Output) -> None:
+    def __init__(self, output: CommandOutput) -> None:
         super().__init__()
         self._output, self._last = output, ""
 
@@ -191,4 +203,4 @@ class _LogOutput(logging.Handler):
         text = record.getMessage()
         if text != self._last:
             self._last = text
-            self._output.say(text)
+            self._output.info(text)

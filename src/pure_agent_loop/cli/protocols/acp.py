@@ -1,17 +1,19 @@
-"""The command ``acp``: an agent for an editor, which speaks the Agent Client Protocol with it."""
+"""The command ``acp``: serve an agent to an editor over the Agent Client Protocol."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import copy
+import importlib.util
 import os
 import sys
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from pure_agent_loop.acp import (
     THROUGH_EDITOR,
@@ -25,48 +27,161 @@ from pure_agent_loop.acp import (
     Planned,
     serve,
 )
-from pure_agent_loop.acp.words import say
-from pure_agent_loop.assistant.trust import Guidance
-from pure_agent_loop.cli.arguments import add_functions, add_limits, add_model_choice, describe
+from pure_agent_loop.acp.wire import items, text
+from pure_agent_loop.acp.words import message as sentence
+from pure_agent_loop.assistant import Guidance
+from pure_agent_loop.cli.arguments import add_functions, add_help_all, add_limits, add_model_choice, describe
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.questions import IN_DIFF, keep_rules, kind_of, planned_change
 from pure_agent_loop.cli.chat.slash import Slash
-from pure_agent_loop.cli.chat.talk import Shared, Talk
+from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
 from pure_agent_loop.cli.chat.words import COMMANDS, in_words
 from pure_agent_loop.cli.choose import choose, plan_for
 from pure_agent_loop.cli.commands.run import add_permissions, add_tool_options
 from pure_agent_loop.cli.exits import DONE
-from pure_agent_loop.cli.output import Output
+from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.parser import parser_of
-from pure_agent_loop.cli.protocols.acp_questions import Asking, Later, Telling
-from pure_agent_loop.cli.protocols.acp_servers import editors_servers, has_mcp, with_editors_servers
-from pure_agent_loop.cli.questions import Questions, question_text
+from pure_agent_loop.cli.questions import TerminalQuestions, question_text
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
-from pure_agent_loop.cli.toolset import check_folder, check_given_rules, make_toolset, suggest
+from pure_agent_loop.cli.toolset import RunToolset, check_folder, check_given_rules, make_toolset, suggest
 from pure_agent_loop.cli.trust import may_guide
-from pure_agent_loop.cli.which_session import Place, folder_of, in_folder, title_of
+from pure_agent_loop.cli.which_session import SessionTarget, folder_of, in_folder, title_of
+from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError
 from pure_agent_loop.events import Event
 from pure_agent_loop.llm.profiles import THINKING_LEVELS
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules
-from pure_agent_loop.sessions import check_session_id, default_store, new_session_id
+from pure_agent_loop.sessions import check_session_name, default_store, new_session_id
 from pure_agent_loop.sessions.story import Entry, read_story
+from pure_agent_loop.support.child import NEUTRAL_DIR
+from pure_agent_loop.support.language import in_user_language
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import ToolRegistry
-from pure_agent_loop.toolbox import Shell
+from pure_agent_loop.toolbox import ChangeTools, Shell
+
+if TYPE_CHECKING:
+    from pure_agent_loop.mcp import MCPServers
+
+
+# -- questions of the command line, such as trust in a folder, asked in an editor ------------------------
+
+
+class MessageCollector(CommandOutput):
+    """Collects messages for the next question or the start of the run.
+
+    They do not go to standard error, which some editors show as errors.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(sys.stderr, colour=False)
+        self.messages: list[str] = []
+
+    def info(self, message: str) -> None:
+        """Collect a message."""
+        self.messages.append(in_user_language(message))
+
+
+class Later(TerminalQuestions):
+    """Records that there was a question before the user can be asked."""
+
+    def __init__(self, output: CommandOutput) -> None:
+        super().__init__(output, -1)
+        self.has_asked = False
+
+    def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:  # noqa: ARG002 - not shown yet
+        """Return False for now."""
+        self.has_asked = True
+        return False
+
+
+class EditorQuestions(TerminalQuestions):
+    """Asks the user in the editor, from a thread."""
+
+    def __init__(self, output: MessageCollector, editor: Editor, loop: asyncio.AbstractEventLoop) -> None:
+        super().__init__(output, -1)
+        self._collector, self._editor, self._loop = output, editor, loop
+
+    def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:
+        """Ask with the full text: an editor can scroll. Anything but yes is no."""
+        details = [part for part in (*self._collector.messages, text, more() if more else "") if part]
+        asked = "\n".join([*details, question.partition(" [y]")[0]])
+        self._collector.messages.clear()
+        return asyncio.run_coroutine_threadsafe(self._editor.confirm(asked), self._loop).result()
+
+
+# -- MCP servers that an editor configures ---------------------------------------------------------------
+
+
+def has_mcp() -> bool:
+    """Return True if the extra for MCP is installed."""
+    return importlib.util.find_spec("mcp") is not None
+
+
+def editors_servers(servers: Sequence[Mapping[str, Any]], folder: Path) -> MCPServers | None:
+    """Return the MCP servers of an editor; None if there are none.
+
+    Args:
+        servers: Server tables of the protocol. They start outside the folder, like the user's.
+        folder: The folder, passed to the servers as their root.
+
+    Raises:
+        ConfigError: A server is invalid.
+    """
+    if not servers:
+        return None
+    from pure_agent_loop.mcp import MCPServer, MCPServers
+
+    return MCPServers(MCPServer(**_server_of(table), roots=[str(folder)]) for table in servers)
+
+
+def with_editors_servers(
+    toolset: RunToolset, editors: MCPServers | None, output: CommandOutput
+) -> RunToolset:
+    """Add the servers of an editor; they replace servers of the same name, with a notice."""
+    if editors is None:
+        return toolset
+    from pure_agent_loop.mcp import MCPServers
+
+    known = toolset.mcp.servers if toolset.mcp else ()
+    for server in known:
+        if editors.get(server.name):
+            output.info(message("acp_twice", name=server.name))
+    kept = [server for server in known if not editors.get(server.name)]
+    return replace(toolset, mcp=MCPServers([*kept, *editors.servers]))
+
+
+def _server_of(definition: Mapping[str, Any]) -> dict[str, Any]:
+    """Convert a server table of the protocol to arguments of `MCPServer`."""
+    from pure_agent_loop.mcp.settings import as_name
+
+    name, kind = as_name(text(definition, "name")), definition.get("type", "stdio")
+    if kind in ("http", "sse"):
+        headers = {text(field, "name"): text(field, "value") for field in items(definition, "headers")}
+        return {"name": name, "url": text(definition, "url"), "headers": headers, "transport": kind}
+    args = definition.get("args") or []
+    if kind != "stdio" or not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
+        raise ConfigError(message("acp_unknown_type", name=f"{name!r:.80}"))
+    variables = {text(field, "name"): text(field, "value") for field in items(definition, "env")}
+    return {
+        "name": name,
+        "command": [text(definition, "command"), *args],
+        "env": variables,
+        "cwd": NEUTRAL_DIR,
+    }
+
 
 _EPILOG = """\
-Editors start this command; docs/acp.md says how each is told to. The model is chosen as for 'pal run'.
+Editors start this command; docs/acp.md shows how to configure them. The model is chosen as for 'pal run'.
 
 examples:
   pal acp
   pal acp --permission-mode plan --model gpt-4o-mini
 """
-# Those of the conversation at a terminal that an editor has no place of its own for.
+# Commands of the terminal conversation that editors have no interface for.
 _COMMANDS = ["compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"]
 _COMMANDS += ["diff", "undo", "redo", "export", "model", "mode"]
 _GOES_ON = "continue"
@@ -75,7 +190,10 @@ _FIELDS = {"mode": "permission_mode", "thought_level": "thinking"}
 
 def add_acp(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    describe(parser, "Work for an editor: the Agent Client Protocol on standard input and output.", _EPILOG)
+    describe(
+        parser, "Run as an agent for an editor: Agent Client Protocol on standard input and output.", _EPILOG
+    )
+    add_help_all(parser)
     add_model_choice(parser.add_argument_group("model"))
     add_tool_options(work := parser.add_argument_group("tools"))
     add_functions(work)
@@ -83,49 +201,42 @@ def add_acp(parser: argparse.ArgumentParser) -> None:
     add_permissions(parser.add_argument_group("permissions"))
 
 
-def acp(options: argparse.Namespace, output: Output) -> int:
-    """Serve the editor until it is gone; return the exit code.
+def acp(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Serve the editor until it disconnects; return the exit code.
 
     Raises:
-        ConfigError: Nobody can write to it, or read it.
+        ConfigError: Standard input or output is closed.
     """
     if sys.stdin is None or sys.stdout is None:
-        raise ConfigError(
-            "pal acp speaks with an editor on standard input and output, and one of them is closed."
-        )
+        raise ConfigError(message("acp_closed"))
     if is_terminal(sys.stdin):
-        output.say("waiting for an editor, which starts this itself; docs/acp.md says how (Ctrl-C ends it)")
+        output.info(message("acp_waiting"))
     source, sink = sys.stdin.buffer, _only_protocol()
-    run_sync(serve(_Folders(options, output), source, sink))  # no tool that never stops holds up the end
+    run_sync(serve(_Folders(options, output), source, sink))  # a hanging tool must not block the exit
     return DONE
 
 
 def _only_protocol() -> BinaryIO:
-    """Standard output, for the protocol alone: what else is printed goes to standard error from now on."""
+    """Reserve standard output for the protocol; redirect other output to standard error."""
     sink = os.fdopen(os.dup(1), "wb")
     try:
         os.dup2(2, 1)
-    except OSError:  # that is closed
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, 1)
-        os.close(nowhere)
+    except OSError:  # standard error is closed
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, 1)
+        os.close(null)
     return sink
 
 
 class _Folders:
-    """What `pal` does for an editor; see `acp.Host`.
+    """The host of an editor's sessions; see `acp.Host`."""
 
-    Args:
-        options: The command line.
-        output: Standard error.
-    """
-
-    def __init__(self, options: argparse.Namespace, output: Output) -> None:
+    def __init__(self, options: argparse.Namespace, output: CommandOutput) -> None:
         self._options, self._output = options, output
         self.has_mcp = has_mcp()
 
     def options(self) -> argparse.Namespace:
-        """Those of ``pal run``, with what was typed here; a copy that may be changed."""
+        """Return a copy of the options of ``pal run`` with those typed here."""
         usual = vars(parser_of("run").parse_args([]))
         return copy.deepcopy(argparse.Namespace(**{**usual, **vars(self._options)}))
 
@@ -142,15 +253,13 @@ class _Folders:
         editor: Editor,
     ) -> tuple[str, _Session]:
         if session_id is not None and (
-            not default_store().exists(check_session_id(session_id))
+            not default_store().exists(check_session_name(session_id))
             or folder_of(default_store(), session_id) != str(folder)
         ):
-            raise SessionNotFoundError(f"There is no session {session_id!r} of {folder}.")
+            raise SessionNotFoundError(message("acp_no_session", session=session_id, folder=folder))
         if servers and not self.has_mcp:
-            raise ConfigError(
-                "mcpServers: they need the extra [mcp]. Install it, or take them out of the editor."
-            )
-        editors_servers(servers, folder)  # what is wrong is said now
+            raise ConfigError(message("acp_needs_mcp"))
+        editors_servers(servers, folder)  # report invalid servers now
         chosen = session_id or new_session_id()
         session = _Session(self, folder, chosen, servers, editor)
         await in_thread(session.look)
@@ -160,33 +269,25 @@ class _Folders:
         store = default_store()
 
         def look() -> list[Known]:
-            with_folder = ((each, folder_of(store, each.id)) for each in in_folder(store, folder))
-            found = islice(((each, at) for each, at in with_folder if at), start, start + count)
-            return [Known(each.id, at, title_of(store, each.id), each.updated) for each, at in found]
+            with_folder = ((info, folder_of(store, info.id)) for info in in_folder(store, folder))
+            page = islice(((info, path) for info, path in with_folder if path), start, start + count)
+            return [Known(info.id, path, title_of(store, info.id), info.updated) for info, path in page]
 
         return await in_thread(look)
 
     def delete(self, session_id: str) -> None:
-        default_store().delete(check_session_id(session_id))
+        default_store().delete(check_session_name(session_id))
 
 
 def _require_model(options: argparse.Namespace) -> None:
     try:
         plan_for(options.model, options.base_url, os.environ, options.configured)
     except ConfigError as error:
-        raise NoModelError(str(error)) from error
+        raise NoModelError(error_text(error)) from error
 
 
 class _Session:
-    """A session in a folder; see `acp.Work`.
-
-    Args:
-        folders: The command.
-        folder: The folder.
-        session_id: Its name.
-        servers: MCP servers of the editor.
-        editor: The other side.
-    """
+    """A session in a folder; see `acp.Work`."""
 
     theme, prompt = "plain", None  # for `Slash`
 
@@ -200,7 +301,7 @@ class _Session:
     ) -> None:
         self.folder = folder
         self._folders, self._id, self._servers = folders, session_id, servers
-        self._editor, self._output = editor, Telling()
+        self._editor, self._output = editor, MessageCollector()
         self._files = EditorFiles(folder, editor)
         self._shell = partial(EditorShell, editor) if editor.runs else Shell
         self._runs_alone = editor.reads or editor.writes
@@ -208,7 +309,7 @@ class _Session:
         self._is_asked_later = False
         self._trusted: Guidance | None = None
         self._chosen: dict[str, str] = {}
-        self._talk: Talk | None = None
+        self._talk: ChatSession | None = None
         self._said: list[str] = []
         self.custom = CustomCommands(folder, editor.confirm)
         self._slash = Slash(self)
@@ -216,7 +317,7 @@ class _Session:
     # -- getting ready ----------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Read the settings, and see whether there is something to ask."""
+        """Read the settings, and note whether they raise a question."""
         questions = Later(self._output)
         self._settle(questions)
         self._is_asked_later = questions.has_asked
@@ -226,60 +327,66 @@ class _Session:
             raise ConfigError(f"cwd: {error}") from error
         _require_model(self._options)
 
-    def _settle(self, questions: Questions) -> None:
+    def _settle(self, questions: TerminalQuestions) -> None:
         self._options = self._folders.options()
-        self._output.said.clear()
+        self._output.messages.clear()
         configure(self._options, self._output, self.folder, questions)
-        given = self._options.trust_folder
-        self._trusted = may_guide(self.folder, questions, self._output, given=given)
+        trust_folder = self._options.trust_folder
+        self._trusted = may_guide(self.folder, questions, self._output, trust_folder=trust_folder)
         vars(self._options).update(self._chosen)
 
     async def begin(self) -> None:
         if self._talk is None:
-            asking = Asking(self._output, self._editor, asyncio.get_running_loop())
+            asking = EditorQuestions(self._output, self._editor, asyncio.get_running_loop())
             await in_thread(partial(self._prepare, asking))
-        said, self._output.said = self._output.said, []
-        for each in said:
-            await self._editor.note(each)
+        messages, self._output.messages = self._output.messages, []
+        for notice in messages:
+            await self._editor.note(notice)
 
-    def _prepare(self, asking: Questions) -> None:
+    def _prepare(self, asking: TerminalQuestions) -> None:
         if self._is_asked_later:
             self._settle(asking)
         options, output = self._options, self._output
-        found = make_toolset(
+        toolset = make_toolset(
             options, self.folder, output, trusted=self._trusted, files=self._files, make_shell=self._shell
         )
-        check_given_rules(PermissionRules(), options, found, output)
+        check_given_rules(PermissionRules(), options, toolset, output)
         if self._runs_alone:
-            for tool in found.tools:
+            for tool in toolset.tools:
                 tool.exclusive = tool.exclusive or tool.name in THROUGH_EDITOR
         choice = choose(
             options.model, options.base_url, options.thinking, os.environ, output, options.configured
         )
-        found = with_servers(found, options, self.folder, asking, output)
-        found, editors = found.for_model(is_tiny=choice.is_tiny), editors_servers(self._servers, self.folder)
-        toolset = with_editors_servers(found, editors, output)
+        toolset = with_servers(toolset, options, self.folder, asking, output)
+        toolset, editors = (
+            toolset.for_model(is_tiny=choice.is_tiny),
+            editors_servers(self._servers, self.folder),
+        )
+        toolset = with_editors_servers(toolset, editors, output)
         keeps = not options.no_session
-        place = Place(
+        place = SessionTarget(
             self._id if keeps else None,
             default_store(),
             folder=self.folder,
             named=False,
             is_last=True,
         )
-        self.shared = Shared(options, self.folder, toolset, self._trusted)
-        self._talk = Talk(self.shared, choice, place, self._editor.ask, output.say)
+        self.shared = ChatConfig(options, self.folder, toolset, self._trusted)
+        self._talk = ChatSession(self.shared, choice, place, self._editor.ask, output.info)
 
     @property
-    def talk(self) -> Talk:
-        """The conversation, once it has begun."""
+    def talk(self) -> ChatSession:
+        """The conversation, once started."""
         assert self._talk is not None
         return self._talk
 
     @property
     def options(self) -> Mapping[str, Option]:
-        modes = {"ask": say("mode_ask"), "auto": say("mode_auto")}
-        modes |= {"plan": say("mode_plan"), "bypass": say("mode_bypass")}
+        modes = {"ask": sentence.for_user("mode_ask"), "auto": sentence.for_user("mode_auto")}
+        modes |= {
+            "plan": sentence.for_user("mode_plan"),
+            "bypass": sentence.for_user("mode_bypass"),
+        }
         levels = dict.fromkeys(THINKING_LEVELS, "")
         options = self._options
         return {
@@ -291,7 +398,7 @@ class _Session:
         self._chosen[_FIELDS[option]] = value
         vars(self._options).update(self._chosen)
         if option == "thought_level" and self._talk is not None:
-            await self.command("model", self._talk.choice.model)  # the client is made for a level
+            await self.command("model", self._talk.choice.model)  # a client is made for one level
 
     # -- work -------------------------------------------------------------------------------------------
 
@@ -312,10 +419,12 @@ class _Session:
         return suggest(self._options, request, ToolRegistry(self.shared.toolset.tools), None)
 
     def asked(self, request: PermissionRequest) -> Asked:
-        found = planned_change(self._files, request.tool, request.args)
+        change = planned_change(self._files, request.tool, request.args)
+        if change:
+            ChangeTools(self._files).note_question(request.args)
         data = {"tool": request.tool, "args": request.args, "reason": request.reason}
-        text = question_text(data, IN_DIFF if found else ())
-        return Asked(text, Planned(*found) if found else None, kind_of(request.tool, request.args))
+        text = question_text(data, IN_DIFF if change else ())
+        return Asked(text, Planned(*change) if change else None, kind_of(request.tool, request.args))
 
     def add_rules(self, behavior: str, rules: list[str]) -> None:
         setattr(self._options, behavior, list(dict.fromkeys([*getattr(self._options, behavior), *rules])))
@@ -330,8 +439,8 @@ class _Session:
 
     def commands(self) -> Iterable[tuple[str, str]]:
         own = [(name, in_words(COMMANDS[name])) for name in _COMMANDS]
-        custom = [(name, each.about) for name, each in self.custom.all().items()]
-        return [(_GOES_ON, say("goes_on")), *own, *custom]
+        custom = [(name, command.about) for name, command in self.custom.all().items()]
+        return [(_GOES_ON, sentence.for_user("goes_on")), *own, *custom]
 
     async def command(self, name: str, words: str) -> tuple[str, str | None, bool]:
         if name == _GOES_ON:
@@ -342,26 +451,26 @@ class _Session:
 
     # -- the conversation that `Slash` is about ---------------------------------------------------------
 
-    def say(self, text: str, role: str = "dim") -> None:  # noqa: ARG002 - an editor has its own colours
-        """Say something."""
+    def print_notice(self, text: str, role: str = "dim") -> None:  # noqa: ARG002 - an editor has its own colours
+        """Show a message."""
         self._said.append(text)
 
     def show(self, markdown: str) -> None:
         """Show Markdown."""
         self._said.append(markdown)
 
-    def show_diff(self, name: str, text: str) -> None:  # noqa: ARG002 - it stands in the text
+    def show_diff(self, name: str, text: str) -> None:  # noqa: ARG002 - part of the text
         """Show a diff."""
         self._said.append(f"```diff\n{text}\n```")
 
     def set_theme(self, theme: str) -> None:
-        """Nothing here has colours."""
+        """Do nothing: editors choose their own colours."""
 
     def show_session(self) -> None:
-        """Nothing: the editor shows it."""
+        """Do nothing: the editor shows the session."""
 
     def unfolded(self, last: int) -> None:
-        """Nothing is folded."""
+        """Do nothing: nothing is folded."""
 
     def leave(self) -> None:
-        """The editor leaves."""
+        """Do nothing: the editor ends the session."""

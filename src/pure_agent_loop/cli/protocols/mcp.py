@@ -1,41 +1,161 @@
-"""The command ``mcp``: servers of others, and our tools and agents as a server."""
+"""The command ``mcp``: manage MCP servers, and serve tools and agents over MCP."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import contextlib
+import importlib.util
 import io
 import json
 import os
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.cli.arguments import describe
+from pure_agent_loop.cli.arguments import add_deps, describe
+from pure_agent_loop.cli.chat.custom import CustomCommands
+from pure_agent_loop.cli.commands.run import add_permissions
 from pure_agent_loop.cli.exits import DONE, FAILED
-from pure_agent_loop.cli.nearest import did_you_mean
-from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.protocols.mcp_serve import add_serving, serve_here
-from pure_agent_loop.cli.questions import Questions
-from pure_agent_loop.cli.settings.servers import Written, every_written
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.parser import did_you_mean
+from pure_agent_loop.cli.questions import TerminalQuestions
+from pure_agent_loop.cli.settings.apply import configure
+from pure_agent_loop.cli.settings.servers import ServerEntry, every_written
 from pure_agent_loop.cli.slow import Waiting
-from pure_agent_loop.cli.toolset import workspace_of
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, rules_of, skills_loader, workspace_of
+from pure_agent_loop.cli.trust import may_guide
+from pure_agent_loop.cli.words import message
+from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.support.child import find_program
 from pure_agent_loop.support.terminal import one_line
+from pure_agent_loop.tool import Tool
 
 if TYPE_CHECKING:
-    from pure_agent_loop.mcp import MCPServer
-    from pure_agent_loop.mcp.settings import ServerSettings
+    from pure_agent_loop.assistant import SkillsLoader
+    from pure_agent_loop.mcp import MCPServer, ServerSettings
 
-_URL = re.compile(r"\w+:(?://?|$)|localhost:\d|[\d.]+:\d")  # what cannot be the name of a program
-_MOST_WORDS = 2_100
+
+# -- ``pal mcp`` without an action: the tools of this folder, and agents, as an MCP server on stdio ------
+
+
+def add_serving(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments that select what is served."""
+    group = parser.add_argument_group("as a server")
+    group.add_argument(
+        "--agents",
+        metavar="MODULE:NAME",
+        help="agent, dict of agents by name, or function that makes it",
+    )
+    add_deps(group)
+    group.add_argument(
+        "--tools", default="all", metavar="LIST", help="all, read, none, or tool names (default: all)"
+    )
+    group.add_argument(
+        "--functions",
+        action="append",
+        default=[],
+        metavar="FILE.py",
+        help="add the file's functions as tools (not sandboxed)",
+    )
+    group.add_argument("--workspace", metavar="DIR", default=".", help="folder that the tools can see")
+    add_permissions(group)
+    parser.set_defaults(no_tools=False, subagents=False, subagents_from=[], profile=None, env_file=None)
+
+
+def serve_here(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Serve until the input ends and return the exit code.
+
+    Raises:
+        PureAgentLoopError: The server cannot start.
+    """
+    if importlib.util.find_spec("mcp_types") is None:
+        raise MissingExtraError("MCP", "mcp")
+    from pure_agent_loop.agent import Agent
+    from pure_agent_loop.cli.commands.worker import load_agents, load_deps
+    from pure_agent_loop.cli.which_session import folder_of
+    from pure_agent_loop.mcp import AgentServer, Caller, OneCall, Published, serve_stdio
+    from pure_agent_loop.session import SessionManager
+    from pure_agent_loop.sessions import new_session_id
+
+    workspace = workspace_of(options.workspace)
+    typed = rules_of(options)
+    configure(options, output, workspace, None)
+    trusted = may_guide(workspace, None, output, trust_folder=options.trust_folder)
+    toolset = make_toolset(options, workspace, output, trusted=trusted)
+    check_given_rules(typed, options, toolset, output)
+    tools = Agent(
+        llm=OneCall("", {}),
+        tools=toolset.tools,
+        audit=toolset.audit,
+        snapshots=toolset.snapshots,
+        name="pal mcp",
+        cwd=workspace,
+        permission_mode=options.permission_mode,
+        permission_rules=rules_of(options),
+    )
+    if options.deps and not options.agents:
+        raise ConfigError(message("mcp_deps"))
+    agents = load_agents(options.agents, output) if options.agents else {}
+    deps = load_deps(options.deps)
+    store, started = SessionManager().store, set[str]()
+
+    def owns(session: str) -> bool:
+        return session in started or folder_of(store, session) == str(workspace)
+
+    def new_session() -> str:
+        started.add(session := new_session_id())
+        return session
+
+    caller = Caller(owns, new_session)
+    skills = skills_loader(workspace, trusted)
+    published = Published(_prompts(workspace, skills))
+    agent_server = AgentServer(tools, agents, store, lambda _: caller, published, deps)
+    counts = {"tools": len(agent_server.tools), "agents": len(agent_server.agents)}
+    output.info(message("mcp_serving", folder=Path(workspace), **counts))
+    asyncio.run(serve_stdio(agent_server))
+    return DONE
+
+
+def _prompts(workspace: Path, skills: SkillsLoader) -> list[Tool]:
+    """Return custom commands and skills as prompts: the user's, and the folder's once trusted."""
+
+    async def deny(_: str) -> bool:
+        return False
+
+    commands = CustomCommands(workspace, deny)
+    prompts = {
+        name: _prompt(name, command.about, command.with_arguments)
+        for name, command in commands.all().items()
+        if commands.is_trusted(command)
+    }
+    for skill in skills.skills:
+        text = partial(_skill_text, skills, skill.name)
+        prompts.setdefault(skill.name, _prompt(skill.name, skill.description, text))
+    return [*prompts.values()]
+
+
+def _prompt(name: str, about: str, text: Callable[[str], str]) -> Tool:
+    def prompt(arguments: str = "") -> str:
+        return text(arguments)
+
+    field = {"type": "string", "description": "What it is about."}
+    parameters = {"type": "object", "properties": {"arguments": field}}
+    return Tool(prompt, name=name, description=about, parameters=parameters)
+
+
+def _skill_text(skills: SkillsLoader, name: str, words: str) -> str:
+    return "\n\n".join(filter(None, [skills.load(name), words]))
+
+
+_URL = re.compile(r"\w+:(?://?|$)|localhost:\d|[\d.]+:\d")  # cannot be a program name
+_MAX_CHARS = 2_100
 _EPILOG = """\
-Without an action it is itself an MCP server on standard input and output: the tools of 'pal run' for this
-folder, and agents.
+Without an action, pal itself runs as an MCP server on standard input and output. It serves the tools of
+'pal run' for this folder, and agents.
 
 examples:
   pal mcp add time -- uvx mcp-server-time
@@ -47,47 +167,47 @@ examples:
 
 def add_mcp(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
-    describe(parser, "MCP servers for the model; and this program as one. The extra is [mcp].", _EPILOG)
+    describe(parser, "Manage MCP servers, or run as one. Needs the extra [mcp].", _EPILOG)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    listed = actions.add_parser("list", help="the servers there are, and how they stand")
+    listed = actions.add_parser("list", help="list the servers and their state")
     listed.add_argument("--json", action="store_true", help="print one JSON object")
-    _add_new(actions.add_parser("add", help="add a server to yours, or write it anew"))
-    for name, meaning in (
-        ("remove", "take one of yours away, with what was kept of it"),
-        ("test", "start a server and show what it offers"),
-        ("login", "log in to a server, in your browser"),
-        ("logout", "forget the login of a server"),
+    _add_new(actions.add_parser("add", help="add or replace a server"))
+    for name, summary in (
+        ("remove", "remove a server and its stored data"),
+        ("test", "start a server and list its tools"),
+        ("login", "log in to a server in the browser"),
+        ("logout", "delete the login of a server"),
     ):
-        one = actions.add_parser(name, help=meaning)
-        one.add_argument("name", metavar="NAME")
+        action = actions.add_parser(name, help=summary)
+        action.add_argument("name", metavar="NAME")
         if name == "test":
-            one.add_argument("--agree", action="store_true", help="agree to tools that say something new")
+            action.add_argument("--agree", action="store_true", help="approve changed tool descriptions")
     add_serving(parser)
 
 
 def _add_new(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("name", metavar="NAME", help="begins the names of its tools")
-    parser.add_argument("where", nargs="+", metavar="URL|COMMAND", help="put -- before a command")
-    for name, form, meaning in (
-        ("env", "NAME=VALUE", "a variable for it"),
-        ("inherit", "NAME", "a variable of yours that it gets"),
-        ("header", "'NAME: VALUE'", "for each request"),
-        ("oauth", "NAME=VALUE", "how to log in, such as client_id=... and client_secret='${SECRET}'"),
-    ):
-        again = f"{meaning}; repeatable"
-        parser.add_argument(f"--{name}", action="append", default=[], metavar=form, help=again)
-    parser.add_argument("--cwd", metavar="DIR", help="the folder it starts in (default: none of yours)")
-    parser.add_argument("--sse", action="store_true", help="an older server, with Server-Sent Events")
+    parser.add_argument("name", metavar="NAME", help="server name, prefix of its tool names")
     parser.add_argument(
-        "--trusted", action="store_true", help="believe which of its tools it says to be harmless"
+        "where", nargs="+", metavar="URL|COMMAND", help="URL of the server, or -- and a command"
     )
+    for name, form, summary in (
+        ("env", "NAME=VALUE", "environment variable for the server"),
+        ("inherit", "NAME", "pass on a variable of your environment"),
+        ("header", "'NAME: VALUE'", "HTTP header of each request"),
+        ("oauth", "NAME=VALUE", "OAuth setting, such as client_id=..."),
+    ):
+        text = f"{summary}; repeatable"
+        parser.add_argument(f"--{name}", action="append", default=[], metavar=form, help=text)
+    parser.add_argument("--cwd", metavar="DIR", help="working directory (default: a neutral folder)")
+    parser.add_argument("--sse", action="store_true", help="use the older SSE transport")
+    parser.add_argument("--trusted", action="store_true", help="trust the server's read-only marks of tools")
 
 
-def mcp(options: argparse.Namespace, output: Output) -> int:
-    """Do it and return the exit code.
+def mcp(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Run the action and return the exit code.
 
     Raises:
-        PureAgentLoopError: It cannot be done.
+        PureAgentLoopError: The action failed.
     """
     if options.action == "add":
         return _add(options, output)
@@ -99,62 +219,65 @@ def mcp(options: argparse.Namespace, output: Output) -> int:
     if options.action == "list":
         return asyncio.run(_list(servers.values(), workspace, output, as_json=options.json))
     if options.name not in servers:
-        meant = did_you_mean(options.name, servers)
-        raise ConfigError(f"There is no MCP server {options.name!r:.60}.{meant} See: pal mcp list")
+        hint = did_you_mean(options.name, servers)
+        raise ConfigError(message("mcp_unknown", name=f"{options.name!r:.60}", hint=hint))
     written = servers[options.name]
     if options.action == "logout":
         _, was_there = _logged_out(options.name, written.table, written.shown)
-        output.say(f"the login of {options.name} is forgotten" if was_there else "there was no login")
+        output.info(message("mcp_logged_out" if was_there else "mcp_no_login", name=options.name))
         return DONE
     settings = written.settings(workspace)
     if settings is None:
-        raise ConfigError(f"The MCP server {options.name!r} is disabled in {written.shown}.")
+        raise ConfigError(message("mcp_disabled", name=options.name, file=written.shown))
     if options.action == "login":
         return _login(settings, output)
     return asyncio.run(_test(settings, output, agrees=options.agree))
 
 
-def _add(options: argparse.Namespace, output: Output) -> int:
-    from pure_agent_loop.mcp.files import change_user, user_path, user_tables
+def _add(options: argparse.Namespace, output: CommandOutput) -> int:
+    from pure_agent_loop.mcp.results import change_user, user_path, user_tables
 
     is_url = _URL.match(options.where[0]) is not None
     if is_url and len(options.where) > 1:
-        raise ConfigError("A server is added with one URL, or with -- and a command.")
+        raise ConfigError(message("mcp_one_url"))
     if options.sse and not is_url:
-        raise ConfigError("--sse is for a server with a URL; leave it out.")
+        raise ConfigError(message("mcp_sse_url"))
     table: dict[str, Any] = (
         {"type": "sse" if options.sse else "http", "url": options.where[0]}
         if is_url
         else {"command": options.where[0], "args": options.where[1:]}
     )
-    given = (("env", options.env, "="), ("headers", options.header, ":"), ("oauth", options.oauth, "="))
-    for key, pairs, sign in given:
+    pair_options = (
+        ("env", options.env, "="),
+        ("headers", options.header, ":"),
+        ("oauth", options.oauth, "="),
+    )
+    for key, pairs, sign in pair_options:
         if pairs:
-            table[key] = dict(_pair(each, sign) for each in pairs)
+            table[key] = dict(_pair(pair, sign) for pair in pairs)
     if (port := table.get("oauth", {}).get("redirect_port", "")).isdecimal():
         table["oauth"]["redirect_port"] = int(port)
     table |= {"inherit": options.inherit} if options.inherit else {}
     if options.cwd and not Path(options.cwd).is_dir():
-        raise ConfigError(f"--cwd {options.cwd!r:.80} is no folder.")
+        raise ConfigError(message("mcp_no_folder", folder=f"{options.cwd!r:.80}"))
     table |= {"cwd": str(Path(options.cwd).absolute())} if options.cwd else {}
     table |= {"trusted": True} if options.trusted else {}
     notes = _notes(options.name, table, user_path())
     was_there = options.name in user_tables()
     change_user(lambda servers: servers.update({options.name: table}))
-    done = f"wrote {options.name} anew in" if was_there else f"added {options.name} to"
-    output.say(f"{done} {user_path()}; look at it: pal mcp test {options.name}")
+    output.info(message("mcp_replaced" if was_there else "mcp_added", name=options.name, file=user_path()))
     for note in notes:
-        output.say(f"but {note}")
+        output.info(message("mcp_warning", note=note))
     return DONE
 
 
 def _notes(name: str, table: dict[str, Any], path: Path) -> list[str]:
-    """What a person should know of a server that is to be added."""
-    from pure_agent_loop.mcp.files import UnsetError, settings_of
+    """Return warnings about a server to be added."""
+    from pure_agent_loop.mcp.results import UnsetError, settings_of
 
     try:
         settings = settings_of(name, table, str(path))
-    except UnsetError as unset:  # it may be set when the server is used
+    except UnsetError as unset:  # the variable may be set later
         return [str(unset)]
     if settings is None or not settings.command:
         return []
@@ -162,75 +285,84 @@ def _notes(name: str, table: dict[str, Any], path: Path) -> list[str]:
     is_here = Path(program).is_absolute() or settings.cwd
     is_elsewhere = "PATH" in settings.env
     if not is_here and (os.sep in program or not (is_elsewhere or find_program(program))):
-        return [f"there is no program {program!r} on the PATH; for one of a folder, give its full path"]
-    mine = () if settings.cwd else [each for each in rest if not Path(each).is_absolute()]
-    lost = next((each for each in mine if Path(each).exists()), "")
-    return [f"it does not start in this folder, so it will not find {lost!r}; see --cwd"] if lost else []
+        return [message("mcp_not_on_path", program=program)]
+    relative = () if settings.cwd else [arg for arg in rest if not Path(arg).is_absolute()]
+    lost = next((arg for arg in relative if Path(arg).exists()), "")
+    return [message("mcp_other_folder", path=lost)] if lost else []
 
 
 def _pair(text: str, sign: str) -> tuple[str, str]:
-    name, found, value = text.partition(sign)
-    if not found or not name.strip():
-        raise ConfigError(f"{text!r:.60} must be NAME{sign}VALUE.")
+    name, separator, value = text.partition(sign)
+    if not separator or not name.strip():
+        raise ConfigError(message("mcp_pair", text=f"{text!r:.60}", sign=sign))
     return name.strip(), value.strip() if sign == ":" else value
 
 
-def _remove(name: str, output: Output) -> int:
-    from pure_agent_loop.mcp.files import change_user, user_path, user_tables
-    from pure_agent_loop.mcp.offered import Approvals
+def _remove(name: str, output: CommandOutput) -> int:
+    from pure_agent_loop.mcp import Approvals
+    from pure_agent_loop.mcp.results import change_user, user_path, user_tables
 
     tables = user_tables()
     if (table := tables.get(name)) is None:
-        meant = did_you_mean(name, tables)
-        raise ConfigError(f"{user_path()} has no server {name!r:.60}.{meant} See: pal mcp list")
+        hint = did_you_mean(name, tables)
+        raise ConfigError(message("mcp_not_there", file=user_path(), name=f"{name!r:.60}", hint=hint))
     with contextlib.suppress(ConfigError):
         Approvals(_logged_out(name, table, str(user_path()))[0].identity).forget()
     change_user(lambda servers: servers.__delitem__(name))
-    output.say(f"removed {name}")
+    output.info(message("mcp_removed", name=name))
     return DONE
 
 
 def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> tuple[ServerSettings, bool]:
-    """Which server it is; its login is forgotten, if there was one. Variables of other fields may be gone."""
-    from pure_agent_loop.mcp.files import settings_of
-    from pure_agent_loop.mcp.login import forget
+    """Delete the login of a server; return its settings and whether it had one. Other fields are not read."""
+    from pure_agent_loop.mcp import forget_login
+    from pure_agent_loop.mcp.results import settings_of
 
-    which = {key: value for key, value in table.items() if key in ("type", "command", "args", "url")}
-    settings = settings_of(name, which, shown)
-    assert settings is not None  # nothing here says that it is disabled
-    return settings, forget(settings)
+    identity = {key: value for key, value in table.items() if key in ("type", "command", "args", "url")}
+    settings = settings_of(name, identity, shown)
+    assert settings is not None  # `disabled` is not among these fields
+    return settings, forget_login(settings)
 
 
-def _servers(options: argparse.Namespace, output: Output) -> dict[str, Written]:
+def _servers(options: argparse.Namespace, output: CommandOutput) -> dict[str, ServerEntry]:
     from pure_agent_loop.cli.settings.apply import in_force
 
     workspace = workspace_of(options.workspace)
-    questions = Questions.at_terminal(output)
-    options.given = frozenset()
-    found = in_force(options, Output(io.StringIO(), io.StringIO(), colour=False), workspace, None)
+    questions = TerminalQuestions.at_terminal(output)
+    options.typed_options = frozenset()
+    settings = in_force(options, CommandOutput(io.StringIO(), io.StringIO(), colour=False), workspace, None)
     options.mcp_tables = {
-        name: (table, sheet.shown) for sheet in found.sheets for name, table in sheet.mcp.items()
+        name: (table, sheet.shown) for sheet in settings.sheets for name, table in sheet.mcp.items()
     }
     return every_written(options, workspace, questions, output)
 
 
-async def _list(servers: Iterable[Written], workspace: Path, output: Output, *, as_json: bool) -> int:
-    with _waiting(output, "the servers"):
-        rows = await asyncio.gather(*(_row(each, workspace) for each in servers))
+async def _list(
+    servers: Iterable[ServerEntry], workspace: Path, output: CommandOutput, *, as_json: bool
+) -> int:
+    with _waiting(output, message("mcp_waiting")):
+        rows = await asyncio.gather(*(_row(server, workspace) for server in servers))
     if as_json:
         output.json({"servers": rows})
         return DONE
     if not rows:
-        output.say("there are no MCP servers; add one: pal mcp add NAME -- COMMAND")
+        output.info(message("mcp_none"))
     for row in rows:
-        count = f", {row['tools']} tools" if row["state"] == "ready" else ""
-        output.result(f"{row['name']}  {row['state']}{count}  {row['place']}  ({row['from']})\n")
+        line = message(
+            "mcp_row",
+            name=row["name"],
+            state=message(f"mcp_state_{row['state']}"),
+            tools=message("mcp_tools", count=row["tools"]) if row["state"] == "ready" else "",
+            place=row["place"],
+            file=row["from"],
+        )
+        output.result(f"{line}\n")
         if row["error"]:
             output.result(f"    {row['error']}\n")
     return DONE
 
 
-async def _row(written: Written, workspace: Path) -> dict[str, Any]:
+async def _row(written: ServerEntry, workspace: Path) -> dict[str, Any]:
     row = {"name": one_line(written.name), "state": "failed", "error": "", "tools": 0, "place": ""}
     row["from"] = written.shown
     try:
@@ -243,62 +375,64 @@ async def _row(written: Written, workspace: Path) -> dict[str, Any]:
 
     row["place"] = settings.shown
     async with MCPServer.of(settings) as server:
-        if why := await _why_not(server):
-            return {**row, "error": why}
+        if problem := await _start_error(server):
+            return {**row, "error": problem}
         return {**row, "state": "ready", "tools": server.state.tools}
 
 
-async def _test(settings: ServerSettings, output: Output, *, agrees: bool) -> int:
+async def _test(settings: ServerSettings, output: CommandOutput, *, agrees: bool) -> int:
     from pure_agent_loop.mcp import MCPServer
     from pure_agent_loop.mcp.pipes import log_file
 
     async with MCPServer.of(settings) as server:
         begun = time.monotonic()
         with _waiting(output, settings.name):
-            why = await _why_not(server)
-        if why:
-            output.fail(why)
+            problem = await _start_error(server)
+        if problem:
+            output.fail(problem)
             return FAILED
         started = time.monotonic()
         await server.ping()
         for tool in server.known_tools:
             marks = [name for name in ("read_only", "destructive", "idempotent") if getattr(tool, name)]
             marked = f" [{', '.join(marks)}]" if marks else ""
-            output.result(f"{tool.name}{marked}: {one_line(tool.description, _MOST_WORDS)}\n")
-        for tool in server.news:
-            output.result(f"CHANGED {tool.name}: {one_line(tool.description, _MOST_WORDS)}\n")
+            output.result(f"{tool.name}{marked}: {one_line(tool.description, _MAX_CHARS)}\n")
+        for text in server.left_out:
+            output.info(text)
+        for tool in server.changed_tools:
+            text = one_line(tool.description, _MAX_CHARS)
+            output.result(f"{message('mcp_changed', tool=tool.name, text=text)}\n")
             output.result(f"    {json.dumps(tool.parameters)}\n")
-        if server.news and agrees:
+        if server.changed_tools and agrees:
             await server.agree()
-            output.say("agreed to what has changed")
-        elif server.news:
-            output.say(
-                f"tools say something else than was agreed to; agree: pal mcp test {settings.name} --agree"
-            )
+            output.info(message("mcp_approved"))
+        elif server.changed_tools:
+            output.info(message("mcp_to_approve", name=settings.name))
         ready, answered = started - begun, (time.monotonic() - started) * 1000
-        output.say(f"ready after {ready:.1f} s, answers in {answered:.1f} ms; log: {log_file(settings.name)}")
+        times = {"seconds": f"{ready:.1f}", "milliseconds": f"{answered:.1f}"}
+        output.info(message("mcp_ready", file=log_file(settings.name), **times))
     return DONE
 
 
-def _login(settings: ServerSettings, output: Output) -> int:
-    from pure_agent_loop.mcp.login import log_in
+def _login(settings: ServerSettings, output: CommandOutput) -> int:
+    from pure_agent_loop.mcp import log_in
 
     if not settings.url:
-        raise ConfigError(f"The MCP server {settings.name!r} is a program: it needs no login here.")
-    place = asyncio.run(log_in(settings, output.say))
-    output.say(f"logged in to {settings.name}; the login is kept in: {place}")
+        raise ConfigError(message("mcp_login_not_needed", name=settings.name))
+    storage = asyncio.run(log_in(settings, output.info))
+    output.info(message("mcp_logged_in", name=settings.name, place=storage))
     return DONE
 
 
-def _waiting(output: Output, what: str) -> Waiting:
+def _waiting(output: CommandOutput, what: str) -> Waiting:
     waiting = Waiting(output, enabled=True)
     waiting.wait_for(what)
     return waiting
 
 
-async def _why_not(server: MCPServer) -> str:
-    """Start a server and have it list its tools; why that cannot be, empty if it can."""
-    from pure_agent_loop.mcp.connection import ServerError
+async def _start_error(server: MCPServer) -> str:
+    """Start a server and list its tools; return the error, empty on success."""
+    from pure_agent_loop.mcp import ServerError
 
     try:
         await server.look()

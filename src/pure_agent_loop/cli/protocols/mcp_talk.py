@@ -1,4 +1,4 @@
-"""MCP servers in what a person types: how they stand, their prompts (/), their resources (@)."""
+"""MCP servers in user input: their state, prompts (/) and resources (@)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from pure_agent_loop.cli.chat.custom import command_in, no_command
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.mcp.connection import ServerError
-from pure_agent_loop.mcp.mentions import with_all
+from pure_agent_loop.mcp import ServerError, expand_mentions
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 
 async def lines_about(servers: MCPServers) -> list[str]:
-    """How each server stands, and what prompts it has, as lines of Markdown."""
+    """Return the state and the prompts of each server, as lines of Markdown."""
     lines: list[str] = []
     for server in servers.servers:
         state = server.state
@@ -31,22 +30,21 @@ async def lines_about(servers: MCPServers) -> list[str]:
 
 
 async def with_named(servers: MCPServers, task: str, typed: str) -> str:
-    """A task with the prompt and the resources that it names; see `with_all`.
+    """Expand the prompt and the resources that a task names; see `expand_mentions`.
 
     Args:
-        task: The task.
-        typed: What of it a person has typed.
+        typed: The part of the task that the user typed.
 
     Raises:
         ConfigError: The server has no such prompt.
-        ServerError: There is no such resource, or the server cannot be asked.
+        ServerError: The resource does not exist, or the server failed.
     """
     try:
-        return await with_all(servers, task, typed)
+        return await expand_mentions(servers, task, typed)
     except ServerError as error:
         name, _ = command_in(typed) or ("", "")
         server = servers.get(name.partition(":")[0])
-        known = [each for each, _ in servers.known_prompts]
+        known = [prompt for prompt, _ in servers.known_prompts]
         if server is None or not server.known_prompts or name in known:
             raise
         raise ConfigError(no_command(name, known)) from error
@@ -54,15 +52,14 @@ async def with_named(servers: MCPServers, task: str, typed: str) -> str:
 
 @contextmanager
 def held(servers: MCPServers, task: str | None, typed: str) -> Iterator[str | None]:
-    """Keep servers for all of a command, and give its task with the prompts and resources it names.
+    """Keep servers open within the block, and yield the task with its prompts and resources expanded.
 
     Args:
-        task: The task; None for none.
-        typed: What of it a person has typed.
+        typed: The part of the task that the user typed.
 
     Raises:
         ConfigError: The server has no such prompt.
-        ServerError: There is no such resource, or the server cannot be asked.
+        ServerError: The resource does not exist, or the server failed.
     """
     run_sync(servers.__aenter__())
     try:

@@ -1,32 +1,148 @@
-"""Finding, reading and checking ``pal.toml``."""
+"""Find, read and check ``pal.toml``."""
 
 from __future__ import annotations
 
+import argparse
 import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.cli.nearest import did_you_mean
-from pure_agent_loop.cli.settings.keys import GROUPS, IN_PROJECT, Key
+from pure_agent_loop.cli.parser import did_you_mean, parser_of
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.support.paths import data_folder
+from pure_agent_loop.permissions import Rule
+from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.language import LANGUAGE_VARIABLE
 from pure_agent_loop.support.terminal import safe_text
+from pure_agent_loop.support.variables import FORMER_NAMES
+
+# -- the settings. Each is an option of ``pal run``, which defines its type, choices and help ------------
+
+GROUPS = ("rules", "limits")
+OPTIONS: Mapping[str, str] = {
+    "model": "--model",
+    "base_url": "--base-url",
+    "temperature": "--temperature",
+    "thinking": "--thinking",
+    "tool_mode": "--tool-mode",
+    "system": "--system",
+    "append_system": "--append-system",
+    "mode": "--mode",
+    "tools": "--tools",
+    "subagents": "--subagents",
+    "permission_mode": "--permission-mode",
+    "sandbox": "--sandbox",
+    "network": "--network",
+    "sessions": "--no-session",
+    "snapshots": "--no-snapshots",
+    "audit": "--no-audit",
+    "keep_sessions": "--keep-sessions",
+    "theme": "--theme",
+    "screen_reader": "--screen-reader",
+    "language": "--language",
+    **{f"rules.{name}": f"--{name}" for name in ("allow", "ask", "deny")},
+    **{f"limits.{name}": f"--{name.replace('_', '-')}" for name in ("max_turns", "max_tokens")},
+    **{f"limits.{name}": f"--{name.replace('_', '-')}" for name in ("max_seconds", "max_cost", "price")},
+}
+VARIABLES: Mapping[str, tuple[str, ...]] = {
+    "model": ("PAL_MODEL", "OPENAI_MODEL"),
+    "base_url": ("PAL_BASE_URL", "OPENAI_BASE_URL"),
+    "language": (LANGUAGE_VARIABLE, FORMER_NAMES[LANGUAGE_VARIABLE]),
+    "theme": ("NO_COLOR", "FORCE_COLOR"),
+}
+# The values that even a trusted project may set: stricter ones only.
+IN_PROJECT: Mapping[str, tuple[Any, ...]] = {
+    "permission_mode": ("ask", "plan"),
+    "sandbox": ("auto", "bubblewrap", "landlock"),
+    "network": (False,),
+    "snapshots": (True,),
+    "audit": (True,),
+}
+_JOINED = ("tools", "limits.price")  # a list is joined with commas
+
+
+@dataclass(frozen=True, slots=True)
+class SettingKey:
+    """A setting."""
+
+    name: str
+    action: argparse.Action
+
+    @property
+    def is_switch(self) -> bool:
+        """True if the setting is on or off."""
+        return self.action.nargs == 0
+
+    @property
+    def is_inverse(self) -> bool:
+        """True if the option turns the setting off."""
+        return OPTIONS[self.name].startswith("--no-")
+
+    @property
+    def is_list(self) -> bool:
+        """True if values of several files are combined."""
+        return self.name.startswith("rules.")
+
+    @property
+    def default(self) -> Any:
+        """The value when nothing sets it."""
+        return not self.action.default if self.is_inverse else self.action.default
+
+    def checked(self, value: Any, where: str) -> Any:
+        """Convert a value of a file as the option does.
+
+        Raises:
+            ConfigError: The value is invalid.
+        """
+        try:
+            return self._read(value)
+        except (argparse.ArgumentTypeError, ConfigError) as error:
+            raise ConfigError(f"{where}: {self.name} = {value!r:.80}: {error}.") from None
+
+    def _read(self, value: Any) -> Any:
+        if self.is_switch:
+            return _of_kind(value, bool, "true or false")
+        if self.is_list:
+            rules = _of_kind(value, list, "a list of rules")
+            return [Rule.parse(_of_kind(rule, str, "a rule")).text for rule in rules]
+        if self.name in _JOINED and isinstance(value, list):
+            value = ",".join(map(str, value))
+        if self.action.type is None:
+            _of_kind(value, str, "text in quotes")
+        read = self.action.type(str(value)) if callable(self.action.type) else value
+        if self.action.choices is not None and read not in self.action.choices:
+            choices = list(map(str, self.action.choices))
+            raise ConfigError(
+                f"use one of: {', '.join(choices)}.{did_you_mean(str(read), choices)}".rstrip(".")
+            )
+        return read
+
+
+def _of_kind(value: Any, kind: type, description: str) -> Any:
+    if not isinstance(value, kind):
+        raise ConfigError(f"must be {description}")
+    return value
+
+
+def all_keys() -> dict[str, SettingKey]:
+    """Return the settings by name."""
+    by_option = {word: action for action in parser_of("run")._actions for word in action.option_strings}
+    return {name: SettingKey(name, by_option[option]) for name, option in OPTIONS.items()}
+
 
 NAME = "pal.toml"
-MOST_BYTES = 64 * 1024
+MAX_BYTES = 64 * 1024
 _SERVER = ("base_url", "api_key_env", "model")
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server with a name.
+    """A named model server.
 
     Args:
-        base_url: Its address.
-        api_key_env: The variable with its key; empty if it needs none, or the usual one.
-        model: The one to use there, unless another one is named.
+        api_key_env: The variable with the key; empty for no key or the default variable.
+        model: The default model on this server.
     """
 
     base_url: str
@@ -35,13 +151,11 @@ class Server:
 
 
 @dataclass(frozen=True, slots=True)
-class File:
-    """A file of settings that is there.
+class ConfigFile:
+    """An existing settings file.
 
     Args:
-        shown: Its place for people.
-        data: What it holds.
-        is_project: It is that of a project, and so perhaps a stranger's.
+        is_project: The file belongs to a project and is untrusted.
     """
 
     shown: str
@@ -50,16 +164,12 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
-class Sheet:
-    """What a file says.
+class ParsedConfig:
+    """The parsed content of a settings file.
 
     Args:
-        shown: Its place for people.
-        values: The settings, by name.
-        profiles: The same for each profile.
-        servers: By name; only the user has some.
-        mcp: MCP servers as they are written, by name; only the user has some.
-        is_project: It is that of a project.
+        servers: The named servers; only in the user's file.
+        mcp: The raw MCP server tables by name; only in the user's file.
     """
 
     shown: str
@@ -71,122 +181,125 @@ class Sheet:
 
     @property
     def lines(self) -> list[str]:
-        """All it sets, one line each."""
-        groups = [("", self.values), *((f"profiles.{name}.", each) for name, each in self.profiles.items())]
+        """One line per setting."""
+        groups = [
+            ("", self.values),
+            *((f"profiles.{name}.", profile) for name, profile in self.profiles.items()),
+        ]
         return [f"{start}{key} = {value!r}" for start, values in groups for key, value in values.items()]
 
 
 def user_path() -> Path:
-    """Where the user's file is, or would be."""
+    """Return the path of the user's file, which may not exist."""
     return data_folder() / NAME
 
 
-def user_file() -> File | None:
-    """The user's own; None if there is none.
+def user_file() -> ConfigFile | None:
+    """Read the user's file; None if missing.
 
     Raises:
-        ConfigError: It cannot be read.
+        ConfigError: The file cannot be read.
     """
     path = user_path()
     try:
         if path.exists() and not path.is_file():
-            raise ConfigError(f"{path} is no file. Move it away.")
-        return File(str(path), path.read_bytes(), is_project=False) if path.exists() else None
+            raise ConfigError(f"{path} is not a file. Move or delete it.")
+        return ConfigFile(str(path), path.read_bytes(), is_project=False) if path.exists() else None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
 
 
-def project_file(workspace: Path, name: str = NAME) -> File | None:
-    """The nearest one from a folder up to the root of its git project; without one, only of that folder.
+def project_file(workspace: Path, name: str = NAME) -> ConfigFile | None:
+    """Find the nearest file from a folder up to its git root; without git, only in the folder.
 
-    A link that leads out of the project is not followed.
-
-    Args:
-        name: Of the file.
+    Links that lead out of the project are not followed.
     """
-    root = next((each for each in (workspace, *workspace.parents) if (each / ".git").exists()), workspace)
+    root = next(
+        (folder for folder in (workspace, *workspace.parents) if (folder / ".git").exists()), workspace
+    )
     for folder in (workspace, *workspace.parents):
         if (folder / name).is_file() and (folder / name) != user_path():
-            return File(str(folder / name), _read_inside(root, folder / name), is_project=True)
+            return ConfigFile(str(folder / name), _read_inside(root, folder / name), is_project=True)
         if folder == root:
             break
     return None
 
 
 def _read_inside(root: Path, path: Path) -> bytes:
-    from pure_agent_loop.toolbox.complaints import WorkspaceError
-    from pure_agent_loop.toolbox.files.workspace import Workspace
+    from pure_agent_loop.toolbox import Workspace, WorkspaceError
 
     try:
         with Workspace(root).open_for_reading(path.relative_to(root).as_posix()) as file:
-            return file.read(MOST_BYTES + 1)
+            return file.read(MAX_BYTES + 1)
     except (WorkspaceError, OSError) as error:
         raise ConfigError(f"{path} cannot be read: {safe_text(str(error))}") from error
 
 
-def read(file: File, keys: Mapping[str, Key]) -> Sheet:
-    """What a file says, checked.
+def read(file: ConfigFile, keys: Mapping[str, SettingKey]) -> ParsedConfig:
+    """Parse and check a file.
 
     Raises:
-        ConfigError: It is no TOML, has an unknown name or a value that cannot be; it says the nearest name.
-        MissingExtraError: Python 3.10 needs a package to read it.
+        ConfigError: The file is not valid TOML, or has an unknown name or an invalid value.
+        MissingExtraError: Python 3.10 needs a package to read TOML.
     """
-    reader = _Reader(file, keys)
+    reader = _TableReader(file, keys)
     table = _toml(file)
-    servers = {name: reader.server(name, each) for name, each in reader.tables(table, "servers").items()}
+    servers = {name: reader.server(name, fields) for name, fields in reader.tables(table, "servers").items()}
     profiles = {
-        name: dict(reader.values(each, f"profiles.{name}."))
-        for name, each in reader.tables(table, "profiles").items()
+        name: dict(reader.values(fields, f"profiles.{name}."))
+        for name, fields in reader.tables(table, "profiles").items()
     }
     mcp = reader.tables(table, "mcp")
-    return Sheet(file.shown, dict(reader.values(table)), profiles, servers, mcp, file.is_project)
+    return ParsedConfig(file.shown, dict(reader.values(table)), profiles, servers, mcp, file.is_project)
 
 
-def _toml(file: File) -> dict[str, Any]:
-    if len(file.data) > MOST_BYTES:
-        raise ConfigError(f"{file.shown} is longer than {MOST_BYTES} bytes.")
+def _toml(file: ConfigFile) -> dict[str, Any]:
+    if len(file.data) > MAX_BYTES:
+        raise ConfigError(f"{file.shown} is longer than {MAX_BYTES} bytes.")
     toml = _toml_module()
     try:
-        found: dict[str, Any] = toml.loads(file.data.decode("utf-8-sig"))
+        table: dict[str, Any] = toml.loads(file.data.decode("utf-8-sig"))
     except (
         ValueError,
         RecursionError,
-    ) as error:  # what TOML and what UTF-8 refuses are both of the first kind
-        raise ConfigError(f"{file.shown} is no TOML: {safe_text(str(error))}.") from None
-    return found
+    ) as error:  # TOML and UTF-8 errors are both ValueErrors
+        raise ConfigError(f"{file.shown} is not valid TOML: {safe_text(str(error))}.") from None
+    return table
 
 
 def _toml_module() -> Any:
-    """The first came with Python 3.11."""
-    found = next((name for name in ("tomllib", "tomli") if importlib.util.find_spec(name)), None)
-    if found is None:
+    """Import the TOML reader; `tomllib` exists since Python 3.11."""
+    module = next((name for name in ("tomllib", "tomli") if importlib.util.find_spec(name)), None)
+    if module is None:
         raise MissingExtraError("pal.toml", "cli")
-    return importlib.import_module(found)
+    return importlib.import_module(module)
 
 
-class _Reader:
-    """Checks the tables of one file."""
+class _TableReader:
+    """Checker for the tables of one file."""
 
-    def __init__(self, file: File, keys: Mapping[str, Key]) -> None:
+    def __init__(self, file: ConfigFile, keys: Mapping[str, SettingKey]) -> None:
         self._file, self._keys = file, keys
 
     def tables(self, table: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
-        """Take tables with names of their own out of a file's table."""
-        found = table.pop(name, {})
-        if not isinstance(found, dict) or not all(isinstance(each, dict) for each in found.values()):
-            raise self._wrong(name, f"is written as a table: [{name}.NAME]")
-        if found and name == "servers" and self._file.is_project:
-            raise self._wrong(name, "belong into your own file (pal init): no project says where keys go")
-        if found and name == "mcp" and self._file.is_project:
-            raise self._wrong(name, "belongs into your own file; a project brings its servers in .mcp.json")
-        return found
+        """Remove the named subtables from a file's table and return them."""
+        subtables = table.pop(name, {})
+        if not isinstance(subtables, dict) or not all(isinstance(sub, dict) for sub in subtables.values()):
+            raise self._wrong(name, f"must be a table: [{name}.NAME]")
+        if subtables and name == "servers" and self._file.is_project:
+            raise self._wrong(name, "are only allowed in your own file (pal init), not in a project")
+        if subtables and name == "mcp" and self._file.is_project:
+            raise self._wrong(
+                name, "is only allowed in your own file; a project lists its servers in .mcp.json"
+            )
+        return subtables
 
     def server(self, name: str, table: dict[str, Any]) -> Server:
-        """One of the servers."""
+        """Return one named server."""
         for key, value in table.items():
             if key not in _SERVER:
                 note = (
-                    " A key never stands in a file: api_key_env names its variable."
+                    " Keys do not belong in files: set api_key_env to the name of a variable."
                     if key == "api_key"
                     else ""
                 )
@@ -198,30 +311,31 @@ class _Reader:
         return Server(**table)
 
     def values(self, table: dict[str, Any], inside: str = "", group: str = "") -> dict[str, Any]:
-        """The settings of a table and of the groups in it."""
-        found: dict[str, Any] = {}
+        """Return the settings of a table and of its groups."""
+        settings: dict[str, Any] = {}
         for name, value in table.items():
             key = f"{group}{name}"
             if key in GROUPS and isinstance(value, dict):
-                found |= self.values(value, inside, f"{key}.")
+                settings |= self.values(value, inside, f"{key}.")
             elif key not in self._keys:
                 raise self._unknown(
                     f"{inside}{key}", [*self._keys, *(() if inside else ("servers", "profiles", "mcp"))]
                 )
             else:
-                found[key] = self._keys[key].checked(value, self._file.shown)
-                self._check_project(key, found[key])
-        return found
+                settings[key] = self._keys[key].checked(value, self._file.shown)
+                self._check_project(key, settings[key])
+        return settings
 
     def _check_project(self, key: str, value: Any) -> None:
         if self._file.is_project and value not in IN_PROJECT.get(key, (value,)):
             raise self._wrong(
-                f"{key} = {value!r}", "cannot be said by a project. Say it in your own file, or type it"
+                f"{key} = {value!r}",
+                "is not allowed in a project. Set it in your own file or on the command line",
             )
 
     def _unknown(self, key: str, known: Any, note: str = "") -> ConfigError:
         hint = did_you_mean(key.rpartition(".")[2], known) or did_you_mean(key, known)
-        return ConfigError(f"{self._file.shown}: {safe_text(key)!r} is no setting.{hint}{note}")
+        return ConfigError(f"{self._file.shown}: unknown setting {safe_text(key)!r}.{hint}{note}")
 
     def _wrong(self, key: str, why: str) -> ConfigError:
         return ConfigError(f"{self._file.shown}: {key} {why}.")

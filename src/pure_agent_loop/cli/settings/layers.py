@@ -1,29 +1,29 @@
-"""Which value of a setting holds: typed options > profile > environment > project > user > default."""
+"""Precedence of settings: typed options > profile > environment > project > user > default."""
 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.cli.nearest import did_you_mean
-from pure_agent_loop.cli.settings.files import Server, Sheet
-from pure_agent_loop.cli.settings.keys import VARIABLES, Key
+from pure_agent_loop.cli.parser import did_you_mean
+from pure_agent_loop.cli.settings.files import VARIABLES, ParsedConfig, Server, SettingKey
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.text import counted
 
 DEFAULT = "default"
 
 
 @dataclass(frozen=True, slots=True)
-class Setting:
-    """A value and where it comes from.
+class EffectiveSetting:
+    """A value and its origin.
 
     Args:
-        value: What holds.
-        origin: Where it was said, for people.
-        rank: How strong that is; the strongest is 0.
-        is_filed: A file says so, and not the command line or the environment.
+        origin: The option, variable or file that set it.
+        rank: Precedence; 0 is the highest.
     """
 
     value: Any
@@ -34,26 +34,26 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class _Layer:
-    origins: Mapping[str, str]  # by name of the setting
+    origins: Mapping[str, str]  # by setting name
     values: Mapping[str, Any]
     is_filed: bool = False
     is_project: bool = False
 
 
 def resolve(
-    keys: Mapping[str, Key],
+    keys: Mapping[str, SettingKey],
     options: argparse.Namespace,
-    sheets: Sequence[Sheet],
+    sheets: Sequence[ParsedConfig],
     environ: Mapping[str, str],
-) -> dict[str, Setting]:
-    """What holds of each setting.
+) -> dict[str, EffectiveSetting]:
+    """Resolve every setting.
 
     Args:
-        options: The parsed command line; `given` names the options that were typed.
-        sheets: What the files say: that of the project first, then that of the user.
+        options: The parsed command line; `typed_options` names the typed options.
+        sheets: The files: the project's first, then the user's.
 
     Raises:
-        ConfigError: There is no such profile, or a project gives an address.
+        ConfigError: The profile is unknown, or a project sets a URL.
     """
     layers = [_typed(keys, options), *_profiles(sheets, options.profile), _variables(environ)]
     layers += [_filed(sheet.shown, sheet, sheet.values) for sheet in sheets]
@@ -62,63 +62,98 @@ def resolve(
         if layer.is_project and layer.values.get("base_url", "") not in ("", *servers):
             hint = did_you_mean(layer.values["base_url"], servers)
             raise ConfigError(
-                f"{layer.origins['base_url']}: base_url = {layer.values['base_url']!r} is none of your own "
-                f"[servers]: {', '.join(servers) or 'there are none'}. No project says where keys go.{hint}"
+                f"{layer.origins['base_url']}: base_url = {layer.values['base_url']!r} is not one of your "
+                f"[servers] ({', '.join(servers) or 'none defined'}). A project cannot set a URL.{hint}"
             )
-    return {name: _found(name, key, layers) for name, key in keys.items()}
+    return {name: _setting(name, key, layers) for name, key in keys.items()}
 
 
-def servers_of(sheets: Sequence[Sheet]) -> dict[str, Server]:
-    """The servers with names."""
-    return {name: each for sheet in sheets for name, each in sheet.servers.items()}
+def servers_of(sheets: Sequence[ParsedConfig]) -> dict[str, Server]:
+    """Return the named servers of all files."""
+    return {name: server for sheet in sheets for name, server in sheet.servers.items()}
 
 
-def _typed(keys: Mapping[str, Key], options: argparse.Namespace) -> _Layer:
+def _typed(keys: Mapping[str, SettingKey], options: argparse.Namespace) -> _Layer:
     values = {
         name: (not getattr(options, key.action.dest)) if key.is_inverse else getattr(options, key.action.dest)
         for name, key in keys.items()
-        if key.action.dest in options.given
+        if key.action.dest in options.typed_options
     }
     return _Layer({name: keys[name].action.option_strings[-1] for name in values}, values)
 
 
-def _profiles(sheets: Sequence[Sheet], profile: str | None) -> Iterator[_Layer]:
+def _profiles(sheets: Sequence[ParsedConfig], profile: str | None) -> Iterator[_Layer]:
     if profile is None:
         return
     known = [name for sheet in sheets for name in sheet.profiles]
     if profile not in known:
-        there = (
-            f"There are: {', '.join(dict.fromkeys(known))}." if known else "There are none in your pal.toml."
+        available = (
+            f"Available: {', '.join(dict.fromkeys(known))}." if known else "Your pal.toml defines none."
         )
-        raise ConfigError(f"There is no profile {profile!r}.{did_you_mean(profile, known)} {there}")
+        raise ConfigError(
+            f"--profile: unknown profile {profile!r}.{did_you_mean(profile, known)} {available}"
+        )
     for sheet in sheets:
         if profile in sheet.profiles:
             yield _filed(f"profile {profile} of {sheet.shown}", sheet, sheet.profiles[profile])
 
 
-def _filed(origin: str, sheet: Sheet, values: Mapping[str, Any]) -> _Layer:
+def _filed(origin: str, sheet: ParsedConfig, values: Mapping[str, Any]) -> _Layer:
     return _Layer(dict.fromkeys(values, origin), values, is_filed=True, is_project=sheet.is_project)
 
 
 def _variables(environ: Mapping[str, str]) -> _Layer:
-    found = {
-        name: next((each for each in variables if environ.get(each, "").strip()), "")
+    sources = {
+        name: next((variable for variable in variables if environ.get(variable, "").strip()), "")
         for name, variables in VARIABLES.items()
     }
-    origins = {name: variable for name, variable in found.items() if variable}
+    origins = {name: variable for name, variable in sources.items() if variable}
     values = {name: environ[variable].strip() for name, variable in origins.items()}
     if "theme" in values:
         values["theme"] = "plain" if origins["theme"] == "NO_COLOR" else "auto"
     return _Layer(origins, values)
 
 
-def _found(name: str, key: Key, layers: Sequence[_Layer]) -> Setting:
-    saying = [(rank, each) for rank, each in enumerate(layers) if name in each.values]
-    if not saying:
-        return Setting(key.default, DEFAULT, len(layers))
-    rank, first = saying[0]
+def _setting(name: str, key: SettingKey, layers: Sequence[_Layer]) -> EffectiveSetting:
+    matches = [(rank, layer) for rank, layer in enumerate(layers) if name in layer.values]
+    if not matches:
+        return EffectiveSetting(key.default, DEFAULT, len(layers))
+    rank, first = matches[0]
     if not key.is_list:
-        return Setting(first.values[name], first.origins[name], rank, first.is_filed)
-    rules = list(dict.fromkeys(rule for _, each in saying for rule in each.values[name]))
-    origins = dict.fromkeys(each.origins[name] for _, each in saying)
-    return Setting(rules, " + ".join(origins), rank, any(each.is_filed for _, each in saying))
+        return EffectiveSetting(first.values[name], first.origins[name], rank, first.is_filed)
+    rules = list(dict.fromkeys(rule for _, layer in matches for rule in layer.values[name]))
+    origins = dict.fromkeys(layer.origins[name] for _, layer in matches)
+    return EffectiveSetting(rules, " + ".join(origins), rank, any(layer.is_filed for _, layer in matches))
+
+
+# -- read variables from a file such as ``.env``. Only a file the user names is read: others are untrusted ---
+
+_LINE = re.compile(
+    r"""(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^#\s][^#]*?|))\s*(?:\#.*)?"""
+)
+
+
+def read_env_file(name: str, wanted: Collection[str]) -> tuple[dict[str, str], str]:
+    """Return the known variables of a file, and a notice about the others (empty if none).
+
+    Args:
+        name: The file, with lines such as ``NAME=value``, ``export NAME="value"`` or ``# a comment``.
+
+    Raises:
+        ConfigError: The file cannot be read or has an invalid line.
+    """
+    path = Path(name).expanduser()
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(f"--env-file={name} cannot be read: {error}") from error
+    variables: dict[str, str] = {}
+    for number, line in enumerate(map(str.strip, lines), start=1):
+        pair = _LINE.fullmatch(line)
+        if pair is not None:
+            variables[pair[1]] = next((value for value in pair.groups()[1:] if value is not None), "")
+        elif line and not line.startswith("#"):  # do not show the line: it may hold a secret
+            raise ConfigError(f"--env-file={name}: line {number} must be NAME=value.")
+    used = {key: value for key, value in variables.items() if key in wanted}
+    others = len(variables) - len(used)
+    return used, f"{name}: ignored {counted(others, 'variable')} unknown to pal" if others else ""

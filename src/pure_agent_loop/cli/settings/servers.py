@@ -1,4 +1,4 @@
-"""Which MCP servers a command uses: those of ``--mcp-config``, of the user, and of a trusted folder."""
+"""MCP servers of a command: from ``--mcp-config``, the user's files and a trusted folder."""
 
 from __future__ import annotations
 
@@ -9,33 +9,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.cli.output import Output
-from pure_agent_loop.cli.questions import Questions
-from pure_agent_loop.cli.settings.files import File, project_file
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions
+from pure_agent_loop.cli.settings.files import ConfigFile, project_file
 from pure_agent_loop.cli.trust import may_start
+from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.child import ELSEWHERE
-from pure_agent_loop.support.paths import data_folder
+from pure_agent_loop.support.child import NEUTRAL_DIR
+from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.terminal import safe_text
 
 if TYPE_CHECKING:
-    from pure_agent_loop.cli.toolset import Toolset
-    from pure_agent_loop.mcp import MCPServers
-    from pure_agent_loop.mcp.settings import ServerSettings
+    from pure_agent_loop.cli.toolset import RunToolset
+    from pure_agent_loop.mcp import MCPServers, ServerSettings
 
 NAME = ".mcp.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
-    """A server as it is written in a file.
-
-    Args:
-        name: Its name.
-        table: Its fields.
-        shown: The file, for people.
-        is_project: It came with the folder.
-    """
+class ServerEntry:
+    """An MCP server entry of a file."""
 
     name: str
     table: Mapping[str, Any]
@@ -43,100 +36,100 @@ class Written:
     is_project: bool = False
 
     def settings(self, workspace: Path) -> ServerSettings | None:
-        """What it says, checked; None if it is switched off.
+        """Return the checked settings; None if the server is disabled.
 
-        A server of the user starts outside of the folder, which may be a stranger's: many programs load what
-        lies where they start. One that came with the folder, and was trusted, starts in it.
+        A user's server starts outside the folder, which is untrusted: many programs load files from their
+        working directory. A trusted server of the folder starts in it.
 
         Args:
-            workspace: The folder; the server is told to keep to it.
+            workspace: The folder, passed to the server as its root.
         """
-        from pure_agent_loop.mcp.files import settings_of
+        from pure_agent_loop.mcp.results import settings_of
 
-        found = settings_of(self.name, self.table, self.shown)
-        if found is None:
+        settings = settings_of(self.name, self.table, self.shown)
+        if settings is None:
             return None
-        cwd = found.cwd or ("" if found.url else str(workspace) if self.is_project else ELSEWHERE)
-        return replace(found, cwd=cwd, roots=found.roots or [str(workspace)])
+        cwd = settings.cwd or ("" if settings.url else str(workspace) if self.is_project else NEUTRAL_DIR)
+        return replace(settings, cwd=cwd, roots=settings.roots or [str(workspace)])
 
 
 def with_servers(
-    toolset: Toolset,
+    toolset: RunToolset,
     options: argparse.Namespace,
     workspace: Path,
-    questions: Questions | None,
-    output: Output,
-) -> Toolset:
-    """What a run works with, and the servers that its options and files name; see `servers_for`."""
+    questions: TerminalQuestions | None,
+    output: CommandOutput,
+) -> RunToolset:
+    """Return the toolset with the MCP servers added; see `servers_for`."""
     return replace(toolset, mcp=servers_for(options, workspace, questions, output))
 
 
 def servers_for(
-    options: argparse.Namespace, workspace: Path, questions: Questions | None, output: Output
+    options: argparse.Namespace, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
 ) -> MCPServers | None:
-    """The servers as one toolset; None if there are none.
+    """Return the servers as one toolset; None if there are none.
 
     Args:
-        options: With what `configure` has added.
-        workspace: The folder, which may bring servers.
-        questions: The person, who is asked whether those of the folder may be started.
-        output: Told what is left out.
+        options: The options after `configure`.
+        workspace: The folder, which may define servers.
+        questions: Asks whether servers of the folder may be started.
 
     Raises:
-        ConfigError: What the person named cannot be used.
+        ConfigError: A server named by the user is invalid.
     """
     chosen = not options.no_tools and options.tools == "all"
     if options.mcp_config and not chosen:
-        raise ConfigError("--mcp-config gives tools. Leave out --no-tools and --tools.")
+        raise ConfigError(message("mcp_config_and_no_tools"))
     if options.no_mcp or not chosen:
         return None
     written = every_written(options, workspace, questions, output)
-    found = [
-        settings for each in written.values() if (settings := _usable(each, workspace, output)) is not None
+    usable = [
+        settings for entry in written.values() if (settings := _usable(entry, workspace, output)) is not None
     ]
-    if not found:
+    if not usable:
         return None
     from pure_agent_loop.mcp import MCPServer, MCPServers
 
-    return MCPServers(MCPServer.of(each) for each in found)
+    return MCPServers(MCPServer.of(settings) for settings in usable)
 
 
 def every_written(
-    options: argparse.Namespace, workspace: Path, questions: Questions | None, output: Output
-) -> dict[str, Written]:
-    """All of them by name; of one name the first counts: typed, then the user's, then the folder's."""
-    found: dict[str, Written] = {}
-    for each in _written(options, workspace, questions, output):
-        if each.name in found:
-            output.say(
-                f"{each.shown}: {each.name!r} is left out: {found[each.name].shown} has one of that name"
-            )
+    options: argparse.Namespace, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
+) -> dict[str, ServerEntry]:
+    """Return all entries by name. The first of a name wins: command line, user, folder."""
+    entries: dict[str, ServerEntry] = {}
+    for entry in _written(options, workspace, questions, output):
+        if entry.name in entries:
+            other = entries[entry.name].shown
+            output.info(message("mcp_defined_twice", file=entry.shown, name=entry.name, other=other))
         else:
-            found[each.name] = each
-    return found
+            entries[entry.name] = entry
+    return entries
 
 
 def _written(
-    options: argparse.Namespace, workspace: Path, questions: Questions | None, output: Output
-) -> Iterator[Written]:
+    options: argparse.Namespace, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
+) -> Iterator[ServerEntry]:
     for name in getattr(options, "mcp_config", ()):
-        yield from _of_file(File(name, _data(Path(name).expanduser(), name), is_project=False))
+        yield from _of_file(ConfigFile(name, _data(Path(name).expanduser(), name), is_project=False))
     for name, (table, shown) in getattr(options, "mcp_tables", {}).items():
-        yield Written(name, table, shown)
+        yield ServerEntry(name, table, shown)
     own = data_folder() / "mcp.json"
     if own.exists():
-        yield from _of_file(File(str(own), _data(own, str(own)), is_project=False))
+        yield from _of_file(ConfigFile(str(own), _data(own, str(own)), is_project=False))
     file = project_file(workspace, NAME)
     if file is None:
         return
     try:
-        brought = list(_of_file(file))
-    except ConfigError as error:  # a stranger's mistake ends no run
-        output.say(safe_text(str(error)))
+        entries = list(_of_file(file))
+    except ConfigError as error:  # an invalid project file must not abort the run
+        output.info(safe_text(str(error)))
         return
-    given = getattr(options, "trust_folder", False)
-    if brought and may_start(file, [_line(each) for each in brought], questions, output, given=given):
-        yield from brought
+    trust_folder = getattr(options, "trust_folder", False)
+    if entries and may_start(
+        file, [_line(entry) for entry in entries], questions, output, trust_folder=trust_folder
+    ):
+        yield from entries
 
 
 def _data(path: Path, shown: str) -> bytes:
@@ -146,20 +139,20 @@ def _data(path: Path, shown: str) -> bytes:
         raise ConfigError(f"{shown} cannot be read: {error.strerror}.") from error
 
 
-def _of_file(file: File) -> Iterator[Written]:
-    from pure_agent_loop.mcp.files import tables_of
+def _of_file(file: ConfigFile) -> Iterator[ServerEntry]:
+    from pure_agent_loop.mcp.results import tables_of
 
     for name, table in tables_of(file.data, file.shown).items():
-        yield Written(name, table, file.shown, file.is_project)
+        yield ServerEntry(name, table, file.shown, file.is_project)
 
 
-def _line(each: Written) -> str:
-    return f"{each.name}: {json.dumps(each.table, ensure_ascii=False)}"
+def _line(entry: ServerEntry) -> str:
+    return f"{entry.name}: {json.dumps(entry.table, ensure_ascii=False)}"
 
 
-def _usable(each: Written, workspace: Path, output: Output) -> ServerSettings | None:
+def _usable(entry: ServerEntry, workspace: Path, output: CommandOutput) -> ServerSettings | None:
     try:
-        return each.settings(workspace)
-    except ConfigError as error:  # one that is wrong holds the others up as little as one that is dead
-        output.say(f"MCP server left out: {safe_text(str(error))}")
+        return entry.settings(workspace)
+    except ConfigError as error:  # one invalid server must not stop the others
+        output.info(message("mcp_skipped", error=safe_text(error_text(error))))
         return None

@@ -1,11 +1,11 @@
 """Runs of agents at set times.
 
-times     when a schedule is due
-schedule  what is to be run when
-schedules the schedules of a database, from any process
-firings   what a worker does for them: exactly one fires
-ticker    looks once a second, and delivers
-delivery  where the answer of a scheduled run goes
-posting   handing an answer to a file or a command
+times     calculation of due times
+schedule  definition of a schedule
+schedules operations on the schedules of a database, from any process
+firings   firing of due schedules by workers, each exactly once
+ticker    periodic check and delivery in a worker
+delivery  targets for the answer of a scheduled run
+posting   delivery of an answer to a file or a command
 notices   answers that wait for a session
 """

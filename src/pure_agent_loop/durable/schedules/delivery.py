@@ -1,15 +1,20 @@
-"""Where the answer of a scheduled run goes: a session, a file, or a command."""
+"""Targets for the answer of a scheduled run: a session, a file, or a command."""
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from pure_agent_loop.durable.database import Database
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions import check_session_id
-from pure_agent_loop.support.paths import expanded
+from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.sessions import check_session_name
+from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.support.disk import expanded
 
 MAX_TIMEOUT = 3_600.0
 MAX_RETRIES = 20
@@ -17,19 +22,19 @@ MAX_RETRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """Where an answer goes. Make one with `to_session`, `to_file` or `to_command`.
+    """Target for an answer. Create one with `to_session`, `to_file` or `to_command`.
 
     Args:
         kind: ``session``, ``file`` or ``command``.
-        target: The session, the file, or the folder the command works in.
-        append: The file keeps what it has.
-        argv: The command.
-        timeout: Seconds it may take.
-        retries: How often a delivery that failed is tried again.
-        idempotent: A command whose outcome nobody knows may be run again.
+        target: The session id, the file, or the working directory of the command.
+        append: True to append to the file.
+        argv: Program and arguments of the command.
+        timeout: Maximum seconds for the command.
+        retries: Number of retries after a failed delivery.
+        idempotent: True if a command may be repeated when its outcome is unknown.
 
     Raises:
-        ConfigError: A value cannot be used.
+        ConfigError: A value is invalid.
     """
 
     kind: Literal["session", "file", "command"]
@@ -42,25 +47,25 @@ class Delivery:
 
     def __post_init__(self) -> None:
         if self.kind == "session":
-            check_session_id(self.target)
+            check_session_name(self.target)
         elif self.kind not in ("file", "command"):
             raise ConfigError(
-                f"kind={self.kind!r:.40} is no delivery. Use to_session, to_file or to_command."
+                f"kind={self.kind!r:.40} is not a kind of delivery. Use to_session, to_file or to_command."
             )
         if not 0 < self.timeout <= MAX_TIMEOUT:
             raise ConfigError(
-                f"timeout={self.timeout!r:.40} must be above 0 and at most {MAX_TIMEOUT:.0f} s."
+                f"timeout={self.timeout!r:.40} must be above 0 and at most {MAX_TIMEOUT:.0f} seconds."
             )
         if not 0 <= self.retries <= MAX_RETRIES:
             raise ConfigError(f"retries={self.retries!r:.40} must be from 0 to {MAX_RETRIES}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """It as JSON."""
+        """Return the plain JSON form."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Delivery:
-        """The reverse of `to_dict`."""
+        """Rebuild a delivery from `to_dict`."""
         return cls(**{**data, "argv": tuple(data.get("argv", ()))})
 
     def __str__(self) -> str:
@@ -68,34 +73,36 @@ class Delivery:
 
 
 def to_session(session_id: str) -> Delivery:
-    """Leave the answer for a session: the model reads it at the start of the next durable run there.
+    """Deliver the answer to a session: the model reads it at the start of the next durable run there.
 
     Args:
-        session_id: A session of the same database. It need not be there yet.
+        session_id: Id of a session in the same database; it need not exist yet.
 
     Raises:
-        ConfigError: It is no id.
+        ConfigError: The id is invalid.
     """
     return Delivery("session", session_id)
 
 
 def to_file(path: str | os.PathLike[str], append: bool = True) -> Delivery:
-    """Write the answer to a file of the machine whose worker delivers it.
+    """Write the answer to a file on the machine of the worker that delivers it.
 
     Args:
-        path: The file; a new one can be read by this user only. Relative to the current folder.
-        append: Put it at the end; False to replace what is there.
+        path: Path of the file, relative to the current directory. A new file is readable by this user only.
+        append: True to append; False to replace the content.
 
     Raises:
-        ConfigError: It is no path, or its folder is missing.
+        ConfigError: The path is invalid, or its folder is missing.
     """
     if not str(path).strip() or "\0" in str(path):
-        raise ConfigError(f"path={str(path)!r:.200} is no file. Name one: to_file('answers.md').")
-    whole = expanded(path).absolute()
-    if whole.is_dir() or not whole.parent.is_dir():
-        wrong = "is a folder" if whole.is_dir() else "is in a folder that is missing; make the folder first"
-        raise ConfigError(f"path={str(path)!r:.200} {wrong}.")
-    return Delivery("file", str(whole), append=append)
+        raise ConfigError(
+            f"path={str(path)!r:.200} is not a valid path. Use for example to_file('answers.md')."
+        )
+    absolute = expanded(path).absolute()
+    if absolute.is_dir() or not absolute.parent.is_dir():
+        problem = "is a folder" if absolute.is_dir() else "is in a missing folder; create the folder first"
+        raise ConfigError(f"path={str(path)!r:.200} {problem}.")
+    return Delivery("file", str(absolute), append=append)
 
 
 def to_command(
@@ -106,28 +113,53 @@ def to_command(
     idempotent: bool = False,
     cwd: str | os.PathLike[str] = ".",
 ) -> Delivery:
-    """Give the answer to a command on its standard input. No shell; a clean environment without keys.
+    """Pass the answer to a command on its standard input. No shell; a clean environment without keys.
 
     Args:
         argv: Program and arguments.
-        timeout: Seconds it may take.
-        retries: How often it is run again after an exit code other than 0.
-        idempotent: It may also be run again when nobody knows whether it took effect: after a timeout, or
-            the death of the worker.
-        cwd: The folder it works in.
+        timeout: Maximum seconds.
+        retries: Number of retries after a non-zero exit code.
+        idempotent: True to repeat it also when its outcome is unknown: after a timeout, or the death of the
+            worker.
+        cwd: Working directory.
 
     Raises:
-        ConfigError: A value cannot be used.
+        ConfigError: A value is invalid.
     """
-    if isinstance(argv, (str, bytes)) or not argv or not all(isinstance(each, str) for each in argv):
+    if isinstance(argv, (str, bytes)) or not argv or not all(isinstance(arg, str) for arg in argv):
         raise ConfigError(
-            f"argv={argv!r:.200} must be a list of texts, such as ['mail', '-s', 'News', 'me']."
+            f"argv={argv!r:.200} must be a list of strings, such as ['mail', '-s', 'News', 'me']."
         )
-    if not argv[0] or any("\0" in each for each in argv):
-        raise ConfigError(f"argv={argv!r:.200} has no program, or a zero byte. Begin it with a program.")
+    if not argv[0] or any("\0" in arg for arg in argv):
+        raise ConfigError(f"argv={argv!r:.200} has no program, or contains a NUL. Start it with a program.")
     folder = expanded(cwd).absolute()
     if not folder.is_dir():
-        raise ConfigError(f"cwd={str(cwd)!r:.200} is no folder.")
+        raise ConfigError(f"cwd={str(cwd)!r:.200} is not a folder.")
     return Delivery(
         "command", str(folder), argv=tuple(argv), timeout=timeout, retries=retries, idempotent=idempotent
     )
+
+
+# -- answers of scheduled runs for a session: its next run reads each of them once -----------------------
+
+_WAITING = "SELECT run, schedule, due, answer FROM @notices WHERE session = ? ORDER BY number"
+
+
+def bring_notices(
+    database: Database, session_id: str, records: Sequence[Record], prompts: Prompts, inbox: Inbox
+) -> None:
+    """Move the notices of a session to the inbox of its run. The session must be open for that run.
+
+    A notice counts as read when the session's records contain it, so a process that dies earlier loses
+    nothing.
+    """
+    for run_id, schedule, due, answer in database.rows(_WAITING, session_id):
+        if _has_read(records, run_id):
+            database.change("DELETE FROM @notices WHERE run = ?", run_id)
+            continue
+        text = prompts.scheduled.format(run=run_id, name=schedule, due=due, answer=answer)
+        inbox.put(text if run_id in text else f"[{run_id}] {text}", synthetic=True)
+
+
+def _has_read(records: Sequence[Record], run_id: str) -> bool:
+    return any(record.type != "run" and run_id in json.dumps(record.data) for record in records)

@@ -1,4 +1,4 @@
-"""Handing an answer to a file or a command, and finding out what became of one that was cut short."""
+"""Delivery of an answer to a file or a command, and recovery of an interrupted delivery."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from pure_agent_loop.durable.schedules.firings import Parcel
+from pure_agent_loop.durable.schedules.firings import PendingDelivery
 from pure_agent_loop.support.disk import flush_to_disk
 from pure_agent_loop.support.locking import lock_within
 
@@ -22,13 +22,13 @@ _LOCK_SECONDS = 10.0
 STARTED = "started"
 
 
-class Outcome(NamedTuple):
-    """How a delivery ended.
+class DeliveryOutcome(NamedTuple):
+    """Outcome of a delivery.
 
     Args:
-        state: See `Firing`; ``answered`` to try it again.
-        detail: Why, or what the command wrote.
-        wait: Seconds until it may be tried again.
+        state: State as in `Firing`; ``answered`` to try again.
+        detail: The reason, or the output of the command.
+        wait: Seconds before the next attempt.
     """
 
     state: str
@@ -36,34 +36,34 @@ class Outcome(NamedTuple):
     wait: float = 0.0
 
 
-def entry_of(parcel: Parcel) -> bytes:
-    """What is written to a file: the answer, and a newline at its end."""
-    return (parcel.answer.rstrip("\n") + "\n").encode("utf-8", "replace")
+def encode_entry(pending: PendingDelivery) -> bytes:
+    """Return the bytes to write to a file: the answer with a final newline."""
+    return (pending.answer.rstrip("\n") + "\n").encode("utf-8", "replace")
 
 
-def post_to_file(parcel: Parcel, put_down: Callable[[str], None]) -> Outcome:
+def post_to_file(pending: PendingDelivery, record_progress: Callable[[str], None]) -> DeliveryOutcome:
     """Write an answer to its file.
 
     Args:
-        put_down: Keeps where it will stand, before it does.
+        record_progress: Function that records the offset of the entry before the write.
     """
-    path = Path(parcel.delivery.target)
+    path = Path(pending.delivery.target)
     try:
-        if parcel.delivery.append:
-            _append(path, entry_of(parcel), put_down)
+        if pending.delivery.append:
+            _append(path, encode_entry(pending), record_progress)
         else:
-            _replace(path, entry_of(parcel))
+            _replace(path, encode_entry(pending))
     except OSError as error:
-        return again(parcel, f"{path}: {error.strerror or error}")
-    return Outcome("delivered", str(path))
+        return retry_or_fail(pending, f"{path}: {error.strerror or error}")
+    return DeliveryOutcome("delivered", str(path))
 
 
-async def post_to_command(parcel: Parcel) -> Outcome:
-    """Run a command with an answer on its standard input. Nothing that it began is left afterwards."""
-    from pure_agent_loop.toolbox.sandbox.environment import clean_environment
+async def post_to_command(pending: PendingDelivery) -> DeliveryOutcome:
+    """Run a command with an answer on its standard input, and leave none of its processes behind."""
+    from pure_agent_loop.toolbox.sandbox.launch import clean_environment
     from pure_agent_loop.toolbox.sandbox.process import run_process
 
-    delivery = parcel.delivery
+    delivery = pending.delivery
     try:
         done = await run_process(
             delivery.argv,
@@ -71,58 +71,56 @@ async def post_to_command(parcel: Parcel) -> Outcome:
             env=clean_environment(str(Path.home())),
             timeout=delivery.timeout,
             max_output_bytes=MAX_OUTPUT_BYTES,
-            input=parcel.answer.encode("utf-8", "replace"),
+            input=pending.answer.encode("utf-8", "replace"),
         )
     except OSError as error:
-        return again(parcel, f"it could not be started: {error.strerror or error}")
+        return retry_or_fail(pending, f"the command could not be started: {error.strerror or error}")
     if done.problem:
-        return again(parcel, f"it could not be started: {done.problem}")
+        return retry_or_fail(pending, f"the command could not be started: {done.problem}")
     if done.timed_out:
-        return _unsure(parcel, f"it was ended after {delivery.timeout:g} s\n{done.output}".rstrip())
-    words = f"exit code {done.exit_code}\n{done.output}".rstrip()
-    return Outcome("delivered", words) if done.exit_code == 0 else again(parcel, words)
+        return _unknown_or_retry(pending, f"timed out after {delivery.timeout:g} s\n{done.output}".rstrip())
+    detail = f"exit code {done.exit_code}\n{done.output}".rstrip()
+    return DeliveryOutcome("delivered", detail) if done.exit_code == 0 else retry_or_fail(pending, detail)
 
 
-def after_death(parcel: Parcel, owner: str) -> Outcome:
-    """What to do about a delivery whose worker is gone.
-
-    Args:
-        owner: The worker that had claimed it.
-    """
-    delivery = parcel.delivery
-    if not parcel.detail or delivery.kind == "session":
-        return Outcome("answered", "")  # nothing was begun
+def after_death(pending: PendingDelivery, owner: str) -> DeliveryOutcome:
+    """Return the outcome of a delivery whose worker is dead."""
+    delivery = pending.delivery
+    if not pending.detail or delivery.kind == "session":
+        return DeliveryOutcome("answered", "")  # not started
     if delivery.kind == "command":
-        return _unsure(parcel, "the worker died while the command ran; whether it took effect is not known")
+        return _unknown_or_retry(pending, "the worker died while the command ran; its effect is unknown")
     if owner.rsplit("-", 2)[0] != socket.gethostname()[:40]:
-        return Outcome("unknown", f"the worker {owner} died while it wrote its file {delivery.target}")
+        return DeliveryOutcome("unknown", f"worker {owner} died while it wrote its file {delivery.target}")
     try:
-        is_there = _stands(Path(delivery.target), int(json.loads(parcel.detail)["offset"]), entry_of(parcel))
+        is_written = _is_written(
+            Path(delivery.target), int(json.loads(pending.detail)["offset"]), encode_entry(pending)
+        )
     except OSError as error:
-        return again(parcel, f"{delivery.target}: {error.strerror or error}")
-    return Outcome("delivered", delivery.target) if is_there else Outcome("answered", "")
+        return retry_or_fail(pending, f"{delivery.target}: {error.strerror or error}")
+    return DeliveryOutcome("delivered", delivery.target) if is_written else DeliveryOutcome("answered", "")
 
 
-def after_stop(parcel: Parcel) -> Outcome:
-    """What to do about a command that was ended because its worker stopped."""
-    return _unsure(parcel, "the worker was stopped while the command ran")
+def after_stop(pending: PendingDelivery) -> DeliveryOutcome:
+    """Return the outcome of a command that was killed because its worker stopped."""
+    return _unknown_or_retry(pending, "the worker was stopped while the command ran")
 
 
-def again(parcel: Parcel, why: str) -> Outcome:
-    """It failed: try it again, unless it was tried often enough."""
-    if parcel.tries > parcel.delivery.retries:
-        return Outcome("undelivered", why)
-    return Outcome("answered", why, min(MAX_WAIT, 2.0 ** (parcel.tries - 1)))
+def retry_or_fail(pending: PendingDelivery, why: str) -> DeliveryOutcome:
+    """Return the outcome of a failed delivery: try again, unless the retries are used up."""
+    if pending.tries > pending.delivery.retries:
+        return DeliveryOutcome("undelivered", why)
+    return DeliveryOutcome("answered", why, min(MAX_WAIT, 2.0 ** (pending.tries - 1)))
 
 
-def _unsure(parcel: Parcel, why: str) -> Outcome:
-    return again(parcel, why) if parcel.delivery.idempotent else Outcome("unknown", why)
+def _unknown_or_retry(pending: PendingDelivery, why: str) -> DeliveryOutcome:
+    return retry_or_fail(pending, why) if pending.delivery.idempotent else DeliveryOutcome("unknown", why)
 
 
-def _append(path: Path, entry: bytes, put_down: Callable[[str], None]) -> None:
+def _append(path: Path, entry: bytes, record_progress: Callable[[str], None]) -> None:
     with _locked(path) as handle:
         offset = os.fstat(handle).st_size
-        put_down(json.dumps({"offset": offset}))
+        record_progress(json.dumps({"offset": offset}))
         try:
             _write(handle, entry)
         except OSError:
@@ -133,41 +131,41 @@ def _append(path: Path, entry: bytes, put_down: Callable[[str], None]) -> None:
 
 def _replace(path: Path, entry: bytes) -> None:
     mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
-    new = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:
         try:
             _write(handle, entry)
             flush_to_disk(handle)
         finally:
             os.close(handle)
-        new.chmod(mode)
-        new.replace(path)
+        temporary.chmod(mode)
+        temporary.replace(path)
     except OSError:
-        new.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
-def _stands(path: Path, offset: int, entry: bytes) -> bool:
-    """True if an entry stands where it was to be written; a piece of it is taken away."""
+def _is_written(path: Path, offset: int, entry: bytes) -> bool:
+    """Return True if the entry is at its offset; remove a partial entry."""
     if not path.exists():
         return False
     with _locked(path) as handle:
         os.lseek(handle, offset, os.SEEK_SET)
-        found = os.read(handle, len(entry))
-        if found and found != entry and entry.startswith(found):
+        content = os.read(handle, len(entry))
+        if content and content != entry and entry.startswith(content):
             os.ftruncate(handle, offset)
-        return found == entry
+        return content == entry
 
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[int]:
-    """A file for this worker alone. Where we write stays where we write: nobody of ours writes meanwhile."""
+    """Open and lock a file, so that no other worker writes at the same time."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
     handle = os.open(path, flags | getattr(os, "O_BINARY", 0), 0o600)
     try:
         if not stat.S_ISREG(os.fstat(handle).st_mode):
-            raise OSError(f"{path} is no file")
+            raise OSError(f"{path} is not a file")
         if not lock_within(handle, _LOCK_SECONDS):
             raise OSError(f"{path} is locked by another program")
         yield handle
@@ -176,6 +174,6 @@ def _locked(path: Path) -> Iterator[int]:
 
 
 def _write(handle: int, entry: bytes) -> None:
-    rest = memoryview(entry)
-    while rest:
-        rest = rest[os.write(handle, rest) :]
+    remaining = memoryview(entry)
+    while remaining:
+        remaining = remaining[os.write(handle, remaining) :]

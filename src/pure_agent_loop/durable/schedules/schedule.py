@@ -1,20 +1,202 @@
-"""What is to be run when: the description of a schedule, checked when it is made."""
+"""Definition of a schedule, checked when it is created."""
 
 from __future__ import annotations
 
+import math
 import os
 import re
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, fields
-from datetime import datetime
-from typing import Any, Literal
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from zoneinfo import ZoneInfo
 
 from pure_agent_loop.durable.schedules.delivery import Delivery
-from pure_agent_loop.durable.schedules.times import Cron, Every, Times, local_zone, zone_of
 from pure_agent_loop.durable.values import check_agent_name
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions import check_session_id
-from pure_agent_loop.support.paths import expanded
+from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.sessions import check_session_name
+from pure_agent_loop.support.disk import expanded
+
+# -- due times of schedules: cron lines in their time zone, or fixed intervals ---------------------------
+
+LATE_SECONDS = 60.0  # a run that would start later than this counts as missed
+_PARTS = ("minute", "hour", "day of the month", "month", "day of the week")
+_SPAN, _SPAN_FACTOR = 3_600.0, 8.0
+
+
+class Times(Protocol):
+    """Sequence of due times."""
+
+    def after(self, moment: float) -> float:
+        """Return the first due time after a moment, in seconds since the epoch."""
+        ...
+
+    def latest(self, first: float, last: float, most: int) -> list[float]:
+        """Return the newest due times of a span (inclusive), oldest first."""
+        ...
+
+
+class Every:
+    """Due times at a fixed interval.
+
+    Args:
+        anchor: Start of the first interval.
+    """
+
+    def __init__(self, seconds: float, anchor: float) -> None:
+        self._seconds, self._anchor = seconds, anchor
+
+    def after(self, moment: float) -> float:
+        """Return the first due time after a moment."""
+        count = math.floor((moment - self._anchor) / self._seconds) + 1
+        while (candidate := self._time_at(count)) <= moment:  # the quotient may have been rounded down
+            count += 1
+        return candidate
+
+    def latest(self, first: float, last: float, most: int) -> list[float]:
+        """Return the newest due times of a span."""
+        count = math.floor((last - self._anchor) / self._seconds) + 1
+        times = [self._time_at(count - back) for back in range(most + 1, -1, -1)]
+        return [time for time in times if first <= time <= last][-most:]
+
+    def _time_at(self, count: int) -> float:
+        return round(self._anchor + count * self._seconds, 3)
+
+
+class Cron:
+    """Due times of a cron line, as in Debian's cron.
+
+    Raises:
+        ConfigError: The line or the zone is invalid.
+        MissingExtraError: The extra ``[durable]`` is not installed.
+    """
+
+    def __init__(self, line: str, zone: str) -> None:
+        self._line, self._zone = line, zone_of(zone)
+        self._cronsim = _import_cronsim()
+        _check(self._cronsim, line)
+        try:
+            self.after(datetime(2024, 1, 1, tzinfo=timezone.utc).timestamp())
+        except ConfigError as error:
+            raise ConfigError(
+                f"cron={line!r} never occurs: its date does not exist. Change the day."
+            ) from error
+
+    def after(self, moment: float) -> float:
+        """Return the first due time after a moment."""
+        for time in self._times_after(moment):
+            return time
+        raise ConfigError(f"cron={self._line!r} has no time after {moment:.0f}.")
+
+    def latest(self, first: float, last: float, most: int) -> list[float]:
+        """Return the newest due times of a span, without iterating over a long span from its start."""
+        span = _SPAN
+        while True:
+            start = max(first, last - span)
+            newest = deque[float](maxlen=most)
+            for time in self._times_after(start - 0.001):
+                if time > last:
+                    break
+                newest.append(time)
+            if len(newest) == most or start <= first:
+                return list(newest)
+            span *= _SPAN_FACTOR
+
+    def _times_after(self, moment: float) -> Iterator[float]:
+        start = datetime.fromtimestamp(moment, timezone.utc).astimezone(self._zone)
+        for occurrence in self._cronsim.CronSim(self._line, start):
+            time = occurrence.timestamp()
+            if time > moment:  # in a repeated hour, CronSim may have used the first occurrence
+                yield time
+
+
+def due_times(times: Times, next_at: float, now: float, missed: str, limit: int) -> list[float]:
+    """Return the times to run now, oldest first.
+
+    Args:
+        next_at: First due time that was not checked yet.
+        missed: Treatment of missed times: ``skip``, ``once`` or ``all``.
+        most: Maximum number of missed times, for ``all``.
+    """
+    due = times.latest(next_at, now, limit + 1)
+    on_time = [time for time in due[-1:] if now - time <= LATE_SECONDS]
+    late = due[: len(due) - len(on_time)]
+    if missed == "all":
+        return [*late[-limit:], *on_time]
+    if missed == "once" and not on_time:
+        return late[-1:]
+    return on_time
+
+
+def zone_of(name: str) -> ZoneInfo:
+    """Return the time zone of a name.
+
+    Raises:
+        ConfigError: The name is unknown.
+    """
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"timezone={name!r:.80} is unknown here. Use a name such as 'UTC' or 'Europe/Oslo', or 'local'."
+        ) from error
+
+
+def local_zone() -> str:
+    """Return the name of this machine's time zone. An offset would be wrong for half of the year.
+
+    Raises:
+        ConfigError: The machine does not configure one.
+    """
+    named = os.environ.get("TZ", "").lstrip(":")
+    if named:
+        return named
+    link = Path("/etc/localtime")
+    _, separator, name = str(link.resolve()).partition("zoneinfo/")
+    if separator:
+        return name
+    file = Path("/etc/timezone")
+    name = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
+    if not name and not link.exists():
+        name = "UTC"  # the default of a system without that file
+    if not name:
+        raise ConfigError("timezone='local': this machine has no named time zone. Give one: 'Europe/Oslo'.")
+    return name
+
+
+def _check(cronsim: Any, line: Any) -> None:
+    parts = line.split() if isinstance(line, str) else []
+    if len(parts) != len(_PARTS):
+        raise ConfigError(
+            f"cron={line!r:.80} has {len(parts)} fields, but needs 5: {', '.join(_PARTS)}. "
+            "'0 9 * * 1-5' is nine o'clock on working days."
+        )
+    for number, (name, part) in enumerate(zip(_PARTS, parts, strict=True)):
+        fields = ["*"] * len(_PARTS)
+        fields[number] = part
+        try:
+            cronsim.CronSim(" ".join(fields), datetime(2024, 1, 1, tzinfo=timezone.utc))
+        except (cronsim.CronSimError, ValueError) as error:
+            raise ConfigError(
+                f"cron={line!r:.80}: the {name} {part!r} is invalid. Use '5', '*', '1-5', '1,3' or '*/10'."
+            ) from error
+    try:
+        cronsim.CronSim(line, datetime(2024, 1, 1, tzinfo=timezone.utc))
+    except cronsim.CronSimError as error:
+        raise ConfigError(
+            f"cron={line!r:.80} never occurs: its date does not exist. Change the day."
+        ) from error
+
+
+def _import_cronsim() -> Any:
+    try:
+        import cronsim
+    except ImportError as error:
+        raise MissingExtraError("A cron line", "durable") from error
+    return cronsim
+
 
 HEARTBEAT_FILE = "HEARTBEAT.md"
 HEARTBEAT_OK = "HEARTBEAT_OK"
@@ -27,27 +209,28 @@ _CHOICES = {"missed": ("skip", "once", "all"), "overlap": ("skip", "queue")}
 
 @dataclass(frozen=True, slots=True)
 class Schedule:
-    """An agent that is run with a prompt, again and again.
+    """A prompt that an agent runs repeatedly.
 
     Args:
         name: At most 30 letters, digits, ``_`` and ``-``.
-        agent: Who does it, as a worker knows it.
-        prompt: What to do; ``{due}`` stands for the time it is run for.
-        prompt_file: The file that has the prompt, read anew for each run. If it is missing or empty, nothing
-            is run. An answer that is exactly ``HEARTBEAT_OK`` is not delivered.
-        cron: When, as five parts of cron: ``0 9 * * 1-5``.
-        every: Or every so many seconds, 1 or more.
-        timezone: The zone of `cron`; ``local`` for the one of this machine.
-        missed: Times at which no worker was up: ``skip`` them, run ``once`` for all of them, or ``all``.
-        max_missed: With ``all``: how many of the newest at most.
-        deliver: Where the answer goes; None to only keep it.
-        enabled: False for one that is paused.
-        session: The session all runs go on in; ``same`` for one with the name of the schedule, None for a
-            session for each run.
-        overlap: While a run has not ended, the next one is left out (``skip``) or waits (``queue``).
+        agent: Name of the agent, as registered by a worker.
+        prompt: Prompt of the runs; ``{due}`` is replaced by the due time.
+        prompt_file: File with the prompt, read for each run. If it is missing or empty, no run starts. An
+            answer that is exactly ``HEARTBEAT_OK`` is not delivered.
+        media: Files that come with the prompt: pictures, PDFs, sounds. They are read for each run.
+        cron: Due times as five cron fields: ``0 9 * * 1-5``.
+        every: Interval in seconds, 1 or more, instead of `cron`.
+        timezone: Time zone of `cron`; ``local`` for that of this machine.
+        missed: Due times without a running worker: ``skip`` them, run ``once`` for all, or run ``all``.
+        max_missed: Maximum number of missed runs, the newest ones, for ``all``.
+        deliver: Target of the answer; None to only store it.
+        enabled: False to pause the schedule.
+        session: Session of all runs; ``same`` for a session named after the schedule, None for a new session
+            per run.
+        overlap: If the previous run has not ended, ``skip`` the next one or ``queue`` it.
 
     Raises:
-        ConfigError: A value cannot be used; it names the field and says what can.
+        ConfigError: A value is invalid; the message names the field and the valid values.
         MissingExtraError: The extra ``[durable]`` is not installed.
     """
 
@@ -56,6 +239,7 @@ class Schedule:
     prompt: str = ""
     _: KW_ONLY
     prompt_file: str | None = None
+    media: Sequence[str] = ()
     cron: str | None = None
     every: float | None = None
     timezone: str = "UTC"
@@ -74,7 +258,9 @@ class Schedule:
         self._check_prompt()
         self._check_options()
         if (self.cron is None) == (self.every is None):
-            raise ConfigError("Give either cron='0 9 * * 1-5' or every=600 (seconds), and only one of them.")
+            raise ConfigError(
+                "cron and every exclude each other: give one, cron='0 9 * * 1-5' or every=600 (seconds)."
+            )
         if self.every is not None and not 1 <= self.every <= MAX_EVERY:
             raise ConfigError(f"every={self.every!r:.40} must be from 1 to {MAX_EVERY:.0f} seconds.")
         if self.timezone == "local":
@@ -89,49 +275,57 @@ class Schedule:
             )
         if self.prompt_file is not None:
             if not str(self.prompt_file).strip():
-                raise ConfigError("prompt_file='' is no file.")
+                raise ConfigError("prompt_file='' must be the path of a file.")
             object.__setattr__(self, "prompt_file", str(expanded(self.prompt_file).absolute()))
+        files: Any = self.media
+        if not isinstance(files, (list, tuple)) or not all(
+            isinstance(file, (str, os.PathLike)) for file in files
+        ):
+            raise ConfigError(f"media={files!r:.80} must be a list of paths; each run reads the files again.")
+        object.__setattr__(self, "media", tuple(str(expanded(file).absolute()) for file in files))
 
     def _check_options(self) -> None:
         for field, choices in _CHOICES.items():
             if getattr(self, field) not in choices:
                 value = getattr(self, field)
-                raise ConfigError(f"{field}={value!r:.40} is not known. Use one of: {', '.join(choices)}.")
+                raise ConfigError(f"{field}={value!r:.40} is unknown. Use one of: {', '.join(choices)}.")
         if not 1 <= self.max_missed <= MAX_MISSED:
             raise ConfigError(f"max_missed={self.max_missed!r:.40} must be from 1 to {MAX_MISSED}.")
         if self.session is not None:
-            check_session_id(self.session)
+            check_session_name(self.session)
         if self.deliver is not None and not isinstance(self.deliver, Delivery):
             raise ConfigError(
                 f"deliver={self.deliver!r:.80} must be to_session(...), to_file(...) or to_command(...)."
             )
 
     def times(self, anchor: float) -> Times:
-        """When it is due.
+        """Return the due times.
 
         Args:
-            anchor: From when on `every` counts.
+            anchor: Start of the intervals of `every`.
         """
         if self.every is not None:
             return Every(self.every, anchor)
         return Cron(self.cron or "", self.timezone)
 
     def session_id(self) -> str | None:
-        """The session of its runs; None for one for each."""
+        """Return the session of the runs; None for a new session per run."""
         return f"schedule.{self.name}" if self.session == SAME else self.session
 
     def shown_due(self, due: float) -> str:
-        """The time a run is for, in the zone of this schedule."""
+        """Return a due time in the time zone of the schedule."""
         return datetime.fromtimestamp(due, zone_of(self.timezone)).isoformat(timespec="seconds")
 
     def to_dict(self) -> dict[str, Any]:
-        """It as JSON."""
-        plain = {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return the plain JSON form."""
+        plain = {field.name: getattr(self, field.name) for field in fields(self)}
+        if not self.media:  # unknown to workers of earlier versions
+            del plain["media"]
         return {**plain, "deliver": None if self.deliver is None else self.deliver.to_dict()}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Schedule:
-        """The reverse of `to_dict`."""
+        """Rebuild a schedule from `to_dict`."""
         deliver = data.get("deliver")
         return cls(**{**data, "deliver": None if deliver is None else Delivery.from_dict(deliver)})
 
@@ -144,16 +338,16 @@ def heartbeat(
     every: float = 1_800.0,
     **options: Any,
 ) -> Schedule:
-    """A schedule whose prompt is in a file, which anybody may change between two runs.
+    """Return a schedule whose prompt is in a file that can be edited between runs.
 
     Args:
         name: See `Schedule`.
         agent: See `Schedule`.
-        file: The file.
+        file: Path of the file.
         every: Seconds between two runs.
-        options: More of `Schedule`.
+        options: Further options of `Schedule`.
 
     Raises:
-        ConfigError: A value cannot be used.
+        ConfigError: A value is invalid.
     """
     return Schedule(name, agent, prompt_file=os.fspath(file), every=every, **options)

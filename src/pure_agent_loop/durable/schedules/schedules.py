@@ -1,4 +1,4 @@
-"""The schedules of a database, from any process: add, look, pause, run now, remove."""
+"""Operations on the schedules of a database, from any process: add, query, pause, run now, remove."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.schedules.schedule import Schedule
-from pure_agent_loop.durable.values import DurableError
+from pure_agent_loop.durable.values import DurableNotFoundError
 from pure_agent_loop.errors import ConfigError
 
 _ALL = "SELECT name, spec, enabled, anchor, next_at, revision FROM @schedules"
@@ -30,19 +30,19 @@ _FIRINGS = "SELECT run, schedule, due, state, answer, detail, tries, changed FRO
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """One time that a schedule was due, and what came of it.
+    """A due time of a schedule, and its outcome.
 
     Args:
-        run_id: The durable run.
-        schedule: The name of the schedule.
-        due: The time it was due, in seconds since the epoch.
-        state: ``due``, ``running``, ``answered``, ``delivering``; or how it ended: ``done`` (nothing to
-            deliver), ``delivered``, ``quiet`` (it said HEARTBEAT_OK), ``skipped``, ``empty`` (no prompt),
-            ``failed`` (the run), ``undelivered``, ``unknown`` (nobody knows whether it was delivered).
-        answer: What the agent said.
-        detail: Why it ended so, or what the command wrote.
-        tries: How often it was tried to deliver it.
-        changed: When the state changed last.
+        run_id: Id of the durable run.
+        schedule: Name of the schedule.
+        due: Due time, in seconds since the epoch.
+        state: ``due``, ``running``, ``answered``, ``delivering``; or the outcome: ``done`` (nothing to
+            deliver), ``delivered``, ``quiet`` (the answer was HEARTBEAT_OK), ``skipped``, ``empty`` (no
+            prompt), ``failed`` (the run), ``undelivered``, ``unknown`` (the delivery may have happened).
+        answer: Answer of the agent.
+        detail: Reason of the outcome, or output of the command.
+        tries: Number of delivery attempts.
+        changed: Time of the last change of state.
     """
 
     run_id: str
@@ -57,14 +57,14 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """A schedule as it stands.
+    """Current information about a schedule.
 
     Args:
-        schedule: What it says; `enabled` is as it is now.
-        next: When it is due next; None while it is paused.
-        last: The newest time it was due, if there was one.
-        revision: Counts each change.
-        anchor: From when on `every` counts.
+        schedule: The schedule, with the current value of `enabled`.
+        next: Next due time; None while paused.
+        last: Newest firing, if any.
+        revision: Number of changes.
+        anchor: Start of the intervals of `every`.
     """
 
     schedule: Schedule
@@ -75,101 +75,103 @@ class ScheduleInfo:
 
 
 class Schedules:
-    """The schedules of a database. May be used from several threads.
+    """Schedules of a database. May be used from several threads.
 
     Args:
-        client: The database.
-        now: Tells the time.
+        client: Client of the database.
+        now: Function that returns the time.
     """
 
     def __init__(self, client: Client, now: Callable[[], float] = time.time) -> None:
         self._client, self._database, self._now = client, client.database, now
 
     def add(self, schedule: Schedule, *, replace: bool = False) -> ScheduleInfo:
-        """Put a schedule in. It is due for the first time after this moment.
+        """Add a schedule. Its first due time is after this moment.
 
         Args:
-            schedule: What is to be run when.
-            replace: Put it in the place of one of the same name.
+            schedule: Schedule to add.
+            replace: True to replace a schedule of the same name.
 
         Raises:
-            ConfigError: There is one of that name, or no worker has an agent of that name.
-            DurableError: The database cannot be used.
+            ConfigError: The name is in use, or no worker has registered the agent.
+            DurableError: The database is unavailable.
         """
-        known = self._client.agents()
-        if known and schedule.agent not in known:
-            raise ConfigError(f"There is no agent {schedule.agent!r}. There are: {', '.join(known)}.")
+        agents = self._client.agents()
+        if agents and schedule.agent not in agents:
+            raise ConfigError(f"Unknown agent {schedule.agent!r}. Known agents: {', '.join(agents)}.")
         now = round(self._now(), 3)
         spec, next_at = json.dumps(schedule.to_dict()), schedule.times(now).after(now)
         ending = _REPLACE if replace else _KEEP
-        done = self._database.together(
+        changed = self._database.transaction(
             lambda run: run(_ADD + ending, schedule.name, spec, int(schedule.enabled), now, next_at).rowcount
         )
-        if not done:
+        if not changed:
             raise ConfigError(
-                f"name={schedule.name!r}: there is such a schedule. Remove it first, or use replace=True "
+                f"name={schedule.name!r} is in use by another schedule. Remove it first, or use replace=True "
                 "(--replace)."
             )
         return self.get(schedule.name)
 
     def list(self) -> builtins.list[ScheduleInfo]:
-        """All of them, by name."""
+        """Return all schedules, by name."""
         return [self._info(row) for row in self._database.rows(f"{_ALL} ORDER BY name")]
 
     def get(self, name: str) -> ScheduleInfo:
-        """One of them.
+        """Return one schedule.
 
         Raises:
-            DurableError: There is none of that name.
+            DurableNotFoundError: The schedule does not exist.
         """
-        found = self._database.rows(f"{_ALL} WHERE name = ?", name)
-        if not found:
-            raise DurableError(f"There is no schedule {name!r:.80} in {self._database.shown}.")
-        return self._info(found[0])
+        rows = self._database.rows(f"{_ALL} WHERE name = ?", name)
+        if not rows:
+            raise DurableNotFoundError(
+                f"Schedule {name!r:.80} does not exist in {self._database.display_url}."
+            )
+        return self._info(rows[0])
 
     def runs(self, name: str, limit: int = 20) -> builtins.list[Firing]:
-        """The newest times a schedule was due; also of one that was removed.
+        """Return the newest firings of a schedule, even of a removed one.
 
         Args:
-            name: The schedule.
-            limit: How many at most.
+            name: Name of the schedule.
+            limit: Maximum number.
         """
         rows = self._database.rows(f"{_FIRINGS} ORDER BY number DESC LIMIT ?", name, limit)
         return [Firing(*row) for row in rows]
 
     def remove(self, name: str) -> None:
-        """Take a schedule away. What it has begun goes on, and is delivered.
+        """Remove a schedule. Its started runs continue, and are delivered.
 
         Raises:
-            DurableError: There is none of that name.
+            DurableNotFoundError: The schedule does not exist.
         """
         if not self._database.change("DELETE FROM @schedules WHERE name = ?", name):
             self.get(name)
 
     def pause(self, name: str) -> ScheduleInfo:
-        """Run it no more until `resume`. What it has begun goes on.
+        """Pause a schedule until `resume`. Its started runs continue.
 
         Raises:
-            DurableError: There is none of that name.
+            DurableNotFoundError: The schedule does not exist.
         """
         return self._switch(name, enabled=False)
 
     def resume(self, name: str) -> ScheduleInfo:
-        """Run it again from now on. The times of the pause were not missed.
+        """Resume a schedule from now on. Due times during the pause do not count as missed.
 
         Raises:
-            DurableError: There is none of that name.
+            DurableNotFoundError: The schedule does not exist.
         """
         return self._switch(name, enabled=True)
 
     def run_now(self, name: str) -> str:
-        """Run it as soon as a worker is there, once more than it is due, also while it is paused.
+        """Start an extra run as soon as a worker is available, even if the schedule is paused.
 
         Returns:
-            The id of the run. It can be looked at once a worker has taken it up.
+            The id of the run. It can be queried once a worker has submitted it.
 
         Raises:
-            DurableError: There is none of that name.
+            DurableNotFoundError: The schedule does not exist.
         """
         info, now = self.get(name), round(self._now(), 3)
         run_id = f"schedule.{name}.now-{stamp(now)}"
@@ -198,7 +200,7 @@ class Schedules:
 
 
 def stamp(due: float) -> str:
-    """A time as part of the id of a run."""
+    """Return a time in the form used in run ids."""
     moment = datetime.fromtimestamp(round(due, 3), timezone.utc)
     thousandths = f".{moment.microsecond // 1000:03}" if moment.microsecond else ""
     return f"{moment:%Y%m%dT%H%M%S}{thousandths}Z"

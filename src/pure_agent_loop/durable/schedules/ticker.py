@@ -1,4 +1,4 @@
-"""What a worker does for schedules while it works: looks once a second, and delivers what was answered."""
+"""Periodic work of a worker for schedules: check once a second, and deliver answers."""
 
 from __future__ import annotations
 
@@ -10,49 +10,48 @@ from functools import partial
 from typing import Any
 
 from pure_agent_loop.durable.liveness import Liveness
-from pure_agent_loop.durable.schedules.firings import Firings, Parcel
+from pure_agent_loop.durable.schedules.firings import Firings, PendingDelivery
 from pure_agent_loop.durable.schedules.posting import (
     STARTED,
-    Outcome,
+    DeliveryOutcome,
     after_death,
     after_stop,
-    again,
     post_to_command,
     post_to_file,
+    retry_or_fail,
 )
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
 TICK_SECONDS = 1.0
-MOST_AT_ONCE = 4
+MAX_DELIVERIES = 4
 
 
 class Ticker:
-    """Looks for what is due, and delivers.
+    """Checks for due schedules, and delivers answers.
 
     Args:
-        firings: The schedules of the database, as this worker sees them.
-        in_thread: Runs a function in a thread and gives something to await.
+        in_thread: Function that runs a function in a thread and returns an awaitable.
     """
 
     def __init__(self, firings: Firings, in_thread: Callable[..., Awaitable[Any]]) -> None:
         self._firings, self._in_thread = firings, in_thread
         self._jobs: set[asyncio.Task[None]] = set()
-        self._ticking: asyncio.Task[None] | None = None
+        self._loop_task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to look."""
-        self._ticking = asyncio.create_task(self._tick())
+        """Start the periodic check."""
+        self._loop_task = asyncio.create_task(self._run())
 
     async def close(self, grace: float) -> None:
-        """Look no more, and let deliveries end.
+        """Stop checking, and let deliveries finish.
 
         Args:
-            grace: Seconds they get; then a command is ended.
+            grace: Seconds to wait; then a running command is killed.
         """
-        if self._ticking is not None:
-            self._ticking.cancel()
-            await asyncio.wait({self._ticking})
+        if self._loop_task is not None:
+            self._loop_task.cancel()
+            await asyncio.wait({self._loop_task})
         if self._jobs:
             await asyncio.wait(set(self._jobs), timeout=grace)
         for job in set(self._jobs):
@@ -61,67 +60,69 @@ class Ticker:
             await asyncio.wait(set(self._jobs))
 
     async def look(self) -> None:
-        """Look once, and begin to deliver."""
+        """Check once, and start deliveries."""
         await self._in_thread(self._firings.look)
         for run_id in await self._in_thread(self._firings.waiting):
-            if len(self._jobs) < MOST_AT_ONCE:
+            if len(self._jobs) < MAX_DELIVERIES:
                 job = asyncio.create_task(self._deliver(run_id))
                 self._jobs.add(job)
                 job.add_done_callback(self._jobs.discard)
 
     async def settle(self) -> None:
-        """Wait until what is being delivered was."""
+        """Wait until the running deliveries are finished."""
         while self._jobs:
             await asyncio.wait(set(self._jobs))
 
     def take_over(self, liveness: Liveness) -> None:
-        """See to deliveries of workers that are gone. May be called in any thread."""
+        """Take over deliveries of dead workers. May be called in any thread."""
         for owner in self._firings.deliverers():
             with liveness.claim(owner) as is_dead:
-                for parcel in self._firings.parcels_of(owner) if is_dead else ():
-                    self._end(parcel, after_death(parcel, owner), owner)
+                for pending in self._firings.deliveries_of(owner) if is_dead else ():
+                    self._end(pending, after_death(pending, owner), owner)
 
-    async def _tick(self) -> None:
+    async def _run(self) -> None:
         while True:
             try:
                 await self.look()
-            except Exception as error:  # noqa: BLE001 - the database is away; the next round tries again
-                LOG.warning("Looking after schedules failed: %s", safe_str(error))
+            except Exception as error:  # noqa: BLE001 - database unavailable; the next tick tries again
+                LOG.warning("Checking schedules failed: %s", safe_str(error))
             await asyncio.sleep(TICK_SECONDS)
 
     async def _deliver(self, run_id: str) -> None:
         try:
-            parcel = await self._in_thread(self._firings.claim, run_id)
-            if parcel is not None:
-                await self._post(parcel)
-        except Exception as error:  # noqa: BLE001 - it is said; the claim stands, and ends with this worker
+            pending = await self._in_thread(self._firings.claim, run_id)
+            if pending is not None:
+                await self._post(pending)
+        except Exception as error:  # noqa: BLE001 - logged; the claim remains until this worker ends
             LOG.warning("The answer of %s was not delivered: %s", run_id, safe_str(error))
 
-    async def _post(self, parcel: Parcel) -> None:
-        put_down = partial(self._firings.put_down, parcel.run_id)
-        kind = parcel.delivery.kind
+    async def _post(self, pending: PendingDelivery) -> None:
+        record_progress = partial(self._firings.record_progress, pending.run_id)
+        kind = pending.delivery.kind
         if kind == "session":
-            await self._in_thread(self._firings.leave_notice, parcel)
+            await self._in_thread(self._firings.leave_notice, pending)
             return
         if kind == "file":
-            outcome = await self._in_thread(post_to_file, parcel, put_down)
+            outcome = await self._in_thread(post_to_file, pending, record_progress)
         else:
-            outcome = await self._run_command(parcel, put_down)
-        await self._in_thread(self._end, parcel, outcome)
+            outcome = await self._run_command(pending, record_progress)
+        await self._in_thread(self._end, pending, outcome)
 
-    async def _run_command(self, parcel: Parcel, put_down: Callable[[str], None]) -> Outcome:
-        await self._in_thread(put_down, STARTED)
+    async def _run_command(
+        self, pending: PendingDelivery, record_progress: Callable[[str], None]
+    ) -> DeliveryOutcome:
+        await self._in_thread(record_progress, STARTED)
         try:
-            return await post_to_command(parcel)
+            return await post_to_command(pending)
         except asyncio.CancelledError:
             with contextlib.suppress(Exception):
-                self._end(parcel, after_stop(parcel))
+                self._end(pending, after_stop(pending))
             raise
-        except Exception as error:  # noqa: BLE001 - kept with the firing
-            return again(parcel, safe_str(error))
+        except Exception as error:  # noqa: BLE001 - recorded with the firing
+            return retry_or_fail(pending, safe_str(error))
 
-    def _end(self, parcel: Parcel, outcome: Outcome, owner: str = "") -> None:
+    def _end(self, pending: PendingDelivery, outcome: DeliveryOutcome, owner: str = "") -> None:
         if outcome.state in ("undelivered", "unknown"):
-            LOG.warning("The answer of %s is %s: %s", parcel.run_id, outcome.state, outcome.detail)
+            LOG.warning("The answer of %s is %s: %s", pending.run_id, outcome.state, outcome.detail)
         not_before = self._firings.now() + outcome.wait if outcome.wait else 0.0
-        self._firings.end(parcel.run_id, outcome.state, outcome.detail, not_before=not_before, owner=owner)
+        self._firings.end(pending.run_id, outcome.state, outcome.detail, not_before=not_before, owner=owner)

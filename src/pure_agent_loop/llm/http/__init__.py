@@ -1,7 +1,7 @@
-"""How a request travels: through aiohttp or the SDK's HTTP library, and through the SDK if only it knows how.
+"""HTTP transports: aiohttp, the SDK's HTTP library, or the SDK for options that only it supports.
 
-`choice` decides. `plain` is what `aio` and `direct` have in common, `pool` keeps connections for `direct` and
-`sdk`; `errors` says what it means when something goes wrong.
+`choice` selects one. `plain` is the base of `aio` and `direct`, `pool` keeps connections for `direct` and
+`sdk`, `errors` translates exceptions.
 """
 
 from __future__ import annotations
@@ -11,58 +11,57 @@ from typing import Any, Protocol
 
 
 class Headers(Protocol):
-    """Header fields of an answer, by names in any case."""
+    """Response headers with case-insensitive names."""
 
     def get(self, name: str, default: str, /) -> str:
-        """A field, or the default."""
+        """Return a header, or the default."""
         ...
 
 
-class Answer(Protocol):
-    """An answer with a status of success, whose body has not been read."""
+class HttpResponse(Protocol):
+    """A successful response whose body has not been read."""
 
     @property
     def headers(self) -> Headers:
-        """Its header fields."""
+        """Response headers."""
         ...
 
     @property
     def at_end(self) -> bool:
-        """True if the body is known to have been read to its end."""
+        """True if the body is known to be read to its end."""
         ...
 
     async def read(self) -> bytes:
-        """What has come of its body since, unpacked; waits for the next piece, and is empty at the end."""
+        """Wait for the next piece of the body, decompressed; empty at the end."""
         ...
 
-    def left(self) -> bytes:
-        """What had come of its body before `read` failed, once."""
+    def buffered(self) -> bytes:
+        """Return the bytes received before `read` failed, once."""
         ...
 
     async def aclose(self) -> None:
-        """Give the connection back; one whose body was not read to its end is closed."""
+        """Release the connection; close it if the body was not read to its end."""
         ...
 
 
 class Transport(Protocol):
-    """The connections of one event loop to one server. Made anywhere, then used by that loop alone."""
+    """The connections of one event loop to one server. Created anywhere, then used by that loop only."""
 
-    async def post(self, body: bytes, options: Mapping[str, Any]) -> Answer:
-        """Ask for an answer.
+    async def post(self, body: bytes, options: Mapping[str, Any]) -> HttpResponse:
+        """Send a request.
 
         Args:
-            body: The request as JSON.
             options: ``extra_headers``, ``extra_query`` and ``timeout`` of the request, among others.
 
         Raises:
-            Exception: One that `errors.translate_error` knows.
+            Exception: An error that `errors.translate_error` handles.
         """
         ...
 
     async def get(self, url: str, seconds: float) -> Any:
-        """JSON from another address of the server. Raises whatever goes wrong."""
+        """Get JSON from another URL of the server. Raises any error."""
         ...
 
     async def close(self) -> None:
-        """Close the connections; one in use when its answer is."""
+        """Close the connections; one in use closes with its response."""
         ...

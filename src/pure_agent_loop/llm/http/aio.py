@@ -20,7 +20,7 @@ from pure_agent_loop.llm.http.plain import (
     KEPT_SECONDS,
     LARGE,
     REDIRECTS,
-    Patience,
+    HttpTimeouts,
     PlainRequest,
     PlainTransport,
     is_unsendable,
@@ -31,25 +31,25 @@ if TYPE_CHECKING:
 
     from aiohttp.connector import Connection
 
-    from pure_agent_loop.llm.http import Answer
+    from pure_agent_loop.llm.http import HttpResponse
 
-LONGEST_HEADER = 65_536  # bytes
-_POLL = getattr(select, "poll", None)  # Windows has none
+MAX_HEADER_BYTES = 65_536
+_POLL = getattr(select, "poll", None)  # missing on Windows
 _MOVED = (301, 302, 303, 307, 308)
 
 
 class AioTransport(PlainTransport):
     """See `PlainTransport`."""
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self._address = URL(self.url)
         self._tls = _tls_context() if self._address.scheme == "https" else None
-        self._line: _Line | None = None
+        self._shared: _SharedSession | None = None
 
-    def _opened(self) -> _Line:
-        """The session, made in the event loop that it belongs to."""
-        if self._line is None:
+    def _opened(self) -> _SharedSession:
+        """Return the session, created in its event loop."""
+        if self._shared is None:
             closes = self.headers.get("connection", "").lower() == "close"
             kept: dict[str, Any] = {"force_close": True} if closes else {"keepalive_timeout": KEPT_SECONDS}
             connector = _Connector(limit=CONNECTIONS, ssl=self._tls or True, **kept)
@@ -57,88 +57,86 @@ class AioTransport(PlainTransport):
                 connector=connector,
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self.headers,
-                max_line_size=LONGEST_HEADER,
-                max_field_size=LONGEST_HEADER,
+                max_line_size=MAX_HEADER_BYTES,
+                max_field_size=MAX_HEADER_BYTES,
             )
-            self._line = _Line(session, connector)
-        return self._line
+            self._shared = _SharedSession(session, connector)
+        return self._shared
 
-    async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
-        query, line = request.query, self._opened()
+    async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
+        query, shared = request.query, self._opened()
         follows, answer = self._tls is not None, None
         post = partial(
-            line.session.post,
+            shared.session.post,
             URL(f"{self._address}?{query}", encoded=True) if query else self._address,
             headers=request.headers,
-            timeout=_timeout(request.patience, waits=line.users >= CONNECTIONS),
+            timeout=_timeout(request.timeouts, waits=shared.users >= CONNECTIONS),
             allow_redirects=follows,
             max_redirects=REDIRECTS,
         )
-        line.users += 1
+        shared.users += 1
         try:
             is_large = len(request.body) >= LARGE
-            response = await (_in_pieces(request, post) if is_large else post(data=request.body))
-            answer = _Answer(response, line)
+            response = await (_post_in_pieces(request, post) if is_large else post(data=request.body))
+            answer = _Response(response, shared)
         finally:
             if answer is None:
-                await line.release()
+                await shared.release()
         if follows or response.status not in _MOVED:
             return response.status, answer
         await answer.aclose()
-        if self._tls is None:  # Perhaps it is to TLS. What it trusts takes long to read, so not before.
+        if self._tls is None:  # It may redirect to TLS. Certificates are slow to load, so only now.
             self._tls = _tls_context()
             await self._close()
         return await self._send(request)
 
-    def _is_beyond(self, error: Exception) -> bool:
+    def _needs_fallback(self, error: Exception) -> bool:
         return isinstance(error, aiohttp.ClientResponseError) or is_unsendable(error)
 
-    async def _read(self, answer: Answer) -> bytes:
-        assert isinstance(answer, _Answer)
+    async def _read(self, answer: HttpResponse) -> bytes:
+        assert isinstance(answer, _Response)
         return await answer.response.read()
 
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""
-        timeout = _timeout(Patience(seconds, seconds))
-        line = self._opened()
-        line.users += 1
+        timeout = _timeout(HttpTimeouts(seconds, seconds))
+        shared = self._opened()
+        shared.users += 1
         try:
-            async with line.session.get(url, timeout=timeout, allow_redirects=False) as response:
+            async with shared.session.get(url, timeout=timeout, allow_redirects=False) as response:
                 data = await response.read()
                 if response.status != 200:
                     raise ValueError(f"status {response.status}")
                 return json.loads(data)
         finally:
-            await line.release()
+            await shared.release()
 
     async def _close(self) -> None:
-        line, self._line = self._line, None
-        if line is not None:
-            line.is_left = True
-            await line.close()
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.is_abandoned = True
+            await shared.close()
 
 
-async def _in_pieces(
+async def _post_in_pieces(
     request: PlainRequest, post: Callable[..., Awaitable[aiohttp.ClientResponse]]
 ) -> aiohttp.ClientResponse:
-    """Send a long request. aiohttp itself waits for ever until a server takes the next piece of one."""
+    """Send a large request with a write timeout, which aiohttp lacks."""
     response = None
     with Interrupt() as block:
-        response = await post(data=_Pieces(request.body, block, request.patience.reading))
+        response = await post(data=_Pieces(request.body, block, request.timeouts.reading))
     if not block.fired and response is not None:
         return response
     if response is not None:
         response.close()
-    raise TimeoutError("The server takes no more of the request.")
+    raise TimeoutError("The server stopped reading the request.")
 
 
 class _Pieces(io.BytesIO):
-    """A long request, whose sender has to ask for the next piece in time.
+    """A large body that interrupts a block if the sender does not read the next piece in time.
 
     Args:
-        body: The whole of it.
-        block: What is left when nobody does.
-        seconds: How long each piece may take; None for any time.
+        seconds: Time limit per piece; None for no limit.
     """
 
     def __init__(self, body: bytes, block: Interrupt, seconds: float | None) -> None:
@@ -146,54 +144,49 @@ class _Pieces(io.BytesIO):
         self._block, self._seconds = block, seconds
 
     def read(self, size: int | None = -1, /) -> bytes:
-        """The next piece: the one before it is on its way."""
+        """Return the next piece and restart the timer."""
         self._block.after(self._seconds)
         return super().read(size)
 
 
-class _Line:
-    """A session, and how many use it: aiohttp never wakes a reader whose connection it closes.
-
-    Args:
-        session: Made in the running event loop.
-        connector: Its own.
-    """
+class _SharedSession:
+    """A session with a count of its users: aiohttp never wakes a reader whose connection it closes."""
 
     def __init__(self, session: aiohttp.ClientSession, connector: _Connector) -> None:
-        self.session, self.connector, self.users, self.is_left = session, connector, 0, False
+        self.session, self.connector, self.users, self.is_abandoned = session, connector, 0, False
         loop = asyncio.get_running_loop()
-        self._forgotten = weakref.finalize(self, _forget, session, weakref.ref(self), loop)
+        self._finalizer = weakref.finalize(self, _detach_unclosed, session, weakref.ref(self), loop)
 
     async def release(self) -> None:
-        """There is one user less."""
+        """Remove one user."""
         self.connector.end_closed()
         self.users -= 1
-        if self.is_left:
+        if self.is_abandoned:
             await self.close()
 
     async def close(self) -> None:
-        """Close it if nobody uses it."""
+        """Close the session if it has no users."""
         if not self.users:
-            self._forgotten.detach()
+            self._finalizer.detach()
             await self.session.close()
 
 
-def _forget(
-    session: aiohttp.ClientSession, user: weakref.ref[_Line], loop: asyncio.AbstractEventLoop
+def _detach_unclosed(
+    session: aiohttp.ClientSession, user: weakref.ref[_SharedSession], loop: asyncio.AbstractEventLoop
 ) -> None:
-    """What nobody has closed would complain aloud; its sockets close all the same.
+    """Detach an unclosed session, so that aiohttp does not warn; its sockets close anyway.
 
-    At the end of the process, what a thread may still be at work with is left as it is.
+    At the end of the process, a session that a thread may still use is buffered alone.
     """
     if user() is None or not loop.is_running():
         session.detach()
 
 
 class _Connector(aiohttp.TCPConnector):
-    """Hands out no kept connection to which something has come, and leaves none open that is closed.
+    """Never reuses a kept connection with unread data, and closes released connections at once.
 
-    Nobody has asked for what comes to a kept connection. It is its end, of which the event loop may not know
-    yet, or bytes that would be taken for the answer to the next request.
+    Unread data on a kept connection is either its end, not yet processed by the event loop, or bytes that
+    would be read as the response to the next request.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -202,16 +195,16 @@ class _Connector(aiohttp.TCPConnector):
         self._released: list[asyncio.WriteTransport] = []
 
     def end_closed(self) -> None:
-        """Nobody waits until what was to be sent over a closed connection is sent, nor for the end of TLS."""
+        """Abort closing connections, without a wait for unsent data or the end of TLS."""
         while self._released:
             transport = self._released.pop()
             if transport.is_closing():
                 transport.abort()
 
-    async def connect(self, *given: Any, **named: Any) -> Connection:
-        """A connection, new or kept."""
+    async def connect(self, *args: Any, **kwargs: Any) -> Connection:
+        """Return a connection, new or kept."""
         while True:
-            connection = await super().connect(*given, **named)
+            connection = await super().connect(*args, **kwargs)
             protocol, transport = connection.protocol, connection.transport
             if protocol is None or transport is None:
                 return connection
@@ -224,7 +217,7 @@ class _Connector(aiohttp.TCPConnector):
             return connection
 
     def __del__(self, _: Any = None) -> None:
-        """Say nothing; see above."""
+        """Suppress aiohttp's warning; see `_detach_unclosed`."""
 
 
 def _is_readable(transport: asyncio.BaseTransport) -> bool:
@@ -236,41 +229,41 @@ def _is_readable(transport: asyncio.BaseTransport) -> bool:
     return bool(poll.poll(0))
 
 
-class _Answer:
-    """See `Answer`."""
+class _Response:
+    """See `HttpResponse`."""
 
-    def __init__(self, response: aiohttp.ClientResponse, line: _Line) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, shared: _SharedSession) -> None:
         self.response, self.headers = response, response.headers
         self.read = response.content.readany
-        self._line: _Line | None = line
+        self._shared: _SharedSession | None = shared
 
     @property
     def at_end(self) -> bool:
-        """See `Answer`."""
+        """See `HttpResponse`."""
         return self.response.content.at_eof()
 
-    def left(self) -> bytes:
-        """See `Answer`. What came together with the failure, aiohttp keeps but does not give."""
+    def buffered(self) -> bytes:
+        """See `HttpResponse`. aiohttp keeps the bytes before a failure but has no public API for them."""
         kept = getattr(self.response.content, "_read_nowait", None)
         return b"" if kept is None else kept(-1)
 
     async def aclose(self) -> None:
-        """See `Answer`."""
-        self.response.close()  # does nothing to a connection whose answer was read to its end
-        line, self._line = self._line, None
-        if line is not None:
-            line.connector.end_closed()
-            line.users -= 1
-            if line.is_left:
-                await line.close()
+        """See `HttpResponse`."""
+        self.response.close()  # no effect if the body was read to its end
+        shared, self._shared = self._shared, None
+        if shared is not None:
+            shared.connector.end_closed()
+            shared.users -= 1
+            if shared.is_abandoned:
+                await shared.close()
 
 
-@lru_cache(maxsize=8)  # nearly all requests have the same
-def _timeout(patience: Patience, *, waits: bool = False) -> aiohttp.ClientTimeout:
-    """The limits of a request, which has one more if it may have to wait for a place."""
-    reading, connecting = patience
-    place = reading if waits else None
-    return aiohttp.ClientTimeout(total=None, connect=place, sock_connect=connecting, sock_read=reading)
+@lru_cache(maxsize=8)  # nearly all requests have the same timeouts
+def _timeout(timeouts: HttpTimeouts, *, waits: bool = False) -> aiohttp.ClientTimeout:
+    """Return the timeouts of a request; with one for the pool if all connections may be in use."""
+    reading, connecting = timeouts
+    pool_seconds = reading if waits else None
+    return aiohttp.ClientTimeout(total=None, connect=pool_seconds, sock_connect=connecting, sock_read=reading)
 
 
 def _tls_context() -> ssl.SSLContext:

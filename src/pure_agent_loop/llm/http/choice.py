@@ -1,4 +1,4 @@
-"""Which library the requests of a client go through."""
+"""Choice of the HTTP library for a client's requests."""
 
 from __future__ import annotations
 
@@ -9,51 +9,55 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.llm.addresses import has_proxy
+from pure_agent_loop.support.variables import variable
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http import Transport
     from pure_agent_loop.llm.http.plain import PlainTransport
 
-HTTP_VARIABLE = "PURE_AGENT_LOOP_HTTP"
-LEAST = (3, 11)  # of aiohttp
-_WAYS = ("aiohttp", "httpx")
-_OURS = {"api_key", "base_url", "max_retries", "timeout", "default_headers"}
-_READ_BY_US = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"}
+HTTP_VARIABLE = "PAL_HTTP"
+MIN_AIOHTTP = (3, 11)
+_LIBRARIES = ("aiohttp", "httpx")
+_PLAIN_SETTINGS = {"api_key", "base_url", "max_retries", "timeout", "default_headers"}
+_READ_VARIABLES = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"}
 
 
 def transport_for(settings: Mapping[str, Any]) -> Transport:
-    """Make what requests go through.
+    """Build the transport for a client's settings.
 
-    Those of a plain endpoint go through aiohttp where it is installed, else through the SDK's HTTP library;
-    others through the SDK. ``PURE_AGENT_LOOP_HTTP`` says ``aiohttp`` or ``httpx`` to have that and no other.
+    Plain endpoints use aiohttp if it is installed, else the SDK's HTTP library; other endpoints use the SDK.
+    ``PAL_HTTP`` can require ``aiohttp`` or ``httpx``.
 
     Args:
-        settings: Of ``openai.AsyncOpenAI``, the key and the address among them.
+        settings: Arguments of ``openai.AsyncOpenAI``, with the key and the base URL.
 
     Raises:
-        ConfigError: The settings are wrong, or the variable is, or what it says cannot be had.
+        ConfigError: A setting or the variable is invalid, or the required library cannot be used.
     """
-    wanted = os.environ.get(HTTP_VARIABLE, "").strip().lower()
-    if wanted not in ("", *_WAYS):
-        raise ConfigError(f"{HTTP_VARIABLE}={wanted!r} is not known. Use one of: {', '.join(_WAYS)}.")
+    wanted = variable(HTTP_VARIABLE).strip().lower()
+    if wanted not in ("", *_LIBRARIES):
+        raise ConfigError(f"{HTTP_VARIABLE}={wanted!r} is unknown. Use one of: {', '.join(_LIBRARIES)}.")
     from pure_agent_loop.llm.http.plain import check_seconds
 
     check_seconds(settings.get("timeout"))
-    why, has_aiohttp = why_not(settings), wanted != "httpx" and _aiohttp_is_there()
+    reason, has_aiohttp = sdk_only_reason(settings), wanted != "httpx" and _has_aiohttp()
     if wanted == "aiohttp":
         if not has_aiohttp:
             raise MissingExtraError(f"{HTTP_VARIABLE}=aiohttp", "fast")
-        if why:
-            raise ConfigError(f"{HTTP_VARIABLE}=aiohttp cannot be used with {why}. Unset it to use the SDK.")
-    if why:
+        if reason:
+            raise ConfigError(
+                f"{HTTP_VARIABLE}=aiohttp cannot be used with {reason}. Unset it to use the SDK."
+            )
+    if reason:
         return _through_sdk(settings)
     kind: type[PlainTransport]
     if has_aiohttp:
         from pure_agent_loop.llm.http.aio import AioTransport as kind  # noqa: N813 - one of two
     else:
         from pure_agent_loop.llm.http.direct import DirectTransport as kind  # noqa: N813 - one of two
-    beside = None if wanted == "aiohttp" else partial(_through_sdk, settings)
-    return kind(settings["base_url"], settings["api_key"], settings, beside)
+    fallback = None if wanted == "aiohttp" else partial(_through_sdk, settings)
+    return kind(settings["base_url"], settings["api_key"], settings, fallback)
 
 
 def _through_sdk(settings: Mapping[str, Any]) -> Transport:
@@ -62,25 +66,25 @@ def _through_sdk(settings: Mapping[str, Any]) -> Transport:
     return SdkTransport(settings)
 
 
-def why_not(settings: Mapping[str, Any]) -> str:
-    """What makes an endpoint one for the SDK; empty if it is plain.
+def sdk_only_reason(settings: Mapping[str, Any]) -> str:
+    """Return the reason why an endpoint needs the SDK; empty if it is plain.
 
     Args:
         settings: As in `transport_for`.
     """
     for name, value in settings.items():
-        if name not in _OURS or not _is_plain(name, value):
+        if name not in _PLAIN_SETTINGS or not _is_plain(name, value):
             return f"this {name}"
     parts = urllib.parse.urlsplit(settings["base_url"])
     if parts.query or parts.fragment or parts.username or parts.password:
         return "a base_url with more than a host and a path"
-    # The SDK makes headers and logs of what it finds there, now and in versions to come.
-    told = sorted(n for n, v in os.environ.items() if n.startswith("OPENAI_") and v and n not in _READ_BY_US)
-    if told:
-        return f"the variable {told[0]}"
-    from pure_agent_loop.llm.http.plain import has_proxy
-
-    return "a proxy" if has_proxy() else ""
+    # The SDK reads these variables, and later versions may read more.
+    variables = sorted(
+        n for n, v in os.environ.items() if n.startswith("OPENAI_") and v and n not in _READ_VARIABLES
+    )
+    if variables:
+        return f"the variable {variables[0]}"
+    return "a proxy" if has_proxy(settings["base_url"]) else ""
 
 
 def _is_plain(name: str, value: object) -> bool:
@@ -95,10 +99,10 @@ def _is_plain(name: str, value: object) -> bool:
     return isinstance(value, str)
 
 
-def _aiohttp_is_there() -> bool:
+def _has_aiohttp() -> bool:
     try:
         import aiohttp
     except ImportError:
         return False
     major, minor = aiohttp.__version__.split(".")[:2]
-    return (int(major), int(minor)) >= LEAST
+    return (int(major), int(minor)) >= MIN_AIOHTTP

@@ -1,4 +1,4 @@
-"""Plain requests through the SDK's HTTP library, without the SDK: to load that takes longest of all."""
+"""Plain requests through the SDK's HTTP library, without the SDK, which is slow to import."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.http.plain import LARGE, Patience, PlainRequest, PlainTransport
-from pure_agent_loop.llm.http.pool import HttpxAnswer, StackedTransport, library, tls_for
+from pure_agent_loop.llm.http.plain import LARGE, HttpTimeouts, PlainRequest, PlainTransport
+from pure_agent_loop.llm.http.pool import HttpxResponse, StackedTransport, library, tls_for
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http import Answer
+    from pure_agent_loop.llm.http import HttpResponse
 
-PIECE = 65_536  # bytes
+CHUNK_BYTES = 65_536
 
 
 class DirectTransport(PlainTransport):
@@ -21,16 +21,16 @@ class DirectTransport(PlainTransport):
 
     follows = False
 
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         try:
             self._address = library.URL(self.url)
         except library.InvalidURL as error:
-            raise ConfigError(f"base_url cannot be used: {error}") from error
+            raise ConfigError(f"base_url is invalid: {error}") from error
         self._fields = library.Headers(self.headers)
         self._sender = StackedTransport(tls_for(self._address.scheme))
 
-    async def _send(self, request: PlainRequest) -> tuple[int, Answer]:
+    async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
         fields, body = self._fields if request.headers is None else request.headers, request.body
         content: bytes | AsyncIterator[bytes] = body
         if len(body) >= LARGE:
@@ -40,10 +40,10 @@ class DirectTransport(PlainTransport):
             library.URL(f"{self.url}?{request.query}") if request.query else self._address,
             headers=fields,
             content=content,
-            extensions={"timeout": _timeout(request.patience)},
+            extensions={"timeout": _timeout(request.timeouts)},
         )
         response = await self._answered(sent)
-        return response.status_code, HttpxAnswer(response)
+        return response.status_code, HttpxResponse(response)
 
     async def _answered(self, request: library.Request) -> library.Response:
         try:
@@ -53,13 +53,13 @@ class DirectTransport(PlainTransport):
         except library.LocalProtocolError as error:
             raise ValueError from error
 
-    async def _read(self, answer: Answer) -> bytes:
-        assert isinstance(answer, HttpxAnswer)
+    async def _read(self, answer: HttpResponse) -> bytes:
+        assert isinstance(answer, HttpxResponse)
         return await answer.response.aread()
 
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""
-        timeout = _timeout(Patience(seconds, seconds))
+        timeout = _timeout(HttpTimeouts(seconds, seconds))
         request = library.Request("GET", url, headers=self._fields, extensions={"timeout": timeout})
         response = await self._answered(request)
         data = await response.aread()
@@ -72,11 +72,11 @@ class DirectTransport(PlainTransport):
 
 
 async def _pieces(body: bytes) -> AsyncIterator[bytes]:
-    """The library's patience is with one of them."""
-    for start in range(0, len(body), PIECE):
-        yield body[start : start + PIECE]
+    """Yield pieces of a body: the library's write timeout applies to each piece."""
+    for start in range(0, len(body), CHUNK_BYTES):
+        yield body[start : start + CHUNK_BYTES]
 
 
-def _timeout(patience: Patience) -> dict[str, float | None]:
-    reading, connecting = patience
+def _timeout(timeouts: HttpTimeouts) -> dict[str, float | None]:
+    reading, connecting = timeouts
     return {"connect": connecting, "read": reading, "write": reading, "pool": reading}

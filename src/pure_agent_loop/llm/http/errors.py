@@ -1,9 +1,10 @@
-"""Errors of the SDK, and of the HTTP library at work, as `LLMError`: one table at the border."""
+"""Translation of errors of the SDK and of HTTP libraries to `LLMError`."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import math
 import sys
 import time
 from collections.abc import Mapping
@@ -11,27 +12,27 @@ from datetime import timezone
 from typing import Any
 
 from pure_agent_loop.errors import ErrorKind, LLMError
+from pure_agent_loop.llm.addresses import proxy_for
 from pure_agent_loop.llm.http import Headers
 from pure_agent_loop.llm.wire import classify, read_error
+from pure_agent_loop.support.text import safe_str
 
 TRANSPORT_PACKAGES = ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "anyio", "ssl", "aiohttp")
 
 
 class UnsendableError(Exception):
-    """A request that HTTP has no form for. Only the kind of error is said: its text may hold a key."""
+    """A request that cannot be expressed in HTTP. Holds only the error's type: its text may hold a key."""
 
 
 class UnansweredError(Exception):
-    """Something went wrong before an answer began; its cause says what."""
+    """A failure before the response began; see its cause."""
 
 
 class RefusedError(Exception):
-    """An answer with a status that is no success.
+    """A response with an error status.
 
     Args:
-        status: The status.
-        content: What came with it. Of JSON the value of ``error`` is kept as `body`, else all of the text.
-        headers: Its header fields.
+        content: The body. `body` is the value of ``error`` in JSON, else the whole text.
     """
 
     def __init__(self, status: int, content: bytes, headers: Headers) -> None:
@@ -47,15 +48,17 @@ class RefusedError(Exception):
 
 def translate_error(error: Exception, base_url: str, model: str) -> Exception:
     """Map an error of the SDK or of an HTTP library to `LLMError`; return others unchanged."""
+    if proxy := proxy_for(base_url):
+        base_url = f"{base_url} (through the proxy {proxy})"
     if isinstance(error, RefusedError):
-        said = error.body or f"Error code: {error.status}"
-        return _status_error(error, error.status, said, error.headers, base_url, model)
+        details = error.body or f"Error code: {error.status}"
+        return _status_error(error, error.status, details, error.headers, base_url, model)
     if isinstance(error, UnsendableError):
         return _unsendable_error(error, base_url, str(error))
     if isinstance(error, UnansweredError):
         return _unsent_error(error, base_url)
-    if "openai" in sys.modules:  # else it is none of the SDK's
-        translated = _of_the_sdk(error, base_url, model)
+    if "openai" in sys.modules:  # else the SDK cannot have raised it
+        translated = _translate_sdk_error(error, base_url, model)
         if translated is not None:
             return translated
     if isinstance(error, (TimeoutError, asyncio.TimeoutError)):
@@ -64,17 +67,19 @@ def translate_error(error: Exception, base_url: str, model: str) -> Exception:
     if isinstance(error, OSError) or package in TRANSPORT_PACKAGES:
         kind: ErrorKind = "timeout" if "Timeout" in type(error).__name__ else "connection"
         return LLMError(
-            f"The connection to {base_url} broke: {str(error) or type(error).__name__}", error, kind=kind
+            f"The connection to {base_url} failed: {_reason(error)}",
+            error,
+            kind=kind,
         )
     return error
 
 
-def _of_the_sdk(error: Exception, base_url: str, model: str) -> LLMError | None:
+def _translate_sdk_error(error: Exception, base_url: str, model: str) -> LLMError | None:
     import openai
 
     if isinstance(error, openai.APIStatusError):
-        said = error.body or error.message
-        return _status_error(error, error.status_code, said, error.response.headers, base_url, model)
+        details = error.body or error.message
+        return _status_error(error, error.status_code, details, error.response.headers, base_url, model)
     if isinstance(error, openai.APITimeoutError):
         return _timeout_error(error, base_url)
     if isinstance(error, openai.APIConnectionError):
@@ -82,8 +87,12 @@ def _of_the_sdk(error: Exception, base_url: str, model: str) -> LLMError | None:
     return LLMError(str(error), error) if isinstance(error, openai.OpenAIError) else None
 
 
+def _reason(error: BaseException) -> str:
+    return safe_str(error) if str(error) else type(error).__name__
+
+
 def _timeout_error(error: Exception, base_url: str) -> LLMError:
-    return LLMError(f"The server at {base_url} did not answer in time.", error, kind="timeout")
+    return LLMError(f"The request to {base_url} timed out.", error, kind="timeout")
 
 
 def _unsendable_error(error: Exception, base_url: str, name: str) -> LLMError:
@@ -93,10 +102,12 @@ def _unsendable_error(error: Exception, base_url: str, name: str) -> LLMError:
 def _unsent_error(error: Exception, base_url: str) -> LLMError:
     cause = error.__cause__ or error
     name = type(cause).__name__
-    if name in ("LocalProtocolError", "UnsupportedProtocol", "InvalidURL"):  # its text may hold a key
+    if name in ("LocalProtocolError", "UnsupportedProtocol", "InvalidURL"):  # the error's text may hold a key
         return _unsendable_error(error, base_url, name)
     return LLMError(
-        f"Cannot reach {base_url}: {str(cause) or name}. Is the server running?", error, kind="connection"
+        f"Cannot reach {base_url}: {_reason(cause)}. Is the server running?",
+        error,
+        kind="connection",
     )
 
 
@@ -104,17 +115,17 @@ _HINTS: dict[ErrorKind, str] = {
     "auth": " Check the API key.",
     "not_found": " Check base_url and the model name.",
     "context_overflow": " The request is longer than the model's context window.",
-    "quota": " The account's quota is used up; waiting does not help.",
+    "quota": " The account's quota is used up; waiting will not help.",
 }
 
 
 def _status_error(
-    error: Exception, status: int, said: object, headers: Headers, base_url: str, model: str
+    error: Exception, status: int, details: object, headers: Headers, base_url: str, model: str
 ) -> LLMError:
-    message, codes = read_error(said)
+    message, codes = read_error(details)
     kind = classify(status, message, " ".join(codes))
     return LLMError(
-        f"{base_url} refused the request for model {model!r} "
+        f"{base_url} rejected the request for model {model!r} "
         f"with status {status}: {message}{_HINTS.get(kind, '')}",
         error,
         kind=kind,
@@ -125,7 +136,9 @@ def _status_error(
 
 
 def parse_retry_after(headers: Headers) -> float | None:
-    """Seconds a server asks us to wait: ``Retry-After-Ms``, or ``Retry-After`` in seconds or as an HTTP date.
+    """Return the seconds in ``Retry-After-Ms`` or ``Retry-After``, which may be an HTTP date.
+
+    None if it is missing, not a number, negative, infinite or a past date (clocks differ).
 
     Source: https://www.rfc-editor.org/rfc/rfc9110#field.retry-after
     """
@@ -136,18 +149,22 @@ def parse_retry_after(headers: Headers) -> float | None:
     seconds = _number(text)
     if seconds is not None:
         return seconds
-    import email.utils  # few servers send a date
+    import email.utils  # rarely needed
 
     try:
         date = email.utils.parsedate_to_datetime(text)
         date = date if date.tzinfo else date.replace(tzinfo=timezone.utc)
-        return max(0.0, date.timestamp() - time.time())
+        return _wait(date.timestamp() - time.time())
     except (TypeError, ValueError, OverflowError):
         return None
 
 
 def _number(text: str) -> float | None:
     try:
-        return max(0.0, float(text))
+        return _wait(float(text))
     except ValueError:
         return None
+
+
+def _wait(seconds: float) -> float | None:
+    return seconds if 0 <= seconds < math.inf else None

@@ -1,4 +1,4 @@
-"""Requests through the SDK of OpenAI, by its low-level ``post`` with a body that is encoded already."""
+"""Requests through OpenAI's SDK, by its low-level ``post`` with an encoded body."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.http.plain import check_seconds, has_proxy, raise_failed
+from pure_agent_loop.llm.addresses import has_proxy, proxy_variables
+from pure_agent_loop.llm.http.plain import check_seconds, raise_failed
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-    from pure_agent_loop.llm.http import Answer
+    from pure_agent_loop.llm.http import HttpResponse
 
 _BODY_PARAMETERS: dict[type, str] = {}
 
@@ -22,10 +23,10 @@ class SdkTransport:
     """See `Transport`.
 
     Args:
-        settings: Of ``openai.AsyncOpenAI``.
+        settings: Arguments of ``openai.AsyncOpenAI``.
 
     Raises:
-        ConfigError: It refuses them.
+        ConfigError: The SDK rejects them.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
@@ -34,22 +35,24 @@ class SdkTransport:
         from pure_agent_loop.llm.http.pool import StackedTransport, library, tls_for
 
         own: dict[str, Any] = {}
-        if settings.get("http_client") is None and not has_proxy():  # else the library finds its own way
-            # It follows redirects, also from http to https.
+        if settings.get("http_client") is None and not has_proxy(settings["base_url"]):
+            # Follows redirects, also from http to https. With a proxy, the library builds its own client.
             own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport(tls_for("https")))
         try:
             client = AsyncOpenAI(**{**settings, **own})
-            client._platform = "Unknown"  # else it starts `uname`, whichever comes first on the PATH
-        except (OpenAIError, TypeError, ValueError, ImportError, library.InvalidURL) as error:  # or a proxy's
-            raise ConfigError(f"The OpenAI client cannot be built: {error}") from error
-        self._client: Any = client  # its body parameter differs between the SDK's generations
+            client._platform = "Unknown"  # else the SDK runs `uname` from the PATH
+        except (OpenAIError, TypeError, ValueError, ImportError, library.InvalidURL) as error:
+            proxies = proxy_variables() if has_proxy(settings["base_url"]) else ""
+            hint = f". It reads its proxy from {proxies}: correct that, or unset it." if proxies else ""
+            raise ConfigError(f"The OpenAI client cannot be built: {error}{hint}") from error
+        self._client: Any = client  # Any: the body parameter differs between SDK versions
         self._body = _body_parameter(client)
 
-    async def post(self, body: bytes, options: Mapping[str, Any]) -> Answer:
+    async def post(self, body: bytes, options: Mapping[str, Any]) -> HttpResponse:
         """See `Transport`."""
         from openai import AsyncStream, OpenAIError
 
-        from pure_agent_loop.llm.http.pool import HttpxAnswer
+        from pure_agent_loop.llm.http.pool import HttpxResponse
 
         fields = _request_options(options)
         try:
@@ -63,9 +66,9 @@ class SdkTransport:
             )
         except (OpenAIError, TimeoutError, asyncio.TimeoutError):
             raise
-        except Exception as error:  # noqa: BLE001 - raised as what it means
+        except Exception as error:  # noqa: BLE001 - translated and raised
             raise_failed(error)
-        return HttpxAnswer(opened.response)
+        return HttpxResponse(opened.response)
 
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""
@@ -83,7 +86,7 @@ def _request_options(options: Mapping[str, Any]) -> Any:
 
 
 def _body_parameter(client: AsyncOpenAI) -> str:
-    """`content` where the SDK has it; older ones took bytes as `body`."""
+    """Return the name of the SDK's parameter for bytes: ``content``, in older versions ``body``."""
     kind = type(client)
     if kind not in _BODY_PARAMETERS:
         parameters = inspect.signature(kind.post).parameters

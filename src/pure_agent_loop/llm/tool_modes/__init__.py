@@ -1,1 +1,1 @@
-"""Any chat model can act: native calls, JSON actions, ReAct text, and calls recovered from text."""
+"""Tool modes for any chat model: native calls, JSON actions, ReAct text, and calls recovered from text."""

@@ -1,27 +1,27 @@
-"""Whether a tool answers, and which one: by what the model itself finds likely.
+"""Choice of a tool, or of none, by the model's token likelihoods.
 
-A small model that is asked "yes or no?" says nothing, and one that may write what it likes always likes the
-same. But likelihoods tell what it understood, read in two directions:
+The yes-or-no answers of a small model carry no information, and in free text it always makes the same choice.
+But its likelihoods show what it understood, measured in two directions:
 
-    named(tool) = share of the surprise at its name, among the names of all tools, that the words of the
-                  user take away, compared with words without content
-    heard(tool) = share of the surprise at the words of the user that the tool takes away, compared with
-                  no tool
+    by_name(tool)    = share of the surprise at the tool's name, among the names of all tools, that the
+                       user's request removes, compared with a request without content
+    by_request(tool) = share of the surprise at the user's request that the tool removes, compared with
+                       no tool
 
     share = (log P(text | with) - log P(text | without)) / -log P(text | without)
 
 The first is the calibration of Zhao et al., "Calibrate Before Use", arXiv:2102.09690, the second the noisy
-channel of Min et al., arXiv:2108.04106. A share, because texts differ in length and in how likely they are by
-themselves. The two err on different questions; their sum decides which tool. Whether it is called, the name
-says twice: nearly every tool makes words somewhat likelier than none does. Above zero a tool explains more
-than its absence does, so there is no threshold. What names come to without content is asked once for a set of
-tools.
+channel of Min et al., arXiv:2108.04106. Shares are used because texts differ in length and in base
+likelihood. The two measures fail on different questions; their sum selects the tool. The decision to call it
+counts the name twice, because nearly every tool makes a request somewhat likelier than no tool does. Above
+zero, a tool explains more than its absence, so there is no threshold. The likelihoods of names without
+content are requested once per set of tools.
 
-The model never writes any of these texts: the server is held to them, and says how likely they were. It takes
-the likeliest token that the text still allows, so the more a text surprises, the smaller it is cut, and each
-small token is a surprise by itself. Of a name, short as it is, the cut alone would decide; so two readings of
-it are compared at the places where both begin a token. Of the words the beginning is heard, as far as both
-readings came.
+The model does not choose these texts: the schema forces the server to write them and to return their
+likelihoods. It takes the likeliest token that the text allows, so surprising texts are split into smaller
+tokens, each a surprise by itself. For a short name, the split alone would decide; so two readings of a name
+are compared only at positions where both begin a token. Requests are compared up to the end of the shorter
+reading.
 """
 
 from __future__ import annotations
@@ -33,36 +33,36 @@ from typing import Any, NamedTuple
 
 from pure_agent_loop.llm.messages import Message, is_question, text_of
 from pure_agent_loop.llm.response import CUT_OFF
-from pure_agent_loop.llm.tool_modes.ask import Asking
+from pure_agent_loop.llm.tool_modes.ask import AuxiliaryRequests
 from pure_agent_loop.llm.tool_modes.examples import Chosen, chosen_examples, no_tool
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.prompts import Prompts
 
 NO_CONTENT = "N/A"
-MOST_TOOLS = 12  # one request each; with more, constrained output chooses
-_MOST_HEARD = 2  # of them, for which what was said is looked at too
-_LONGEST_SAID = 1_000  # characters of what was said, the newest
-_LONGEST_HEARD = 120  # bytes of that, the newest
-_MOST_HEARD_TOKENS = 20  # of these, the first: they are written, and writing is slow
-_LONGEST_DESCRIPTION = 100
-_MOST_TOKENS = 300
+MAX_TOOLS = 12  # one request each; with more tools, constrained output chooses
+_MAX_CANDIDATES = 2  # best tools by name, whose request likelihood is read too
+_MAX_QUESTION_CHARS = 1_000  # newest characters of the question
+_MAX_REQUEST_BYTES = 120  # newest bytes of the question, for the second measure
+_MAX_REQUEST_TOKENS = 20  # first tokens of those bytes: output is slow
+_MAX_DESCRIPTION_CHARS = 100
+_MAX_TOKENS = 300
 
 Tool = Mapping[str, Any]
 
 
-class Piece(NamedTuple):
-    """A token of a text that was read: from which byte to which, and how likely it was (a logarithm)."""
+class ReadToken(NamedTuple):
+    """A token of a text: its byte range and log-likelihood."""
 
     start: int
     end: int
     likely: float
 
 
-Reading = Sequence[Piece]
+Reading = Sequence[ReadToken]
 
 
 async def choose(
-    asking: Asking,
+    requests: AuxiliaryRequests,
     messages: Sequence[Message],
     tools: Sequence[Tool],
     prompts: Prompts,
@@ -70,127 +70,131 @@ async def choose(
     *,
     has_to_call: bool = False,
 ) -> Tool | None:
-    """The tool to call.
+    """Choose the tool to call.
 
     Args:
-        asking: Where to ask.
+        requests: Sends the requests.
         messages: The conversation.
-        tools: The schemas that are offered; one may hold ``examples``.
-        prompts: The words.
-        known: How likely names are without content, by instructions and name; added to.
-        has_to_call: True if an answer in words is no choice.
+        tools: The tool schemas; each may hold ``examples``.
+        prompts: The prompt texts.
+        known: Cache of readings of names without content, by instructions and name.
+        has_to_call: Whether a tool must be chosen.
 
     Returns:
         The tool's schema, or None for an answer in words.
 
     Raises:
-        NoProbabilitiesError: The server does not say how likely texts are.
+        NoProbabilitiesError: The server does not return token likelihoods.
         LLMError: A request failed.
     """
-    said = last_question(messages)[-_LONGEST_SAID:]
+    question = last_question(messages)[-_MAX_QUESTION_CHARS:]
     shots = [*chosen_examples(prompts), *_own_examples(tools)]
-    named = await _named(asking, said, tools, shots, prompts, known)
-    best = sorted(range(len(tools)), key=named.__getitem__, reverse=True)[:_MOST_HEARD]
+    by_name = await _scores_by_name(requests, question, tools, shots, prompts, known)
+    best = sorted(range(len(tools)), key=by_name.__getitem__, reverse=True)[:_MAX_CANDIDATES]
     try:
-        heard = await _heard(asking, said, [tools[each] for each in best], shots, prompts)
-    except NoProbabilitiesError:  # no server writes every text as it stands; then the names decide
-        heard = [0.0] * len(best)
-    sums = {each: named[each] + share for each, share in zip(best, heard, strict=True)}
+        by_request = await _scores_by_request(requests, question, [tools[i] for i in best], shots, prompts)
+    except NoProbabilitiesError:  # the server cannot write this text; only the names decide
+        by_request = [0.0] * len(best)
+    sums = {index: by_name[index] + share for index, share in zip(best, by_request, strict=True)}
     chosen = max(sums, key=sums.__getitem__)
-    return tools[chosen] if has_to_call or named[chosen] + sums[chosen] > 0 else None
+    return tools[chosen] if has_to_call or by_name[chosen] + sums[chosen] > 0 else None
 
 
 class NoProbabilitiesError(Exception):
-    """A server did not say how likely its tokens are."""
+    """A server did not return token likelihoods."""
 
 
-async def _named(
-    asking: Asking,
-    said: str,
+async def _scores_by_name(
+    requests: AuxiliaryRequests,
+    question: str,
     tools: Sequence[Tool],
     shots: Sequence[Chosen],
     prompts: Prompts,
     known: dict[tuple[str, str], Reading],
 ) -> list[float]:
-    """How much what was said speaks for each tool's name.
+    """Return each tool's score by name.
 
-    The caller's system prompt is not looked at: it speaks of how to answer, and blurs what is compared.
+    The caller's system prompt is left out: instructions for answering would distort the comparison.
     """
     lead: list[Message] = [{"role": "system", "content": prompts.choose}]
     none = no_tool(prompts)
     for shot in shots:
         lead += [] if shot.name in none else _turn(shot.request, shot.name)
-    # The tools stand behind the examples: what is before them stays in the server's cache for all tools.
-    listed = "\n".join("- " + ": ".join(_about(each)) for each in tools)
+    # The tools follow the examples, so that the server's cache holds the examples for all sets of tools.
+    listed = "\n".join("- " + ": ".join(_summary_of(tool)) for tool in tools)
     lead += _turn(prompts.choose_tools.format(tools=listed), prompts.choose_ready)
     written = json.dumps(lead)
-    keys = [(written, _about(each)[0]) for each in tools]
-    # First all of the one, then all of the other: the server keeps what it read last.
+    keys = [(written, _summary_of(tool)[0]) for tool in tools]
+    # Two separate loops, for the server's prompt cache.
     for key in keys:
         if key not in known:
-            known[key] = await _read(asking, lead, NO_CONTENT, key[1])
-    return [_share_of_name(await _read(asking, lead, said, key[1]), known[key]) for key in keys]
+            known[key] = await _read(requests, lead, NO_CONTENT, key[1])
+    return [_share_of_name(await _read(requests, lead, question, key[1]), known[key]) for key in keys]
 
 
-async def _heard(
-    asking: Asking, said: str, tools: Sequence[Tool], shots: Sequence[Chosen], prompts: Prompts
+async def _scores_by_request(
+    requests: AuxiliaryRequests,
+    question: str,
+    tools: Sequence[Tool],
+    shots: Sequence[Chosen],
+    prompts: Prompts,
 ) -> list[float]:
-    """How much each tool speaks for what was said. The tools that are offered are not listed."""
-    said = said.encode()[-_LONGEST_HEARD:].decode(errors="ignore")
+    """Return each tool's score by request. The prompt does not list the tools."""
+    question = question.encode()[-_MAX_REQUEST_BYTES:].decode(errors="ignore")
     lead: list[Message] = [{"role": "system", "content": prompts.choose_heard}]
     for shot in shots:
         lead += _turn(f"{shot.name}: {shot.description}", shot.request)
     names = no_tool(prompts)
-    none = next((f"{each.name}: {each.description}" for each in shots if each.name in names), NO_CONTENT)
-    without = await _read(asking, lead, none, said, _MOST_HEARD_TOKENS)
-    found = []
-    for each in tools:
-        reading = await _read(asking, lead, ": ".join(_about(each)), said, _MOST_HEARD_TOKENS)
-        found.append(_share_of_words(reading, without))
-    return found
+    none = next((f"{shot.name}: {shot.description}" for shot in shots if shot.name in names), NO_CONTENT)
+    without = await _read(requests, lead, none, question, _MAX_REQUEST_TOKENS)
+    scores = []
+    for tool in tools:
+        reading = await _read(requests, lead, ": ".join(_summary_of(tool)), question, _MAX_REQUEST_TOKENS)
+        scores.append(_share_of_words(reading, without))
+    return scores
 
 
 def _share_of_name(reading: Reading, before: Reading) -> float:
-    starts = {each.start for each in reading} & {each.start for each in before}
-    likely, without = ([each for each in read if each.start in starts] for read in (reading, before))
+    starts = {token.start for token in reading} & {token.start for token in before}
+    likely, without = ([token for token in read if token.start in starts] for read in (reading, before))
     return _share(likely, without)
 
 
 def _share_of_words(reading: Reading, before: Reading) -> float:
-    end = min(max((each.end for each in read), default=0) for read in (reading, before))
-    likely, without = ([each for each in read if each.end <= end] for read in (reading, before))
+    end = min(max((token.end for token in read), default=0) for read in (reading, before))
+    likely, without = ([token for token in read if token.end <= end] for read in (reading, before))
     return _share(likely, without)
 
 
 def _share(reading: Reading, before: Reading) -> float:
-    likely, without = (sum(each.likely for each in read) for read in (reading, before))
+    likely, without = (sum(token.likely for token in read) for read in (reading, before))
     return (likely - without) / -without if without else 0.0
 
 
 async def _read(
-    asking: Asking, lead: Sequence[Message], asked: str, text: str, most: int = _MOST_TOKENS
+    requests: AuxiliaryRequests, lead: Sequence[Message], user_text: str, text: str, limit: int = _MAX_TOKENS
 ) -> Reading:
-    """How likely the model finds a text as the next thing to say: the whole, or its first `most` tokens."""
-    said = await asking.ask(
-        [*lead, {"role": "user", "content": asked}],
+    """Read the likelihoods of a text as the model's answer: the whole text, or its first `limit` tokens."""
+    answer = await requests.ask(
+        [*lead, {"role": "user", "content": user_text}],
         schema={"type": "string", "enum": [text]},
-        max_tokens=most,
+        max_tokens=limit,
         logprobs=True,
         top_logprobs=1,
     )
-    content = said.content or ""
+    content = answer.content or ""
     is_whole = _parsed(content) == text
-    if not is_whole and not (said.finish_reason in CUT_OFF and _begins(text, content)):
-        raise NoProbabilitiesError  # the server does not hold to schemas
-    choices = get(said.raw, "choices") or [None]
-    end = len(content.encode()) - is_whole  # where the closing quote stands
+    if not is_whole and not (answer.finish_reason in CUT_OFF and _begins(text, content)):
+        raise NoProbabilitiesError  # the server does not enforce schemas
+    choices = get(answer.raw, "choices") or [None]
+    end = len(content.encode()) - is_whole  # position of the closing quote
     reading, written = [], 0
     for token in get(get(choices[0], "logprobs"), "content") or ():
         piece, likely = get(token, "bytes") or (get(token, "token") or "").encode(), get(token, "logprob")
         if not isinstance(likely, (int, float)):
             raise NoProbabilitiesError
         if 0 < written < end:
-            reading.append(Piece(written, written + len(piece), likely))
+            reading.append(ReadToken(written, written + len(piece), likely))
         written += len(piece)
     if written < end:
         raise NoProbabilitiesError
@@ -205,40 +209,40 @@ def _parsed(content: str) -> Any:
 
 
 def _begins(text: str, content: str) -> bool:
-    return any(json.dumps(text, ensure_ascii=each).startswith(content) for each in (False, True))
+    return any(json.dumps(text, ensure_ascii=is_ascii).startswith(content) for is_ascii in (False, True))
 
 
-def _turn(asked: str, said: str) -> list[Message]:
-    said = json.dumps(said, ensure_ascii=False)
-    return [{"role": "user", "content": asked}, {"role": "assistant", "content": said}]
+def _turn(question: str, answer: str) -> list[Message]:
+    answer = json.dumps(answer, ensure_ascii=False)
+    return [{"role": "user", "content": question}, {"role": "assistant", "content": answer}]
 
 
-def _about(tool: Tool) -> tuple[str, str]:
-    """A tool's name, and what it does, in short."""
+def _summary_of(tool: Tool) -> tuple[str, str]:
+    """Return a tool's name and short description."""
     function = tool["function"]
     return function["name"], _first_sentence(function.get("description") or "")
 
 
 def _own_examples(tools: Sequence[Tool]) -> list[Chosen]:
-    """The worked examples that tools bring along."""
+    """Return the worked examples of the given tools."""
     return [
-        Chosen(request, *_about(each))
-        for each in tools
-        for request, _ in each["function"].get("examples") or ()
+        Chosen(request, *_summary_of(tool))
+        for tool in tools
+        for request, _ in tool["function"].get("examples") or ()
     ]
 
 
 def _first_sentence(description: str) -> str:
     line = description.strip().partition("\n")[0]
-    return line.partition(". ")[0][:_LONGEST_DESCRIPTION]
+    return line.partition(". ")[0][:_MAX_DESCRIPTION_CHARS]
 
 
 def has_result(messages: Sequence[Message]) -> bool:
-    """True if a tool has answered since the user said something."""
+    """Return True if there is a tool result after the last question."""
     newest_first = reversed(messages)
-    return any(m["role"] == "tool" for m in takewhile(lambda each: not is_question(each), newest_first))
+    return any(m["role"] == "tool" for m in takewhile(lambda message: not is_question(message), newest_first))
 
 
 def last_question(messages: Sequence[Message]) -> str:
-    """What the user said last, with what was said before it: "And in Paris?" needs both."""
+    """Return the last two questions of the user: "And in Paris?" needs the one before."""
     return "\n".join([text_of(m.get("content") or "") for m in messages if is_question(m)][-2:])

@@ -1,16 +1,15 @@
-"""Any chat model can act: the same calls come out, however the model has to be asked for them.
+"""Client wrapper for the tool modes: any chat model returns the same calls.
 
 ========  ====================================================================================
-native    the server's own tool calls; calls left in the text are recovered
-json      constrained output: a tool is chosen, then its arguments are filled in, where the server says how
-          likely its tokens are; else one JSON object a step, without constraints where there are none
+native    the server's tool calls; calls left in the text are recovered
+json      constrained output: choose a tool, then fill in its arguments, if the server returns token
+          likelihoods; else one JSON object per step, unconstrained if the server has no constraints
 text      the ReAct format in plain text
-auto      native, until the server or the model shows that it does not work there; then json
+auto      native, until the server or the model proves unable; then json
 ========  ====================================================================================
 
-The client is a wrapper around another one, so the loop knows nothing of it. Where no tools are offered
-and the history holds no calls, it changes nothing at all. What it learns about a server (a response
-format or a parameter that is refused) it remembers, and says so in a notice.
+The wrapper is transparent to the loop. Without tools and without calls in the history it changes nothing.
+It remembers what a server refuses (a response format, a parameter) and reports it in a notice.
 """
 
 from __future__ import annotations
@@ -21,13 +20,18 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.base import BaseLLMClient, ChatModel, profile_of, stream_of
+from pure_agent_loop.llm.base import (
+    BecomesReady,
+    ChatModel,
+    StreamingClient,
+    origin_of,
+    profile_of,
+    stream_of,
+)
 from pure_agent_loop.llm.profiles import OutputMode
-from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
-from pure_agent_loop.llm.think import ThinkSplitter
+from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS, OUTPUT_LIMIT, ThinkSplitter
 from pure_agent_loop.llm.tool_modes.examples import check_worked_examples
 from pure_agent_loop.llm.tool_modes.json_action import FINAL, JsonReader, response_formats, write_action
-from pure_agent_loop.llm.tool_modes.native import NativeReader, is_cut
 from pure_agent_loop.llm.tool_modes.react import (
     STOP,
     ReactReader,
@@ -35,28 +39,80 @@ from pure_agent_loop.llm.tool_modes.react import (
     write_history,
     write_react,
 )
+from pure_agent_loop.llm.tool_modes.recover import TextCalls
 from pure_agent_loop.llm.tool_modes.refusals import (
+    MAX_FORMATS,
     REFUSES_STOP,
     REFUSES_TOOLS,
     Formats,
-    drops_tools,
-    is_refusal,
-)
-from pure_agent_loop.llm.tool_modes.tool_choice import refuse_choice, wanted_tools, without_tools
-from pure_agent_loop.llm.tool_modes.typed_answer import (
-    MOST_FORMATS,
     Shaped,
+    drops_tools,
     format_of,
     in_words,
+    is_refusal,
     output_mode,
     typed_request,
     with_room,
 )
-from pure_agent_loop.llm.values import NOTHING, Delta
+from pure_agent_loop.llm.tool_modes.tool_choice import refuse_choice, wanted_tools, without_tools
+from pure_agent_loop.llm.values import NOTHING, Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.support.abilities import as_protocol
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.tool_modes.chooser import Chooser
+
+
+# -- native calls, and recovery of calls that a model left in the text -----------------------------------
+
+
+def is_cut(delta: Delta) -> bool:
+    """Return True if the response ended at a limit."""
+    if delta.finish_reason is None:
+        return False
+    reason = delta.finish_reason.lower()
+    return FINISH_REASONS.get(reason, reason) in CUT_OFF
+
+
+class NativeReader:
+    """Passes native calls through; recovers calls from the text if there are no native ones."""
+
+    def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
+        self._tools = tools
+        self._think: ThinkSplitter | None = None  # like the scanner, created with the first text
+        self._scanner: TextCalls | None = None
+        self._saw_call = False
+        self._is_cut = False
+
+    def take(self, delta: Delta) -> Delta:
+        """Add a delta; return the delta to display."""
+        self._is_cut = self._is_cut or is_cut(delta)
+        begins_calls = bool(delta.tool_calls) and not self._saw_call
+        self._saw_call = self._saw_call or begins_calls
+        if self._think is None or self._scanner is None:
+            if not delta.text:
+                return delta
+            self._think, self._scanner = ThinkSplitter(), TextCalls(self._tools)
+        text, reasoning = self._think.feed(delta.text)
+        if begins_calls:
+            text = self._scanner.held + text
+        shown = text if self._saw_call else self._scanner.feed(text)
+        if shown is delta.text and not reasoning:
+            return delta
+        return delta._replace(text=shown, reasoning=delta.reasoning + reasoning)
+
+    def finish(self) -> Delta:
+        """Return the buffered text, or the calls in it, at the end of the stream."""
+        if self._think is None or self._scanner is None:
+            return NOTHING
+        text, reasoning = self._think.flush()
+        if self._saw_call:
+            return Delta(text, reasoning)
+        shown = self._scanner.feed(text)
+        calls, rest = self._scanner.finish(is_cut=self._is_cut, has_thought=self._think.has_opened)
+        parts = tuple(ToolCallDelta(i, None, call.name, call.arguments) for i, call in enumerate(calls))
+        return Delta(shown + rest, reasoning, parts)
+
 
 ToolMode = Literal["auto", "native", "json", "text"]
 TOOL_MODES: tuple[str, ...] = get_args(ToolMode)
@@ -64,7 +120,7 @@ Message = dict[str, Any]
 Tools = list[dict[str, Any]]
 
 
-class _Reader(Protocol):
+class _ResponseReader(Protocol):
     def feed(self, text: str) -> Delta: ...
 
     def finish(self, *, is_cut: bool = False) -> Delta: ...
@@ -77,31 +133,29 @@ def no_examples(
     name: str,  # noqa: ARG001 - the shape of `ExamplesOf`
     prompts: Prompts,  # noqa: ARG001 - likewise
 ) -> Sequence[tuple[str, Mapping[str, Any]]]:
-    """No tool has any."""
+    """Return no examples."""
     return ()
 
 
 def check_tool_mode(mode: str) -> None:
-    """Refuse a tool mode that does not exist.
+    """Reject an unknown tool mode.
 
     Raises:
-        ConfigError: It names the modes there are.
+        ConfigError: The mode is unknown.
     """
     if mode not in TOOL_MODES:
-        raise ConfigError(f"tool_mode={mode!r} is not known. Use one of: {', '.join(TOOL_MODES)}.")
+        raise ConfigError(f"tool_mode={mode!r} is unknown. Use one of: {', '.join(TOOL_MODES)}.")
 
 
-class ToolModeClient(BaseLLMClient):
-    """Makes the model behind another client act.
+class ToolModeClient(StreamingClient):
+    """Adds tool modes to another client.
 
     Args:
-        inner: The client of the model.
         mode: ``auto``, ``native``, ``json`` or ``text``.
-        prompts: The words the model is told about actions.
-        examples: The worked examples of a tool, by its name.
+        examples: Returns the worked examples of a tool, by name.
 
     Raises:
-        ConfigError: There is no such mode.
+        ConfigError: The mode is unknown.
     """
 
     def __init__(
@@ -111,55 +165,69 @@ class ToolModeClient(BaseLLMClient):
         check_worked_examples(prompts)
         self.inner = inner
         self.mode = mode
-        found = profile_of(inner)
-        begins = found.tool_mode if found is not None else ""
-        self.current = (begins or "native") if mode == "auto" else mode
         self._prompts = prompts
         self._examples = examples
-        self._probed = self.current != "native" or mode != "auto"
+        self._begin()
         self._formats = Formats()
         self._takes_stop = True
-        self._choosers: list[Chooser] = []  # one, also of those that are copied
+        self._choosers: list[Chooser] = []  # at most one, shared by copies of this client
         self.takes_meta = getattr(inner, "takes_meta", False)
+        self._is_ready = as_protocol(inner, BecomesReady) is None
+
+    def _begin(self) -> None:
+        profile = profile_of(self.inner)
+        begins = profile.tool_mode if profile is not None else ""
+        self.current = (begins or "native") if self.mode == "auto" else self.mode
+        self._probed = self.current != "native" or self.mode != "auto"
+
+    async def become_ready(self) -> Sequence[str]:
+        """Let the inner client choose its model, and start in that model's mode; see `BecomesReady`."""
+        inner = as_protocol(self.inner, BecomesReady)
+        notices = () if inner is None else await inner.become_ready()
+        if not self._is_ready:
+            self._is_ready = True
+            self._begin()
+        return notices
 
     def around(self, inner: ChatModel) -> ToolModeClient:
-        """The same around another client."""
+        """Return the same wrapper around another client."""
         return ToolModeClient(inner, self.mode, self._prompts, self._examples)
 
     def with_examples(self, examples: ExamplesOf) -> ToolModeClient:
-        """The same for other tools; what was learned about the server holds."""
+        """Return a copy for other tools that keeps what was learned about the server."""
         other = copy.copy(self)
         other._examples = examples
         return other
 
     @property
     def model(self) -> str:
-        """What the inner client calls its model, as far as it says."""
+        """The inner client's model name, or else its class name."""
         name = getattr(self.inner, "model", None) or getattr(self.inner, "name", None)
         return str(name or type(self.inner).__name__)
 
     @property
-    def context_window(self) -> int | None:  # type: ignore[override] # read from another client, never set here
-        """Tokens of the inner client's window, as far as it says."""
+    def origin(self) -> str:
+        """The inner client's origin; see `origin_of`."""
+        return origin_of(self.inner)
+
+    @property
+    def context_window(self) -> int | None:  # type: ignore[override] # read-only here
+        """Tokens of the inner client's window; None if unknown."""
         return getattr(self.inner, "context_window", None)
 
     async def find_context_window(self) -> int | None:
-        """The same, after the inner client has asked its server if it can."""
+        """Return `context_window`, after the inner client has queried its server if it can."""
         ask = getattr(self.inner, "find_context_window", None)
         return self.context_window if ask is None else await ask()
-
-    async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
-        """Answer in one piece. See `BaseLLMClient.chat`."""
-        return await assembled(self.chat_stream(messages, tools, **kwargs))
 
     async def chat_stream(
         self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
-        """Answer piece by piece. See `BaseLLMClient.chat_stream`."""
+        """Stream the response. See `BaseLLMClient.chat_stream`."""
         if tools and not self._probed:
             self._probed = True
             if await drops_tools(self.inner):
-                yield self._switch("the server's template for this model leaves tools out")
+                yield self._switch("the server's chat template does not support tools")
         shown = False
         deltas, watch = self._ask(messages, tools, kwargs)
         try:
@@ -177,10 +245,16 @@ class ToolModeClient(BaseLLMClient):
             return
         finally:
             await deltas.aclose()
-        yield self._switch(f"the server refuses tools ({refusal[:200]})")
+        yield self._switch(f"the server rejects tools ({refusal[:200]})")
         async with aclosing(self._ask(messages, tools, kwargs)[0]) as deltas:
             async for delta in deltas:
                 yield delta
+
+    def tool_failed(self, name: str, error: BaseException) -> None:
+        """Notify the inner client of a bug in a tool, if it supports that."""
+        notify = getattr(self.inner, "tool_failed", None)
+        if callable(notify):
+            notify(name, error)
 
     async def aclose(self) -> None:
         """Close the inner client."""
@@ -192,43 +266,38 @@ class ToolModeClient(BaseLLMClient):
         last = watch.finish()
         yield last
         if last.tool_calls and self._switches():
-            yield self._switch("the model writes its calls as text")
+            yield self._switch("the model writes tool calls as text")
 
     def _switches(self) -> bool:
-        """True if another mode can be gone on with."""
+        """Return True if the client may switch to another mode."""
         return self.mode == "auto" and self.current == "native"
 
-    def _switch(self, why: str) -> Delta:
+    def _switch(self, reason: str) -> Delta:
         self.current = "json"
-        return Delta(notice=f"Tools are put to the model as JSON from now on: {why}.")
+        return Delta(notice=f"Switching to tool_mode='json': {reason}.")
 
     def request_body(
         self, messages: list[Message], tools: Tools | None, options: Mapping[str, Any], stream: bool
     ) -> dict[str, Any] | None:
-        """The request as the inner client will send it in the current mode; None if that client cannot say.
+        """Build the inner client's request in the current mode; None if that client cannot build it.
 
         Args:
-            messages: The history.
             tools: Tool schemas, or None.
-            options: Fields of the request.
-            stream: Whether the answer should be streamed.
 
         Raises:
-            LLMError: It cannot be sent in this mode.
+            LLMError: The request cannot be sent in this mode.
         """
         body_of = getattr(self.inner, "request_body", None)
         return None if body_of is None else body_of(*self.shape(messages, tools, options), stream)
 
     def shape(self, messages: list[Message], tools: Tools | None, options: Mapping[str, Any]) -> Shaped:
-        """What the inner client is asked in the current mode.
+        """Build the arguments of the inner client's `chat` in the current mode.
 
         Args:
-            messages: The history.
             tools: Tool schemas, or None.
-            options: Fields of the request.
 
         Raises:
-            LLMError: It cannot be asked in this mode.
+            LLMError: The request cannot be sent in this mode.
         """
         tools, options = self._callable(tools, options)
         if self._is_plain(messages, tools):
@@ -236,43 +305,43 @@ class ToolModeClient(BaseLLMClient):
                 return self._typed_request(messages, tools, options, self._formats.refused)
             return Shaped(messages, tools, dict(options))
         shape = self._shape_text if self.current == "text" else self._shape_json
-        return shape(messages, self._shown_how(tools or []), options)
+        return shape(messages, self._with_examples(tools or []), options)
 
     def output_mode(self, tools: Tools | None, options: Mapping[str, Any]) -> OutputMode:
-        """How a typed answer is asked for."""
+        """Return the output mode for a typed answer."""
         return output_mode(profile_of(self.inner), self.current, tools, options)
 
-    def _shown_how(self, tools: Tools) -> Tools:
-        """The tools with their worked examples, which no server gets to see as they are."""
+    def _with_examples(self, tools: Tools) -> Tools:
+        """Add worked examples to tools, for prompts only."""
         return [
-            {**each, "function": {**each["function"], "examples": shown}}
-            if (shown := self._examples(each["function"]["name"], self._prompts))
-            else each
-            for each in tools
+            {**tool, "function": {**tool["function"], "examples": examples}}
+            if (examples := self._examples(tool["function"]["name"], self._prompts))
+            else tool
+            for tool in tools
         ]
 
     def _callable(
         self, tools: Tools | None, options: Mapping[str, Any]
     ) -> tuple[Tools | None, Mapping[str, Any]]:
-        """The tools and options; no tools where they are put into words and must not be called."""
+        """Return the tools and options; without tools if they are in the prompt and must not be called."""
         if self.current != "native" and tools and options.get("tool_choice") == "none":
             return None, without_tools(options)
         return tools, options
 
     def _is_plain(self, messages: list[Message], tools: Tools | None) -> bool:
-        return self.current == "native" or (not tools and not any(map(_is_of_tools, messages)))
+        return self.current == "native" or (not tools and not any(map(_is_tool_message, messages)))
 
     def _ask(
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
     ) -> tuple[AsyncGenerator[Delta, None], NativeReader | None]:
-        """The answer, and what has to look through it for calls that were left in its text."""
-        tools, given = self._callable(tools, options)
-        options = dict(given)
+        """Return the response stream, and the reader that recovers calls from its text, if needed."""
+        tools, callable_options = self._callable(tools, options)
+        options = dict(callable_options)
         if self._is_plain(messages, tools):
             if format_of(options) is not None:
                 return self._typed(messages, tools, options)
             return stream_of(self.inner, messages, tools, options), _watch(tools, options)
-        tools = self._shown_how(tools or [])
+        tools = self._with_examples(tools or [])
         ask = self._text if self.current == "text" else self._json
         return ask(messages, tools, options), None
 
@@ -286,11 +355,11 @@ class ToolModeClient(BaseLLMClient):
     def _typed(
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
     ) -> tuple[AsyncGenerator[Delta, None], NativeReader | None]:
-        """A typed answer, with the best response format that the server takes."""
-        asked = [self._typed_request(messages, tools, options, number) for number in range(MOST_FORMATS)]
-        formats = [each.options.get("response_format") for each in asked]
-        deltas = self._formats.ask(lambda number: stream_of(self.inner, *asked[number]), formats)
-        return deltas, _watch(asked[0].tools, options)
+        """Request a typed answer with the best response format that the server accepts."""
+        requests = [self._typed_request(messages, tools, options, number) for number in range(MAX_FORMATS)]
+        formats = [request.options.get("response_format") for request in requests]
+        deltas = self._formats.ask(lambda number: stream_of(self.inner, *requests[number]), formats)
+        return deltas, _watch(requests[0].tools, options)
 
     def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
         if wanted_tools(tools, options)[1]:
@@ -306,7 +375,7 @@ class ToolModeClient(BaseLLMClient):
     async def _text(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
-        shaped, is_ours = (
+        shaped, is_default = (
             self._shape_text(messages, tools, options),
             self._takes_stop and "stop" not in options,
         )
@@ -315,9 +384,9 @@ class ToolModeClient(BaseLLMClient):
                 async for delta in deltas:
                     yield delta
         except LLMError as error:
-            if not is_ours or not is_refusal(error, REFUSES_STOP):
+            if not is_default or not is_refusal(error, REFUSES_STOP):
                 raise
-            self._takes_stop = False  # not needed: what is made up behind an action is cut off here too
+            self._takes_stop = False  # optional: the reader also drops text after an action
         else:
             return
         shaped = self._shape_text(messages, tools, options)
@@ -328,16 +397,16 @@ class ToolModeClient(BaseLLMClient):
     def _shape_json(
         self, messages: list[Message], tools: Tools, options: Mapping[str, Any], number: int | None = None
     ) -> Shaped:
-        """With the response format of that number, else with the best one the server is known to take."""
+        """Build a JSON-mode request with the given response format, by default the best accepted one."""
         if any(tool["function"]["name"] == FINAL for tool in tools):
             raise LLMError(
-                f"A tool cannot be called {FINAL!r} in tool_mode='json'. Rename it.", kind="bad_request"
+                f"Tool name {FINAL!r} is reserved in tool_mode='json'. Rename the tool.", kind="bad_request"
             )
         instructions = self._prompts.json_action.format(tools=describe_tools(tools)) if tools else ""
         number = self._formats.refused if number is None else number
         allowed, has_to_call = wanted_tools(tools, options)
         if has_to_call and number:
-            raise refuse_choice(options, "by this server, which refuses a JSON schema")
+            raise refuse_choice(options, "by this server, which rejects JSON schemas")
         form, final = format_of(options), None
         if form is not None:
             messages, final = in_words(messages, form, self._prompts), form.schema
@@ -354,7 +423,7 @@ class ToolModeClient(BaseLLMClient):
         from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
 
         if not self._choosers:
-            from pure_agent_loop.llm.tool_modes.chooser import Chooser  # most models choose by themselves
+            from pure_agent_loop.llm.tool_modes.chooser import Chooser  # rarely needed
 
             self._choosers.append(Chooser(self.inner, self._prompts))
         chooser = self._choosers[0]
@@ -365,7 +434,7 @@ class ToolModeClient(BaseLLMClient):
                         yield delta
                 return
         except NoProbabilitiesError:
-            pass  # known from now on; nothing was said yet
+            pass  # remembered by the chooser; nothing was streamed yet
         async with aclosing(self._action(messages, tools, options)) as deltas:
             async for delta in deltas:
                 yield delta
@@ -386,8 +455,8 @@ class ToolModeClient(BaseLLMClient):
             async for delta in deltas:
                 yield delta
 
-    async def _read(self, shaped: Shaped, reader: _Reader) -> AsyncGenerator[Delta, None]:
-        """Stream without tools, and let `reader` make calls of the text."""
+    async def _read(self, shaped: Shaped, reader: _ResponseReader) -> AsyncGenerator[Delta, None]:
+        """Stream without tools, and let `reader` turn the text into calls."""
         is_constrained = "response_format" in shaped.options
         think = ThinkSplitter()
         was_cut = False
@@ -396,7 +465,7 @@ class ToolModeClient(BaseLLMClient):
                 was_cut = was_cut or is_cut(delta)
                 text, reasoning = think.feed(delta.text)
                 read = reader.feed(text)
-                # A constrained answer that was cut off is not gone on with: the next one begins anew.
+                # A truncated constrained response cannot be continued: the next one starts over.
                 reason = OUTPUT_LIMIT if was_cut and is_constrained else delta.finish_reason
                 reasoning = delta.reasoning + reasoning + read.reasoning
                 yield delta._replace(text=read.text, reasoning=reasoning, finish_reason=reason)
@@ -409,5 +478,5 @@ def _watch(tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | No
     return NativeReader(tools) if tools and options.get("tool_choice") != "none" else None
 
 
-def _is_of_tools(message: Message) -> bool:
+def _is_tool_message(message: Message) -> bool:
     return message.get("role") in ("tool", "function") or bool(message.get("tool_calls"))

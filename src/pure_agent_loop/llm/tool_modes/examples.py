@@ -1,7 +1,7 @@
-"""Worked examples for models that have to be shown how, of tools that nobody offers.
+"""Worked examples of fictitious tools, for models that need them.
 
-They lead each request of `choose` and `fill`. Those of `fill` serve twice: a model is put them one by one,
-each without its solution, and one that gets them all right is able, and is left more freedom.
+They precede each request of `choose` and `fill`. The examples of `fill` are also a test: the model gets each
+one without its solution, and a model that solves all of them gets more freedom.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from pure_agent_loop.support.language import in_language
 
 
 class Filled(NamedTuple):
-    """A request, and the calls it needs.
+    """A request with the calls for it.
 
     Args:
         function: The tool and its arguments, a line each.
-        request: What a user asked.
-        calls: The arguments of each call.
     """
 
     function: str
@@ -114,13 +112,7 @@ _ANSWERED = {
 
 
 class Chosen(NamedTuple):
-    """A request, and the tool for it.
-
-    Args:
-        request: What a user asked.
-        name: The tool.
-        description: What it does.
-    """
+    """A request with the tool for it."""
 
     request: str
     name: str
@@ -128,43 +120,43 @@ class Chosen(NamedTuple):
 
 
 def no_tool(prompts: Prompts) -> set[str]:
-    """The names that stand for an answer in words."""
+    """Return the names that mean an answer in words."""
     return {name for (name,) in _examples(prompts, "no_tool", _NO_TOOL)}
 
 
 def chosen_examples(prompts: Prompts) -> list[Chosen]:
-    """What users asked, and the tool for it, or one of `no_tool`."""
-    return [Chosen(*each) for each in _examples(prompts, "chosen", _CHOSEN)]
+    """Return examples of requests with the tool for each, or one of `no_tool`."""
+    return [Chosen(*row) for row in _examples(prompts, "chosen", _CHOSEN)]
 
 
 def answered_examples(prompts: Prompts) -> list[tuple[str, str, str]]:
-    """What users asked, what a tool gave back, and the answer."""
+    """Return examples of (question, result of a tool, answer)."""
     return [
         (question, result, answer) for question, result, answer in _examples(prompts, "answered", _ANSWERED)
     ]
 
 
 def filled_examples(prompts: Prompts) -> list[Filled]:
-    """What users asked, and the calls for it."""
-    return [Filled(*each) for each in _examples(prompts, "filled", _FILLED)]
+    """Return examples of requests with the calls for each."""
+    return [Filled(*row) for row in _examples(prompts, "filled", _FILLED)]
 
 
 def check_worked_examples(prompts: Prompts) -> None:
-    """Refuse worked examples that no request of the json mode could hold.
+    """Reject worked examples with an unknown kind or a wrong number of values.
 
     Raises:
-        ConfigError: It names the kind, and what belongs there.
+        ConfigError: A kind or a row is invalid.
     """
     shapes = {"no_tool": 1, "chosen": 3, "filled": 3, "answered": 3}
     for kind, rows in prompts.worked_examples.items():
         if kind not in shapes:
-            raise ConfigError(f"worked_examples has no kind {kind!r}. Use: {', '.join(shapes)}.")
+            raise ConfigError(f"worked_examples has an unknown kind {kind!r}. Use: {', '.join(shapes)}.")
         for row in rows:
             if isinstance(row, str) or len(row) != shapes[kind]:
                 raise ConfigError(
-                    f"worked_examples[{kind!r}] needs {shapes[kind]} values a row: got {row!r}."
+                    f"worked_examples[{kind!r}] needs {shapes[kind]} values per row, not {row!r}."
                 )
 
 
-def _examples(prompts: Prompts, kind: str, ours: Mapping[str, Sequence[Any]]) -> Sequence[Any]:
-    return prompts.worked_examples.get(kind) or in_language(ours, prompts.language)
+def _examples(prompts: Prompts, kind: str, defaults: Mapping[str, Sequence[Any]]) -> Sequence[Any]:
+    return prompts.worked_examples.get(kind) or in_language(defaults, prompts.language)

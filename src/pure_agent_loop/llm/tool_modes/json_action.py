@@ -1,11 +1,10 @@
-"""Tools and their choice as constrained output: the model writes one JSON object a step. Pure: no I/O.
+"""Tool calls as constrained output: the model writes one JSON object per step. Pure: no I/O.
 
 {"tool": "get_weather", "arguments": {"city": "Oslo"}}
 {"tool": "final_answer", "arguments": {"answer": "Take an umbrella."}}
 
-Not every server can constrain, so what comes back may also be fenced, broken, several objects, or just
-text. An object that was meant as an action but cannot be used becomes a call all the same: the loop tells
-the model what is wrong with it.
+Not every server supports constraints, so the output may also be fenced, broken, several objects, or plain
+text. An invalid action still becomes a call, so that the loop reports the error to the model.
 """
 
 from __future__ import annotations
@@ -17,14 +16,15 @@ from typing import Any
 
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.messages import text_of
-from pure_agent_loop.llm.tool_modes.json_check import (
+from pure_agent_loop.llm.tool_modes.recover import (
     ARGUMENT_KEYS,
     NAME_KEYS,
     OTHER_KEYS,
+    TextCalls,
     end_of_json,
     items_in,
+    schemas_of,
 )
-from pure_agent_loop.llm.tool_modes.recover import TextCalls, schemas_of
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
 
@@ -47,19 +47,17 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", '"'
 def action_schema(
     tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None, *, has_to_call: bool = False
 ) -> dict[str, Any]:
-    """JSON Schema of one action: a call of one of the tools, or the final answer as one more tool.
+    """Return the JSON Schema of one action: a call of a tool, with the final answer as another tool.
 
     Args:
-        tools: The tools.
-        answer: Schema of a typed answer, which are the arguments of the final one then.
-        has_to_call: Only a call may come.
+        answer: Schema of a typed answer, used as the arguments of the final answer.
     """
     definitions: dict[str, Any] = {}
     choices = []
     final = {} if has_to_call else {FINAL: _FINAL_SCHEMA if answer is None else answer}
     for name, parameters in {**schemas_of(tools), **final}.items():
         moved = _with_references_moved(parameters, f"#/$defs/{name}")
-        if moved != parameters:  # where it stands now, its references would lead nowhere
+        if moved != parameters:  # nested here, its references would break
             definitions[name] = moved
             moved = {"$ref": f"#/$defs/{name}"}
         choices.append(_action(name, moved or {"type": "object", "properties": {}}))
@@ -78,10 +76,10 @@ def _action(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
 
 def _with_references_moved(value: Any, root: str) -> Any:
     if isinstance(value, list):
-        return [_with_references_moved(each, root) for each in value]
+        return [_with_references_moved(item, root) for item in value]
     if not isinstance(value, Mapping):
         return value
-    moved = {key: _with_references_moved(each, root) for key, each in value.items()}
+    moved = {key: _with_references_moved(part, root) for key, part in value.items()}
     reference = value.get("$ref")
     if isinstance(reference, str) and reference.startswith("#"):
         moved["$ref"] = root + reference[1:].rstrip("/")
@@ -91,10 +89,10 @@ def _with_references_moved(value: Any, root: str) -> Any:
 def response_formats(
     tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None, *, has_to_call: bool = False
 ) -> list[dict[str, Any] | None]:
-    """What to ask a server for, best first; it may refuse the first ones. None is plain prompting.
+    """Return the response formats to try, best first. None means plain prompting.
 
-    Without tools only the final answer is left; ``json_object`` is then not asked for, because servers
-    want the word JSON in the prompt for it, and there are no instructions.
+    Without tools there is only the final answer. ``json_object`` is then skipped, because servers require the
+    word JSON in the prompt, and there are no instructions.
     """
     schema = {"name": "action", "schema": action_schema(tools, answer, has_to_call=has_to_call)}
     second = {"type": "json_object"} if tools or answer else None
@@ -102,13 +100,13 @@ def response_formats(
 
 
 def write_action(message: Mapping[str, Any]) -> str:
-    """A message of the assistant as the action it was; with several calls, one in each line."""
+    """Write an assistant message as an action; several calls on separate lines."""
     text = text_of(message.get("content") or "")
     calls = message.get("tool_calls") or ()
     if not calls:
         return _action_text(FINAL, {ANSWER: text})
     functions = [call["function"] for call in calls]
-    lines = [_action_text(each["name"], _parsed(each["arguments"])) for each in functions]
+    lines = [_action_text(function["name"], _parsed(function["arguments"])) for function in functions]
     return "\n".join([text, *lines] if text.strip() else lines)
 
 
@@ -124,13 +122,12 @@ def _parsed(arguments: Any) -> Any:
 
 
 class JsonReader:
-    """Reads a streamed action back into ordinary deltas. `feed` it, then `finish`.
+    """Converts a streamed action to ordinary deltas. `feed` the text, then `finish`.
 
-    What turns out to be no action is taken as the answer itself, and streams like one.
+    Text that is not an action is the answer, and is streamed.
 
     Args:
-        tools: The schemas that were offered.
-        typed: The arguments of the final answer are the answer, and stay JSON.
+        typed: Whether the answer is typed: the JSON arguments of the final answer.
     """
 
     def __init__(self, tools: Sequence[Mapping[str, Any]], *, typed: bool = False) -> None:
@@ -138,11 +135,11 @@ class JsonReader:
         self._answer_begun = _NEVER if typed else _ANSWER_BEGUN
         self._schemas = schemas_of(tools)
         self._prose = TextCalls(tools, {FINAL: _FINAL_SCHEMA})
-        self._text = ""  # not judged yet; in an answer, not decoded yet
+        self._text = ""  # not yet classified; in an answer, not yet decoded
         self._state = "start"  # -> action (-> answer -> ended), or -> prose
 
     def feed(self, text: str) -> Delta:
-        """Take in more text; return what is surely part of the final answer."""
+        """Add text; return the text that is certainly part of the final answer."""
         self._text += text
         if self._state == "start":
             self._begin()
@@ -163,7 +160,7 @@ class JsonReader:
             self._state = "prose"
 
     def _decoded(self) -> str:
-        """More of the string the answer is in."""
+        """Decode the next piece of the answer's JSON string."""
         pieces = _PIECES.match(self._text)
         end = pieces.end() if pieces else 0
         if self._text.startswith('"', end):
@@ -172,24 +169,20 @@ class JsonReader:
         return decoded
 
     def finish(self, *, is_cut: bool = False) -> Delta:
-        """What is left once no more text comes.
-
-        Args:
-            is_cut: The answer ended at a limit.
-        """
+        """Return the rest at the end of the text."""
         text, self._text = self._text, ""
         if self._state == "action":
             return self._read_action(text, is_cut)
         if self._state in ("answer", "ended"):
             return Delta()
-        more = self._prose.feed(text)
-        found, rest = self._prose.finish(is_cut=is_cut)
-        answers = [self._answer_of(call.arguments) for call in found if call.name == FINAL]
-        calls = [(call.name, call.arguments) for call in found if call.name != FINAL]
-        return _calls_delta(calls, more + rest) if calls else Delta(text=more + "".join([rest, *answers]))
+        prose = self._prose.feed(text)
+        actions, rest = self._prose.finish(is_cut=is_cut)
+        answers = [self._answer_of(call.arguments) for call in actions if call.name == FINAL]
+        calls = [(call.name, call.arguments) for call in actions if call.name != FINAL]
+        return _calls_delta(calls, prose + rest) if calls else Delta(text=prose + "".join([rest, *answers]))
 
     def _read_action(self, text: str, is_cut: bool) -> Delta:
-        """A text that begins with a JSON object: actions, as far as they go, or an answer that is JSON."""
+        """Read a text that begins with a JSON object: actions up to other text, or a JSON answer."""
         calls: list[tuple[str, Any]] = []
         position = 0
         while text.startswith("{", position):
@@ -197,18 +190,18 @@ class JsonReader:
             named = self._as_actions(text[position:end])
             if end is None or named is None:
                 break
-            final = next((given for name, given in named if name == FINAL), None)
+            final = next((arguments for name, arguments in named if name == FINAL), None)
             if final is not None and not calls and len(named) == 1:
                 return Delta(text=self._answer_of(final))
-            calls += [(name, given) for name, given in named if name != FINAL]
+            calls += [(name, arguments) for name, arguments in named if name != FINAL]
             if final is not None:
-                break  # made up before there was a result
+                break  # written before there was a result
             position = end + len(text[end:]) - len(text[end:].lstrip(" \t\r\n;,"))
         if calls:
             return _calls_delta(calls)
         begun = _CALL_BEGUN.match(text)
         if begun is not None and begun[1] != FINAL and (is_cut or begun[1] in self._schemas):
-            return _calls_delta([(begun[1], text[begun.end() :])])  # the loop says what is wrong with it
+            return _calls_delta([(begun[1], text[begun.end() :])])  # the loop reports the error
         return Delta(tool_calls=(ToolCallDelta(0, None, "unknown", text),)) if is_cut else Delta(text=text)
 
     def _as_actions(self, text: str) -> list[tuple[str, Any]] | None:
@@ -217,30 +210,30 @@ class JsonReader:
         except (ValueError, RecursionError):
             return None
         named = [self._as_action(item) for item in items]
-        found = [each for each in named if each is not None]
-        return found if found and len(found) == len(named) else None
+        actions = [action for action in named if action is not None]
+        return actions if actions and len(actions) == len(named) else None
 
     def _as_action(self, value: Any) -> tuple[str, Any] | None:
-        """Name and arguments; the name may be unknown where nothing else can be meant."""
+        """Return name and arguments; the name may be unknown if the value is clearly an action."""
         inner = value.get("function") if isinstance(value, Mapping) else None
         value = inner if isinstance(inner, Mapping) else value
         if not isinstance(value, Mapping):
             return None
         name_key = next((key for key in ("tool", *NAME_KEYS) if isinstance(value.get(key), str)), None)
-        given_key = next((key for key in ARGUMENT_KEYS if key in value), None)
+        arguments_key = next((key for key in ARGUMENT_KEYS if key in value), None)
         if name_key is None:
-            name, given = next(iter(value.items()), ("", None))
+            name, arguments = next(iter(value.items()), ("", None))
             known = (*self._schemas, FINAL)
-            return (name, given) if len(value) == 1 and name in known else None
+            return (name, arguments) if len(value) == 1 and name in known else None
         name = value[name_key]
-        if name_key != "tool" and given_key is None and name not in (*self._schemas, FINAL):
+        if name_key != "tool" and arguments_key is None and name not in (*self._schemas, FINAL):
             return None
-        others = {key: each for key, each in value.items() if key not in (*NAME_KEYS, *OTHER_KEYS)}
-        return name, value[given_key] if given_key is not None else others
+        others = {key: field for key, field in value.items() if key not in (*NAME_KEYS, *OTHER_KEYS)}
+        return name, value[arguments_key] if arguments_key is not None else others
 
 
 def _unwrapped(value: Any) -> Any:
-    """The list of actions, where a model put one under a name of its own."""
+    """Return the list of actions if a model wrapped one in an object."""
     inner = next(iter(value.values())) if isinstance(value, Mapping) and len(value) == 1 else None
     return inner if isinstance(inner, list) and _LIST_KEYS & set(value) else value
 
@@ -250,7 +243,7 @@ def _calls_delta(calls: Sequence[tuple[str, Any]], text: str = "") -> Delta:
 
 
 def _answer_of(arguments: Any) -> str:
-    """The text of a final answer, also from a model that did not keep to the names."""
+    """Return the text of a final answer, also with wrong argument names."""
     if isinstance(arguments, Mapping):
         if ANSWER in arguments or len(arguments) == 1:
             return _answer_of(arguments.get(ANSWER, next(iter(arguments.values()))))

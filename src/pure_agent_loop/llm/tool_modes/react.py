@@ -1,9 +1,9 @@
-"""The ReAct text format: tools in the prompt, calls and the final answer in plain text. Pure: no I/O.
+"""ReAct text format: tools in the prompt, calls and the final answer in plain text. Pure: no I/O.
 
     Thought: I need the weather.
     Action: get_weather
     Action Input: {"city": "Oslo"}
-    Observation: rain                 (this line is ours)
+    Observation: rain                 (inserted by the framework)
     Final Answer: Take an umbrella.
 
 Format: Yao et al., "ReAct: Synergizing Reasoning and Acting in Language Models", arXiv:2210.03629.
@@ -17,19 +17,19 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from pure_agent_loop.llm.extra import MESSAGE_FIELDS
 from pure_agent_loop.llm.messages import joined_content, text_of
-from pure_agent_loop.llm.think import split_unopened
-from pure_agent_loop.llm.tool_modes.json_check import end_of_json
-from pure_agent_loop.llm.tool_modes.recover import TextCalls, find_calls, schemas_of
+from pure_agent_loop.llm.response import split_unopened
+from pure_agent_loop.llm.tool_modes.recover import TextCalls, end_of_json, find_calls, schemas_of
 from pure_agent_loop.llm.values import Delta, ToolCall, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
 
 Message = dict[str, Any]
-STOP = ["\nObservation:", "\n观察："]  # at a line's start: an answer may hold the word
+STOP = ["\nObservation:", "\n观察："]  # at the start of a line: an answer may hold the word
 
 
 def _marker(words: str, start: str = r"^[ \t#>]{0,8}") -> re.Pattern[str]:
-    """A word with a colon behind it, perhaps printed bold."""
+    """Return a pattern for a word followed by a colon, optionally bold."""
     bold = r"(?P<bold>\*{1,2})?"
     end = r"[ \t]{0,2}(?(bold)\*{0,2})[ \t]{0,2}[:：](?(bold)\*{0,2})"
     return lazy_pattern(rf"{start}{bold}(?:{words}){end}[ \t]*", re.I | re.M)
@@ -45,11 +45,11 @@ _NO_ACTION = lazy_pattern(r"(?:none|no action|n/?a|无|不需要|没有|final[ _
 _CALL = lazy_pattern(r"([\w.-]+)\s*[\(\[](.*)[\)\]]\s*", re.S)
 _FENCE = lazy_pattern(r"\A```[a-z_]*\s*\n?(.*?)\n?\s*```", re.S)
 _NAME = lazy_pattern(r"[\w.-]+")
-_MARKER_CHARS = 36  # no marker is longer; a shorter last line may still become one
+_MARKER_CHARS = 36  # maximum length of a marker; a shorter last line may still become one
 
 
 def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
-    """The tools as lines of a prompt: name, description, JSON Schema of the arguments."""
+    """Describe the tools for a prompt: name, description, JSON Schema of the arguments."""
     lines = []
     for tool in tools:
         function = tool["function"]
@@ -68,14 +68,14 @@ def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _made_examples(parameters: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
-    """An example of the arguments, where the schema itself gives a value for each that is required."""
+    """Return an example of the arguments if the schema holds a value for each required one."""
     properties = parameters.get("properties") or {}
     values: dict[str, Any] = {}
     for name in parameters.get("required") or ():
-        given = (properties.get(name) or {}).get("examples")
-        if not isinstance(given, list) or not given:
+        examples = (properties.get(name) or {}).get("examples")
+        if not isinstance(examples, list) or not examples:
             return []
-        values[name] = given[0]
+        values[name] = examples[0]
     return [("...", values)] if values else []
 
 
@@ -86,12 +86,10 @@ def _json(value: Any) -> str:
 def write_history(
     messages: Sequence[Message], instructions: str, write: Callable[[Message], str]
 ) -> list[Message]:
-    """A history in which every call and result is text. The messages given are not changed.
+    """Build a history in which every call and result is text. The given messages are not changed.
 
     Args:
-        messages: The history in wire form.
-        instructions: Put behind the system message, or in front where there is none; may be empty.
-        write: How a message of the assistant is written.
+        instructions: Text to append to the system message, or to use as one if missing; may be empty.
     """
     out: list[Message] = []
     systems: list[Any] = []
@@ -99,9 +97,9 @@ def write_history(
         new = _as_text(message, write)
         if new["role"] == "system":
             if new["content"] in systems:
-                continue  # said already
+                continue  # a duplicate
             systems.append(new["content"])
-        if out and out[-1]["role"] == new["role"]:  # sides must take turns
+        if out and out[-1]["role"] == new["role"]:  # roles must alternate
             out[-1] = {**out[-1], "content": joined_content(out[-1]["content"], new["content"], "\n")}
         elif new["content"]:
             out.append(new)
@@ -117,12 +115,13 @@ def _as_text(message: Message, write: Callable[[Message], str]) -> Message:
     if role in ("tool", "function"):
         return {"role": "user", "content": joined_content("Observation:", content, " ")}
     if role == "assistant":
-        return {"role": role, "content": write(message)}
+        rest = {name: field for name, field in message.items() if name not in MESSAGE_FIELDS}
+        return {"role": role, "content": write(message), **rest}
     return {**message, "role": "system" if role == "developer" else role, "content": content}
 
 
 def write_react(message: Mapping[str, Any]) -> str:
-    """A message of the assistant in the format."""
+    """Write an assistant message in the ReAct format."""
     content = text_of(message.get("content") or "")
     calls = message.get("tool_calls") or ()
     if not calls:
@@ -135,22 +134,19 @@ def write_react(message: Mapping[str, Any]) -> str:
 
 
 def write_words(message: Mapping[str, Any]) -> str:
-    """A message of the assistant without any format: what it said, and which calls it made."""
+    """Write an assistant message as its text and calls, without a special format."""
     content = text_of(message.get("content") or "")
-    calls = [each["function"] for each in message.get("tool_calls") or ()]
+    functions = [call["function"] for call in message.get("tool_calls") or ()]
     lines = [content] if content.strip() else []
-    return "\n".join([*lines, *(f"{each['name']}({each['arguments']})" for each in calls)])
+    return "\n".join([*lines, *(f"{function['name']}({function['arguments']})" for function in functions)])
 
 
 class ReactReader:
-    """Reads a streamed answer in the format back into ordinary deltas. `feed` it, then `finish`.
+    """Converts a streamed ReAct response to ordinary deltas. `feed` the text, then `finish`.
 
-    Thoughts before a call are its text; thoughts before the final answer are reasoning. Of several
-    actions only the first counts: what follows it was made up. An answer that does not keep to the format
-    is taken as it is: without ``Thought:`` in front, it streams from its second paragraph on.
-
-    Args:
-        tools: The schemas that were offered.
+    Thoughts before a call become its text; thoughts before the final answer become reasoning. Only the first
+    action counts: later text was written without its result. A response in another format is the answer;
+    without a leading ``Thought:``, it is streamed from its second paragraph on.
     """
 
     def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
@@ -158,10 +154,10 @@ class ReactReader:
         self._held = ""
         self._state = "start"  # -> answer, or -> prose (-> answer or action)
         self._prose = TextCalls(tools)
-        self._is_in_line = False  # the beginning of the line was shown
+        self._is_in_line = False  # the start of the line was streamed
 
     def feed(self, text: str) -> Delta:
-        """Take in more text; return what is surely part of the final answer."""
+        """Add text; return the text that is certainly part of the final answer."""
         if self._state == "answer":
             return Delta(text=text)
         self._held += text
@@ -173,16 +169,16 @@ class ReactReader:
         return Delta(text=self._lines(is_final=False))
 
     def _look_for_answer(self) -> Delta:
-        found = _ANSWER.search(self._held)
-        if found is None or not self._held[found.end() :].strip():
-            return Delta()  # white space is no answer yet
-        if self._action_in(self._held[: found.start()]) is not None:
+        marker = _ANSWER.search(self._held)
+        if marker is None or not self._held[marker.end() :].strip():
+            return Delta()  # white space is not an answer
+        if self._action_in(self._held[: marker.start()]) is not None:
             return Delta()
         self._state = "answer"
-        return Delta(self._held[found.end() :].lstrip(), _thought(self._held[: found.start()]))
+        return Delta(self._held[marker.end() :].lstrip(), _thought(self._held[: marker.start()]))
 
     def _lines(self, *, is_final: bool) -> str:
-        """What of an answer without markers can be shown: all but a line that may become a marker."""
+        """Return the text to stream from a response without markers: all but a possible partial marker."""
         shown = ""
         while self._state == "prose" and self._held:
             line, newline, rest = self._held.partition("\n")
@@ -202,11 +198,7 @@ class ReactReader:
         return shown
 
     def finish(self, *, is_cut: bool = False) -> Delta:
-        """What is left once no more text comes: a call, or an answer without its marker.
-
-        Args:
-            is_cut: The answer ended at a limit.
-        """
+        """Return the rest at the end of the text: a call, or an answer without its marker."""
         if self._state == "answer":
             return Delta()
         if self._state == "start":
@@ -227,7 +219,7 @@ class ReactReader:
             call = self._call(action, held, is_cut)
             return Delta(_thought(held[: action.start()]), thinking, (call,))
         calls, rest = find_calls(held, self._schemas, is_cut=is_cut)
-        if calls:  # written in another way
+        if calls:  # in another format
             return Delta(_thought(rest), thinking, (_first(calls),))
         answer = _ANSWER.search(held)
         if answer is not None:
@@ -235,44 +227,48 @@ class ReactReader:
         return Delta(_thought(held) if _THOUGHT.search(held) else held, thinking)
 
     def _action_in(self, text: str) -> re.Match[str] | None:
-        """The first action of a text."""
-        return next((each for each in _ACTION.finditer(text) if self._is_action(each, text)), None)
+        """Return the first action of a text."""
+        return next((match for match in _ACTION.finditer(text) if self._is_action(match, text)), None)
 
     def _is_action(self, action: re.Match[str], text: str) -> bool:
-        """False for ``Action: None``, and for a line of an ordinary answer that happens to begin so."""
-        name, given = _named(action, text)
+        """Return False for ``Action: None``, and for prose that happens to begin with the marker."""
+        name, raw_input = _name_and_input(action, text)
         if not name or _NO_ACTION.fullmatch(name):
             return False
-        return given is not None or name.startswith("{") or bool(self._tool_in(name) or _NAME.fullmatch(name))
+        return (
+            raw_input is not None
+            or name.startswith("{")
+            or bool(self._tool_in(name) or _NAME.fullmatch(name))
+        )
 
     def _tool_in(self, name: str) -> str | None:
-        """The one tool a line names, be it in a sentence."""
+        """Return the only tool that a line names, possibly in a sentence."""
         if name in self._schemas:
             return name
-        found = {word for each in _NAME.findall(name) if (word := each.rstrip(".")) in self._schemas}
-        return found.pop() if len(found) == 1 else None
+        names = {word.rstrip(".") for word in _NAME.findall(name)} & self._schemas.keys()
+        return names.pop() if len(names) == 1 else None
 
     def _call(self, action: re.Match[str], text: str, is_cut: bool) -> ToolCallDelta:
-        name, given = _named(action, text)
+        name, raw_input = _name_and_input(action, text)
         if name.startswith("{"):
             calls, _ = find_calls(name, self._schemas, is_cut=is_cut)
             if calls:
                 return _first(calls)
         inline = _CALL.fullmatch(name)
-        if given is None and inline is not None:  # Action: search("tea")  or  search[tea]
+        if raw_input is None and inline is not None:  # Action: search("tea")  or  search[tea]
             arguments = self._in_brackets(inline[1], inline[2])
             return ToolCallDelta(0, None, inline[1], arguments)
         known = self._tool_in(name) or name
-        return ToolCallDelta(0, None, known, self._arguments(known, given or "", is_cut))
+        return ToolCallDelta(0, None, known, self._arguments(known, raw_input or "", is_cut))
 
     def _arguments(self, name: str, body: str, is_cut: bool) -> Any:
-        """JSON text as it is; anything else as the one argument of a tool that has just one."""
+        """Return JSON text unchanged; other text as the argument of a tool with only one."""
         fenced = _FENCE.match(body.lstrip())
         body = (fenced[1] if fenced else body).strip()
         if body.startswith("{"):
             end = end_of_json(body, 0)
-            return body if end is None else body[:end]  # what follows is not part of it
-        ends = [found.start() for marker in _MARKERS if (found := marker.search(body))]
+            return body if end is None else body[:end]  # without trailing text
+        ends = [match.start() for marker in _MARKERS if (match := marker.search(body))]
         body = body[: min(ends, default=len(body))].strip()
         only = self._only_argument(name)
         if only is None or not body or _NO_ACTION.fullmatch(body) or is_cut:
@@ -288,29 +284,32 @@ class ReactReader:
         return names[0] if len(names) == 1 else None
 
     def _in_brackets(self, name: str, body: str) -> Any:
-        """``"tea"``, ``tea``, ``query="tea"``, or JSON."""
+        """Parse the text in brackets: ``"tea"``, ``tea``, ``query="tea"``, or JSON."""
         if body.lstrip().startswith("{"):
             return body
         try:
             parsed = ast.parse(f"f({body})", mode="eval").body
             assert isinstance(parsed, ast.Call)
             names = list(self._schemas.get(name, {}).get("properties") or ())
-            given = dict(zip(names, map(ast.literal_eval, parsed.args), strict=False))
-            given |= {each.arg: ast.literal_eval(each.value) for each in parsed.keywords if each.arg}
+            arguments = dict(zip(names, map(ast.literal_eval, parsed.args), strict=False))
+            arguments |= {kw.arg: ast.literal_eval(kw.value) for kw in parsed.keywords if kw.arg}
         except (ValueError, SyntaxError, MemoryError, RecursionError):
             return self._arguments(name, body, is_cut=False)
-        return given if len(given) == len(parsed.args) + len(parsed.keywords) else body
+        return arguments if len(arguments) == len(parsed.args) + len(parsed.keywords) else body
 
 
-def _named(action: re.Match[str], text: str) -> tuple[str, str | None]:
-    """What stands behind ``Action:``, on its line or the next one, and what behind ``Action Input:``."""
+def _name_and_input(action: re.Match[str], text: str) -> tuple[str, str | None]:
+    """Return the text after ``Action:``, on its line or the next, and the text after ``Action Input:``."""
     after = text[action.end() :]
-    ends = [found.start() for marker in (_ACTION, _ANSWER, _OBSERVATION) if (found := marker.search(after))]
-    given = _INPUT.search(after, 0, min(ends, default=len(after)))
-    name = (after[: given.start()] if given else after[: min(ends, default=len(after))]).strip()
+    markers = (_ACTION, _ANSWER, _OBSERVATION)
+    ends = [match.start() for marker in markers if (match := marker.search(after))]
+    marker = _INPUT.search(after, 0, min(ends, default=len(after)))
+    name = (after[: marker.start()] if marker else after[: min(ends, default=len(after))]).strip()
     if not name.startswith("{"):
         name = name.partition("\n")[0]
-    return name.strip(" \t*`\"'[]") if _CALL.fullmatch(name) is None else name, given and after[given.end() :]
+    return name.strip(" \t*`\"'[]") if _CALL.fullmatch(name) is None else name, marker and after[
+        marker.end() :
+    ]
 
 
 def _first(calls: Sequence[ToolCall]) -> ToolCallDelta:

@@ -1,55 +1,189 @@
-"""Tool calls that a model or its server left in the text, found again. Pure: no I/O.
+"""Recovery of tool calls that a model or its server left in the text. Pure: no I/O.
 
 Rules:
 
-1.  Only a call that names a tool that was offered, and whose arguments fit its schema, is a call.
-    Everything else stays text.
-2.  Behind a tag that models use for nothing else (``<tool_call>`` and its kin) a call counts anywhere,
-    but not inside a code block or quotes.
-3.  A fenced or bare JSON object or list counts only where the text ends with it: in the middle of an
-    explanation it is an example. A bare one begins on a line of its own.
-4.  Text is held back only while it can still become a call, so that answers stream as before. What is
-    found does not depend on how the text was cut into pieces: a "no" is said only when no further text
-    could change it.
+1.  A call must name an available tool, and its arguments must fit the tool's schema. Everything else stays
+    text.
+2.  After a tag with no other use (such as ``<tool_call>``) a call counts anywhere except inside a code block
+    or quotes.
+3.  A fenced or bare JSON object or list counts only at the end of the text: in the middle of an explanation
+    it is an example. A bare one begins on a separate line.
+4.  Text is buffered only while it can still become a call, so responses stream as usual. The result does not
+    depend on how the text was split: a candidate is rejected only when no further text could complete it.
 """
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pure_agent_loop.llm.arguments import loads_strictly, parse_arguments
-from pure_agent_loop.llm.think import ThinkSplitter, split_unopened
-from pure_agent_loop.llm.tool_modes.json_check import (
-    ARGUMENT_KEYS,
-    NAME_KEYS,
-    OTHER_KEYS,
-    could_fit,
-    end_of_json,
-    items_in,
-    name_and_arguments,
-)
-from pure_agent_loop.llm.tool_modes.place import Place, may_hold_call
+from pure_agent_loop.llm.response import ThinkSplitter, split_unopened
+from pure_agent_loop.llm.tool_modes.forms import Element, forms_in_use
+from pure_agent_loop.llm.tool_modes.place import TextPosition, may_hold_call
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.support.lazy import lazy_pattern
 
+# -- checks of JSON from a model: the call it spells, and whether arguments could fit a JSON Schema ------
+# Supports the part of JSON Schema that tools use. As lenient as a tool's validation: ``"7"`` is accepted
+# for 7.
+# Unknown keywords pass.
+
+NAME_KEYS = ("name", "tool", "tool_name", "function", "function_name", "action")
+ARGUMENT_KEYS = (
+    "arguments",
+    "parameters",
+    "args",
+    "input",
+    "tool_input",
+    "action_input",
+    "tool_args",
+    "params",
+)
+OTHER_KEYS = ("id", "type", "index", "tool_calls", "call_id", "thought", "reasoning")
+_TOKEN = lazy_pattern(r'"[^"\\]*(?:\\.[^"\\]*)*("|\\?\Z)|[{}\[\]]', re.S)
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,),
+    "array": (list,),
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "null": (type(None),),
+}
+MAX_HOPS = 50  # nested references and choices; a schema may refer to itself
+
+
+def could_fit(value: Any, schema: Any, root: Any = None, hops: int = 0) -> bool:
+    """Return True unless `value` clearly violates `schema`.
+
+    Args:
+        schema: A JSON Schema, or True or False; ``type``, ``enum``, ``const``, ``properties``, ``required``,
+            ``additionalProperties``, ``items``, ``anyOf``, ``oneOf``, ``allOf``, local ``$ref`` are checked.
+        root: The schema that a ``$ref`` points into; `schema` if None.
+    """
+    if not isinstance(schema, Mapping):
+        return schema is not False
+    root = schema if root is None else root
+    if hops >= MAX_HOPS:
+        return True
+    reference = schema.get("$ref")
+    if isinstance(reference, str) and not could_fit(value, _resolved(reference, root), root, hops + 1):
+        return False
+    if not _choices_fit(value, schema, root, hops + 1):
+        return False
+    if isinstance(schema.get("enum"), list) and value not in schema["enum"]:
+        return False
+    if "const" in schema and value != schema["const"]:
+        return False
+    return _type_fits(value, schema.get("type")) and _parts_fit(value, schema, root)
+
+
+def _choices_fit(value: Any, schema: Mapping[str, Any], root: Any, hops: int) -> bool:
+    for key, needed in (("anyOf", any), ("oneOf", any), ("allOf", all)):
+        choices = schema.get(key) or [True]
+        if not needed(could_fit(value, choice, root, hops) for choice in choices):
+            return False
+    return True
+
+
+def _type_fits(value: Any, wanted: Any) -> bool:
+    names = wanted if isinstance(wanted, list) else [wanted] if wanted else []
+    return not names or any(_is(value, name) for name in names)
+
+
+def _is(value: Any, name: Any) -> bool:
+    if name not in _TYPES:
+        return True
+    if isinstance(value, bool) and name in ("integer", "number"):
+        return False
+    if name == "integer" and isinstance(value, float):
+        return value.is_integer()
+    if isinstance(value, str) and name in ("integer", "number", "boolean"):
+        return _spells(value, name)
+    return isinstance(value, _TYPES[name])
+
+
+def _spells(text: str, name: str) -> bool:
+    if name == "boolean":
+        return text.lower() in ("true", "false")
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _parts_fit(value: Any, schema: Mapping[str, Any], root: Any) -> bool:
+    if isinstance(value, list):
+        items = schema.get("items")
+        return items is None or isinstance(items, list) or all(could_fit(item, items, root) for item in value)
+    if not isinstance(value, dict):
+        return True
+    properties = schema.get("properties") or {}
+    if any(name not in value for name in schema.get("required") or ()):
+        return False
+    extra = True if "patternProperties" in schema else schema.get("additionalProperties", True)
+    return all(could_fit(item, properties.get(name, extra), root) for name, item in value.items())
+
+
+def _resolved(reference: str, root: Any) -> Any:
+    """Return the target of a local reference; True, which accepts everything, if unknown."""
+    target: Any = root
+    if not reference.startswith("#"):
+        return True
+    for part in filter(None, reference[1:].split("/")):
+        key = part.replace("~1", "/").replace("~0", "~")
+        target = target.get(key, True) if isinstance(target, Mapping) else True
+    return target
+
+
+def name_and_arguments(value: Any) -> tuple[str, Any] | None:
+    """Return the name and arguments of a JSON object that may be a call, in any common spelling."""
+    if not isinstance(value, Mapping):
+        return None
+    inner = value.get("function")
+    if isinstance(inner, Mapping):  # {"type": "function", "function": {"name": ..., "arguments": ...}}
+        value = inner
+    name = next((value[key] for key in NAME_KEYS if isinstance(value.get(key), str)), None)
+    if name is None:
+        if len(value) != 1:
+            return None
+        name, arguments = next(iter(value.items()))  # {"get_weather": {"city": ...}}
+        return (name, arguments) if isinstance(arguments, Mapping) else None
+    key = next((key for key in ARGUMENT_KEYS if key in value), None)
+    if key is None and set(value) - {*NAME_KEYS, *OTHER_KEYS}:
+        return None  # a name with unknown neighbours
+    return name, None if key is None else value[key]
+
+
+def end_of_json(text: str, start: int) -> int | None:
+    """Return the end of the object or list that begins at `start`; None if it is incomplete."""
+    depth = 0
+    for token in _TOKEN.finditer(text, start):
+        if token.group() in ("{", "["):
+            depth += 1
+        elif token.group() in ("}", "]"):
+            depth -= 1
+            if depth == 0:
+                return token.end()
+        elif token.group(1) != '"':
+            return None
+    return None
+
+
+def items_in(value: Any) -> list[Any]:
+    """Return the candidate calls of a JSON value: items of a list or of ``tool_calls``, or itself."""
+    items = value.get("tool_calls", [value]) if isinstance(value, dict) else value
+    return items if isinstance(items, list) else [value]
+
+
 Schemas = Mapping[str, Mapping[str, Any]]
-# What stands in front of calls and behind them: Qwen and Hermes, Llama, Mistral, GLM, DeepSeek, Kimi.
-_OPENING_WORDS = (
-    "<tool_call> <tool_calls> <function_call> <|tool_call|> <|python_tag|> [TOOL_CALLS] "
-    "<｜tool▁calls▁begin｜> <｜tool▁call▁begin｜> <|tool_calls_section_begin|> <|tool_call_begin|>"
-)
-_CLOSING_WORDS = (
-    "</tool_call> </tool_calls> </function_call> <|/tool_call|> <|eom_id|> <|eot_id|> <|im_end|> </s> "
-    "<｜tool▁call▁end｜> <｜tool▁calls▁end｜> <|tool_call_end|> <|tool_calls_section_end|>"
-)
-_OPENINGS, _CLOSINGS = tuple(_OPENING_WORDS.split()), tuple(_CLOSING_WORDS.split())
-_FUNCTION = "<function="
-_OPENING = lazy_pattern("|".join(map(re.escape, _OPENINGS)))
-_BETWEEN = lazy_pattern("(?:" + "|".join([*map(re.escape, _OPENINGS + _CLOSINGS), r"[\s;,]"]) + ")*")
+_FUNCTION_WORDS = ("function<｜tool▁sep｜>", "function<｜tool_sep｜>")
 _JUNK = " \t\r\n}])"
-_BEHIND = lazy_pattern(r"(?:[ \t\r\n}\])]*(?:" + "|".join(map(re.escape, _CLOSINGS)) + "))*")
 _FENCE = lazy_pattern(r"```(?:json|tool_calls?|tool|xml)?\s*(?=[{\[<])", re.I)
 _FENCE_BEGUN = lazy_pattern(r"`{1,2}|```(\w*)(\s*)")
 _FENCE_WORDS = ("json", "tool_calls", "tool_call", "tool", "xml")
@@ -57,75 +191,78 @@ _BRACKETS = lazy_pattern(r"[\[{][\s\[{]*")
 _KEY = lazy_pattern(r'"([^"\\]*)("?)')
 _VALUE = lazy_pattern(r'"[^"\\]*"\s*:\s*"([^"\\]*)("?)')
 _GAP = lazy_pattern(r"[\s;,]*")
-_XML_NAME = lazy_pattern(r"<function=([\w.:-]*)(>?)")
-_XML_PARAMETER = lazy_pattern(r"<parameter=([\w.-]+)>\n?(.*?)\n?(?:</parameter>|(?=<parameter=)|\Z)", re.S)
-_WORD = lazy_pattern(r"(?:function<｜tool▁sep｜>)?([\w.-]+)(?::\d*)?")
+_XML_NAME = lazy_pattern(r"[\w.:-]*")
+_WORD = lazy_pattern(r"(?:function<｜tool[▁_]sep｜>)?([\w.-]+)(?::\d*)?")
 _SEPARATOR = lazy_pattern(
-    r"\s*(?:\[CALL_ID\]\w+)?(?:\[ARGS\]|<｜tool▁sep｜>|<\|tool_call_argument_begin\|>)?\s*(?:```(?:json)?\s*)?"
+    r"\s*(?:\[CALL_ID\]\w+)?(?:\[ARGS\]|<｜tool▁sep｜>|<\|tool_call_argument_begin\|>"
+    r"|(?:<\|channel\|>commentary)?\s*(?:<\|constrain\|>)?(?:json)?\s*<\|message\|>)?\s*(?:```(?:json)?\s*)?"
 )
-_NAME_ENDS = ("[CALL_ID]", "[ARGS]", "<｜tool▁sep｜>", "<|tool_call_argument_begin|>", "```", "<arg_key>")
+_NAME_ENDS = (
+    *("[CALL_ID]", "[ARGS]", "<｜tool▁sep｜>", "<|tool_call_argument_begin|>", "```", "<arg_key>"),
+    *("<|constrain|>json<|message|>", "json<|message|>", "<|message|>", "<|channel|>commentary"),
+)
 _PAIRS = lazy_pattern(r"\s*(?:<arg_key>[^<]*</arg_key>\s*<arg_value>.*?</arg_value>\s*)*", re.S)
 _PAIR = lazy_pattern(r"<arg_key>([^<]*)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.S)
-_LOOK_AGAIN = 1.1  # a long call is looked at again when it has grown by so much, to stay linear
+_HALF_A_TAG = lazy_pattern(r"<(?:\S[^<>]*)?\Z")
+_RESCAN_GROWTH = 1.1  # rescan a long call only after it has grown by this factor, to stay linear
 
 
-class _Found(NamedTuple):
-    """Calls, and where what they were written in ends. None instead means no, an empty one not yet."""
+class _Match(NamedTuple):
+    """Calls, and the end of their text. Without calls: undecided. None instead of a match: no call."""
 
     calls: tuple[ToolCall, ...]
     end: int
 
 
-_NOT_YET = _Found((), 0)
+_NOT_YET = _Match((), 0)
 
 
 class TextCalls:
-    """Watches streamed text for calls. `feed` it, then `finish`.
+    """Scans streamed text for calls. `feed` the text, then `finish`.
 
     Args:
-        tools: The schemas that were offered, in the shape of a request's ``tools``.
-        more: Further tools: their schemas by name.
+        extra: Schemas of further tools, by name.
     """
 
-    def __init__(self, tools: Sequence[Mapping[str, Any]], more: Schemas | None = None) -> None:
-        self._schemas = {**schemas_of(tools), **(more or {})}
+    def __init__(self, tools: Sequence[Mapping[str, Any]], extra: Schemas | None = None) -> None:
+        self._schemas = {**schemas_of(tools), **(extra or {})}
         self._shown: list[str] = []
-        self._place = Place()
+        self._place = TextPosition()
         self._held = ""
-        self._look_at = 0
+        self._rescan_at = 0
 
     def feed(self, text: str) -> str:
-        """Take in more text; return what is surely no call."""
-        if not self._held and not may_hold_call(text):  # nearly always
+        """Add text; return the text that is certainly not part of a call."""
+        if not self._held and not may_hold_call(text):  # the usual case
             self._shown.append(text)
             self._place.move(text)
             return text
         self._held += text
-        if len(self._held) < self._look_at:
+        if len(self._held) < self._rescan_at:
             return ""
-        reader = _Reader(self._schemas, self._held, is_final=False)
+        reader = _CallReader(self._schemas, self._held, is_final=False)
         places = self._place.candidates(self._held)
-        start = next((each for each in places if reader.read(each) is not None), len(self._held))
+        start = next((place for place in places if reader.read(place) is not None), len(self._held))
         shown, self._held = self._held[:start], self._held[start:]
         self._shown.append(shown)
         self._place.move(shown)
-        self._look_at = int(len(self._held) * _LOOK_AGAIN) if len(self._held) > 2000 else 0
+        self._rescan_at = int(len(self._held) * _RESCAN_GROWTH) if len(self._held) > 2000 else 0
         return shown
 
     def finish(self, *, is_cut: bool = False, has_thought: bool = False) -> tuple[list[ToolCall], str]:
-        """The calls found in what was held back, and the rest of it, which is text.
+        """Return the calls in the buffered text, and the rest of that text.
 
         Args:
-            is_cut: The answer ended at a limit: a call without its end is none.
-            has_thought: The thinking was in tags that are gone. Else what stands before a lone
-                ``</think>`` is thinking, and calls in it are none.
+            is_cut: The response ended at a limit: an unfinished call does not count.
+            has_thought: Reasoning tags were already removed. Else text before a lone ``</think>`` is
+                reasoning, and calls in it do not count.
         """
         held, self._held = self._held, ""
         thinking, close, answer = held.partition(ThinkSplitter.CLOSE)
         if has_thought or not close or not split_unopened("".join([*self._shown, held]))[1]:
             thinking, close, answer = "", "", held
         self._place.move(thinking + close)
-        reader = _Reader(self._schemas, answer, is_final=True, is_cut=is_cut)
+        reader = _CallReader(self._schemas, answer, is_final=True, is_cut=is_cut)
         calls, rest = reader.read_all(self._place)
         if calls and not rest.strip():
             rest = ""
@@ -133,38 +270,34 @@ class TextCalls:
 
     @property
     def held(self) -> str:
-        """What is held back so far."""
+        """The buffered text."""
         return self._held
 
 
 def find_calls(text: str, schemas: Schemas, *, is_cut: bool = False) -> tuple[list[ToolCall], str]:
-    """All calls in a finished text.
+    """Find all calls in a finished text.
 
     Args:
-        text: What the model wrote.
         schemas: JSON Schema of the arguments of each tool, by name.
-        is_cut: It ended at a limit: a call without its end is none.
+        is_cut: The text ended at a limit: an unfinished call does not count.
 
     Returns:
         The calls, and the text without them.
     """
-    calls, rest = _Reader(schemas, text, is_final=True, is_cut=is_cut).read_all(Place())
+    calls, rest = _CallReader(schemas, text, is_final=True, is_cut=is_cut).read_all(TextPosition())
     return calls, rest.strip() if calls else text
 
 
 def schemas_of(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
-    """JSON Schema of the arguments of each tool, by name."""
+    """Return the JSON Schema of each tool's arguments, by tool name."""
     return {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
 
 
-class _Reader:
-    """Reads calls at places of one text.
+class _CallReader:
+    """Reads calls at positions of one text.
 
     Args:
         schemas: JSON Schema of the arguments of each tool, by name.
-        text: The text so far.
-        is_final: No more text comes.
-        is_cut: Because it was cut off.
     """
 
     def __init__(self, schemas: Schemas, text: str, *, is_final: bool, is_cut: bool = False) -> None:
@@ -172,45 +305,47 @@ class _Reader:
         self._text = text
         self._is_final = is_final
         self._is_cut = is_cut
+        self._forms = forms_in_use()
 
-    def read_all(self, place: Place) -> tuple[list[ToolCall], str]:
-        """All calls in a text that begins at `place`, and the text without them."""
+    def read_all(self, place: TextPosition) -> tuple[list[ToolCall], str]:
+        """Return all calls in a text that begins at `place`, and the text without them."""
         calls: list[ToolCall] = []
         kept, done = [], 0
         for position in place.candidates(self._text):
-            found = self.read(position) if position >= done else None
-            if found is not None and found.calls:
-                calls += found.calls
+            match = self.read(position) if position >= done else None
+            if match is not None and match.calls:
+                calls += match.calls
                 kept.append(self._text[done:position])
-                done = found.end
+                done = match.end
         return calls, "".join([*kept, self._text[done:]])
 
-    def read(self, start: int) -> _Found | None:
-        """The calls that begin at `start`; None if none can begin there."""
+    def read(self, start: int) -> _Match | None:
+        """Return the calls that begin at `start`; None if none can begin there."""
         text = self._text
         if text[start] == "`" or (text[start] in "{[" and not text.startswith("[T", start)):
             return self._untagged(start)
-        if text.startswith(_FUNCTION, start) or _OPENING.match(text, start):
+        forms = self._forms
+        if forms.element_at(text, start) or forms.opening.match(text, start):
             return self._tagged(start)
-        return self._pending(any(each.startswith(text[start:]) for each in (*_OPENINGS, _FUNCTION)))
+        return self._pending(_begins((*forms.openings, *forms.elements), text[start:]))
 
-    def _pending(self, condition: bool = True) -> _Found | None:
+    def _pending(self, condition: bool = True) -> _Match | None:
         return _NOT_YET if condition and not self._is_final else None
 
-    def _untagged(self, start: int) -> _Found | None:
-        """JSON and code blocks behind each other up to the end of the text."""
+    def _untagged(self, start: int) -> _Match | None:
+        """Read consecutive JSON values and code blocks up to the end of the text."""
         calls: list[ToolCall] = []
         position = start
         while position < len(self._text):
             is_block = self._text[position] == "`"
-            found = self._block(position) if is_block else self._json(position)
-            if found is None or not found.calls:
-                return found
-            calls += found.calls
-            position = self._after_gap(found.end)
-        return _Found(tuple(calls), position)
+            match = self._block(position) if is_block else self._json(position)
+            if match is None or not match.calls:
+                return match
+            calls += match.calls
+            position = self._after_gap(match.end)
+        return _Match(tuple(calls), position)
 
-    def _block(self, start: int) -> _Found | None:
+    def _block(self, start: int) -> _Match | None:
         text = self._text
         fence = _FENCE.match(text, start)
         if fence is None:
@@ -224,23 +359,23 @@ class _Reader:
         position = fence.end()
         while position < len(text) and text[position] != "`":
             is_tag = text[position] == "<" or text.startswith("[T", position)
-            found = self.read(position) if is_tag else self._json(position)
-            if found is None or not found.calls:
-                return found
-            calls += found.calls
-            position = self._after_gap(found.end)
+            match = self.read(position) if is_tag else self._json(position)
+            if match is None or not match.calls:
+                return match
+            calls += match.calls
+            position = self._after_gap(match.end)
         if text.startswith("```", position):
-            return _Found(tuple(calls), position + 3)
+            return _Match(tuple(calls), position + 3)
         if "```".startswith(text[position:]):
-            return _Found(tuple(calls), len(text))
+            return _Match(tuple(calls), len(text))
         return None
 
     def _after_gap(self, position: int) -> int:
         gap = _GAP.match(self._text, position)
         return gap.end() if gap else position
 
-    def _json(self, start: int) -> _Found | None:
-        """One JSON value that is a call, or holds nothing but calls."""
+    def _json(self, start: int) -> _Match | None:
+        """Read one JSON value that is a call, or holds only calls."""
         if self._text[start] not in "{[" or not self._may_be_json_call(start):
             return None
         end = end_of_json(self._text, start)
@@ -252,10 +387,10 @@ class _Reader:
             return None
         calls = [self._call_of(item) for item in items]
         good = tuple(call for call in calls if call is not None)
-        return _Found(good, end) if good and len(good) == len(calls) else None
+        return _Match(good, end) if good and len(good) == len(calls) else None
 
     def _may_be_json_call(self, start: int) -> bool:
-        """Judge by the first key and, if that is for a name, its value."""
+        """Return False if the first key, or the name in its value, excludes a call."""
         brackets = _BRACKETS.match(self._text, start)
         rest = brackets.end() if brackets else start
         if rest == len(self._text):
@@ -274,45 +409,63 @@ class _Reader:
     def _may_be_name(self, name: str, *, is_whole: bool) -> bool:
         if is_whole:
             return self._known(name) is not None
-        return _begins([*self._schemas, *(f"functions.{each}" for each in self._schemas)], name)
+        return _begins([*self._schemas, *(f"functions.{tool}" for tool in self._schemas)], name)
 
     def _known(self, name: str) -> str | None:
         short = name.removeprefix("functions.")
         return name if name in self._schemas else short if short in self._schemas else None
 
-    def _tagged(self, start: int) -> _Found | None:
-        """Everything behind opening tags that can be read as calls."""
+    def _tagged(self, start: int) -> _Match | None:
+        """Read all calls after opening tags."""
         calls: list[ToolCall] = []
         position = end = start
         while True:
-            between = _BETWEEN.match(self._text, position)
+            between = self._forms.between.match(self._text, position)
             position = between.end() if between else position
-            found = self._body(position)
-            if found is None or not found.calls:
-                if found is None and calls:
-                    more = self._pending(_begins(_CLOSINGS, self._text[end:].lstrip(_JUNK)))
-                    return more or _Found(tuple(calls), end)
-                return found
-            calls += found.calls
-            behind = _BEHIND.match(self._text, found.end)
-            position = end = behind.end() if behind else found.end
+            match = self._body(position)
+            if match is None or not match.calls:
+                if match is None and calls:
+                    pending = self._pending(_begins(self._forms.closings, self._text[end:].lstrip(_JUNK)))
+                    return pending or _Match(tuple(calls), end)
+                return match
+            calls += match.calls
+            closing = self._forms.closers.match(self._text, match.end)
+            position = end = closing.end() if closing else match.end
 
-    def _body(self, start: int) -> _Found | None:
-        """One value behind a tag: JSON, XML, or a name with JSON or pairs behind it."""
+    def _body(self, start: int) -> _Match | None:
+        """Read one value after a tag: JSON, XML, or a name followed by JSON or pairs."""
         text = self._text
         if start == len(text):
             return self._pending()
-        if text.startswith(_FUNCTION, start):
-            return self._xml(start)
+        if (element := self._forms.element_at(text, start)) is not None:
+            return self._element(element, start)
         if text[start] in "{[" and not text.startswith("[T", start):
-            return self._json(start)
+            match = self._json(start)
+            return self._python(start) if match is None and text[start] == "[" else match
         if text[start] in "<[":
-            tags = (*_OPENINGS, *_CLOSINGS, _FUNCTION)
-            return self._pending(any(each.startswith(text[start:]) for each in tags))
+            return self._pending(_begins(self._forms.tags, text[start:]))
         return self._named(start)
 
-    def _named(self, start: int) -> _Found | None:
-        """``name{...}``, ``name[ARGS]{...}``, or ``name`` and pairs of ``<arg_key>`` and ``<arg_value>``."""
+    def _python(self, start: int) -> _Match | None:
+        """Read calls in Python syntax, in a list: ``[look(word="a"), now()]``."""
+        ends = [at for tag in self._forms.closings if (at := self._text.find(tag, start)) >= 0]
+        if not ends:
+            return self._pending()
+        try:
+            parsed = ast.parse(self._text[start : min(ends)].strip(), mode="eval").body
+            parts = [
+                self._checked(node.func.id, {k.arg: ast.literal_eval(k.value) for k in node.keywords}, 0)
+                for node in (parsed.elts if isinstance(parsed, ast.List) else ())
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.args
+            ]
+        except (ValueError, SyntaxError, RecursionError, MemoryError):
+            return None
+        calls = tuple(call for part in parts if part is not None for call in part.calls)
+        is_whole = isinstance(parsed, ast.List) and len(calls) == len(parsed.elts)
+        return _Match(calls, min(ends)) if calls and is_whole else None
+
+    def _named(self, start: int) -> _Match | None:
+        """Read ``name{...}``, ``name[ARGS]{...}``, or ``name`` with ``<arg_key>``/``<arg_value>`` pairs."""
         text = self._text
         word = _WORD.match(text, start)
         if word is None:
@@ -321,63 +474,72 @@ class _Reader:
             return self._pending("function".startswith(word[1]) or self._may_be_name(word[1], is_whole=False))
         name = self._known(word[1])
         if name is None:
-            return self._pending("function<｜tool▁sep｜>".startswith(text[start:]))
+            return self._pending(_begins(_FUNCTION_WORDS, text[start:]))
         separator = _SEPARATOR.match(text, word.end())
         after = separator.end() if separator else word.end()
         if text.startswith("{", after):
             return self._arguments(name, after)
         pairs = _PAIRS.match(text, word.end())
         after = pairs.end() if pairs else word.end()
-        if any(text.startswith(each, after) for each in _CLOSINGS):
+        if any(text.startswith(tag, after) for tag in self._forms.closings):
             properties = self._schemas[name].get("properties") or {}
-            given = {
+            arguments = {
                 k.strip(): _typed(v, properties.get(k.strip())) for k, v in _PAIR.findall(text, start, after)
             }
-            return self._checked(name, given, after)
-        rest, ends = text[word.end() :].lstrip(), (*_NAME_ENDS, *_CLOSINGS)
+            return self._checked(name, arguments, after)
+        rest, ends = text[word.end() :].lstrip(), (*_NAME_ENDS, *self._forms.closings)
         return self._pending(_begins(ends, rest) or rest.startswith(ends))
 
-    def _arguments(self, name: str, start: int) -> _Found | None:
+    def _arguments(self, name: str, start: int) -> _Match | None:
         end = end_of_json(self._text, start)
         if end is None:
             return self._pending()
         closing = re.compile(r"\s*```").match(self._text, end)
         return self._checked(name, self._text[start:end], closing.end() if closing else end)
 
-    def _xml(self, start: int) -> _Found | None:
-        """``<function=name>`` with JSON in it, or with a ``<parameter=...>`` for each argument."""
-        text = self._text
-        opening = _XML_NAME.match(text, start)
-        if opening is None or not self._may_be_name(opening[1], is_whole=bool(opening[2])):
+    def _element(self, form: Element, start: int) -> _Match | None:
+        """Read a call in a separate tag, with JSON in it or with a tag per argument."""
+        text, begin = self._text, start + len(form.prefix)
+        named = _XML_NAME.match(text, begin)
+        end = named.end() if named else begin
+        is_whole = text.startswith(form.suffix, end)
+        if not self._may_be_name(text[begin:end], is_whole=is_whole):
             return None
-        name = self._known(opening[1]) if opening[2] else None
+        name = self._known(text[begin:end]) if is_whole else None
         if name is None:
-            return self._pending(opening.end() == len(text))
-        close = text.find("</function>", opening.end())
+            return self._pending(form.suffix.startswith(text[end:]))
+        inner = end + len(form.suffix)
+        close = text.find(form.close, inner)
         if close < 0 and (not self._is_final or self._is_cut):
             return self._pending()
-        inside = text[opening.end() :] if close < 0 else text[opening.end() : close]
-        end = len(text) if close < 0 else close + len("</function>")
+        inside = text[inner:] if close < 0 else text[inner:close]
+        if close < 0 and _HALF_A_TAG.search(inside):  # truncated inside a tag: the rest is unknown
+            return None
+        end = len(text) if close < 0 else close + len(form.close)
         properties = self._schemas[name].get("properties") or {}
-        parameters = _XML_PARAMETER.findall(inside)
+        parameters = form.arguments(inside)
         if not parameters:
             return self._checked(name, inside.strip(), end)
-        return self._checked(name, {key: _typed(each, properties.get(key)) for key, each in parameters}, end)
+        arguments = {
+            key: value if is_text == "true" else _typed(value, {} if is_text else properties.get(key))
+            for key, value, is_text in parameters
+        }
+        return self._checked(name, arguments, end)
 
     def _call_of(self, value: Any) -> ToolCall | None:
         named = name_and_arguments(value)
-        found = self._checked(*named, 0) if named else None
-        return found.calls[0] if found else None
+        match = self._checked(*named, 0) if named else None
+        return match.calls[0] if match else None
 
-    def _checked(self, name: str, given: Any, end: int) -> _Found | None:
-        """Rule 1."""
+    def _checked(self, name: str, raw_arguments: Any, end: int) -> _Match | None:
+        """Return the call if it obeys rule 1, else None."""
         known = self._known(name)
         if known is None:
             return None
-        arguments, invalid = parse_arguments(given)
+        arguments, invalid = parse_arguments(raw_arguments)
         if invalid or not could_fit(arguments, self._schemas[known]):
             return None
-        return _Found((ToolCall("", known, arguments),), end)
+        return _Match((ToolCall("", known, arguments),), end)
 
 
 def _begins(words: Sequence[str], text: str) -> bool:
@@ -385,7 +547,7 @@ def _begins(words: Sequence[str], text: str) -> bool:
 
 
 def _typed(text: str, schema: Any) -> Any:
-    """A value written without quotes: text where the schema wants text, else the JSON it is."""
+    """Parse a value without quotes: as text if the schema requires a string, else as JSON."""
     if isinstance(schema, Mapping) and schema.get("type") == "string":
         return text
     try:

@@ -1,17 +1,25 @@
-"""How servers say that something does not work with them, and asking for JSON in another way then."""
+"""Detection of refusals, and fallback to other response formats."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from contextlib import aclosing
-from typing import Any
+from contextlib import aclosing, suppress
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.messages import joined_content
+from pure_agent_loop.llm.profiles import AnswerFormat, DefaultInt, OutputMode, Profile
+from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse
 from pure_agent_loop.llm.values import NOTHING, Delta
+from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.prompts.words import message
+from pure_agent_loop.support.language import use_messages
 from pure_agent_loop.support.lazy import lazy_pattern
 
-# How servers say that tools do not work with them or with this model.
+# Errors of servers or models that do not support tools.
 REFUSES_TOOLS = lazy_pattern(
     r"not support (?:this )?(?:tools?\b|tool[_ -]?(?:us|call|choice)|functions?\b|function[_ -]?call)"
     r"|(?:tools?|tool[_ -]?(?:us\w*|call\w*|choice)|function[_ -]?call\w*) (?:is|are) "
@@ -21,7 +29,7 @@ REFUSES_TOOLS = lazy_pattern(
     r"|\btools\b.{0,10}extra inputs|extra inputs.{0,60}\btools\b",
     re.I | re.S,
 )
-# How they say that they do not know a response format. A 400 for another reason is no answer to that.
+# Errors for an unknown response format, as opposed to other 400 errors.
 REFUSES_FORMAT = lazy_pattern(
     r"response[_ ]?format|json[_ ]?(?:schema|object|mode)|structured[_ ]output|guided"
     r"|grammar|sampler|\bschema\b|(?:invalid|unsupported|unknown|output) format",
@@ -32,12 +40,12 @@ _REFUSAL_KINDS = ("bad_request", "not_found", "overloaded", "unknown")
 
 
 def is_refusal(error: LLMError, words: re.Pattern[str]) -> bool:
-    """True if a server refuses what the words are about."""
+    """Return True if an error is a refusal that matches a pattern."""
     return error.kind in _REFUSAL_KINDS and words.search(error.said) is not None
 
 
 class Formats:
-    """Which response format a server takes: the first of a list that it does not refuse, from then on."""
+    """Finds and remembers the first response format of a list that the server accepts."""
 
     def __init__(self) -> None:
         self.refused = 0
@@ -47,11 +55,11 @@ class Formats:
         ask: Callable[[int], AsyncGenerator[Delta, None]],
         formats: Sequence[Mapping[str, Any] | None],
     ) -> AsyncGenerator[Delta, None]:
-        """Ask with one after the other.
+        """Stream a response with the first format that the server accepts.
 
         Args:
-            ask: Asks with the format of that number.
-            formats: The best one first; None where nothing of ours could be refused.
+            ask: Sends the request with the format of the given index.
+            formats: The formats, best first; None for no format, which cannot be refused.
         """
         refusal: LLMError | None = None
         shown = False
@@ -73,20 +81,148 @@ class Formats:
                 return
 
     def _remember(self, number: int, formats: Sequence[Mapping[str, Any] | None], refusal: LLMError) -> Delta:
-        """The server took this format after it had refused better ones."""
+        """Remember the accepted format; return a notice."""
         self.refused = max(self.refused, number)
-        wanted = formats[number]
-        instead = f"response_format {wanted['type']!r}" if wanted else "no response_format"
+        accepted = formats[number]
+        name = f"response_format {accepted['type']!r}" if accepted else "no response_format"
         return Delta(
-            notice=f"The model is asked for JSON with {instead} from now on: the server refuses a better one "
+            notice=f"From now on, JSON is requested with {name}: the server rejected a stricter format "
             f"({refusal.said[:200]})."
         )
 
 
 async def drops_tools(client: object) -> bool:
-    """True if the server says that its template has no place for tools."""
+    """Return True if the server reports a chat template without tools."""
     ask = getattr(client, "template_supports_tools", None)
     try:
         return ask is not None and await ask() is False
-    except Exception:  # noqa: BLE001 - a probe that fails, in whatever way, has found nothing out
+    except Exception:  # noqa: BLE001 - a failed probe proves nothing
         return False
+
+
+# -- requests for typed answers: three output modes, and the choice among them. Pure: no I/O -------------
+# ========  ====================================================================================
+# native    the server enforces a JSON schema, also together with tools
+# tool      the answer is a call of an additional tool, ``final_result``
+# prompted  the schema is in the prompt; without tools, the server is also asked to enforce the schema, else
+#           JSON, else nothing, whichever it supports
+# ========  ====================================================================================
+#
+# The profile can set one. The default is ``tool`` if the model may call tools natively, else ``prompted``.
+
+FINAL_RESULT = "final_result"
+MAX_FORMATS = 3
+MIN_TOKENS = 400  # output limit of a typed answer if the profile sets a lower limit
+Message = dict[str, Any]
+Tools = list[dict[str, Any]]
+
+
+class Shaped(NamedTuple):
+    """Arguments of the inner client's `chat`."""
+
+    messages: list[Message]
+    tools: Tools | None
+    options: dict[str, Any]
+
+
+def format_of(options: Mapping[str, Any]) -> AnswerFormat | None:
+    """Return the format of a typed answer; None for other requests."""
+    format_ = options.get("response_format")
+    return format_ if isinstance(format_, AnswerFormat) else None
+
+
+def output_mode(
+    profile: Profile | None, tool_mode: str, tools: Tools | None, options: Mapping[str, Any]
+) -> OutputMode:
+    """Return the output mode for a typed answer."""
+    wanted = "" if profile is None else profile.output_mode
+    if tool_mode != "native":
+        return "prompted"
+    may_call = options.get("tool_choice") != "none"
+    if wanted == "tool" or (not wanted and tools):
+        return "tool" if may_call else "prompted"
+    return wanted or "prompted"
+
+
+def typed_request(
+    messages: list[Message],
+    tools: Tools | None,
+    options: Mapping[str, Any],
+    mode: OutputMode,
+    prompts: Prompts,
+    refused: int = 0,
+) -> Shaped:
+    """Build a request for a typed answer.
+
+    Args:
+        tools: Tool schemas, or None.
+        options: Fields of the request, with an `AnswerFormat`.
+        refused: Number of response formats that the server has refused, best first.
+    """
+    form = format_of(options)
+    assert form is not None
+    rest = {name: value for name, value in options.items() if name != "response_format"}
+    if mode == "tool":
+        return Shaped(messages, [*(tools or []), _final_tool(form, prompts)], rest)
+    if mode == "native" and not refused:
+        return Shaped(messages, tools, {**rest, "response_format": dict(form)})
+    may_call = bool(tools) and options.get("tool_choice") != "none"
+    formats: list[dict[str, Any] | None] = [dict(form), {"type": "json_object"}, None]
+    wanted = None if may_call else formats[refused]
+    rest = {**rest, "response_format": wanted} if wanted else rest
+    return Shaped(in_words(messages, form, prompts), tools, rest)
+
+
+def in_words(messages: list[Message], form: AnswerFormat, prompts: Prompts) -> list[Message]:
+    """Add the answer's schema to the system message of a history."""
+    with use_messages(prompts):
+        instructions = message("typed_answer", schema=json.dumps(form.schema, ensure_ascii=False))
+    if messages and messages[0]["role"] in ("system", "developer"):
+        content = joined_content(messages[0]["content"], instructions, "\n\n")
+        return [{**messages[0], "content": content}, *messages[1:]]
+    return [{"role": "system", "content": instructions}, *messages]
+
+
+def with_room(options: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
+    """Raise the profile's output limit for a typed answer: a truncated object is useless."""
+    limit = None if profile is None else profile.max_output
+    if limit is None or "max_tokens" in options:
+        return dict(options)
+    return {**options, "max_tokens": DefaultInt(max(limit, MIN_TOKENS))}
+
+
+def _final_tool(form: AnswerFormat, prompts: Prompts) -> dict[str, Any]:
+    with use_messages(prompts):
+        purpose = message("final_result")
+    description = form.schema.get("description")
+    function = {
+        "name": FINAL_RESULT,
+        "description": f"{purpose}\n{description}" if description else purpose,
+        "parameters": form.schema,
+    }
+    return {"type": "function", "function": function}
+
+
+def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
+    """Convert a call of the final tool to a text response; return it and the added text.
+
+    Together with other calls, the final call is dropped: it was written before their results. A truncated
+    response is marked as final.
+    """
+    if response.finish_reason == "length" and not response.tool_calls:
+        return replace(response, finish_reason=OUTPUT_LIMIT), ""
+    finals = [call for call in response.tool_calls if call.name == FINAL_RESULT]
+    others = [call for call in response.tool_calls if call.name != FINAL_RESULT]
+    if not finals or (
+        not others and finals[0].invalid is not None
+    ):  # the loop reports the error to the model
+        return response, ""
+    if others:
+        return replace(response, tool_calls=others), ""
+    text = json.dumps(finals[0].arguments, ensure_ascii=False)
+    with suppress(ValueError):  # it may have been written as text too
+        if response.content and json.loads(response.content) == finals[0].arguments:
+            return replace(response, tool_calls=[], finish_reason="stop"), ""
+    new = f"\n\n{text}" if response.content else text
+    content = f"{response.content or ''}{new}"
+    return replace(response, content=content, tool_calls=[], finish_reason="stop"), new

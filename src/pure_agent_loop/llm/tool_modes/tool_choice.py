@@ -1,4 +1,4 @@
-"""What a request says about calls, where tools are put into words: the server never sees these fields."""
+"""`tool_choice` for tools in the prompt: the server does not get these fields."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from typing import Any
 from pure_agent_loop.errors import LLMError
 
 Tools = list[dict[str, Any]]
-_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers refuse without tools
+_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers reject without tools
 
 
 def without_tools(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Fields of a request that make sense where no tools are offered."""
+    """Remove the fields of a request that need tools."""
     return {key: value for key, value in options.items() if key not in _NEED_TOOLS}
 
 
 def wanted_tools(tools: Tools, options: Mapping[str, Any]) -> tuple[Tools, bool]:
-    """The tools that may be called, and whether one of them has to be.
+    """Return the tools that may be called, and whether a call is required.
 
     Args:
-        tools: The schemas that are offered.
         options: Fields of the request. ``tool_choice`` may be ``auto``, ``none``, ``required`` or
             ``{"type": "function", "function": {"name": NAME}}``.
 
     Raises:
-        LLMError: It asks for a tool that is not offered, or is something else.
+        LLMError: ``tool_choice`` names an unknown tool or has another form.
     """
     choice = options.get("tool_choice")
     if choice is None or choice in ("auto", "none") or not tools:
@@ -34,20 +33,20 @@ def wanted_tools(tools: Tools, options: Mapping[str, Any]) -> tuple[Tools, bool]
         return tools, True
     function = choice.get("function") if isinstance(choice, Mapping) else None
     name = function.get("name") if isinstance(function, Mapping) else None
-    named = [each for each in tools if each["function"]["name"] == name]
+    named = [tool for tool in tools if tool["function"]["name"] == name]
     if not named:
         raise LLMError(
-            f"tool_choice={choice!r} names no tool of this request. Use 'auto', 'none', 'required', or a "
-            "function's name.",
+            f"tool_choice={choice!r} does not name a tool of this request. Use 'auto', 'none', 'required', "
+            "or a function's name.",
             kind="bad_request",
         )
     return named, True
 
 
-def refuse_choice(options: Mapping[str, Any], why: str) -> LLMError:
-    """The error for a choice that nothing could hold the model to."""
+def refuse_choice(options: Mapping[str, Any], context: str) -> LLMError:
+    """Return the error for a choice that cannot be enforced."""
     return LLMError(
-        f"tool_choice={options.get('tool_choice')!r} cannot be held {why}. Leave it out, or use a server "
-        "that takes a JSON schema as response_format.",
+        f"tool_choice={options.get('tool_choice')!r} cannot be enforced {context}. Remove it, or use a "
+        "server that supports a JSON schema as response_format.",
         kind="bad_request",
     )

@@ -1,1 +1,1 @@
-"""llama.cpp's server as a child process, the models it can load, and servers that run already."""
+"""llama.cpp's server as a child process, its models, and detection of running servers."""

@@ -1,4 +1,4 @@
-"""A quick look for a model server that already runs on this machine. Loopback only."""
+"""Find a model server that is already running on this machine (loopback only)."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.local.engine.owner import owner_of
+from pure_agent_loop.local.engine.words import notice
 
 KNOWN_PORTS: Mapping[str, int] = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080, "vLLM": 8000}
-LOOK_SECONDS = 0.3
-MOST_BYTES = 1_000_000
+TIMEOUT_SECONDS = 0.3
+MAX_BYTES = 1_000_000
 _HOST = "127.0.0.1"
 _UNUSABLE = (
     OSError,
@@ -43,21 +44,18 @@ class Found:
 
     @property
     def refusal(self) -> str:
-        """Why it is not used, if it is not safe."""
-        return (
-            f"the server at {self.base_url} is not used unless it is named, as it belongs to {self.owner}, "
-            "which would read every task"
-        )
+        """Why an unsafe server is not used."""
+        return notice("not_used", url=self.base_url, owner=self.owner)
 
 
 async def find_server(
     ports: Mapping[str, int] = KNOWN_PORTS,
-    timeout: float = LOOK_SECONDS,
+    timeout: float = TIMEOUT_SECONDS,
     *,
     named: bool = False,
     on_refusal: Callable[[str], None] | None = None,
 ) -> Found | None:
-    """Ask ``/v1/models`` on each port at once.
+    """Request ``/v1/models`` on all ports at once.
 
     One that was not named is used only if it belongs to this user or to an account of the system. That can
     be told on Linux.
@@ -69,14 +67,14 @@ async def find_server(
         on_refusal: Told a sentence about each server that is not used.
 
     Returns:
-        The first in the order of `ports` that offers a model, or None. Never raises for what a server does.
+        The first server, in the order of `ports`, that has a model; or None. Server errors are not raised.
     """
     looks = (_look(name, port, timeout) for name, port in ports.items())
-    for found in await asyncio.gather(*looks):
-        if found and (found.is_safe or named):
-            return found
-        if found and on_refusal:
-            on_refusal(found.refusal)
+    for server in await asyncio.gather(*looks):
+        if server and (server.is_safe or named):
+            return server
+        if server and on_refusal:
+            on_refusal(server.refusal)
     return None
 
 
@@ -93,10 +91,10 @@ async def _look(name: str, port: int, timeout: float) -> Found | None:
 
 
 async def _get_models(port: int) -> bytes:
-    """The body of the answer, or nothing unless it is a success."""
+    """Return the body of a successful response, else nothing."""
     reader, writer = await asyncio.open_connection(_HOST, port)
     try:
-        # HTTP/1.0: the server closes at the end and may not send chunks, so what is left is the body.
+        # HTTP/1.0: no chunks, and the server closes at the end, so the rest is the body.
         writer.write(f"GET /v1/models HTTP/1.0\r\nHost: {_HOST}:{port}\r\n\r\n".encode())
         await writer.drain()
         head = await reader.readuntil(b"\r\n\r\n")
@@ -104,16 +102,16 @@ async def _get_models(port: int) -> bytes:
             return b""
         return await _read_body(reader, head)
     finally:
-        writer.transport.abort()  # nothing is left to say, and a polite close could outlast the time limit
+        writer.transport.abort()  # a graceful close could exceed the time limit
 
 
 async def _read_body(reader: asyncio.StreamReader, head: bytes) -> bytes:
-    """Read to the announced length, else to the end; a server may leave the connection open."""
+    """Read up to Content-Length, else to the end; a server may keep the connection open."""
     for line in head.lower().split(b"\r\n"):
         if line.startswith(b"content-length:"):
-            return await reader.readexactly(min(int(line.partition(b":")[2]), MOST_BYTES))
+            return await reader.readexactly(min(int(line.partition(b":")[2]), MAX_BYTES))
     body = b""
-    while len(body) < MOST_BYTES and (piece := await reader.read(65536)):
+    while len(body) < MAX_BYTES and (piece := await reader.read(65536)):
         body += piece
     return body
 

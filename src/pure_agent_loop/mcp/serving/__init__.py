@@ -1,12 +1,12 @@
-"""Our tools and agents as an MCP server, for whichever transport.
+"""Tools and agents as an MCP server, for any transport.
 
-offer         what is offered, and the answers to requests
-published     prompts and resources of yours beside them
-one_call      a call of a tool as a run
-questions     what a run asks and tells, put to the client
-changes       who wants to hear of resources that change
-content       what came of a call, as blocks of the protocol
-mounted       the server inside of an ASGI application
+server        the tools and agents, and the request handlers
+published     additional prompts and resources of the user
+one_call      one tool call as a run
+questions     questions and progress of a run, sent to the client
+changes       subscriptions to resources
+content       results as blocks of the protocol
+mounted       the server within an ASGI application
 
-All but `published`, `one_call` and `mounted` import the SDK at their top: a server that is made loads them.
+All but `published`, `one_call` and `mounted` import the SDK at the top: creating a server imports them.
 """

@@ -1,4 +1,4 @@
-"""An MCP server inside of an ASGI application, at ``/mcp``. It is made with the first request to it."""
+"""An MCP server within an ASGI application, at ``/mcp``. The first request creates it."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
-    from pure_agent_loop.mcp.serving.offer import Offer
+    from pure_agent_loop.mcp.serving.server import AgentServer
 
-MOST_CONNECTIONS = 1_000  # sessions of the protocol; one that is not used for half an hour ends
+MAX_CONNECTIONS = 1_000  # protocol sessions; idle ones end after half an hour
 
 
 class Mounted:
-    """An ASGI application. Who may ask, from where and how much is decided before it.
+    """An ASGI application. Authentication, host checks and limits are applied before it.
 
     Args:
-        offer: Makes what is offered.
-        name_of: The name of who makes a request, from its scope: a session belongs to who began it.
-        max_body: Bytes of a request.
+        name_of: Returns the requester's name from the scope: a session belongs to its creator.
+        max_body: Maximum bytes per request.
     """
 
-    def __init__(self, offer: Callable[[], Offer], name_of: Callable[[Any], str], max_body: int) -> None:
-        self._make, self._name_of, self._max_body = offer, name_of, max_body
-        self._offer: Offer | None = None
+    def __init__(
+        self, make_server: Callable[[], AgentServer], name_of: Callable[[Any], str], max_body: int
+    ) -> None:
+        self._make_server, self._name_of, self._max_body = make_server, name_of, max_body
+        self._server: AgentServer | None = None
         self._checked: Any = None
         self._task: asyncio.Task[None] | None = None
         self._ready, self._stop = asyncio.Event(), asyncio.Event()
@@ -47,30 +48,30 @@ class Mounted:
         await self._checked({**scope, "user": user}, receive, send)
 
     async def _own(self) -> None:
-        made = await in_thread(self._made)
+        made = await in_thread(self._build)
         async with made.run():
             self._ready.set()
             await self._stop.wait()
 
-    def _made(self) -> Any:
+    def _build(self) -> Any:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        from pure_agent_loop.mcp.serving.open_ids import OpenIds
+        from pure_agent_loop.mcp.serving.published import OpenIds
 
-        self._offer = self._make()
+        self._server = self._make_server()
         made = StreamableHTTPSessionManager(
-            self._offer.server(), max_request_body_size=self._max_body, max_sessions=MOST_CONNECTIONS
+            self._server.server(), max_request_body_size=self._max_body, max_sessions=MAX_CONNECTIONS
         )
         self._checked = OpenIds(made.handle_request)
         return made
 
     def session_changed(self, session: str) -> None:
-        """There is something new in a session of an agent."""
-        if self._offer is not None:
-            self._offer.session_changed(session)
+        """Notify subscribers that an agent's session has changed."""
+        if self._server is not None:
+            self._server.session_changed(session)
 
     async def close(self) -> None:
-        """End its sessions."""
+        """Close all protocol sessions."""
         self._stop.set()
         if self._task is not None:
             with contextlib.suppress(asyncio.CancelledError, Exception):

@@ -1,13 +1,15 @@
-"""The interface of a server for programs.
+"""The programming interface of a server: REST, Server-Sent Events and WebSocket.
 
-models      what is sent and answered, as types: they check requests, and write the OpenAPI document
-operation   an operation: where it is, what it takes and gives, who may
-actions     what can be done to runs and sessions, by REST and by WebSocket alike
-runs        runs, and what is said to them
+models      request and response bodies: validation and OpenAPI schemas
+operation   an operation: path, body, response, role
+actions     operations on runs and sessions, shared by REST and WebSocket
+runs        start, list, steer and stop runs
 sessions    sessions, their questions, forks and undo
-about       agents, tools, usage, tasks, people
-schedules   schedules, where there is an engine
+files       files that tools returned
+about       agents, tools, usage, tasks, login
+operator    requests to models, audit log, engine; for operators
+schedules   schedules of an engine
 streams     events as Server-Sent Events
-sockets     events and messages over one WebSocket
-openapi     the document
+sockets     events and messages over a WebSocket
+openapi     the OpenAPI document
 """

@@ -1,4 +1,4 @@
-"""What can be done to runs and sessions: the same by REST and over a WebSocket."""
+"""Actions on runs and sessions, shared by REST and WebSocket."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.server import asking
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.hub import sealed_key
-from pure_agent_loop.server.people import Person
-from pure_agent_loop.server.problems import Problem, not_found
+from pure_agent_loop.server.hub import WAITS, hash_key
+from pure_agent_loop.server.people import HttpProblem, Person, not_found
 from pure_agent_loop.server.runs_file import RunInfo
-from pure_agent_loop.server.service import Service, session_named
+from pure_agent_loop.server.serving import Service, session_named
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.toolbox.shell.syntax import simple_commands
 
@@ -23,8 +22,8 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer
 
 
-def run_about(info: RunInfo, person: Person) -> models.Run:
-    """A run as it is answered. What a failure says may name servers and files: it is for who operates."""
+def run_model(info: RunInfo, person: Person) -> models.Run:
+    """Return a run for a response. Errors may name servers and files: only operators see them."""
     error = info.error if person.may("operate") or not info.error else "The run failed."
     return models.Run.of(info, error=error, first_event=int(info.id.rpartition(":")[2]))
 
@@ -32,46 +31,59 @@ def run_about(info: RunInfo, person: Person) -> models.Run:
 async def send(
     service: Service, person: Person, body: models.Message, key: str = ""
 ) -> tuple[models.Run, bool]:
-    """Begin a run with a message; also say whether it is a new one."""
-    sealed = sealed_key(person, key, body)
-    if (before := service.hub.begun_with(sealed)) is not None:
-        return run_about(before, person), False
+    """Start a run. Return it and whether it is new: an idempotency key may match an older one."""
+    key_hash = hash_key(person, key, body)
+    if (existing := service.hub.find_by_key(key_hash)) is not None:
+        return run_model(existing, person), False
     if body.session is not None:
         service.session_of(person, body.session)
         await check_exists(service, body.session)
-    return await _begin(service, person, body, body.agent, body.session, sealed)
+        await _check_nothing_pending(service, body.session)
+    return await _start(service, person, body, body.agent, body.session, key_hash)
 
 
-async def _begin(
+async def _start(
     service: Service,
     person: Person,
     body: models.Message | models.Edit,
     agent: str | None,
     session: str | None,
-    sealed: str,
+    key_hash: str,
 ) -> tuple[models.Run, bool]:
-    text = await _with_servers(service, person, service.hub.agent_for(agent, session), body.text)
-    if (before := service.hub.begun_with(sealed)) is not None:  # while servers were asked
-        return run_about(before, person), False
-    info = service.hub.start(person, text, agent, session, body.media, sealed, body.text)
-    return run_about(info, person), True
+    text = await _with_mentions(service, person, service.hub.agent_for(agent, session), body.text)
+    if (existing := service.hub.find_by_key(key_hash)) is not None:  # started by a concurrent request
+        return run_model(existing, person), False
+    await service.hub.wait_stopped(session)
+    async with service.hub.turn(session or ""):
+        info = service.hub.start(person, text, agent, session, body.media, key_hash, body.text)
+    return run_model(info, person), True
 
 
-async def _with_servers(service: Service, person: Person, agent: str, text: str) -> str:
-    """A task with what it names of the agent's MCP servers, for who operates them."""
-    servers = {each.name: each for each in servers_of(service.hub.agents[agent])}
+async def _check_nothing_pending(service: Service, session: str) -> None:
+    """Reject a message to a session that another program left suspended. The hub checks its own sessions."""
+    if not service.hub.of_session(session):
+        sessions = service.hub.sessions
+        questions = await asyncio.to_thread(sessions.questions, session)
+        calls = await asyncio.to_thread(sessions.open_calls, session)
+        if questions or calls:
+            raise HttpProblem(409, "The session is suspended: answer its questions first.", type=WAITS)
+
+
+async def _with_mentions(service: Service, person: Person, agent: str, text: str) -> str:
+    """Expand mentions of MCP prompts and resources in a task; only for operators."""
+    servers = {server.name: server for server in servers_of(service.hub.agents[agent])}
     if not servers or not person.may("operate"):
         return text
-    from pure_agent_loop.mcp.mentions import with_all
+    from pure_agent_loop.mcp.mentions import expand_mentions
 
     try:
-        return await with_all(servers, text, text)
+        return await expand_mentions(servers, text, text)
     except ToolExecutionError as error:
-        raise Problem(422, safe_str(error)) from error
+        raise HttpProblem(422, safe_str(error)) from error
 
 
 def servers_of(agent: Agent) -> Sequence[MCPServer]:
-    """The MCP servers of an agent."""
+    """Return the MCP servers of an agent."""
     if not agent.tools.toolsets:
         return []
     from pure_agent_loop.mcp import servers_in
@@ -80,68 +92,72 @@ def servers_of(agent: Agent) -> Sequence[MCPServer]:
 
 
 async def check_exists(service: Service, session: str) -> None:
-    """Make sure that there is a session.
+    """Check that a session exists.
 
     Raises:
-        Problem: There is none of that id.
+        HttpProblem: The session does not exist.
     """
     if service.hub.of_session(session):
         return
     try:
-        is_there = await asyncio.to_thread(service.hub.sessions.exists, session)
+        exists = await asyncio.to_thread(service.hub.sessions.exists, session)
     except ConfigError:
-        is_there = False
-    if not is_there:
+        exists = False
+    if not exists:
         raise not_found("session")
 
 
 async def edit(
     service: Service, person: Person, session: str, body: models.Edit, key: str = ""
 ) -> tuple[models.Run, bool]:
-    """Say something else behind a step, in a new session that begins as the old one did."""
-    sealed, new = sealed_key(person, key, [session, body]), None
-    if (before := service.hub.begun_with(sealed)) is not None:
-        return run_about(before, person), False
+    """Fork a session at a step, and start a run with another message in the fork."""
+    key_hash, new = hash_key(person, key, [session, body]), None
+    if (existing := service.hub.find_by_key(key_hash)) is not None:
+        return run_model(existing, person), False
     if body.step:
         new = (await fork(service, person, session, models.Fork(step=body.step))).session
     else:
         service.session_of(person, session)
-    agent = body.agent or next((each.agent for each in reversed(service.hub.of_session(session))), None)
-    return await _begin(service, person, body, agent, new, sealed)
+    agent = body.agent or next((run.agent for run in reversed(service.hub.of_session(session))), None)
+    return await _start(service, person, body, agent, new, key_hash)
 
 
 async def fork(service: Service, person: Person, session: str, body: models.Fork) -> models.Forked:
-    """Make a new session that begins as another one did."""
+    """Copy a session, up to a step if given."""
     service.session_of(person, session)
     new = person.new_session_id()
     try:
-        await asyncio.to_thread(service.hub.sessions.fork, session, body.step, new)
+        async with service.hub.turn(session):  # blocks concurrent answers
+            await asyncio.to_thread(service.hub.sessions.fork, session, body.step, new)
     except ConfigError as error:
-        raise Problem(409, safe_str(error)) from error
+        raise HttpProblem(409, safe_str(error)) from error
     return models.Forked(session=new)
 
 
 async def answer(service: Service, person: Person, session: str, body: models.Verdict) -> models.Done:
-    """Answer a question. Who may approve answers everybody's; what a tool wants to know, its own person."""
+    """Answer a question. Needs the role ``approve``, or to own the session if a running tool asks."""
     live = service.hub.live(session)
     is_live = live is not None and body.call_id in live.asked
     if not (person.may("approve") or (is_live and person.owns(session))):
-        raise Problem(403, "This needs the role 'approve'.") if person.owns(session) else not_found("session")
+        detail = "The role 'approve' is required."
+        raise HttpProblem(403, detail) if person.owns(session) else not_found("session")
     session_named(session)
-    said = Permission(body.verdict, body.message, always=body.always and body.verdict == "allow")
-    run = await asking.answer(service.hub, session, body.call_id, said)
+    permission = Permission(body.verdict, body.message, always=body.always and body.verdict == "allow")
+    run = await asking.answer(service.hub, session, body.call_id, permission, person.name)
     return models.Done(run=run or None)
 
 
 async def give_result(service: Service, person: Person, session: str, body: models.Result) -> models.Done:
-    """Bring the result of a call that was made elsewhere."""
+    """Deliver the result of a call made elsewhere."""
     service.session_of(person, session)
-    run = await asking.give_result(service.hub, session, body.call_id, body.result, is_error=body.is_error)
+    run = await asking.give_result(
+        service.hub, session, body.call_id, body.result, is_error=body.is_error, by=person.name
+    )
     return models.Done(run=run or None)
 
 
 async def steer(service: Service, person: Person, run_id: str, body: models.Steer) -> models.Done:
-    """Say something to a run at work."""
+    """Send a message to a running run."""
     info = service.run_of(person, run_id)
     service.hub.steer(info, body.text, at_end=body.when == "end")
     return models.Done(run=info.id)
@@ -150,51 +166,52 @@ async def steer(service: Service, person: Person, run_id: str, body: models.Stee
 async def stop(service: Service, person: Person, run_id: str, body: models.Stop) -> models.Done:
     """Stop a run."""
     info = service.run_of(person, run_id)
-    await service.hub.stop(info, body.reason)
+    await service.hub.stop(info, body.reason, person.name)
     return models.Done(run=info.id)
 
 
 async def undo(service: Service, person: Person, session: str, body: models.Undo) -> models.Undone:
-    """Change files of the workspace back."""
+    """Undo or redo changes of workspace files."""
     service.session_of(person, session)
+    await service.hub.wait_stopped(session)
     service.hub.check_free(session)
     for agent in service.hub.agents.values():
         snapshots = snapshots_of(agent)
         if snapshots is not None and session in await snapshots.sessions():
-            choice = {"force": body.force, "dry_run": body.dry_run}
+            options = {"force": body.force, "dry_run": body.dry_run}
             try:
                 if body.redo:
-                    report = await snapshots.redo(session, **choice)
+                    report = await snapshots.redo(session, **options)
                 else:
-                    report = await snapshots.undo(session, to_step=body.step, **choice)
+                    report = await snapshots.undo(session, to_step=body.step, **options)
             except ConfigError as error:
-                raise Problem(409, safe_str(error)) from error
+                raise HttpProblem(409, safe_str(error)) from error
             return models.Undone(
                 session=session,
                 steps=list(report.steps),
                 restored=list(report.restored),
                 removed=list(report.removed),
-                conflicts=[{"path": each.path, "reason": each.reason} for each in report.conflicts],
+                conflicts=[{"path": item.path, "reason": item.reason} for item in report.conflicts],
                 dry_run=report.is_dry,
             )
-    raise Problem(409, "Nothing was changed in this session that could be undone.")
+    raise HttpProblem(409, "This session has no changes to undo.")
 
 
 def snapshots_of(agent: Agent) -> Any:
-    """What can undo the changes of an agent; None if nothing can."""
-    found = agent._kit.observers.snapshots  # the two are one package
-    return found if hasattr(found, "undo") else None
+    """Return the snapshots of an agent; None if its changes cannot be undone."""
+    snapshots = agent.config.snapshots
+    return snapshots if hasattr(snapshots, "undo") else None
 
 
 async def questions_of(service: Service, session: str) -> list[models.Question]:
-    """What a session waits for."""
+    """Return the pending questions of a session."""
     live = service.hub.live(session)
     return [
         models.Question.of(
-            each,
+            question,
             session=session,
-            commands=simple_commands(each.tool, each.args),
-            live=live is not None and each.call_id in live.asked,
+            commands=simple_commands(question.tool, question.args),
+            live=live is not None and question.call_id in live.asked,
         )
-        for each in await asking.questions(service.hub, session)
+        for question in await asking.questions(service.hub, session)
     ]

@@ -1,4 +1,4 @@
-"""Images and files that came out of tools: listed, and sent as what can only be looked at or saved."""
+"""Operations on images and files that tools returned: list and download, safe for a browser."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from pure_agent_loop.llm.messages import is_media
-from pure_agent_loop.server.api.models import Answer, Count
-from pure_agent_loop.server.api.operation import Asked, Operation
+from pure_agent_loop.server.api.models import ApiModel, Count
+from pure_agent_loop.server.api.openapi import ApiRequest, Operation
 from pure_agent_loop.server.api.sessions import session_in
-from pure_agent_loop.server.entries import Sight
-from pure_agent_loop.server.problems import not_found
+from pure_agent_loop.server.people import not_found
+from pure_agent_loop.server.runs_file import Visibility
 from pure_agent_loop.sessions.stores.records import Record
 
-# By their first bytes, whatever they are called; a browser runs nothing of these. The rest is only saved.
+# Types by first bytes, never by name: types that a browser does not execute. Everything else is binary.
 _KNOWN = (
     (b"\x89PNG\r\n", "image/png", "png"), (b"\xff\xd8\xff", "image/jpeg", "jpg"),
     (b"GIF8", "image/gif", "gif"), (b"%PDF-", "application/pdf", "pdf"),
@@ -31,8 +31,8 @@ _RIFF = {b"WEBP": ("image/webp", "webp"), b"WAVE": ("audio/wav", "wav")}
 _HEADERS = {"Content-Security-Policy": "default-src 'none'; sandbox"}
 
 
-class ToolFile(Answer):
-    """An image or a file that a tool gave: `number` is its place."""
+class ToolFile(ApiModel):
+    """An image or a file that a tool returned. `number` is its position in the list."""
 
     number: Count
     call_id: str
@@ -42,48 +42,48 @@ class ToolFile(Answer):
     bytes: Count
 
 
-class ToolFiles(Answer):
-    """Images and files that tools gave."""
+class ToolFiles(ApiModel):
+    """Images and files that tools returned."""
 
     files: list[ToolFile]
 
 
 @dataclass(frozen=True)
-class _Found:
+class _FilePart:
     call_id: str
     tool: str
     part: Mapping[str, Any]
 
 
-def files_of(records: Sequence[Record], sight: Sight) -> list[_Found]:
-    """What is no text in the results of a session, as far as somebody may see it, in the order of the calls.
+def files_of(records: Sequence[Record], visibility: Visibility) -> list[_FilePart]:
+    """Return the visible files in the results of a session, in the order of the calls.
 
-    A hook may have kept back what a tool gave: only what the model got is in it.
+    Files that a hook removed are not included: only those that the model received.
     """
     tools: dict[str, str] = {}
-    given: dict[str, list[dict[str, Any]]] = {}
+    results: dict[str, list[dict[str, Any]]] = {}
     sent: list[dict[str, Any]] = []
     for record in records:
         data, value = record.data, record.data.get("value")
         if record.type == "outcome" and isinstance(value, dict) and value.get("parts"):
-            given[str(data["key"]).partition(":tool:")[2]] = value["parts"]
+            results[str(data["key"]).partition(":tool:")[2]] = value["parts"]
         for message in data.get("messages", ()) if record.type in ("messages", "boundary") else ():
-            tools |= {each["id"]: each["function"]["name"] for each in message.get("tool_calls") or ()}
+            tools |= {call["id"]: call["function"]["name"] for call in message.get("tool_calls") or ()}
             if is_media(message):
                 sent += message["content"]
     return [
-        _Found(call_id, tools.get(call_id, ""), part)
-        for call_id, parts in given.items()
+        _FilePart(call_id, tools.get(call_id, ""), part)
+        for call_id, parts in results.items()
         for part in parts
-        if part in sent and _data(part) and sight.shows(tools.get(call_id, ""))
+        if part in sent and _data(part) and visibility.shows(tools.get(call_id, ""))
     ]
 
 
 def _data(part: Mapping[str, Any]) -> str:
-    """What a part holds, in base64; empty for an address."""
+    """Return the base64 data of a part; empty for a URL."""
     inner = part.get(str(part.get("type")))
-    about = inner if isinstance(inner, Mapping) else {}
-    text = str(about.get("url") or about.get("file_data") or about.get("data") or "")
+    fields = inner if isinstance(inner, Mapping) else {}
+    text = str(fields.get("url") or fields.get("file_data") or fields.get("data") or "")
     head, _, data = text.rpartition(",")
     return data if not head or head.startswith("data:") else ""
 
@@ -91,23 +91,23 @@ def _data(part: Mapping[str, Any]) -> str:
 def _kind(data: bytes) -> tuple[str, str]:
     if data.startswith(b"RIFF") and data[8:12] in _RIFF:
         return _RIFF[data[8:12]]
-    for begin, kind, ending in _KNOWN:
-        if data.startswith(begin):
-            return kind, ending
+    for prefix, kind, suffix in _KNOWN:
+        if data.startswith(prefix):
+            return kind, suffix
     return "application/octet-stream", "bin"
 
 
-def _about(number: int, found: _Found) -> ToolFile:
-    text = _data(found.part)
-    kind, ending = _kind(_decoded(text[:64]))
-    named = found.part.get("file")
-    name = str(named.get("filename") or "") if isinstance(named, Mapping) else ""
+def _model(number: int, file: _FilePart) -> ToolFile:
+    text = _data(file.part)
+    kind, suffix = _kind(_decoded(text[:64]))
+    fields = file.part.get("file")
+    name = str(fields.get("filename") or "") if isinstance(fields, Mapping) else ""
     return ToolFile(
         number=number,
-        call_id=found.call_id,
-        tool=found.tool,
+        call_id=file.call_id,
+        tool=file.tool,
         media_type=kind,
-        name=name if name.endswith(f".{ending}") else f"{found.tool or 'file'}-{number}.{ending}",
+        name=name if name.endswith(f".{suffix}") else f"{file.tool or 'file'}-{number}.{suffix}",
         bytes=len(text) * 3 // 4 - text[-2:].count("="),
     )
 
@@ -119,39 +119,40 @@ def _decoded(text: str) -> bytes:
         return b""
 
 
-async def _found(asked: Asked) -> list[_Found]:
-    session, hub = session_in(asked), asked.service.hub
-    sight = asked.service.settings.sight_of(asked.person)
+async def _files(request: ApiRequest) -> list[_FilePart]:
+    session, hub = session_in(request), request.service.hub
+    visibility = request.service.settings.visibility_of(request.person)
     try:
         loaded = await asyncio.to_thread(hub.sessions.load, session)
     except LookupError:
         if hub.of_session(session):
-            return []  # it has only just begun
+            return []  # the run has just started
         raise
-    return await asyncio.to_thread(files_of, loaded.records, sight)
+    return await asyncio.to_thread(files_of, loaded.records, visibility)
 
 
-async def _list(asked: Asked) -> ToolFiles:
-    return ToolFiles(files=[_about(*each) for each in enumerate(await _found(asked), 1)])
+async def _list(request: ApiRequest) -> ToolFiles:
+    files = await _files(request)
+    return ToolFiles(files=[_model(number, file) for number, file in enumerate(files, 1)])
 
 
-async def _get(asked: Asked) -> Response:
-    found, number = await _found(asked), asked.path["number"]
-    if not number.isdecimal() or len(number) > 6 or not 0 < int(number) <= len(found):
+async def _get(request: ApiRequest) -> Response:
+    files, number = await _files(request), request.path["number"]
+    if not number.isdecimal() or len(number) > 6 or not 0 < int(number) <= len(files):
         raise not_found("file")
-    one = found[int(number) - 1]
-    about = _about(int(number), one)
-    plain = re.sub(r"[^A-Za-z0-9._-]", "_", about.name)
-    # Saved and never shown as a page, whoever asks for it and however: images and sounds show all the same.
-    disposition = f"attachment; filename=\"{plain}\"; filename*=UTF-8''{quote(about.name, safe='')}"
+    file = files[int(number) - 1]
+    model = _model(int(number), file)
+    ascii_name = re.sub(r"[^A-Za-z0-9._-]", "_", model.name)
+    # Always an attachment, so that it never opens as a page; <img> and <audio> ignore the header.
+    disposition = f"attachment; filename=\"{ascii_name}\"; filename*=UTF-8''{quote(model.name, safe='')}"
     headers = {**_HEADERS, "Content-Disposition": disposition}
-    return Response(_decoded(_data(one.part)), 200, headers, about.media_type)
+    return Response(_decoded(_data(file.part)), 200, headers, model.media_type)
 
 
 OPERATIONS = [
-    Operation("GET", "/api/sessions/{session}/files", "session_files", "Images and files out of tools.",
+    Operation("GET", "/api/sessions/{session}/files", "session_files", "List files that tools returned.",
               _list, ToolFiles, problems=(404,)),
-    Operation("GET", "/api/sessions/{session}/files/{number}", "session_file", "One of them.", _get,
+    Operation("GET", "/api/sessions/{session}/files/{number}", "session_file", "Download a file.", _get,
               media=("application/octet-stream", *(kind for _, kind, _ in _KNOWN),
                      *(kind for kind, _ in _RIFF.values())), problems=(404,)),
 ]  # fmt: skip

@@ -1,68 +1,65 @@
-"""What is sent and answered, as types. They check requests, and the OpenAPI document is written from them."""
+"""Request and response bodies: they validate requests and define the schemas of the OpenAPI document."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+
+from pure_agent_loop.sessions.store import check_session_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-MOST_TEXT = 400_000
-# Only data: a path would be read with the rights of the server, an address be fetched by it.
+MAX_TEXT = 400_000
+# Only data URLs: the server must not read paths or fetch URLs on behalf of clients.
 DATA_URL = (
     r"^data:(image/(png|jpeg|gif|webp)|application/pdf|audio/(wav|x-wav|mpeg|mp3));base64,[A-Za-z0-9+/]+=*$"
 )
 
-SessionId = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-][A-Za-z0-9_.-]*$", max_length=100)]
+SessionId = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(check_session_name)]
 CallId = Annotated[str, Field(min_length=1, max_length=200)]
-Text = Annotated[str, Field(min_length=1, max_length=MOST_TEXT)]
+Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
 AgentName = Annotated[str, Field(min_length=1, max_length=100)]
 Media = Annotated[list[Annotated[str, Field(pattern=DATA_URL)]], Field(max_length=20)]
 Count = Annotated[int, Field(ge=0)]
 
 
-def _whole(given: Any) -> Any:
-    return int(given) if isinstance(given, float) and given.is_integer() else given
+def _to_int(value: Any) -> Any:
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# JSON Schema takes 3.0 for a whole number, and so do languages whose numbers are all floats.
-WHOLE = BeforeValidator(_whole)
-Step = Annotated[int, Field(ge=1, le=10_000_000), WHOLE]
+# 3.0 is an integer in JSON Schema, and in languages that only have floats.
+INTEGER = BeforeValidator(_to_int)
+Step = Annotated[int, Field(ge=1, le=10_000_000), INTEGER]
 
 
 class Body(BaseModel):
-    """What is sent: nothing is guessed, and nothing that is not known is passed over."""
+    """A request body: types are strict and unknown fields are rejected."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
-class Answer(BaseModel):
-    """What is answered."""
+class ApiModel(BaseModel):
+    """A response body."""
 
     model_config = ConfigDict(extra="forbid")
 
     @classmethod
     def of(cls, value: object, **other: Any) -> Self:
-        """What an object says of itself under the same names, and the rest.
-
-        Args:
-            value: The object.
-            other: What it does not have, or has otherwise.
-        """
+        """Create a model from an object's attributes of the same names."""
         names = [name for name in cls.model_fields if name not in other]
         return cls(**{name: getattr(value, name) for name in names}, **other)
 
 
 class Query(BaseModel):
-    """What stands behind the question mark."""
+    """Query parameters."""
 
     model_config = ConfigDict(extra="ignore")
 
 
 class Login(Body):
-    """A token, for a cookie."""
+    """A token to exchange for a cookie."""
 
     token: Annotated[str, Field(min_length=1, max_length=500)]
 
@@ -77,14 +74,14 @@ class Message(Body):
 
 
 class Steer(Body):
-    """Something said to a run at work: it is read before its next step, or when it would have stopped."""
+    """A message to a running run, delivered before its next step or when it would end."""
 
     text: Text
     when: Literal["step", "end"] = "step"
 
 
 class Stop(Body):
-    """A run is to stop."""
+    """A request to stop a run."""
 
     reason: Annotated[str, Field(max_length=500)] = ""
 
@@ -94,41 +91,41 @@ class Verdict(Body):
 
     call_id: CallId
     verdict: Literal["allow", "deny"]
-    message: Annotated[str, Field(max_length=MOST_TEXT)] = ""
+    message: Annotated[str, Field(max_length=MAX_TEXT)] = ""
     always: bool = False
 
 
 class Result(Body):
-    """The result of a call that was made elsewhere."""
+    """The result of a call made elsewhere."""
 
     call_id: CallId
-    result: Annotated[str, Field(max_length=MOST_TEXT)]
+    result: Annotated[str, Field(max_length=MAX_TEXT)]
     is_error: bool = False
 
 
 class Fork(Body):
-    """A new session that begins as this one did, up to a step; all of it without one."""
+    """A request to copy a session, up to a step if given."""
 
     step: Step | None = None
 
 
 class Edit(Body):
-    """Another message instead of the one behind a step, in a new session that begins as this one did."""
+    """A message that replaces the one after a step, in a copy of the session."""
 
-    step: Annotated[int, Field(ge=0, le=10_000_000), WHOLE]
+    step: Annotated[int, Field(ge=0, le=10_000_000), INTEGER]
     text: Text
     agent: AgentName | None = None
     media: Media = []
 
 
 class Folder(Body):
-    """The name of a folder; empty for none."""
+    """The name of a session's folder; empty for none."""
 
     folder: Annotated[str, Field(max_length=60)]
 
 
 class Undo(Body):
-    """Files are to be what they were before the last step that changed some, or before any step."""
+    """A request to restore files to before a step, by default the last one that changed files."""
 
     step: Step | None = None
     redo: bool = False
@@ -136,44 +133,44 @@ class Undo(Body):
     dry_run: bool = False
 
 
-class Page(Query):
-    """Which part of a list."""
+class PageQuery(Query):
+    """A page of a list."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
-    cursor: Annotated[str, Field(max_length=300, description="`next` of the part before")] | None = None
+    cursor: Annotated[str, Field(max_length=300, description="`next` of the previous page")] | None = None
 
 
-class RunsQuery(Page):
-    """Which runs."""
+class RunsQuery(PageQuery):
+    """A filter and page of runs."""
 
     state: Annotated[str, Field(max_length=30)] | None = None
     session: SessionId | None = None
 
 
 class EntriesQuery(Query):
-    """Which part of a session."""
+    """A page of a session's entries."""
 
     limit: Annotated[int, Field(ge=1, le=2_000)] = 500
-    after: Annotated[int, Field(ge=0, le=10_000_000, description="how many entries are known")] = 0
+    after: Annotated[int, Field(ge=0, le=10_000_000, description="number of entries to skip")] = 0
 
 
 class ExportQuery(Query):
-    """In which form."""
+    """The format of an export."""
 
     form: Literal["markdown", "html"] = "markdown"
 
 
 class EventsQuery(Query):
-    """From where on."""
+    """The start of an event stream."""
 
     after: Annotated[
         int,
-        Field(ge=0, le=1 << 53, description="the last number known, unless Last-Event-ID says it"),
+        Field(ge=0, le=1 << 53, description="the last received number; Last-Event-ID takes precedence"),
     ] = 0
 
 
-class Run(Answer):
-    """A run, as it stands."""
+class Run(ApiModel):
+    """The current state of a run."""
 
     id: str
     session: str
@@ -193,14 +190,14 @@ class Run(Answer):
     first_event: Count
 
 
-class Runs(Answer):
-    """Some runs, the newest first."""
+class Runs(ApiModel):
+    """A page of runs, newest first."""
 
     runs: list[Run]
     next: str | None = None
 
 
-class SessionSummary(Answer):
+class SessionSummary(ApiModel):
     """A session in a list."""
 
     id: str
@@ -213,15 +210,15 @@ class SessionSummary(Answer):
     folder: str = ""
 
 
-class Sessions(Answer):
-    """Some sessions, the one used last first."""
+class Sessions(ApiModel):
+    """A page of sessions, last used first."""
 
     sessions: list[SessionSummary]
     next: str | None = None
 
 
-class SessionEntry(Answer):
-    """One thing that happened in a session."""
+class SessionEntry(ApiModel):
+    """An entry of a session, such as a message or a call."""
 
     index: Count
     kind: str
@@ -234,8 +231,8 @@ class SessionEntry(Answer):
     seconds: float | None = None
 
 
-class Session(Answer):
-    """What a session holds. `last_event` is what to ask for events behind."""
+class Session(ApiModel):
+    """A session and a page of its entries. Stream its events after `last_event`."""
 
     id: str
     title: str
@@ -250,39 +247,39 @@ class Session(Answer):
     problems: list[str]
 
 
-class Question(Answer):
-    """Something that waits for a person."""
+class Question(ApiModel):
+    """A pending question."""
 
     session: str
     call_id: str
     tool: str
     args: dict[str, Any]
-    commands: list[str] = []  # of a line for the shell, if there are several
+    commands: list[str] = []  # the commands of a shell line, if it has several
     reason: str
     step: Count
     live: bool
 
 
-class Questions(Answer):
-    """What waits for a person."""
+class Questions(ApiModel):
+    """Pending questions."""
 
     questions: list[Question]
 
 
-class Done(Answer):
-    """It was done; `run` says where it goes on."""
+class Done(ApiModel):
+    """The action succeeded. `run` is the affected run."""
 
     run: str | None = None
 
 
-class Forked(Answer):
+class Forked(ApiModel):
     """A new session."""
 
     session: str
 
 
-class Undone(Answer):
-    """Files that were changed back."""
+class Undone(ApiModel):
+    """The result of an undo or redo."""
 
     session: str
     steps: list[int]
@@ -292,7 +289,7 @@ class Undone(Answer):
     dry_run: bool
 
 
-class ToolAbout(Answer):
+class ToolAbout(ApiModel):
     """A tool of an agent."""
 
     name: str
@@ -302,14 +299,14 @@ class ToolAbout(Answer):
     agents: list[str]
 
 
-class Tools(Answer):
+class Tools(ApiModel):
     """The tools of all agents."""
 
     tools: list[ToolAbout]
 
 
-class ServerAbout(Answer):
-    """An MCP server of an agent: `idle` before its first use, `ready` or `failed`; what went wrong last."""
+class ServerAbout(ApiModel):
+    """An MCP server of an agent: `idle` before its first use, then `ready` or `failed`; its last error."""
 
     name: str
     place: str
@@ -318,35 +315,35 @@ class ServerAbout(Answer):
     tools: Count
 
 
-class Offered(Answer):
-    """A resource by its address or a template of addresses, or a prompt with its arguments; what it is."""
+class Offered(ApiModel):
+    """A resource by URI or URI template, or a prompt with its arguments; with a description."""
 
     name: str
     about: str
 
 
 class Begun(Body):
-    """A prompt of an MCP server and the words behind it, the last of which is being written."""
+    """A prompt of an MCP server and its arguments so far; the last one is to be completed."""
 
     prompt: str
     words: list[str] = Field(min_length=1, max_length=50)
 
 
-class Completions(Answer):
-    """What a word may go on to."""
+class Completions(ApiModel):
+    """Completions of an argument."""
 
     values: list[str]
 
 
 class ServerLook(ServerAbout):
-    """An MCP server that was asked just now, and how long that took."""
+    """An MCP server that was just contacted, and how many seconds that took."""
 
     seconds: float
     resources: list[Offered]
     prompts: list[Offered]
 
 
-class AgentAbout(Answer):
+class AgentAbout(ApiModel):
     """An agent."""
 
     name: str
@@ -357,14 +354,14 @@ class AgentAbout(Answer):
     servers: list[ServerAbout]
 
 
-class Agents(Answer):
-    """The agents; the first one is asked if none is named."""
+class Agents(ApiModel):
+    """The agents. The first one is the default."""
 
     agents: list[AgentAbout]
 
 
-class Used(Answer):
-    """What some runs used."""
+class Used(ApiModel):
+    """Usage of several runs."""
 
     name: str
     runs: Count
@@ -372,8 +369,8 @@ class Used(Answer):
     cost: float
 
 
-class Usage(Answer):
-    """What the runs that have ended used."""
+class Usage(ApiModel):
+    """Usage of ended runs."""
 
     agents: list[Used]
     people: list[Used]
@@ -381,8 +378,8 @@ class Usage(Answer):
     cost: float
 
 
-class Task(Answer):
-    """A task that an agent gave to another one."""
+class Task(ApiModel):
+    """A task of a subagent."""
 
     id: str
     agent: str
@@ -396,14 +393,14 @@ class Task(Answer):
     tokens: Count
 
 
-class Tasks(Answer):
-    """Tasks of subagents, the newest first."""
+class Tasks(ApiModel):
+    """Tasks of subagents, newest first."""
 
     tasks: list[Task]
 
 
-class Me(Answer):
-    """Who asks, and what this person may."""
+class Me(ApiModel):
+    """The authenticated user and its roles."""
 
     name: str
     roles: list[str]
@@ -412,9 +409,13 @@ class Me(Answer):
 
 
 class ProblemAbout(BaseModel):
-    """What went wrong (RFC 9457)."""
+    """Problem details (RFC 9457). The last four fields describe the earlier answer to a question."""
 
     type: str
     title: str
     status: int
     detail: str
+    call_id: str | None = None
+    by: str | None = None
+    answer: str | None = None
+    answered_at: float | None = None

@@ -1,4 +1,4 @@
-"""For who operates: what was sent to models, what the audit log says, and the workers of an engine."""
+"""Operations for operators: requests to models, the audit log, an engine's workers."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from pure_agent_loop.audit import AuditLog, history
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.request import Request, build_request
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
-from pure_agent_loop.server.api.models import Answer, Count, Query
-from pure_agent_loop.server.api.operation import Asked, Operation
+from pure_agent_loop.server.api.models import ApiModel, Count, Query
+from pure_agent_loop.server.api.openapi import ApiRequest, Operation
 from pure_agent_loop.server.api.sessions import session_in
-from pure_agent_loop.server.problems import Problem, not_found
+from pure_agent_loop.server.people import HttpProblem, not_found
 from pure_agent_loop.sessions.run_record import NoClient, rebuild
 from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import Past
+from pure_agent_loop.sessions.transcript import ResumePoint
 from pure_agent_loop.support.text import to_jsonable
 
-_UNREADABLE = (KeyError, TypeError, ValueError, ConfigError)  # of a record that another version wrote
+_UNREADABLE = (KeyError, TypeError, ValueError, ConfigError)  # a record of another version
 
 
-class RequestAbout(Answer):
-    """A request to a model. The parts are estimates, in tokens; the rest is what the server said.
+class RequestAbout(ApiModel):
+    """A request to a model. `parts` are estimates in tokens; the other counts come from the model's server.
 
-    `same` messages at its beginning, and its tools if `same_tools`, are those of the request before: what a
-    cache of prompts can use.
+    The first `same` messages, and the tools if `same_tools`, equal those of the previous request: a prompt
+    cache can reuse them.
     """
 
     number: Count
@@ -49,22 +49,22 @@ class RequestAbout(Answer):
     seconds: float | None = None
 
 
-class Requests(Answer):
+class Requests(ApiModel):
     """The newest requests of a session, oldest first."""
 
     requests: list[RequestAbout]
     total: Count
 
 
-class RequestBody(Answer):
-    """A request as its model was asked: messages, tools and options."""
+class RequestBody(ApiModel):
+    """The body of a request to a model: messages, tools and options."""
 
     number: Count
     request: dict[str, Any]
 
 
-class AuditEntry(Answer):
-    """A call as the audit log has it."""
+class AuditEntry(ApiModel):
+    """A call in the audit log."""
 
     number: Count
     time: float
@@ -82,22 +82,22 @@ class AuditEntry(Answer):
     host: str
 
 
-class Audit(Answer):
+class Audit(ApiModel):
     """The newest calls of a session in the audit log, oldest first."""
 
     calls: list[AuditEntry]
 
 
-class Working(Answer):
-    """A worker, and how many runs it works on; its host is empty where it is gone."""
+class Working(ApiModel):
+    """A worker and its number of runs. The host is empty if the worker has exited."""
 
     name: str
     host: str
     runs: Count
 
 
-class QueueAbout(Answer):
-    """A queue: the runs of all agents with the same model."""
+class QueueAbout(ApiModel):
+    """A queue. Agents with the same model share one."""
 
     name: str
     agents: list[str]
@@ -105,8 +105,8 @@ class QueueAbout(Answer):
     running: Count
 
 
-class FleetRun(Answer):
-    """A run of the engine; `handovers`: how often it was left before its end, and taken up again."""
+class FleetRun(ApiModel):
+    """A run of the engine. `handovers` counts how often another worker had to take it over."""
 
     id: str
     agent: str
@@ -118,8 +118,8 @@ class FleetRun(Answer):
     handovers: Count
 
 
-class Fleet(Answer):
-    """An engine: its workers, queues and newest runs; `states` counts these."""
+class Fleet(ApiModel):
+    """An engine: workers, queues and newest runs, with the number of runs per state."""
 
     workers: list[Working]
     queues: list[QueueAbout]
@@ -128,149 +128,152 @@ class Fleet(Answer):
 
 
 class Newest(Query):
-    """How many of the newest."""
+    """The maximum number of newest items."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
 
 
 def _requests_in(records: Sequence[Record], first: int) -> Iterator[tuple[RequestAbout, Request]]:
-    """The requests of a session from a number on, made by the same code as when they were sent."""
-    past, run, number = Past(), dict[str, Any](), 0
+    """Rebuild the requests of a session from a number on, with the code that sent them."""
+    past, run, number = ResumePoint(), dict[str, Any](), 0
     before: Request | None = None
-    open_: tuple[RequestAbout, Request] | None = None
+    pending: tuple[RequestAbout, Request] | None = None
     for record in records:
         past.take(record)
         if record.type == "run":
             run = record.data
-        elif record.type == "answer" and open_ is not None and str(record.data.get("key")).endswith(":model"):
-            _answered(open_[0], record)
+        elif (
+            record.type == "answer" and pending is not None and str(record.data.get("key")).endswith(":model")
+        ):
+            _add_response(pending[0], record)
         elif record.type == "state" and record.data.get("awaiting"):
             number += 1
             if number < first - 1:
                 continue
-            if open_ is not None and open_[0].number >= first:
-                yield open_
-            made = _request(past, run)
-            open_ = None if made is None else (_about(number, record, run, made, before), made)
-            before = made
-    if open_ is not None and open_[0].number >= first:
-        yield open_
+            if pending is not None and pending[0].number >= first:
+                yield pending
+            request = _request(past, run)
+            pending = None if request is None else (_about(number, record, run, request, before), request)
+            before = request
+    if pending is not None and pending[0].number >= first:
+        yield pending
 
 
-def _request(past: Past, run: dict[str, Any]) -> Request | None:
+def _request(past: ResumePoint, run: dict[str, Any]) -> Request | None:
     try:
         state, kit = past.to_state(), rebuild(run)
-        client = NoClient(str(run["model"]), takes_meta=False)  # messages as they go over the wire
+        # takes_meta=False gives messages as they were sent.
+        client = NoClient(str(run["model"]), run.get("origin", ""), takes_meta=False)
         return None if state is None else build_request(state, replace(kit, client=client))
     except _UNREADABLE:
         return None
 
 
 def _about(
-    number: int, record: Record, run: dict[str, Any], asked: Request, before: Request | None
+    number: int, record: Record, run: dict[str, Any], request: Request, before: Request | None
 ) -> RequestAbout:
     parts: Counter[str] = Counter()
-    for message in asked.messages:
+    for message in request.messages:
         parts[message["role"]] += estimate_message(message)
-    if asked.tools:
-        parts["tools"] = estimate_tokens(json.dumps(asked.tools, ensure_ascii=False))
+    if request.tools:
+        parts["tools"] = estimate_tokens(json.dumps(request.tools, ensure_ascii=False))
     known = before.messages if before is not None else []
-    pairs = enumerate(zip(asked.messages, known, strict=False))
-    same = next((at for at, (new, old) in pairs if new != old), min(len(asked.messages), len(known)))
+    pairs = enumerate(zip(request.messages, known, strict=False))
+    same = next((index for index, (new, old) in pairs if new != old), min(len(request.messages), len(known)))
     return RequestAbout(
         number=number,
         step=int(record.data["ledger"]["steps"]),
         time=record.time,
         model=str(run["model"]),
-        messages=len(asked.messages),
+        messages=len(request.messages),
         same=same,
-        same_tools=before is not None and asked.tools == before.tools,
+        same_tools=before is not None and request.tools == before.tools,
         parts=dict(parts),
         window=run.get("window"),
     )
 
 
-def _answered(about: RequestAbout, record: Record) -> None:
+def _add_response(model: RequestAbout, record: Record) -> None:
     value = record.data.get("value")
     usage = value.get("usage") if isinstance(value, dict) else None
-    about.seconds = max(0.0, record.time - about.time)
+    model.seconds = max(0.0, record.time - model.time)
     for name in ("prompt_tokens", "cached_tokens", "completion_tokens"):
-        setattr(about, name, usage.get(name) if isinstance(usage, dict) else None)
+        setattr(model, name, usage.get(name) if isinstance(usage, dict) else None)
 
 
-def _read(asked: Asked, first: int, last: int) -> list[tuple[RequestAbout, Request]]:
-    """Requests by number, from 1; of the end where they are not above 0."""
-    records = asked.service.hub.sessions.store.read(session_in(asked)).records
-    total = sum(each.type == "state" and bool(each.data.get("awaiting")) for each in records)
+def _read(request: ApiRequest, first: int, last: int) -> list[tuple[RequestAbout, Request]]:
+    """Return requests by number, from 1. Numbers up to 0 count from the end."""
+    records = request.service.hub.sessions.store.read(session_in(request)).records
+    total = sum(record.type == "state" and bool(record.data.get("awaiting")) for record in records)
     first = first if first > 0 else total + first
-    return [each for each in _requests_in(records, max(first, 1)) if last < 1 or each[0].number <= last]
+    return [item for item in _requests_in(records, max(first, 1)) if last < 1 or item[0].number <= last]
 
 
-async def _requests(asked: Asked) -> Requests:
-    found = await asyncio.to_thread(_read, asked, 1 - asked.query.limit, 0)
-    return Requests(requests=[about for about, _ in found], total=found[-1][0].number if found else 0)
+async def _requests(request: ApiRequest) -> Requests:
+    items = await asyncio.to_thread(_read, request, 1 - request.query.limit, 0)
+    return Requests(requests=[model for model, _ in items], total=items[-1][0].number if items else 0)
 
 
-async def _one(asked: Asked) -> RequestBody:
-    given = asked.path["number"]
-    number = int(given) if given.isdecimal() and len(given) < 10 else 0
-    found = await asyncio.to_thread(_read, asked, number, number) if number else []
-    if not found:
+async def _one(request: ApiRequest) -> RequestBody:
+    text = request.path["number"]
+    number = int(text) if text.isdecimal() and len(text) < 10 else 0
+    items = await asyncio.to_thread(_read, request, number, number) if number else []
+    if not items:
         raise not_found("request")
-    (_, request), *_ = found
-    tools = {"tools": request.tools} if request.tools else {}
-    body = {"messages": request.messages, **tools, **request.options}
+    (_, sent), *_ = items
+    tools = {"tools": sent.tools} if sent.tools else {}
+    body = {"messages": sent.messages, **tools, **sent.options}
     return RequestBody(number=number, request=to_jsonable(body))
 
 
-async def _audit(asked: Asked) -> Audit:
-    session = session_in(asked)
+async def _audit(request: ApiRequest) -> Audit:
+    session = session_in(request)
     logs = {
         log.path: log
-        for agent in asked.service.hub.agents.values()
-        if isinstance(log := agent._kit.observers.audit, AuditLog)  # the two are one package
+        for agent in request.service.hub.agents.values()
+        if isinstance(log := agent.config.audit, AuditLog)
     }
-    found = [
-        each
+    calls = [
+        call
         for log in logs.values()
-        for each in await asyncio.to_thread(history, log, session=session, limit=asked.query.limit)
+        for call in await asyncio.to_thread(history, log, session=session, limit=request.query.limit)
     ]
-    newest = sorted(found, key=lambda each: each.time)[-asked.query.limit :]
-    return Audit(calls=[AuditEntry.of(each, args=to_jsonable(each.args)) for each in newest])
+    newest = sorted(calls, key=lambda call: call.time)[-request.query.limit :]
+    return Audit(calls=[AuditEntry.of(call, args=to_jsonable(call.args)) for call in newest])
 
 
-async def _fleet(asked: Asked) -> Fleet:
-    engine = asked.service.engine
+async def _fleet(request: ApiRequest) -> Fleet:
+    engine = request.service.engine
     if engine is None:
-        raise Problem(404, "There is a fleet only where there is an engine: database= (--database).")
-    tasks, agents, left, hosts = await asyncio.to_thread(engine.fleet, asked.query.limit)
+        raise HttpProblem(404, "The fleet needs an engine: set database= (--database).")
+    tasks, agents, handovers, hosts = await asyncio.to_thread(engine.fleet, request.query.limit)
     queues: dict[str, list[str]] = {}
     for agent, queue in sorted(agents.items()):
         queues.setdefault(queue, []).append(agent)
-    by = Counter((each.agent, each.status) for each in tasks)
-    busy = Counter(each.worker for each in tasks if each.status == "running" and each.worker)
-    workers = {**dict.fromkeys(busy, ""), **dict(hosts)}  # one that is gone may still have runs
+    counts = Counter((task.agent, task.status) for task in tasks)
+    busy = Counter(task.worker for task in tasks if task.status == "running" and task.worker)
+    workers = {**dict.fromkeys(busy, ""), **dict(hosts)}  # an exited worker may still own runs
     return Fleet(
         workers=[Working(name=name, host=host, runs=busy[name]) for name, host in sorted(workers.items())],
         queues=[
             QueueAbout(
                 name=name,
-                agents=some,
-                pending=sum(by[each, "pending"] for each in some),
-                running=sum(by[each, "running"] for each in some),
+                agents=members,
+                pending=sum(counts[agent, "pending"] for agent in members),
+                running=sum(counts[agent, "running"] for agent in members),
             )
-            for name, some in queues.items()
+            for name, members in queues.items()
         ],
-        states=dict(Counter(each.status for each in tasks)),
+        states=dict(Counter(task.status for task in tasks)),
         runs=[
             FleetRun.of(
-                each,
-                id=each.run_id,
-                state=each.status,
-                session=each.session_id,
-                handovers=left.get(each.run_id, 0),
+                task,
+                id=task.run_id,
+                state=task.status,
+                session=task.session_id,
+                handovers=handovers.get(task.run_id, 0),
             )
-            for each in tasks
+            for task in tasks
         ],
     )
 
@@ -278,12 +281,12 @@ async def _fleet(asked: Asked) -> Fleet:
 _ONE: dict[str, Any] = {"role": "operate", "problems": (404,)}
 _OF = "/api/sessions/{session}"
 OPERATIONS = [
-    Operation("GET", f"{_OF}/requests", "session_requests", "What was sent to models, with its parts.",
+    Operation("GET", f"{_OF}/requests", "session_requests", "List requests to models.",
               _requests, Requests, query=Newest, **_ONE),
-    Operation("GET", f"{_OF}/requests/{{number}}", "session_request", "A request as it was sent.", _one,
+    Operation("GET", f"{_OF}/requests/{{number}}", "session_request", "Get the body of a request.", _one,
               RequestBody, **_ONE),
-    Operation("GET", f"{_OF}/audit", "session_audit", "The calls of a session in the audit log.", _audit,
+    Operation("GET", f"{_OF}/audit", "session_audit", "List a session's calls in the audit log.", _audit,
               Audit, query=Newest, **_ONE),
-    Operation("GET", "/api/fleet", "fleet", "Workers, queues and runs of the engine.", _fleet, Fleet,
+    Operation("GET", "/api/fleet", "fleet", "Get the engine's workers, queues and runs.", _fleet, Fleet,
               query=Newest, role="operate", problems=(404, 503)),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Schedules, where there is an engine."""
+"""Operations on an engine's schedules."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from pydantic import Field
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.api.operation import Asked, Operation
-from pure_agent_loop.server.problems import Problem, not_found
+from pure_agent_loop.server.api.openapi import ApiRequest, Operation
+from pure_agent_loop.server.people import HttpProblem, not_found
 from pure_agent_loop.support.text import safe_str
 
 
-def _schedules(asked: Asked) -> Any:
-    if asked.service.engine is None:
-        raise Problem(404, "There are schedules only where there is an engine: database= (--database).")
-    return asked.service.engine.schedules
+def _schedules(request: ApiRequest) -> Any:
+    if request.service.engine is None:
+        raise HttpProblem(404, "Schedules need an engine: set database= (--database).")
+    return request.service.engine.schedules
 
 
 class ScheduleBody(models.Body):
-    """An agent that is run again and again; see docs/schedules.md."""
+    """A schedule that runs an agent repeatedly; see docs/schedules.md."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,30}$")]
     agent: models.AgentName
@@ -32,8 +32,8 @@ class ScheduleBody(models.Body):
     enabled: bool = True
 
 
-class ScheduleAbout(models.Answer):
-    """A schedule, as it stands."""
+class ScheduleAbout(models.ApiModel):
+    """A schedule and its next and last due times."""
 
     name: str
     agent: str
@@ -46,72 +46,72 @@ class ScheduleAbout(models.Answer):
     last: float | None
 
 
-class Schedules(models.Answer):
-    """The schedules."""
+class Schedules(models.ApiModel):
+    """All schedules."""
 
     schedules: list[ScheduleAbout]
 
 
-def _about(info: Any) -> ScheduleAbout:
+def _model(info: Any) -> ScheduleAbout:
     schedule = info.schedule
     last = info.last.due if info.last else None
     return ScheduleAbout.of(schedule, enabled=info.next is not None, next=info.next, last=last)
 
 
-async def _list(asked: Asked) -> Schedules:
-    found = await asyncio.to_thread(_schedules(asked).list)
-    return Schedules(schedules=[_about(each) for each in found])
+async def _list(request: ApiRequest) -> Schedules:
+    schedules = await asyncio.to_thread(_schedules(request).list)
+    return Schedules(schedules=[_model(schedule) for schedule in schedules])
 
 
-async def _get(asked: Asked) -> ScheduleAbout:
-    return _about(await asyncio.to_thread(_known(_schedules(asked).get), asked.path["name"]))
+async def _get(request: ApiRequest) -> ScheduleAbout:
+    return _model(await asyncio.to_thread(_or_not_found(_schedules(request).get), request.path["name"]))
 
 
-async def _add(asked: Asked) -> ScheduleAbout:
+async def _add(request: ApiRequest) -> ScheduleAbout:
     from pure_agent_loop.durable import Schedule
 
-    schedules = _schedules(asked)
+    schedules = _schedules(request)
     try:
-        schedule = Schedule(**asked.body.model_dump())
-        return _about(await asyncio.to_thread(schedules.add, schedule))
+        schedule = Schedule(**request.body.model_dump())
+        return _model(await asyncio.to_thread(schedules.add, schedule))
     except ConfigError as error:
-        raise Problem(409, safe_str(error)) from error
+        raise HttpProblem(409, safe_str(error)) from error
 
 
-async def _remove(asked: Asked) -> None:
-    await asyncio.to_thread(_known(_schedules(asked).remove), asked.path["name"])
+async def _remove(request: ApiRequest) -> None:
+    await asyncio.to_thread(_or_not_found(_schedules(request).remove), request.path["name"])
 
 
-async def _pause(asked: Asked) -> ScheduleAbout:
-    return _about(await asyncio.to_thread(_known(_schedules(asked).pause), asked.path["name"]))
+async def _pause(request: ApiRequest) -> ScheduleAbout:
+    return _model(await asyncio.to_thread(_or_not_found(_schedules(request).pause), request.path["name"]))
 
 
-async def _resume(asked: Asked) -> ScheduleAbout:
-    return _about(await asyncio.to_thread(_known(_schedules(asked).resume), asked.path["name"]))
+async def _resume(request: ApiRequest) -> ScheduleAbout:
+    return _model(await asyncio.to_thread(_or_not_found(_schedules(request).resume), request.path["name"]))
 
 
-def _known(function: Any) -> Any:
-    def known(name: str) -> Any:
-        from pure_agent_loop.durable import DurableError
+def _or_not_found(function: Any) -> Any:
+    def call(name: str) -> Any:
+        from pure_agent_loop.durable import DurableNotFoundError
 
         try:
             return function(name)
-        except DurableError as error:
-            raise not_found("schedule") if "There is no" in str(error) else error from None
+        except DurableNotFoundError:
+            raise not_found("schedule") from None
 
-    return known
+    return call
 
 
 _ALL, _ONE = "/api/schedules", "/api/schedules/{name}"
 _FAILS: dict[str, Any] = {"role": "operate", "problems": (404, 503)}
 OPERATIONS = [
-    Operation("GET", _ALL, "list_schedules", "The schedules.", _list, Schedules, **_FAILS),
-    Operation("POST", _ALL, "add_schedule", "Run an agent again and again.", _add, ScheduleAbout,
+    Operation("GET", _ALL, "list_schedules", "List schedules.", _list, Schedules, **_FAILS),
+    Operation("POST", _ALL, "add_schedule", "Add a schedule.", _add, ScheduleAbout,
               role="operate", body=ScheduleBody, status=201, problems=(404, 409, 422, 503)),
-    Operation("GET", _ONE, "get_schedule", "A schedule.", _get, ScheduleAbout, **_FAILS),
-    Operation("DELETE", _ONE, "remove_schedule", "Take a schedule away.", _remove, status=204, **_FAILS),
-    Operation("POST", f"{_ONE}/pause", "pause_schedule", "Run it no more until it is resumed.", _pause,
+    Operation("GET", _ONE, "get_schedule", "Get a schedule.", _get, ScheduleAbout, **_FAILS),
+    Operation("DELETE", _ONE, "remove_schedule", "Remove a schedule.", _remove, status=204, **_FAILS),
+    Operation("POST", f"{_ONE}/pause", "pause_schedule", "Pause a schedule.", _pause,
               ScheduleAbout, **_FAILS),
-    Operation("POST", f"{_ONE}/resume", "resume_schedule", "Run it again from now on.", _resume,
+    Operation("POST", f"{_ONE}/resume", "resume_schedule", "Resume a paused schedule.", _resume,
               ScheduleAbout, **_FAILS),
 ]  # fmt: skip

@@ -1,7 +1,7 @@
-"""Events and messages over one WebSocket, for any number of sessions.
+"""Events and messages of any number of sessions over a WebSocket.
 
-A client sends objects with a `type`, and an `id` of its choice that comes back with the answer. Frames with
-events are what the data of Server-Sent Events are. All other frames have a `control`.
+A client sends objects with a `type` and an optional `id`, which the reply repeats. Event frames equal the
+data of Server-Sent Events. All other frames have a `control` field.
 """
 
 from __future__ import annotations
@@ -17,47 +17,40 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.operation import checked, read_json
-from pure_agent_loop.server.api.streams import LEAVING, DroppedError, Following
+from pure_agent_loop.server.api.openapi import read_json, validated
+from pure_agent_loop.server.api.streams import STOPPING, DroppedError, Viewer
 from pure_agent_loop.server.channel import Gap
-from pure_agent_loop.server.entries import Entry
-from pure_agent_loop.server.gate import Rates
-from pure_agent_loop.server.people import Person
-from pure_agent_loop.server.problems import Problem, as_problem
-from pure_agent_loop.server.service import Service
+from pure_agent_loop.server.gate import RateLimiter
+from pure_agent_loop.server.people import HttpProblem, Person, as_problem
+from pure_agent_loop.server.runs_file import ChannelEntry
+from pure_agent_loop.server.serving import Service
 
-MOST_WATCHED = 100  # sessions over one connection
+MAX_WATCHED = 100  # sessions per connection
 TRY_LATER, GOING_AWAY, POLICY = 1013, 1001, 1008
-MOST_MISTAKES = 50  # of one connection, then it is closed
+MAX_ERRORS = 50  # rejected messages per connection
 _ENVELOPE = ("type", "id", "session", "run", "after", "key")
 
 
 class Socket:
-    """One connection.
-
-    Args:
-        service: The server.
-        person: Who is there.
-        socket: The connection.
-    """
+    """A WebSocket connection of a person."""
 
     def __init__(self, service: Service, person: Person, socket: WebSocket) -> None:
         self._service, self._person, self._socket = service, person, socket
         self._watching: dict[str, asyncio.Task[None]] = {}
         rate = service.settings.rate
-        self._rates = Rates(rate, rate * 4)
-        self._mistakes = 0
+        self._rates = RateLimiter(rate, rate * 4)
+        self._errors = 0
         self._actions: dict[str, Callable[[Mapping[str, Any]], Awaitable[Any]]] = {
             "ping": self._ping,
             "watch": self._watch,
             "unwatch": self._unwatch,
             "message": self._message,
             "edit": self._edit,
-            **dict.fromkeys(_ACTS, self._act),
+            **dict.fromkeys(_ACTIONS, self._act),
         }
 
     async def serve(self) -> None:
-        """Serve it until one side leaves."""
+        """Serve until the client disconnects or the server stops."""
         await self._socket.accept()
         closing = asyncio.ensure_future(self._service.closing.wait())
         reading = asyncio.ensure_future(self._read())
@@ -66,7 +59,7 @@ class Socket:
             await self._control("hello", **hello)
             await asyncio.wait({closing, reading}, return_when=asyncio.FIRST_COMPLETED)
             if closing.done() and not reading.done():
-                await self._leave(GOING_AWAY, LEAVING)
+                await self._close(GOING_AWAY, STOPPING)
         finally:
             tasks = [closing, reading, *self._watching.values()]
             for task in tasks:
@@ -78,115 +71,117 @@ class Socket:
             while True:
                 text = await self._socket.receive_text()
                 if self._rates.take(""):
-                    await self._leave(POLICY, "too many messages")
+                    await self._close(POLICY, "too many messages")
                     return
                 await self._handle(text)
-                if self._mistakes > MOST_MISTAKES:
-                    await self._leave(POLICY, "too many messages that mean nothing")
+                if self._errors > MAX_ERRORS:
+                    await self._close(POLICY, "too many invalid messages")
                     return
-        except (WebSocketDisconnect, KeyError, RuntimeError):  # it left, or sent bytes
-            await self._leave(1003, "text frames only")
+        except (WebSocketDisconnect, KeyError, RuntimeError):  # disconnected, or sent bytes
+            await self._close(1003, "text frames only")
 
     async def _handle(self, text: str) -> None:
-        said: Any = None
+        message: Any = None
         try:
-            said = read_json(text)
-            if not isinstance(said, dict) or said.get("type") not in self._actions:
-                raise Problem(400, f"type: use one of {', '.join(self._actions)}.")
-            found = await self._actions[said["type"]](said)
-            data = found.model_dump(mode="json") if isinstance(found, BaseModel) else found
-            await self._control("reply", id=said.get("id"), data=data)
+            message = read_json(text)
+            if not isinstance(message, dict) or message.get("type") not in self._actions:
+                raise HttpProblem(400, f"type: use one of {', '.join(self._actions)}.")
+            result = await self._actions[message["type"]](message)
+            data = result.model_dump(mode="json") if isinstance(result, BaseModel) else result
+            await self._control("reply", id=message.get("id"), data=data)
         except PureAgentLoopError as error:
-            self._mistakes += 1
+            self._errors += 1
             problem = as_problem(error).to_dict()
-            await self._control("problem", id=said.get("id") if isinstance(said, dict) else None, **problem)
+            await self._control(
+                "problem", id=message.get("id") if isinstance(message, dict) else None, **problem
+            )
 
-    async def _control(self, control: str, **about: Any) -> None:
-        await self._socket.send_text(json.dumps({"control": control, **about}))
+    async def _control(self, control: str, **fields: Any) -> None:
+        await self._socket.send_text(json.dumps({"control": control, **fields}))
 
-    async def _leave(self, code: int, reason: str) -> None:
-        with Interrupt() as block:  # who was too slow reads why, once it has read the rest
+    async def _close(self, code: int, reason: str) -> None:
+        with Interrupt() as block:  # a slow client gets the reason after the buffered events
             block.after(self._service.settings.viewer_seconds)
             try:
                 await self._socket.close(code, reason)
             except RuntimeError:
-                return  # it is closed
+                return  # already closed
 
     # -- watching -------------------------------------------------------------------------------
 
     async def _ping(self, _: Mapping[str, Any]) -> None:
         return None
 
-    async def _watch(self, said: Mapping[str, Any]) -> dict[str, Any]:
-        session = self._service.session_of(self._person, _word(said, "session"))
-        after = said.get("after", 0)
+    async def _watch(self, message: Mapping[str, Any]) -> dict[str, Any]:
+        session = self._service.session_of(self._person, _required_text(message, "session"))
+        after = message.get("after", 0)
         if isinstance(after, bool) or not isinstance(after, int) or after < 0:
-            raise Problem(400, "after: the number of the last event you have, 0 for none.")
+            raise HttpProblem(400, "after: must be the number of the last received event, 0 for none.")
         if not self._service.hub.of_session(session):
-            raise Problem(404, "No run of this server has worked in a session of that id.")
-        if session not in self._watching and len(self._watching) >= MOST_WATCHED:
-            raise Problem(429, f"One connection watches at most {MOST_WATCHED} sessions.")
-        await self._unwatch(said)
+            raise HttpProblem(404, "This server has no runs in a session with this id.")
+        if session not in self._watching and len(self._watching) >= MAX_WATCHED:
+            raise HttpProblem(429, f"A connection can watch at most {MAX_WATCHED} sessions.")
+        await self._unwatch(message)
         channel = self._service.hub.channel(session)
         self._service.open_viewer(self._person, "websocket")
         channel.viewers += 1
         self._watching[session] = asyncio.ensure_future(self._follow(session, after))
         return {"session": session, "last": channel.last}
 
-    async def _unwatch(self, said: Mapping[str, Any]) -> None:
-        task = self._watching.pop(_word(said, "session"), None)
+    async def _unwatch(self, message: Mapping[str, Any]) -> None:
+        task = self._watching.pop(_required_text(message, "session"), None)
         if task is not None:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
 
     async def _follow(self, session: str, after: int) -> None:
         channel = self._service.hub.channel(session)
-        sight = self._service.settings.sight_of(self._person)
+        visibility = self._service.settings.visibility_of(self._person)
 
-        async def tell(_: Entry, wire: str) -> None:
-            await self._socket.send_text(wire)
+        async def send_event(_: ChannelEntry, text: str) -> None:
+            await self._socket.send_text(text)
 
-        async def reset(gap: Gap) -> None:
+        async def send_reset(gap: Gap) -> None:
             await self._control("reset", session=session, first=gap.first, last=gap.last)
 
-        async def idle() -> None:  # the server's pings say that it lives
+        async def send_keep_alive() -> None:  # not needed: the WebSocket has pings
             return None
 
         try:
-            await Following(self._service, channel, after, sight).follow(tell, reset, idle)
+            viewer = Viewer(self._service, channel, after, visibility)
+            await viewer.follow(send_event, send_reset, send_keep_alive)
         except DroppedError as dropped:
             self._service.metrics.count("pal_viewers_dropped_total", reason=str(dropped))
-            if str(dropped) != LEAVING:
-                await self._leave(TRY_LATER, str(dropped))
+            if str(dropped) != STOPPING:
+                await self._close(TRY_LATER, str(dropped))
         except (WebSocketDisconnect, RuntimeError):
             return
         finally:
             channel.viewers -= 1
             self._service.close_viewer(self._person, "websocket")
 
-    # -- doing ----------------------------------------------------------------------------------
+    # -- actions --------------------------------------------------------------------------------
 
-    async def _message(self, said: Mapping[str, Any]) -> models.Run:
-        body = checked(models.Message, _inner(said, "session"), 422)
-        run, _ = await actions.send(self._service, self._person, body, str(said.get("key", "")))
+    async def _message(self, message: Mapping[str, Any]) -> models.Run:
+        body = validated(models.Message, _inner(message, "session"), 422)
+        run, _ = await actions.send(self._service, self._person, body, str(message.get("key", "")))
         return run
 
-    async def _act(self, said: Mapping[str, Any]) -> BaseModel:
-        kind, place, act = _ACTS[said["type"]]
-        found: BaseModel = await act(
-            self._service, self._person, _word(said, place), checked(kind, _inner(said), 422)
-        )
-        return found
+    async def _act(self, message: Mapping[str, Any]) -> BaseModel:
+        model, target, action = _ACTIONS[message["type"]]
+        body = validated(model, _inner(message), 422)
+        result: BaseModel = await action(self._service, self._person, _required_text(message, target), body)
+        return result
 
-    async def _edit(self, said: Mapping[str, Any]) -> models.Run:
-        body = checked(models.Edit, _inner(said), 422)
-        given = (_word(said, "session"), body, str(said.get("key", "")))
-        run, _ = await actions.edit(self._service, self._person, *given)
+    async def _edit(self, message: Mapping[str, Any]) -> models.Run:
+        body = validated(models.Edit, _inner(message), 422)
+        session, key = _required_text(message, "session"), str(message.get("key", ""))
+        run, _ = await actions.edit(self._service, self._person, session, body, key)
         return run
 
 
-# What is done to a run or a session: its body by REST, what it is done to, and what does it.
-_ACTS: dict[str, tuple[type[BaseModel], str, Callable[..., Awaitable[BaseModel]]]] = {
+# Actions on a run or a session: the body, the field with the target's id, the function.
+_ACTIONS: dict[str, tuple[type[BaseModel], str, Callable[..., Awaitable[BaseModel]]]] = {
     "steer": (models.Steer, "run", actions.steer),
     "stop": (models.Stop, "run", actions.stop),
     "answer": (models.Verdict, "session", actions.answer),
@@ -196,22 +191,22 @@ _ACTS: dict[str, tuple[type[BaseModel], str, Callable[..., Awaitable[BaseModel]]
 }
 
 
-def _word(said: Mapping[str, Any], name: str) -> str:
-    found = said.get(name)
-    if not isinstance(found, str) or not 0 < len(found) <= 200:
-        raise Problem(400, f"{name}: it must be given, as a text.")
-    return found
+def _required_text(message: Mapping[str, Any], name: str) -> str:
+    value = message.get(name)
+    if not isinstance(value, str) or not 0 < len(value) <= 200:
+        raise HttpProblem(400, f"{name}: must be a string of 1 to 200 characters.")
+    return value
 
 
-def _inner(said: Mapping[str, Any], *kept: str) -> dict[str, Any]:
-    """A message without its envelope: what the same thing has as a body by REST."""
-    return {name: value for name, value in said.items() if name in kept or name not in _ENVELOPE}
+def _inner(message: Mapping[str, Any], *kept: str) -> dict[str, Any]:
+    """Return a message without its envelope: the body that REST takes."""
+    return {name: value for name, value in message.items() if name in kept or name not in _ENVELOPE}
 
 
 async def socket(websocket: WebSocket) -> None:
-    """The endpoint ``/ws``."""
+    """Serve the endpoint ``/ws``."""
     service: Service = websocket.app.state.service
     person: Person = websocket.scope["state"]["person"]
     if not person.may("use") and not person.may("approve"):
-        raise Problem(403, "This needs the role 'use'.")
+        raise HttpProblem(403, "The role 'use' is required.")
     await Socket(service, person, websocket).serve()

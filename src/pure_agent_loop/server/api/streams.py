@@ -1,4 +1,4 @@
-"""Events as Server-Sent Events, and what both kinds of stream have in common."""
+"""Event streams: Server-Sent Events, and the part shared with WebSockets."""
 
 from __future__ import annotations
 
@@ -11,100 +11,97 @@ from starlette.types import Receive, Scope, Send
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.api.operation import Asked, Operation
-from pure_agent_loop.server.channel import MOST_LAG, Channel, Gap
-from pure_agent_loop.server.entries import RUN_END, Entry, Sight
-from pure_agent_loop.server.people import Person
-from pure_agent_loop.server.problems import Problem
-from pure_agent_loop.server.service import Service
+from pure_agent_loop.server.api.openapi import ApiRequest, Operation
+from pure_agent_loop.server.channel import MAX_LAG, Channel, Gap
+from pure_agent_loop.server.people import HttpProblem, Person
+from pure_agent_loop.server.runs_file import RUN_END, ChannelEntry, Visibility
+from pure_agent_loop.server.serving import Service
 
 LAGGING = "too far behind"
 SLOW = "too slow"
-LEAVING = "the server stops"
+STOPPING = "the server stops"
 
 
 class DroppedError(Exception):
-    """A viewer cannot go on; its text says why."""
+    """A viewer was dropped; the text is the reason."""
 
 
-class Following:
-    """One viewer of one session, or of one run in it.
+class Viewer:
+    """A viewer of a session, or of one of its runs.
 
     Args:
-        service: The server.
-        channel: The session.
-        after: The number of the last event that the viewer has.
-        sight: How much it sees.
-        run: Only the events of this run; the viewer has ended when it has. Empty for the whole session.
+        after: The number of the viewer's last event.
+        run: Limits the viewer to one run, and ends with it. Empty for the whole session.
     """
 
-    def __init__(self, service: Service, channel: Channel, after: int, sight: Sight, run: str = "") -> None:
-        self._service, self._channel, self._sight, self._run = service, channel, sight, run
-        self.place = after
+    def __init__(
+        self, service: Service, channel: Channel, after: int, visibility: Visibility, run: str = ""
+    ) -> None:
+        self._service, self._channel, self._visibility, self._run = service, channel, visibility, run
+        self.cursor = after
 
     async def follow(
         self,
-        tell: Callable[[Entry, str], Awaitable[None]],
-        reset: Callable[[Gap], Awaitable[None]],
-        idle: Callable[[], Awaitable[None]],
+        send_event: Callable[[ChannelEntry, str], Awaitable[None]],
+        send_reset: Callable[[Gap], Awaitable[None]],
+        send_keep_alive: Callable[[], Awaitable[None]],
     ) -> None:
-        """Tell events until the run has ended, or for ever.
+        """Send events until the run ends; for a session, until the client leaves.
 
         Args:
-            tell: Sends an event, given as it is and as it is to be sent.
-            reset: Says that events are missing.
-            idle: Says that the stream still lives.
+            send_event: Sends an event; gets the entry and its JSON.
+            send_keep_alive: Called when no event came for a while.
 
         Raises:
             DroppedError: The viewer is too slow, or the server stops.
         """
         channel, limits = self._channel, self._service.settings
         while True:
-            found = await channel.read(self.place)
+            batch = await channel.read(self.cursor)
             with Interrupt() as block:
                 block.after(limits.viewer_seconds)
-                if isinstance(found, Gap):
-                    self.place = found.first - 1
-                    await reset(found)
-                    found = []
-                for entry in found:
+                if isinstance(batch, Gap):
+                    self.cursor = batch.first - 1
+                    await send_reset(batch)
+                    batch = []
+                for entry in batch:
                     block.after(limits.viewer_seconds)
                     if self._run in ("", entry.run):
-                        await tell(entry, entry.wire(self._sight))
-                    self.place = entry.number
+                        await send_event(entry, entry.to_json(self._visibility))
+                    self.cursor = entry.number
                     if self._run and entry.run == self._run and entry.type == RUN_END:
                         return
             if block.fired:
                 raise DroppedError(SLOW)
-            if channel.last - self.place > MOST_LAG:
+            if channel.last - self.cursor > MAX_LAG:
                 raise DroppedError(LAGGING)
-            if not found and not await channel.wait(self.place, limits.keep_alive_seconds):
-                await idle()
-            if self._service.closing.is_set() and self.place >= channel.last:
-                raise DroppedError(LEAVING)
+            if not batch and not await channel.wait(self.cursor, limits.keep_alive_seconds):
+                await send_keep_alive()
+            if self._service.closing.is_set() and self.cursor >= channel.last:
+                raise DroppedError(STOPPING)
 
 
 class EventResponse(Response):
-    """A stream of Server-Sent Events; it ends when its client leaves."""
+    """A Server-Sent Events response. It ends when the client disconnects."""
 
-    def __init__(self, service: Service, person: Person, following: Following, channel: Channel) -> None:
+    def __init__(self, service: Service, person: Person, viewer: Viewer, channel: Channel) -> None:
         super().__init__(status_code=200)
-        self._service, self._person, self._following, self._channel = service, person, following, channel
+        self._service, self._person, self._viewer, self._channel = service, person, viewer, channel
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - of ASGI
-        """Send it."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI signature
+        """Send events until the viewer ends or the client disconnects."""
         self._service.open_viewer(self._person, "sse")
         self._channel.viewers += 1
-        leaving = asyncio.ensure_future(left(receive))
-        following = asyncio.ensure_future(self._stream(send))
+        disconnect = asyncio.ensure_future(wait_disconnect(receive))
+        stream = asyncio.ensure_future(self._stream(send))
         try:
-            await asyncio.wait({leaving, following}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({disconnect, stream}, return_when=asyncio.FIRST_COMPLETED)
         finally:
             self._channel.viewers -= 1
             self._service.close_viewer(self._person, "sse")
-            for task in (leaving, following):
+            for task in (disconnect, stream):
                 task.cancel()
-            await asyncio.gather(leaving, following, return_exceptions=True)
+            await asyncio.gather(disconnect, stream, return_exceptions=True)
 
     async def _stream(self, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
@@ -113,69 +110,69 @@ class EventResponse(Response):
         async def write(text: str) -> None:
             await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
 
-        async def tell(entry: Entry, wire: str) -> None:
-            await write(f"id: {entry.number}\ndata: {wire}\n\n")
+        async def send_event(entry: ChannelEntry, text: str) -> None:
+            await write(f"id: {entry.number}\ndata: {text}\n\n")
 
-        async def reset(gap: Gap) -> None:
+        async def send_reset(gap: Gap) -> None:
             await write(f"event: reset\ndata: {json.dumps({'first': gap.first, 'last': gap.last})}\n\n")
 
-        async def idle() -> None:
-            await write(": still there\n\n")
+        async def send_keep_alive() -> None:
+            await write(": keep-alive\n\n")
 
         reason = "ended"
         try:
             await write("retry: 1000\n\n")
-            await self._following.follow(tell, reset, idle)
+            await self._viewer.follow(send_event, send_reset, send_keep_alive)
         except DroppedError as dropped:
             reason = str(dropped)
             self._service.metrics.count("pal_viewers_dropped_total", reason=reason)
-        with Interrupt() as block:  # who was too slow reads why, once it has read the rest
+        with Interrupt() as block:  # a slow client gets the reason after the buffered events
             block.after(self._service.settings.viewer_seconds)
             await write(f"event: end\ndata: {json.dumps({'reason': reason})}\n\n")
             await send({"type": "http.response.body", "body": b""})
 
 
-async def left(receive: Receive) -> None:
-    """Wait until a client has left."""
+async def wait_disconnect(receive: Receive) -> None:
+    """Wait until the client disconnects."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
-def _after(asked: Asked) -> int:
-    given = asked.request.headers.get("last-event-id")
-    if given is None:
-        return int(asked.query.after)
-    if not given.isdecimal() or len(given) > 16:
-        raise Problem(400, "Last-Event-ID is the number of an event.")
-    return int(given)
+def _after(request: ApiRequest) -> int:
+    last_id = request.http.headers.get("last-event-id")
+    if last_id is None:
+        return int(request.query.after)
+    if not last_id.isdecimal() or len(last_id) > 16:
+        raise HttpProblem(400, "Last-Event-ID must be an event number.")
+    return int(last_id)
 
 
-async def _of_run(asked: Asked) -> Response:
-    info = asked.service.run_of(asked.person, asked.path["run"])
-    channel, after = asked.service.hub.channel(info.session), _after(asked)
+async def _of_run(request: ApiRequest) -> Response:
+    info = request.service.run_of(request.person, request.path["run"])
+    channel, after = request.service.hub.channel(info.session), _after(request)
     if not info.is_open and after >= channel.last:
-        return Response(status_code=204)  # which tells a browser not to come back
-    begins = int(info.id.rpartition(":")[2])
-    return _stream(asked, channel, max(after, begins - 1), info.id)
+        return Response(status_code=204)  # tells an EventSource not to reconnect
+    first = int(info.id.rpartition(":")[2])
+    return _stream(request, channel, max(after, first - 1), info.id)
 
 
-async def _of_session(asked: Asked) -> Response:
-    session = asked.service.session_of(asked.person, asked.path["session"])
-    if not asked.service.hub.of_session(session):
-        raise Problem(404, "No run of this server has worked in a session of that id.")
-    return _stream(asked, asked.service.hub.channel(session), _after(asked), "")
+async def _of_session(request: ApiRequest) -> Response:
+    session = request.service.session_of(request.person, request.path["session"])
+    if not request.service.hub.of_session(session):
+        raise HttpProblem(404, "This server has no runs in a session with this id.")
+    return _stream(request, request.service.hub.channel(session), _after(request), "")
 
 
-def _stream(asked: Asked, channel: Channel, after: int, run: str) -> Response:
-    sight = asked.service.settings.sight_of(asked.person)
-    following = Following(asked.service, channel, after, sight, run)
-    return EventResponse(asked.service, asked.person, following, channel)
+def _stream(request: ApiRequest, channel: Channel, after: int, run: str) -> Response:
+    visibility = request.service.settings.visibility_of(request.person)
+    viewer = Viewer(request.service, channel, after, visibility, run)
+    return EventResponse(request.service, request.person, viewer, channel)
 
 
 _MEDIA = ("text/event-stream",)
 OPERATIONS = [
-    Operation("GET", "/api/runs/{run}/events", "run_events", "The events of a run, until it has ended.",
+    Operation("GET", "/api/runs/{run}/events", "run_events", "Stream the events of a run until it ends.",
               _of_run, query=models.EventsQuery, media=_MEDIA, problems=(404,)),
-    Operation("GET", "/api/sessions/{session}/events", "session_events", "The events of a session, for ever.",
+    Operation("GET", "/api/sessions/{session}/events", "session_events", "Stream the events of a session.",
               _of_session, query=models.EventsQuery, media=_MEDIA, problems=(404,)),
 ]  # fmt: skip

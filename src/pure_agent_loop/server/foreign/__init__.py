@@ -1,17 +1,17 @@
-"""Protocols of others: agents for clients that know nothing of this package.
+"""Protocols of other products: agents for clients made for OpenAI, AG-UI or the AI SDK.
 
-wanted      what is asked, in whatever protocol
-history     messages of the chat-completions protocol, read
-turn        one run of an agent for one request; it ends with its request
-desk        runs at work here, and runs that wait for results of their callers
-items       those of a request for a response
-answers     a run as an answer: whole, or as Server-Sent Events
+wanted      a request, independent of its protocol
+history     validation of chat-completions messages
+turn        a run that lasts as long as its request
+desk        suspended runs that wait for results of the caller's tools
+items       input items of the responses protocol
+answers     responses: complete, or as Server-Sent Events
 chat        /v1/models, /v1/chat/completions
 responses   /v1/responses
 agui        /agui
 ui_stream   /api/ui-stream
 
-A request brings its whole history, and no session is kept. docs/endpoints.md describes all of it.
+A request contains its whole history, and no session is stored. See docs/endpoints.md.
 """
 
 from __future__ import annotations

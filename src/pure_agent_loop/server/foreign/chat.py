@@ -1,4 +1,4 @@
-"""Chat completions: an agent looks like a model whose name is the agent's."""
+"""OpenAI's chat completions protocol. Agents appear as models."""
 
 from __future__ import annotations
 
@@ -13,32 +13,35 @@ from pydantic import Field
 from starlette.responses import Response
 
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.server.api.models import WHOLE, Answer
-from pure_agent_loop.server.api.operation import Asked, Operation
-from pure_agent_loop.server.foreign.answers import (
-    DONE,
-    Frames,
-    StreamedAnswer,
-    json_answer,
-    text_in,
-    whole,
-)
+from pure_agent_loop.server.api.models import INTEGER, ApiModel
+from pure_agent_loop.server.api.openapi import ApiRequest, Operation
 from pure_agent_loop.server.foreign.history import (
     ChatMessage,
     Choice,
-    Open,
+    OpenModel,
     ToolName,
+    apply_tool_choice,
     check_fields,
-    chosen,
-    read_messages,
-    refused_fields,
+    parse_messages,
+    unsupported_fields,
 )
-from pure_agent_loop.server.foreign.turn import OutsideCall, Turn, agent_named
-from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
-from pure_agent_loop.server.problems import not_found
+from pure_agent_loop.server.foreign.turn import (
+    DONE,
+    Frames,
+    OutsideCall,
+    RequestRun,
+    RunRequest,
+    StreamResponse,
+    agent_named,
+    collect,
+    join_text,
+    json_response,
+    outside_tool,
+)
+from pure_agent_loop.server.people import not_found
 
-# Fields of the protocol that cannot be done here, with the values that ask for nothing.
-REFUSED: dict[str, tuple[Any, ...]] = {
+# Unsupported fields of the protocol, with harmless values that are accepted.
+UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "audio": (),
     "function_call": (),
     "functions": ([],),
@@ -53,23 +56,23 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "top_logprobs": (0,),
     "web_search_options": (),
 }
-PASSED = (
+FORWARDED = (
     "frequency_penalty", "logit_bias", "max_completion_tokens", "max_tokens", "metadata",
     "parallel_tool_calls", "presence_penalty", "prompt_cache_key", "prompt_cache_retention",
     "reasoning_effort", "response_format", "safety_identifier", "seed", "stop", "temperature",
     "top_p", "user", "verbosity",
 )  # fmt: skip
 Number = Annotated[float | None, Field(ge=-2, le=2)]
-Tokens = Annotated[int | None, Field(ge=1), WHOLE]
+Tokens = Annotated[int | None, Field(ge=1), INTEGER]
 
 
-class StreamOptions(Open):
-    """What a stream says besides."""
+class StreamOptions(OpenModel):
+    """Options of a stream."""
 
     include_usage: bool | None = None
 
 
-class FunctionAbout(Open):
+class FunctionAbout(OpenModel):
     """A function of the caller."""
 
     name: ToolName
@@ -77,15 +80,15 @@ class FunctionAbout(Open):
     parameters: dict[str, Any] | None = None
 
 
-class ChatTool(Open):
+class ChatTool(OpenModel):
     """A tool of the caller."""
 
     type: Literal["function"]
     function: FunctionAbout
 
 
-class Asking(Open):
-    """What both protocols have."""
+class OpenAIBody(OpenModel):
+    """Fields of both OpenAI protocols."""
 
     model: str
     stream: bool | None = None
@@ -100,10 +103,10 @@ class Asking(Open):
     user: str | None = None
 
 
-class ChatBody(Asking):
-    """A request for a chat completion. A field that is not listed here is refused, if the protocol has it."""
+class ChatBody(OpenAIBody):
+    """A request for a chat completion. Other fields of the protocol are rejected."""
 
-    model_config = refused_fields(REFUSED)
+    model_config = unsupported_fields(UNSUPPORTED)
 
     messages: Annotated[list[ChatMessage], Field(min_length=1)]
     stream_options: StreamOptions | None = None
@@ -115,13 +118,13 @@ class ChatBody(Asking):
     max_tokens: Tokens = None
     reasoning_effort: str | None = None
     response_format: dict[str, Any] | None = None
-    seed: Annotated[int | None, WHOLE] = None
+    seed: Annotated[int | None, INTEGER] = None
     stop: str | list[str] | None = None
     verbosity: str | None = None
 
 
-class Model(Answer):
-    """An agent."""
+class Model(ApiModel):
+    """An agent, as a model."""
 
     id: str
     object: str = "model"
@@ -129,15 +132,15 @@ class Model(Answer):
     owned_by: str = "pure-agent-loop"
 
 
-class ModelList(Answer):
-    """The agents."""
+class ModelList(ApiModel):
+    """The agents, as models."""
 
     object: str = "list"
     data: list[Model]
 
 
-class ChatCompletion(Answer):
-    """An answer."""
+class ChatCompletion(ApiModel):
+    """A chat completion."""
 
     id: str
     object: str
@@ -147,78 +150,77 @@ class ChatCompletion(Answer):
     usage: dict[str, Any]
 
 
-async def _models(asked: Asked) -> ModelList:
-    return ModelList(data=[Model(id=name) for name in asked.service.hub.agents])
+async def _models(request: ApiRequest) -> ModelList:
+    return ModelList(data=[Model(id=name) for name in request.service.hub.agents])
 
 
-async def _model(asked: Asked) -> Model:
-    if asked.path["model"] not in asked.service.hub.agents:
+async def _model(request: ApiRequest) -> Model:
+    if request.path["model"] not in request.service.hub.agents:
         raise not_found("model")
-    return Model(id=asked.path["model"])
+    return Model(id=request.path["model"])
 
 
-async def _chat(asked: Asked) -> Response:
-    body: ChatBody = asked.body
-    headers = check_fields(body, REFUSED)
-    turn = Turn(asked, _wanted(asked, body))
-    about = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": body.model}
+async def _chat(request: ApiRequest) -> Response:
+    body: ChatBody = request.body
+    headers = check_fields(body, UNSUPPORTED)
+    turn = RequestRun(request, _run_request(request, body))
+    base = {"id": f"chatcmpl-{secrets.token_hex(12)}", "created": int(time.time()), "model": body.model}
     if body.stream:
         with_usage = body.stream_options is not None and bool(body.stream_options.include_usage)
-        return StreamedAnswer(turn, _chunks(turn, about, with_usage=with_usage), headers)
-    pieces = await whole(turn, asked.request.receive)
-    calls, thinking = _calls(turn.calls), text_in(pieces, "thinking")
-    message: dict[str, Any] = {"role": "assistant", "content": text_in(pieces) or None, "refusal": None}
+        return StreamResponse(turn, _events(turn, base, with_usage=with_usage), headers)
+    chunks = await collect(turn, request.http.receive)
+    calls, thinking = _calls(turn.calls), join_text(chunks, "thinking")
+    message: dict[str, Any] = {"role": "assistant", "content": join_text(chunks) or None, "refusal": None}
     message |= {"reasoning_content": thinking} if thinking.strip() else {}
     message |= {"tool_calls": calls} if calls else {}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": turn.finish}
-    answer = {**about, "object": "chat.completion", "choices": [choice], "usage": _usage(turn.usage)}
-    return json_answer(answer, headers)
+    completion = {**base, "object": "chat.completion", "choices": [choice], "usage": _usage(turn.usage)}
+    return json_response(completion, headers)
 
 
-def _wanted(asked: Asked, body: ChatBody) -> Wanted:
-    agent = agent_named(asked, body.model)
-    system, messages = read_messages(body.messages)
-    given = [outside_tool(each.function) for each in body.tools or ()]
-    tools, fields = chosen(body.tool_choice, given, list(agent.tools))
-    for name in PASSED:
+def _run_request(request: ApiRequest, body: ChatBody) -> RunRequest:
+    agent = agent_named(request, body.model)
+    system, messages = parse_messages(body.messages)
+    outside_tools = [outside_tool(tool.function) for tool in body.tools or ()]
+    tools, fields = apply_tool_choice(body.tool_choice, outside_tools, list(agent.tools))
+    for name in FORWARDED:
         if (value := getattr(body, name)) is not None:
             fields[name] = value
-    return Wanted(body.model, messages, system, tools, fields, {"user": body.user} if body.user else {})
+    return RunRequest(body.model, messages, system, tools, fields, {"user": body.user} if body.user else {})
 
 
-async def _chunks(turn: Turn, about: dict[str, Any], *, with_usage: bool) -> Frames:
-    def chunk(delta: dict[str, Any] | None, finish: str | None = None) -> dict[str, Any]:
+async def _events(turn: RequestRun, base: dict[str, Any], *, with_usage: bool) -> Frames:
+    def event(delta: dict[str, Any] | None, finish: str | None = None) -> dict[str, Any]:
         choice = {"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish}
-        more = {"usage": None} if with_usage else {}
-        return {**about, "object": "chat.completion.chunk", "choices": [choice], **more}
+        usage = {"usage": None} if with_usage else {}
+        return {**base, "object": "chat.completion.chunk", "choices": [choice], **usage}
 
-    yield chunk({"role": "assistant", "content": ""})
-    async with aclosing(turn.pieces()) as pieces:
-        async for piece in pieces:
-            if piece.kind == "thinking":
-                yield chunk({"reasoning_content": piece.text})
-            elif piece.kind in ("text", "break"):
-                yield chunk({"content": piece.text or "\n\n"})
+    yield event({"role": "assistant", "content": ""})
+    async with aclosing(turn.chunks()) as chunks:
+        async for chunk in chunks:
+            if chunk.kind == "thinking":
+                yield event({"reasoning_content": chunk.text})
+            elif chunk.kind in ("text", "break"):
+                yield event({"content": chunk.text or "\n\n"})
     if turn.finish == "error":
-        kind = {"message": turn.error, "type": "server_error", "param": None, "code": None}
-        yield {"error": kind}
+        yield {"error": {"message": turn.error, "type": "server_error", "param": None, "code": None}}
     else:
         for index, call in enumerate(_calls(turn.calls)):
-            yield chunk({"tool_calls": [{"index": index, **call}]})
-        yield chunk({}, turn.finish)
+            yield event({"tool_calls": [{"index": index, **call}]})
+        yield event({}, turn.finish)
         if with_usage:
-            yield {**chunk(None), "choices": [], "usage": _usage(turn.usage)}
+            yield {**event(None), "choices": [], "usage": _usage(turn.usage)}
     yield DONE
 
 
 def _calls(calls: Sequence[OutsideCall]) -> list[dict[str, Any]]:
     return [
         {
-            "id": each.id,
+            "id": call.id,
             "type": "function",
-            "function": {"name": each.tool, "arguments": json.dumps(each.args)},
+            "function": {"name": call.tool, "arguments": json.dumps(call.args)},
         }
-        for each in calls
+        for call in calls
     ]
 
 
@@ -234,9 +236,9 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
 
 STREAM = ("text/event-stream",)
 OPERATIONS = [
-    Operation("GET", "/v1/models", "openai_models", "The agents, as models.", _models, ModelList),
-    Operation("GET", "/v1/models/{model}", "openai_model", "An agent, as a model.", _model, Model,
+    Operation("GET", "/v1/models", "openai_models", "List agents as models.", _models, ModelList),
+    Operation("GET", "/v1/models/{model}", "openai_model", "Get an agent as a model.", _model, Model,
               problems=(404,)),
-    Operation("POST", "/v1/chat/completions", "openai_chat", "A chat completion by an agent.", _chat,
+    Operation("POST", "/v1/chat/completions", "openai_chat", "Create a chat completion.", _chat,
               ChatCompletion, body=ChatBody, media=STREAM, problems=(404, 503)),
 ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What callers say, read: fields that are not known here are never passed over in silence."""
+"""Validation of requests in other protocols. Unknown fields are rejected or reported in a header."""
 
 from __future__ import annotations
 
@@ -10,113 +10,113 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.media import media_parts
-from pure_agent_loop.server.api.operation import checked
-from pure_agent_loop.server.problems import Problem
+from pure_agent_loop.server.api.openapi import validated
+from pure_agent_loop.server.people import HttpProblem
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool
 
 IGNORED = "x-ignored-fields"
 
 
-class Open(BaseModel):
-    """What clients of others send. What no protocol has is named in a header of the answer."""
+class OpenModel(BaseModel):
+    """A model that accepts unknown fields. A response header lists them."""
 
     model_config = ConfigDict(extra="allow", strict=True)
 
 
-def refused_fields(refused: Mapping[str, Collection[Any]]) -> ConfigDict:
-    """The document says which values of fields that cannot be done are taken: those that ask for nothing."""
-    about = {name: {"enum": [None, *harmless]} for name, harmless in refused.items()}
-    return ConfigDict(json_schema_extra=lambda schema: schema["properties"].update(about))
+def unsupported_fields(unsupported: Mapping[str, Collection[Any]]) -> ConfigDict:
+    """Add unsupported fields to a schema, with the harmless values that are accepted."""
+    schemas = {name: {"enum": [None, *harmless]} for name, harmless in unsupported.items()}
+    return ConfigDict(json_schema_extra=lambda schema: schema["properties"].update(schemas))
 
 
-# Parts of a request whose further fields are refused as soon as they say something.
+# For parts of a request whose unknown fields must be null.
 ONLY_NULLS = ConfigDict(json_schema_extra={"additionalProperties": {"type": "null"}})
 
 
 def _is_data(url: str) -> str:
     if not url.lower().startswith("data:"):
-        raise ValueError("send images as data: URLs; addresses are not fetched")
+        raise ValueError("send images as data: URLs; other URLs are not fetched")
     return url
 
 
-# An address would be fetched with the rights of a server.
+# The server must not fetch URLs on behalf of clients.
 DataUrl = Annotated[str, AfterValidator(_is_data), Field(json_schema_extra={"pattern": "^[dD][aA][tT][aA]:"})]
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
-class TextPart(Open):
+class TextPart(OpenModel):
     """Text."""
 
     type: Literal["text"]
     text: str
 
 
-class RefusalPart(Open):
-    """What a model said instead of an answer."""
+class RefusalPart(OpenModel):
+    """A model's refusal to answer."""
 
     type: Literal["refusal"]
     refusal: str
 
 
-class ImageUrl(Open):
-    """An image."""
+class ImageUrl(OpenModel):
+    """An image's data URL."""
 
     url: DataUrl
 
 
-class ImagePart(Open):
-    """An image."""
+class ImagePart(OpenModel):
+    """An image part."""
 
     type: Literal["image_url"]
     image_url: ImageUrl
 
 
-class FileData(Open):
-    """A PDF."""
+class FileData(OpenModel):
+    """A PDF's data."""
 
     file_data: str
     filename: str | None = None
 
 
-class FilePart(Open):
-    """A PDF."""
+class FilePart(OpenModel):
+    """A PDF part."""
 
     type: Literal["file"]
     file: FileData
 
 
-class AudioData(Open):
-    """A sound, in base64."""
+class AudioData(OpenModel):
+    """Base64 audio data."""
 
     data: str
     format: str
 
 
-class AudioPart(Open):
-    """A sound."""
+class AudioPart(OpenModel):
+    """An audio part."""
 
     type: Literal["input_audio"]
     input_audio: AudioData
 
 
-class Function(Open):
-    """What is called; its arguments are JSON."""
+class Function(OpenModel):
+    """The called function; `arguments` is JSON text."""
 
     name: str
     arguments: str
 
 
-class ChatCall(Open):
-    """A call of a tool."""
+class ChatCall(OpenModel):
+    """A tool call."""
 
     id: str
     type: Literal["function"] = "function"
     function: Function
 
 
-class SystemMessage(Open):
-    """What the caller says to the model."""
+class SystemMessage(OpenModel):
+    """Instructions of the caller."""
 
     role: Literal["system", "developer"]
     content: str | list[TextPart]
@@ -125,22 +125,22 @@ class SystemMessage(Open):
 _UserPart = Annotated[TextPart | ImagePart | FilePart | AudioPart, Field(discriminator="type")]
 
 
-class UserMessage(Open):
+class UserMessage(OpenModel):
     """A message of the user."""
 
     role: Literal["user"]
     content: str | list[_UserPart]
 
 
-class AssistantMessage(Open):
-    """What the model said."""
+class AssistantMessage(OpenModel):
+    """A message of the model."""
 
     role: Literal["assistant"]
     content: str | list[Annotated[TextPart | RefusalPart, Field(discriminator="type")]] | None = None
     tool_calls: list[ChatCall] | None = None
 
 
-class ToolMessage(Open):
+class ToolMessage(OpenModel):
     """The result of a call."""
 
     role: Literal["tool"]
@@ -154,103 +154,103 @@ ChatMessage = Annotated[
 
 
 class _Messages(BaseModel):
-    """Messages, also those that were put together from another protocol."""
+    """A list of messages, possibly converted from another protocol."""
 
     messages: list[ChatMessage]
 
 
-def check_fields(body: Open, refused: Mapping[str, Collection[Any]]) -> dict[str, str]:
-    """Refuse what the protocol has and this server cannot do.
+def check_fields(body: OpenModel, unsupported: Mapping[str, Collection[Any]]) -> dict[str, str]:
+    """Reject unsupported fields of the protocol.
 
     Args:
-        body: The request.
-        refused: The fields that cannot be done, with the values that ask for nothing.
+        unsupported: The unsupported fields, with their harmless values.
 
     Returns:
-        A header that names the fields which no protocol has; empty for none.
+        A header that lists unknown fields; empty if there are none.
 
     Raises:
-        Problem: One of them was asked for.
+        HttpProblem: An unsupported field has a value that is not harmless.
     """
     extra = body.model_extra or {}
-    for name, harmless in refused.items():
+    for name, harmless in unsupported.items():
         value = extra.get(name)
-        if value is not None and not any(value == each and type(value) is type(each) for each in harmless):
-            raise Problem(
+        if value is not None and not any(value == ok and type(value) is type(ok) for ok in harmless):
+            raise HttpProblem(
                 400,
-                f"{name} is not supported here. Leave it out.",
+                f"{name} is not supported. Remove it.",
                 param=name,
                 code="unsupported_parameter",
             )
-    strange = [name for name in extra if name not in refused]
-    shown = ",".join(name for name in strange if name.isascii() and name.isidentifier())
-    return {IGNORED: shown[:1_000] or "?"} if strange else {}
+    unknown = [name for name in extra if name not in unsupported]
+    listed = ",".join(name for name in unknown if name.isascii() and name.isidentifier())
+    return {IGNORED: listed[:1_000] or "?"} if unknown else {}
 
 
-def refuse(extra: Mapping[str, Any] | None, place: str) -> None:
-    """Refuse fields that are not known in a part of a request.
+def reject_extra(extra: Mapping[str, Any] | None, field: str) -> None:
+    """Reject unknown fields in a part of a request, unless they are null.
 
     Raises:
-        Problem: One says something.
+        HttpProblem: An unknown field has a value.
     """
     for name, value in (extra or {}).items():
         if value is not None:
-            raise Problem(400, f"{place}.{name} is not supported here. Leave it out.", param=place)
+            raise HttpProblem(400, f"{field}.{name} is not supported. Remove it.", param=field)
 
 
-def read_messages(given: Sequence[ChatMessage | Mapping[str, Any]]) -> tuple[str, list[Message]]:
-    """Messages, those of the system apart: they all are said before the others.
+def parse_messages(messages: Sequence[ChatMessage | Mapping[str, Any]]) -> tuple[str, list[Message]]:
+    """Return the joined system messages, and the other messages in the kernel's format.
 
     Raises:
-        Problem: One cannot be taken.
+        HttpProblem: A message is invalid.
     """
     system: list[str] = []
-    found: list[Message] = []
-    for number, each in enumerate(checked(_Messages, {"messages": given}, 400).messages):
-        if isinstance(each, SystemMessage):
-            system.append(plain_text(each.content))
+    others: list[Message] = []
+    for number, chat_message in enumerate(validated(_Messages, {"messages": messages}, 400).messages):
+        if isinstance(chat_message, SystemMessage):
+            system.append(plain_text(chat_message.content))
             continue
-        message: Message = {"role": each.role, "content": _content(each, f"messages[{number}]")}
-        if isinstance(each, ToolMessage):
-            message["tool_call_id"] = each.tool_call_id
-        if isinstance(each, AssistantMessage) and each.tool_calls:
-            message["tool_calls"] = [_call(call) for call in each.tool_calls]
-        found.append(message)
-    return "\n\n".join(filter(None, system)), found
+        content = _content(chat_message, f"messages[{number}]")
+        message: Message = {"role": chat_message.role, "content": content}
+        if isinstance(chat_message, ToolMessage):
+            message["tool_call_id"] = chat_message.tool_call_id
+        if isinstance(chat_message, AssistantMessage) and chat_message.tool_calls:
+            message["tool_calls"] = [_call(call) for call in chat_message.tool_calls]
+        others.append(message)
+    return "\n\n".join(filter(None, system)), others
 
 
 def plain_text(content: str | list[Any] | None) -> str:
-    """The text of a content."""
+    """Return the text of a message's content."""
     if isinstance(content, str):
         return content
-    return "".join(each.refusal if each.type == "refusal" else each.text for each in content or ())
+    return "".join(part.refusal if part.type == "refusal" else part.text for part in content or ())
 
 
-def _content(message: UserMessage | AssistantMessage | ToolMessage, place: str) -> str | list[dict[str, Any]]:
+def _content(message: UserMessage | AssistantMessage | ToolMessage, field: str) -> str | list[dict[str, Any]]:
     content = message.content
-    if not isinstance(content, list) or all(isinstance(each, TextPart | RefusalPart) for each in content):
+    if not isinstance(content, list) or all(isinstance(part, TextPart | RefusalPart) for part in content):
         return plain_text(content)
     try:
         return [
-            part
-            for each in content
-            for part in (
-                [{"type": "text", "text": each.text}]
-                if isinstance(each, TextPart)
-                else media_parts([each.model_dump(exclude_none=True)])
+            kernel_part
+            for part in content
+            for kernel_part in (
+                [{"type": "text", "text": part.text}]
+                if isinstance(part, TextPart)
+                else media_parts([part.model_dump(exclude_none=True)])
             )
         ]
     except PureAgentLoopError as error:
-        raise Problem(400, f"{place}: {safe_str(error)}", param="messages") from error
+        raise HttpProblem(400, f"{field}: {safe_str(error)}", param="messages") from error
 
 
-def _call(given: ChatCall) -> dict[str, Any]:
-    function = {"name": given.function.name, "arguments": given.function.arguments}
-    return {"id": given.id, "type": "function", "function": function}
+def _call(call: ChatCall) -> dict[str, Any]:
+    function = {"name": call.function.name, "arguments": call.function.arguments}
+    return {"id": call.id, "type": "function", "function": function}
 
 
-class ToolChoice(Open):
-    """One tool of the request, as both protocols of OpenAI name it."""
+class ToolChoice(OpenModel):
+    """A tool of the request, in the form of either OpenAI protocol."""
 
     type: Literal["function"]
     name: str | None = None
@@ -260,33 +260,32 @@ class ToolChoice(Open):
 Choice = Literal["none", "auto", "required"] | ToolChoice
 
 
-def chosen(
+def apply_tool_choice(
     choice: Choice | None, tools: list[Tool], own: Collection[Any]
 ) -> tuple[list[Tool], dict[str, Any]]:
-    """The tools to offer, and what the model is told of choosing among them.
+    """Return the caller's tools to expose, and the request fields for `choice`.
 
     Args:
-        choice: ``none``, ``auto``, ``required`` or a function, as the protocols have it.
+        choice: ``none``, ``auto``, ``required`` or a function.
         tools: The caller's tools.
-        own: The agent's tools, which work here.
 
     Raises:
-        Problem: It cannot be had.
+        HttpProblem: The choice is not possible.
     """
     if choice is None or choice == "auto":
         return tools, {}
-    if choice == "none":  # said of the tools that the caller knows of
+    if choice == "none":  # only applies to the caller's tools
         return [], {}
     if choice == "required":
         if own or not tools:
-            raise Problem(
+            raise HttpProblem(
                 400,
-                "tool_choice: 'required' needs tools in the request, and an agent without tools of its own.",
+                "tool_choice: 'required' needs tools in the request and an agent that has no tools.",
                 param="tool_choice",
                 code="unsupported_parameter",
             )
         return tools, {"tool_choice": "required"}
     name = choice.name or (choice.function or {}).get("name")
-    if not any(each.name == name for each in tools):
-        raise Problem(400, "tool_choice names no tool of the request.", param="tool_choice")
+    if not any(tool.name == name for tool in tools):
+        raise HttpProblem(400, "tool_choice: not a tool of the request.", param="tool_choice")
     return tools, {"tool_choice": {"type": "function", "function": {"name": name}}}

@@ -1,4 +1,4 @@
-"""Responses: the same agents, with answers as lists of items."""
+"""OpenAI's responses protocol: /v1/responses."""
 
 from __future__ import annotations
 
@@ -8,29 +8,161 @@ import time
 from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 from starlette.responses import Response
 
-from pure_agent_loop.server.api.models import Answer
-from pure_agent_loop.server.api.operation import Asked, Operation
-from pure_agent_loop.server.foreign.answers import Frames, StreamedAnswer, json_answer, whole
-from pure_agent_loop.server.foreign.chat import STREAM, Asking, FunctionAbout, Tokens
+from pure_agent_loop.llm.messages import Message
+from pure_agent_loop.server.api.models import ApiModel
+from pure_agent_loop.server.api.openapi import ApiRequest, Operation
+from pure_agent_loop.server.foreign.chat import STREAM, FunctionAbout, OpenAIBody, Tokens
 from pure_agent_loop.server.foreign.history import (
     ONLY_NULLS,
-    Open,
+    DataUrl,
+    OpenModel,
+    RefusalPart,
+    apply_tool_choice,
     check_fields,
-    chosen,
-    read_messages,
-    refuse,
-    refused_fields,
+    parse_messages,
+    reject_extra,
+    unsupported_fields,
 )
-from pure_agent_loop.server.foreign.items import Item, messages_of
-from pure_agent_loop.server.foreign.turn import OutsideCall, Piece, Turn, agent_named
-from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
+from pure_agent_loop.server.foreign.turn import (
+    Chunk,
+    Frames,
+    OutsideCall,
+    RequestRun,
+    RunRequest,
+    StreamResponse,
+    agent_named,
+    collect,
+    json_response,
+    outside_tool,
+)
 
-# Fields of the protocol that cannot be done here, with the values that ask for nothing. Nothing is kept, so
-# there is no response to go on from: a request brings its history.
-REFUSED: dict[str, tuple[Any, ...]] = {
+# -- input items of the responses protocol, and their conversion to messages -----------------------------
+
+
+class InputText(OpenModel):
+    """Text."""
+
+    type: Literal["input_text", "output_text"]
+    text: str
+
+
+class InputImage(OpenModel):
+    """An image."""
+
+    type: Literal["input_image"]
+    image_url: DataUrl
+
+
+class InputFile(OpenModel):
+    """A PDF."""
+
+    type: Literal["input_file"]
+    file_data: str
+    filename: str | None = None
+
+
+_TextContent = Annotated[InputText | RefusalPart, Field(discriminator="type")]
+_UserContent = Annotated[InputText | RefusalPart | InputImage | InputFile, Field(discriminator="type")]
+
+
+class UserItem(OpenModel):
+    """A message of the user."""
+
+    type: Literal["message"] = "message"
+    role: Literal["user"]
+    content: str | list[_UserContent]
+
+
+class MessageItem(OpenModel):
+    """A message of the system or the assistant."""
+
+    type: Literal["message"] = "message"
+    role: Literal["system", "developer", "assistant"]
+    content: str | list[_TextContent]
+
+
+class CallItem(OpenModel):
+    """A tool call."""
+
+    type: Literal["function_call"]
+    call_id: str
+    name: str
+    arguments: str
+
+
+class ResultItem(OpenModel):
+    """The result of a call."""
+
+    type: Literal["function_call_output"]
+    call_id: Annotated[str, Field(min_length=1)]
+    output: str | list[_TextContent]
+
+
+class ReasoningItem(OpenModel):
+    """Reasoning of a model; ignored."""
+
+    type: Literal["reasoning"]
+
+
+_ITEMS = {"function_call": "call", "function_call_output": "result", "reasoning": "reasoning"}
+
+
+def _kind_of(item: Any) -> str:
+    fields: dict[str, Any] = item if isinstance(item, dict) else {}
+    kind = str(fields.get("type", "message"))
+    return _ITEMS.get(kind, kind) if kind != "message" else "user" if fields.get("role") == "user" else kind
+
+
+Item = Annotated[
+    Annotated[UserItem, Tag("user")]
+    | Annotated[MessageItem, Tag("message")]
+    | Annotated[CallItem, Tag("call")]
+    | Annotated[ResultItem, Tag("result")]
+    | Annotated[ReasoningItem, Tag("reasoning")],
+    Discriminator(
+        _kind_of, custom_error_type="item", custom_error_message="items of this type are not supported"
+    ),
+]
+
+
+def messages_of(items: str | list[Item]) -> list[Message]:
+    """Convert items to messages. Consecutive calls become one message."""
+    if isinstance(items, str):
+        return [{"role": "user", "content": items}]
+    messages: list[Message] = []
+    for item in items:
+        if isinstance(item, CallItem):
+            if not messages or messages[-1]["role"] != "assistant":
+                messages.append({"role": "assistant"})
+            function = {"name": item.name, "arguments": item.arguments}
+            messages[-1].setdefault("tool_calls", []).append({"id": item.call_id, "function": function})
+        elif isinstance(item, ResultItem):
+            messages.append({"role": "tool", "tool_call_id": item.call_id, "content": _content(item.output)})
+        elif isinstance(item, UserItem | MessageItem):
+            messages.append({"role": item.role, "content": _content(item.content)})
+    return messages
+
+
+def _content(content: str | list[Any]) -> str | list[dict[str, Any]]:
+    return content if isinstance(content, str) else [_part(part) for part in content]
+
+
+def _part(part: InputText | RefusalPart | InputImage | InputFile) -> dict[str, Any]:
+    if isinstance(part, RefusalPart):
+        return {"type": "text", "text": part.refusal}
+    if isinstance(part, InputImage):
+        return {"type": "image_url", "image_url": {"url": part.image_url}}
+    if isinstance(part, InputFile):
+        return {"type": "file", "file": {"file_data": part.file_data, "filename": part.filename}}
+    return {"type": "text", "text": part.text}
+
+
+# Unsupported fields of the protocol, with harmless values that are accepted. Responses are not stored, so a
+# request cannot refer to a previous one.
+UNSUPPORTED: dict[str, tuple[Any, ...]] = {
     "access_programs": (),
     "background": (False,),
     "background_options": (),
@@ -49,21 +181,21 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "top_logprobs": (0,),
     "truncation": ("auto",),
 }
-PASSED = (
+FORWARDED = (
     "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
     "temperature", "top_p", "user",
 )  # fmt: skip
 
 
-class Reasoning(Open):
-    """How much a model thinks."""
+class Reasoning(OpenModel):
+    """Options of reasoning."""
 
     model_config = ONLY_NULLS
     effort: str | None = None
 
 
-class TextOptions(Open):
-    """What the text is to be."""
+class TextOptions(OpenModel):
+    """Options of the text output."""
 
     model_config = ONLY_NULLS
     format: dict[str, Any] | None = None
@@ -76,10 +208,10 @@ class ResponsesTool(FunctionAbout):
     type: Literal["function"]
 
 
-class ResponsesBody(Asking):
-    """A request for a response. A field that is not listed here is refused, if the protocol has it."""
+class ResponsesBody(OpenAIBody):
+    """A request for a response. Other fields of the protocol are rejected."""
 
-    model_config = refused_fields(REFUSED)
+    model_config = unsupported_fields(UNSUPPORTED)
 
     input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
@@ -89,7 +221,7 @@ class ResponsesBody(Asking):
     text: TextOptions | None = None
 
 
-class ResponseAbout(Answer):
+class ResponseAbout(ApiModel):
     """A response."""
 
     id: str
@@ -114,72 +246,69 @@ class ResponseAbout(Answer):
     usage: dict[str, Any] | None
 
 
-async def _respond(asked: Asked) -> Response:
-    body: ResponsesBody = asked.body
-    headers = check_fields(body, REFUSED)
-    turn = Turn(asked, _wanted(asked, body))
-    made = _Response(body, turn)
+async def _respond(request: ApiRequest) -> Response:
+    body: ResponsesBody = request.body
+    headers = check_fields(body, UNSUPPORTED)
+    turn = RequestRun(request, _run_request(request, body))
+    response = _ResponseBuilder(body, turn)
     if body.stream:
-        return StreamedAnswer(turn, made.events(), headers, named=True)
-    pieces = await whole(turn, asked.request.receive)
-    for piece in pieces:
-        made.take(piece)
-    made.end()
-    return json_answer(made.about(made.status), headers)
+        return StreamResponse(turn, response.events(), headers, named=True)
+    chunks = await collect(turn, request.http.receive)
+    for chunk in chunks:
+        response.add(chunk)
+    response.end()
+    return json_response(response.to_dict(response.status), headers)
 
 
-def _wanted(asked: Asked, body: ResponsesBody) -> Wanted:
-    agent = agent_named(asked, body.model)
-    system, messages = read_messages(messages_of(body.input))
-    tools, fields = chosen(body.tool_choice, [*map(outside_tool, body.tools or ())], list(agent.tools))
-    fields |= {name: getattr(body, name) for name in PASSED if getattr(body, name) is not None}
+def _run_request(request: ApiRequest, body: ResponsesBody) -> RunRequest:
+    agent = agent_named(request, body.model)
+    system, messages = parse_messages(messages_of(body.input))
+    tools, fields = apply_tool_choice(
+        body.tool_choice, [*map(outside_tool, body.tools or ())], list(agent.tools)
+    )
+    fields |= {name: getattr(body, name) for name in FORWARDED if getattr(body, name) is not None}
     if body.max_output_tokens is not None:
         fields["max_tokens"] = body.max_output_tokens
     if body.reasoning is not None:
-        refuse(body.reasoning.model_extra, "reasoning")
+        reject_extra(body.reasoning.model_extra, "reasoning")
         fields |= {"reasoning_effort": body.reasoning.effort} if body.reasoning.effort else {}
     if body.text is not None:
-        refuse(body.text.model_extra, "text")
+        reject_extra(body.text.model_extra, "text")
         fields |= {"verbosity": body.text.verbosity} if body.text.verbosity else {}
         fields |= _format(body.text.format)
     system = "\n\n".join(filter(None, (body.instructions, system)))
-    return Wanted(body.model, messages, system, tools, fields, {"user": body.user} if body.user else {})
+    return RunRequest(body.model, messages, system, tools, fields, {"user": body.user} if body.user else {})
 
 
-def _format(given: dict[str, Any] | None) -> dict[str, Any]:
-    if given is None or given.get("type") == "text":
+def _format(text_format: dict[str, Any] | None) -> dict[str, Any]:
+    if text_format is None or text_format.get("type") == "text":
         return {}
-    about = {name: value for name, value in given.items() if name != "type"}
-    named = {"json_schema": about} if given.get("type") == "json_schema" else about
-    return {"response_format": {"type": given.get("type"), **named}}
+    options = {name: value for name, value in text_format.items() if name != "type"}
+    nested = {"json_schema": options} if text_format.get("type") == "json_schema" else options
+    return {"response_format": {"type": text_format.get("type"), **nested}}
 
 
-class _Response:
-    """A response while it is made: its items, and the events that tell of them.
+class _ResponseBuilder:
+    """Builds a response: its output items, and their events."""
 
-    Args:
-        body: The request.
-        turn: The run.
-    """
-
-    def __init__(self, body: ResponsesBody, turn: Turn) -> None:
+    def __init__(self, body: ResponsesBody, turn: RequestRun) -> None:
         self._body, self._turn = body, turn
         self._id, self._created = f"resp_{secrets.token_hex(16)}", int(time.time())
         self._output: list[dict[str, Any]] = []
-        self._open = ""  # the kind of the item that goes on
+        self._open_kind = ""  # kind of the unfinished item
         self._count = 0
 
     @property
     def status(self) -> str:
-        """How it ended."""
-        ends = {"error": "failed", "length": "incomplete", "content_filter": "incomplete"}
-        return ends.get(self._turn.finish, "completed")
+        """The final status."""
+        statuses = {"error": "failed", "length": "incomplete", "content_filter": "incomplete"}
+        return statuses.get(self._turn.finish, "completed")
 
-    def about(self, status: str) -> dict[str, Any]:
-        """It, as it stands."""
+    def to_dict(self, status: str) -> dict[str, Any]:
+        """Return the response in its current state."""
         body, turn = self._body, self._turn
-        given = body.model_dump(mode="json", include={"tools", "tool_choice"}, exclude_none=True)
-        why = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(turn.finish)
+        tool_fields = body.model_dump(mode="json", include={"tools", "tool_choice"}, exclude_none=True)
+        reason = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(turn.finish)
         return {
             "id": self._id,
             "object": "response",
@@ -188,10 +317,10 @@ class _Response:
             "model": body.model,
             "output": self._output,
             "parallel_tool_calls": body.parallel_tool_calls is not False,
-            "tool_choice": given.get("tool_choice", "auto"),
-            "tools": given.get("tools", []),
+            "tool_choice": tool_fields.get("tool_choice", "auto"),
+            "tools": tool_fields.get("tools", []),
             "error": {"code": "server_error", "message": turn.error} if turn.error else None,
-            "incomplete_details": {"reason": why} if why else None,
+            "incomplete_details": {"reason": reason} if reason else None,
             "instructions": body.instructions,
             "metadata": body.metadata or {},
             "temperature": body.temperature,
@@ -214,28 +343,28 @@ class _Response:
         }
 
     async def events(self) -> Frames:
-        """Run, and tell of it."""
-        yield self._event("response.created", response=self.about("in_progress"))
-        yield self._event("response.in_progress", response=self.about("in_progress"))
-        async with aclosing(self._turn.pieces()) as pieces:
-            async for piece in pieces:
-                for event in self.take(piece):
+        """Execute the run and yield its events."""
+        yield self._event("response.created", response=self.to_dict("in_progress"))
+        yield self._event("response.in_progress", response=self.to_dict("in_progress"))
+        async with aclosing(self._turn.chunks()) as chunks:
+            async for chunk in chunks:
+                for event in self.add(chunk):
                     yield event
         for event in self.end():
             yield event
-        yield self._event(f"response.{self.status}", response=self.about(self.status))
+        yield self._event(f"response.{self.status}", response=self.to_dict(self.status))
 
-    def take(self, piece: Piece) -> list[dict[str, Any]]:
-        """A piece, as events."""
-        kind = {"text": "message", "thinking": "reasoning"}.get(piece.kind)
+    def add(self, chunk: Chunk) -> list[dict[str, Any]]:
+        """Add a chunk and return its events."""
+        kind = {"text": "message", "thinking": "reasoning"}.get(chunk.kind)
         if kind is None:
-            return self._close() if piece.kind == "break" else []
-        events = [] if kind == self._open else [*self._close(), *self._begin(kind)]
-        self._part["text"] += piece.text
-        return [*events, self._told(f"{self._name}.delta", delta=piece.text, **self._more)]
+            return self._close() if chunk.kind == "break" else []
+        events = [] if kind == self._open_kind else [*self._close(), *self._open_item(kind)]
+        self._part["text"] += chunk.text
+        return [*events, self._item_event(f"{self._name}.delta", delta=chunk.text, **self._logprobs)]
 
     def end(self) -> list[dict[str, Any]]:
-        """What comes behind the run."""
+        """Close the last item, add the caller's calls, and return the events."""
         events = self._close()
         for call in self._turn.calls:
             events += self._call(call)
@@ -251,11 +380,11 @@ class _Response:
         return f"response.{self._part['type']}"
 
     @property
-    def _more(self) -> dict[str, Any]:
-        return {"logprobs": []} if self._open == "message" else {}
+    def _logprobs(self) -> dict[str, Any]:
+        return {"logprobs": []} if self._open_kind == "message" else {}
 
-    def _begin(self, kind: str) -> list[dict[str, Any]]:
-        self._open = kind
+    def _open_item(self, kind: str) -> list[dict[str, Any]]:
+        self._open_kind = kind
         item: dict[str, Any]
         if kind == "message":
             item = {"type": "message", "id": f"msg_{secrets.token_hex(12)}", "role": "assistant"}
@@ -265,54 +394,54 @@ class _Response:
             part = {"type": "reasoning_text", "text": ""}
         item |= {"status": "in_progress", "content": []}
         self._output.append(item)
-        added = self._told_item("added")
+        added = self._output_event("added")
         item["content"].append(part)
-        return [added, self._told("response.content_part.added", part=dict(part))]
+        return [added, self._item_event("response.content_part.added", part=dict(part))]
 
     def _close(self) -> list[dict[str, Any]]:
-        if not self._open:
+        if not self._open_kind:
             return []
         self._output[-1]["status"] = "completed"
         events = [
-            self._told(f"{self._name}.done", text=self._part["text"], **self._more),
-            self._told("response.content_part.done", part=dict(self._part)),
-            self._told_item("done"),
+            self._item_event(f"{self._name}.done", text=self._part["text"], **self._logprobs),
+            self._item_event("response.content_part.done", part=dict(self._part)),
+            self._output_event("done"),
         ]
-        self._open = ""
+        self._open_kind = ""
         return events
 
     def _call(self, call: OutsideCall) -> list[dict[str, Any]]:
-        about = {"type": "function_call", "id": f"fc_{secrets.token_hex(12)}", "call_id": call.id}
-        item = {**about, "name": call.tool, "arguments": "", "status": "in_progress"}
+        ids = {"id": f"fc_{secrets.token_hex(12)}", "call_id": call.id}
+        item = {"type": "function_call", **ids, "name": call.tool, "arguments": "", "status": "in_progress"}
         self._output.append(item)
-        added, arguments = self._told_item("added"), json.dumps(call.args)
+        added, arguments = self._output_event("added"), json.dumps(call.args)
         item |= {"arguments": arguments, "status": "completed"}
-        place = {"item_id": item["id"], "output_index": len(self._output) - 1}
+        position = {"item_id": item["id"], "output_index": len(self._output) - 1}
         return [
             added,
-            self._event("response.function_call_arguments.delta", **place, delta=arguments),
+            self._event("response.function_call_arguments.delta", **position, delta=arguments),
             self._event(
-                "response.function_call_arguments.done", **place, name=call.tool, arguments=arguments
+                "response.function_call_arguments.done", **position, name=call.tool, arguments=arguments
             ),
-            self._told_item("done"),
+            self._output_event("done"),
         ]
 
-    def _told(self, name: str, /, **about: Any) -> dict[str, Any]:
+    def _item_event(self, name: str, /, **fields: Any) -> dict[str, Any]:
         index, item = len(self._output) - 1, self._output[-1]["id"]
-        return self._event(name, item_id=item, output_index=index, content_index=0, **about)
+        return self._event(name, item_id=item, output_index=index, content_index=0, **fields)
 
-    def _told_item(self, what: str) -> dict[str, Any]:
+    def _output_event(self, change: str) -> dict[str, Any]:
         item = dict(self._output[-1])
         if "content" in item:
-            item["content"] = [dict(each) for each in item["content"]]
-        return self._event(f"response.output_item.{what}", output_index=len(self._output) - 1, item=item)
+            item["content"] = [dict(part) for part in item["content"]]
+        return self._event(f"response.output_item.{change}", output_index=len(self._output) - 1, item=item)
 
-    def _event(self, name: str, /, **about: Any) -> dict[str, Any]:
+    def _event(self, name: str, /, **fields: Any) -> dict[str, Any]:
         self._count += 1
-        return {"type": name, "sequence_number": self._count - 1, **about}
+        return {"type": name, "sequence_number": self._count - 1, **fields}
 
 
 OPERATIONS = [
-    Operation("POST", "/v1/responses", "openai_response", "A response of an agent.", _respond, ResponseAbout,
+    Operation("POST", "/v1/responses", "openai_response", "Create a response.", _respond, ResponseAbout,
               body=ResponsesBody, media=STREAM, problems=(404, 503)),
 ]  # fmt: skip

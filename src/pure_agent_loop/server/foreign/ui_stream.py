@@ -1,4 +1,4 @@
-"""The UI message stream of the AI SDK, version 1: what `useChat` sends and reads."""
+"""The AI SDK's UI message stream, version 1: the protocol of `useChat`."""
 
 from __future__ import annotations
 
@@ -13,28 +13,37 @@ from starlette.responses import Response
 
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.server.api.models import Body
-from pure_agent_loop.server.api.operation import Asked, Operation
+from pure_agent_loop.server.api.openapi import ApiRequest, Operation
 from pure_agent_loop.server.foreign.agui import ToolAbout
-from pure_agent_loop.server.foreign.answers import DONE, Frames, StreamedAnswer, refused_in_stream
 from pure_agent_loop.server.foreign.chat import STREAM
-from pure_agent_loop.server.foreign.history import Open, read_messages
-from pure_agent_loop.server.foreign.turn import Finish, Piece, Turn, agent_named
-from pure_agent_loop.server.foreign.wanted import Wanted, outside_tool
-from pure_agent_loop.server.problems import Problem
+from pure_agent_loop.server.foreign.history import OpenModel, parse_messages
+from pure_agent_loop.server.foreign.turn import (
+    DONE,
+    Chunk,
+    Finish,
+    Frames,
+    RequestRun,
+    RunRequest,
+    StreamResponse,
+    agent_named,
+    error_stream,
+    outside_tool,
+)
+from pure_agent_loop.server.people import HttpProblem
 
 HEADERS = {"x-vercel-ai-ui-message-stream": "v1"}
-_ENDS: dict[Finish, str] = {"tool_calls": "tool-calls", "content_filter": "content-filter"}
-# Parts; what is no text, file or call is what pages keep for people to see.
+_FINISH_REASONS: dict[Finish, str] = {"tool_calls": "tool-calls", "content_filter": "content-filter"}
+# Parts other than text, files and calls are for display only.
 _PARTS = r"^(text|file|step-start|reasoning|source-url|source-document|dynamic-tool|(tool|data)-.+)$"
 
 
-class UiPart(Open):
+class UiPart(OpenModel):
     """A part of a message."""
 
     type: Annotated[str, Field(pattern=_PARTS)]
 
 
-class UiMessage(Open):
+class UiMessage(OpenModel):
     """A message."""
 
     id: str = ""
@@ -43,9 +52,9 @@ class UiMessage(Open):
 
 
 class UiBody(Body):
-    """A request of a chat on a page.
+    """A request of `useChat`.
 
-    ``agent`` and ``tools`` are this server's: a page sends them as the `body` of its transport.
+    ``agent`` and ``tools`` are extensions: a page sends them as the `body` of its transport.
     """
 
     messages: Annotated[list[UiMessage], Field(min_length=1)]
@@ -56,41 +65,43 @@ class UiBody(Body):
     tools: Annotated[list[ToolAbout], Field(default_factory=list)]
 
 
-async def _chat(asked: Asked) -> Response:
-    body: UiBody = asked.body
-    name = body.agent if body.agent is not None else next(iter(asked.service.hub.agents))
-    agent_named(asked, name)
+async def _chat(request: ApiRequest) -> Response:
+    body: UiBody = request.body
+    name = body.agent if body.agent is not None else next(iter(request.service.hub.agents))
+    agent_named(request, name)
     try:
-        system, messages = read_messages([made for each in body.messages for made in _messages(each)])
+        system, messages = parse_messages([message for ui in body.messages for message in _messages(ui)])
         tools = [*map(outside_tool, body.tools)]
-        turn = Turn(asked, Wanted(name, messages, system, tools, {}, {"chat_id": body.id} if body.id else {}))
-    except Problem as problem:
+        turn = RequestRun(
+            request, RunRequest(name, messages, system, tools, {}, {"chat_id": body.id} if body.id else {})
+        )
+    except HttpProblem as problem:
         failed: list[Any] = [{"type": "start"}, {"type": "error", "errorText": problem.detail}, DONE]
-        return refused_in_stream(problem, failed, HEADERS)
+        return error_stream(problem, failed, HEADERS)
     last = body.messages[-1]
     message_id = last.id if last.role == "assistant" and last.id else f"msg_{secrets.token_hex(12)}"
-    return StreamedAnswer(turn, _events(turn, message_id), HEADERS)
+    return StreamResponse(turn, _events(turn, message_id), HEADERS)
 
 
-def _messages(given: UiMessage) -> list[Message]:
-    """A message as messages: what an assistant said, called and was told stands in one here."""
-    found: list[Message] = []
-    open_ = _OpenMessage(given.role)
-    for each in given.parts:
-        kind, part = each.type, each.model_dump()
-        if kind == "step-start" or (kind == "text" and open_.calls):
-            found += open_.close()
+def _messages(message: UiMessage) -> list[Message]:
+    """Split a UI message: an assistant's texts, calls and results are one message in this protocol."""
+    messages: list[Message] = []
+    builder = _MessageBuilder(message.role)
+    for ui_part in message.parts:
+        kind, part = ui_part.type, ui_part.model_dump()
+        if kind == "step-start" or (kind == "text" and builder.calls):
+            messages += builder.close()
         if kind == "text":
-            open_.content.append({"type": "text", "text": part.get("text") or ""})
+            builder.content.append({"type": "text", "text": part.get("text") or ""})
         elif kind == "file":
-            open_.content.append(_file(part))
+            builder.content.append(_file(part))
         elif kind.startswith("tool-") or kind == "dynamic-tool":
-            _add_call(part, open_.calls, open_.results)
-    return [*found, *open_.close()]
+            _add_call(part, builder.calls, builder.results)
+    return [*messages, *builder.close()]
 
 
-class _OpenMessage:
-    """A message that more may come to, and the results of its calls."""
+class _MessageBuilder:
+    """Collects the parts of a message and the results of its calls."""
 
     def __init__(self, role: str) -> None:
         self._role = role
@@ -99,12 +110,12 @@ class _OpenMessage:
         self.results: list[Message] = []
 
     def close(self) -> list[Message]:
-        """What there was; it is empty then."""
-        made = {"role": self._role, "content": self.content or None, "tool_calls": self.calls or None}
-        found = [made] if self.content or self.calls else []
-        found += self.results
+        """Return the message and its results, and start over."""
+        message = {"role": self._role, "content": self.content or None, "tool_calls": self.calls or None}
+        messages = [message] if self.content or self.calls else []
+        messages += self.results
         self.content, self.calls, self.results = [], [], []
-        return found
+        return messages
 
 
 def _file(part: dict[str, Any]) -> dict[str, Any]:
@@ -126,72 +137,73 @@ def _add_call(part: dict[str, Any], calls: list[dict[str, Any]], results: list[M
         results.append({"role": "tool", "tool_call_id": call_id, "content": text})
 
 
-async def _events(turn: Turn, message_id: str) -> Frames:
+async def _events(turn: RequestRun, message_id: str) -> Frames:
     yield {"type": "start", "messageId": message_id}
-    told = _Told()
-    async with aclosing(turn.pieces()) as pieces:
-        async for piece in pieces:
-            for event in told.take(piece):
+    writer = _UiStreamWriter()
+    async with aclosing(turn.chunks()) as chunks:
+        async for chunk in chunks:
+            for event in writer.add(chunk):
                 yield event
     for call in turn.calls:
-        for event in told.call(call.id, call.tool, call.args, dynamic=False):
+        for event in writer.call(call.id, call.tool, call.args, dynamic=False):
             yield event
-    for event in told.close_step():
+    for event in writer.close_step():
         yield event
     if turn.finish == "error":
         yield {"type": "error", "errorText": turn.error}
-    yield {"type": "finish", "finishReason": _ENDS.get(turn.finish, turn.finish)}
+    yield {"type": "finish", "finishReason": _FINISH_REASONS.get(turn.finish, turn.finish)}
     yield DONE
 
 
-class _Told:
-    """Which part is open."""
+class _UiStreamWriter:
+    """Converts chunks to events and keeps track of the open part."""
 
     def __init__(self) -> None:
         self._kind, self._id, self._count, self._in_step = "", "", 0, False
 
-    def take(self, piece: Piece) -> Sequence[dict[str, Any]]:
-        """A piece, as events."""
-        if piece.kind == "step":
+    def add(self, chunk: Chunk) -> Sequence[dict[str, Any]]:
+        """Return the events of a chunk."""
+        if chunk.kind == "step":
             return self.close_step()
-        if piece.kind == "break":
+        if chunk.kind == "break":
             return self._close()
-        if piece.kind == "call":
-            return self.call(piece.call_id, piece.tool, piece.args, dynamic=True)
-        if piece.kind == "result":
-            about = {"toolCallId": piece.call_id, "dynamic": True}
-            if piece.is_error:
-                return [{"type": "tool-output-error", **about, "errorText": piece.text or "It failed."}]
-            return [{"type": "tool-output-available", **about, "output": piece.text}]
-        name = "text" if piece.kind == "text" else "reasoning"
-        begun: list[dict[str, Any]] = []
+        if chunk.kind == "call":
+            return self.call(chunk.call_id, chunk.tool, chunk.args, dynamic=True)
+        if chunk.kind == "result":
+            fields = {"toolCallId": chunk.call_id, "dynamic": True}
+            if chunk.is_error:
+                return [
+                    {"type": "tool-output-error", **fields, "errorText": chunk.text or "The call failed."}
+                ]
+            return [{"type": "tool-output-available", **fields, "output": chunk.text}]
+        name = "text" if chunk.kind == "text" else "reasoning"
+        start: list[dict[str, Any]] = []
         if name != self._kind:
-            begun = [*self._close(), *self._open_step()]
+            start = [*self._close(), *self._open_step()]
             self._count += 1
             self._kind, self._id = name, f"{name}-{self._count}"
-            begun.append({"type": f"{name}-start", "id": self._id})
-        return [*begun, {"type": f"{name}-delta", "id": self._id, "delta": piece.text}]
+            start.append({"type": f"{name}-start", "id": self._id})
+        return [*start, {"type": f"{name}-delta", "id": self._id, "delta": chunk.text}]
 
     def call(
         self, call_id: str, tool: str, args: dict[str, Any], *, dynamic: bool
     ) -> Sequence[dict[str, Any]]:
-        """A call, as events; one of a tool that the page does not know is `dynamic`."""
-        about = {"toolCallId": call_id, "toolName": tool, **({"dynamic": True} if dynamic else {})}
-        begun = {"type": "tool-input-start", **about}
+        """Return the events of a call. Calls of tools that the page did not define are `dynamic`."""
+        fields = {"toolCallId": call_id, "toolName": tool, **({"dynamic": True} if dynamic else {})}
         return [
             *self._close(),
             *self._open_step(),
-            begun,
-            {"type": "tool-input-available", **about, "input": args},
+            {"type": "tool-input-start", **fields},
+            {"type": "tool-input-available", **fields, "input": args},
         ]
 
     def close_step(self) -> Sequence[dict[str, Any]]:
-        """The step that goes on has ended."""
-        closed = self._close()
+        """End the current step, if any."""
+        end = self._close()
         if not self._in_step:
-            return closed
+            return end
         self._in_step = False
-        return [*closed, {"type": "finish-step"}]
+        return [*end, {"type": "finish-step"}]
 
     def _open_step(self) -> list[dict[str, Any]]:
         if self._in_step:
@@ -205,6 +217,6 @@ class _Told:
 
 
 OPERATIONS = [
-    Operation("POST", "/api/ui-stream", "ui_stream", "A run, as a UI message stream of the AI SDK.", _chat,
+    Operation("POST", "/api/ui-stream", "ui_stream", "Stream a run as an AI SDK UI message stream.", _chat,
               body=UiBody, media=STREAM, problems=(404, 422, 503)),
 ]  # fmt: skip

@@ -1,10 +1,10 @@
-// A call of a tool, folded: its state and time; inside, what went in and what came out. Diffs have colours.
+// A tool call, collapsed to its state and time; inside, arguments and result. Diffs are coloured.
 import { html, useEffect, useRef, useState } from "./html.js";
 import { codeBox } from "./markdown.js";
 import { seconds, t } from "./words.js";
 
 const MARKS = { running: "◌", done: "✓", failed: "✕", waiting: "?" };
-const MOST_SHOWN = 20000;
+const MAX_SHOWN = 20000;
 
 export function Call({ item, rev }) {
   const [isOpen, setOpen] = useState(false);
@@ -17,12 +17,12 @@ export function Call({ item, rev }) {
   </details>${item.files && html`<${Files} files=${item.files} />`}`;
 }
 
-// What a tool gave beside text: pictures and sounds as such, everything else to save. The server says what is what.
+// Files of a result: images and audio inline, others as downloads. The server determines the types.
 export function Files({ files }) {
-  return html`<div class="item files">${files.map((each) => html`<figure key=${each.number}>
-    ${each.media_type.startsWith("image/") && html`<img src=${each.url} alt=${t("fileOf", { tool: each.tool })} loading="lazy" />`}
-    ${each.media_type.startsWith("audio/") && html`<audio src=${each.url} controls preload="none" aria-label=${each.name}></audio>`}
-    <figcaption><a href=${each.url} download=${each.name}>${each.name}</a> <span class="dim">${size(each.bytes)}</span></figcaption></figure>`)}</div>`;
+  return html`<div class="item files">${files.map((file) => html`<figure key=${file.number}>
+    ${file.media_type.startsWith("image/") && html`<img src=${file.url} alt=${t("fileOf", { tool: file.tool })} loading="lazy" />`}
+    ${file.media_type.startsWith("audio/") && html`<audio src=${file.url} controls preload="none" aria-label=${file.name}></audio>`}
+    <figcaption><a href=${file.url} download=${file.name}>${file.name}</a> <span class="dim">${size(file.bytes)}</span></figcaption></figure>`)}</div>`;
 }
 
 const size = (bytes) => (bytes < 1000 ? `${bytes} B` : bytes < 1e6 ? `${Math.round(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
@@ -32,11 +32,11 @@ function Inside({ item }) {
     ${item.verdict && html`<p class="dim">${t(item.verdict === "deny" ? "answeredDeny" : "answeredAllow")}</p>`}
     <${Args} args=${item.args} />
     ${item.progress && item.state === "running" && html`<${Code} text=${item.progress} language="" label=${t("running")} />`}
-    ${item.result !== undefined && html`<${Code} text=${String(item.result).slice(0, MOST_SHOWN)} language=${kindOf(String(item.result))} label=${t("output")} />`}
+    ${item.result !== undefined && html`<${Code} text=${String(item.result).slice(0, MAX_SHOWN)} language=${kindOf(String(item.result))} label=${t("output")} />`}
   </div>`;
 }
 
-// The arguments of a call: commands and diffs as such, the rest as JSON.
+// The arguments of a call: commands and diffs formatted, the rest as JSON.
 export function Args({ args }) {
   if (args === undefined || args === null || args === "") return null;
   if (typeof args !== "object") return html`<${Code} text=${String(args)} language="json" label=${t("input")} />`;
@@ -58,7 +58,7 @@ function brief(args) {
 }
 
 export function Code({ text, language, label }) {
-  const place = useRef(null);
-  useEffect(() => { place.current.replaceChildren(codeBox(text, language, label)); }, [text, language, label]);
-  return html`<div ref=${place}></div>`;
+  const box = useRef(null);
+  useEffect(() => { box.current.replaceChildren(codeBox(text, language, label)); }, [text, language, label]);
+  return html`<div ref=${box}></div>`;
 }

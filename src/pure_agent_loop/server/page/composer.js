@@ -1,36 +1,36 @@
-// Where one writes: a message begins a run, or steers the one at work. Files come by button, paste or drop.
+// The message field: starts a run, or steers the running one. Files come by button, paste or drop.
 import { html, useEffect, useRef, useState } from "./html.js";
 import * as store from "./store.js";
 import { t } from "./words.js";
 
 const KINDS = /^(image\/(png|jpeg|gif|webp)|application\/pdf|audio\/(wav|x-wav|mpeg|mp3))$/;
-const MOST_BYTES = 5 * 1024 * 1024;
+const MAX_BYTES = 5 * 1024 * 1024;
 
 export function Composer() {
   const [text, setText] = useState(""), [media, setMedia] = useState([]), [isBusy, setBusy] = useState(false);
-  const files = useRef(null), field = useRef(null), keys = useRef(null); // of suggestions
+  const files = useRef(null), field = useRef(null), keys = useRef(null); // key handler of the suggestions
   const [servers, setServers] = useState(null), hasServers = store.hasServers();
-  useEffect(() => { if (hasServers) import("./servers.js").then(setServers, store.tell); }, [hasServers]);
+  useEffect(() => { if (hasServers) import("./servers.js").then(setServers, store.showError); }, [hasServers]);
   const Suggestions = hasServers && servers?.Suggestions;
   const run = store.view.value.run.value, isRunning = store.isRunning(run);
 
   const add = async (list) => {
     for (const file of list) {
       if (!KINDS.test(file.type)) { store.problem.value = t("wrongKind", { name: file.name }); continue; }
-      if (file.size > MOST_BYTES) { store.problem.value = t("tooBig", { name: file.name }); continue; }
+      if (file.size > MAX_BYTES) { store.problem.value = t("tooBig", { name: file.name }); continue; }
       const url = await new Promise((done) => { const reader = new FileReader(); reader.onload = () => done(reader.result); reader.readAsDataURL(file); });
       setMedia((before) => [...before, { name: file.name, url }]);
     }
   };
   const submit = async (event) => {
     event?.preventDefault();
-    const words = text.trim();
-    if (!words || isBusy) return;
+    const message = text.trim();
+    if (!message || isBusy) return;
     setBusy(true);
-    setText(""); // it comes back if it could not be sent
-    const done = isRunning ? await store.steer(words) : await store.send(words, media.map((each) => each.url));
-    if (done) setMedia(isRunning ? media : []);
-    else setText((now) => now || words);
+    setText(""); // restored if sending fails
+    const sent = isRunning ? await store.steer(message) : await store.send(message, media.map((item) => item.url));
+    if (sent) setMedia(isRunning ? media : []);
+    else setText((current) => current || message);
     setBusy(false);
   };
   const key = (event) => {
@@ -38,11 +38,11 @@ export function Composer() {
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
     if (event.key === "Escape" && isRunning) store.stop();
   };
-  const pasted = (event) => { const found = [...(event.clipboardData?.files || [])]; if (found.length) { event.preventDefault(); add(found); } };
+  const pasted = (event) => { const pastedFiles = [...(event.clipboardData?.files || [])]; if (pastedFiles.length) { event.preventDefault(); add(pastedFiles); } };
   const name = store.agent.value;
   return html`<form class="composer" onSubmit=${submit} onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => { event.preventDefault(); add(event.dataTransfer.files); }}>
-    ${media.length > 0 && html`<ul class="media">${media.map((each, index) => html`<li key=${index}>${each.url.startsWith("data:image/") ? html`<img src=${each.url} alt=${each.name} />` : html`<span class="file">${each.name}</span>`}
-      <button type="button" class="icon" aria-label="${t("remove")}: ${each.name}" onClick=${() => setMedia(media.filter((_, at) => at !== index))}>×</button></li>`)}</ul>`}
+    ${media.length > 0 && html`<ul class="media">${media.map((item, index) => html`<li key=${index}>${item.url.startsWith("data:image/") ? html`<img src=${item.url} alt=${item.name} />` : html`<span class="file">${item.name}</span>`}
+      <button type="button" class="icon" aria-label="${t("remove")}: ${item.name}" onClick=${() => setMedia(media.filter((_, at) => at !== index))}>×</button></li>`)}</ul>`}
     <label class="heard" for="message">${t("message")}</label>
     ${Suggestions && html`<${Suggestions} field=${field} text=${text} setText=${setText} keys=${keys} />`}
     <textarea id="message" ref=${field} rows=${Math.min(10, Math.max(1, text.split("\n").length))} value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key} onPaste=${pasted}
@@ -52,7 +52,7 @@ export function Composer() {
         onChange=${(event) => { add(event.target.files); event.target.value = ""; }} />
       <button type="button" class="icon" aria-label=${t("attach")} title=${t("attach")} onClick=${() => files.current.click()}>+</button>
       ${store.agents.value.length > 1 && html`<select aria-label=${t("agent")} value=${name} onChange=${(event) => { store.agent.value = event.target.value; }}>
-        ${store.agents.value.map((each) => html`<option value=${each.name}>${each.name}</option>`)}</select>`}
+        ${store.agents.value.map((agent) => html`<option value=${agent.name}>${agent.name}</option>`)}</select>`}
       <span class="grow"></span>
       ${isRunning && html`<button type="button" class="danger" onClick=${store.stop}>${t("stop")}</button>`}
       <button class="primary" disabled=${!text.trim()}>${t(isRunning ? "steer" : "send")}</button>

@@ -1,4 +1,4 @@
-// What every view needs: elements from templates, hooks and signals.
+// Templates, hooks and signals for all views.
 import { h, render } from "./vendor/preact.js";
 import htm from "./vendor/htm.js";
 export { render };

@@ -1,4 +1,4 @@
-// What was said and done. Only the newest items are in the document; earlier ones come when they are looked for.
+// The conversation. Only the newest items are in the document; earlier ones are added on request.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Blocks } from "./markdown.js";
 import * as store from "./store.js";
@@ -6,43 +6,43 @@ import { seconds, t } from "./words.js";
 import { Call, Files } from "./call.js";
 import { Questions } from "./questions.js";
 
-const AT_ONCE = 120, NEAR_END = 80, A_MOMENT = 500;
+const PAGE = 120, NEAR_END = 80, TOUCH_MS = 500;
 
 export function Log() {
   const view = store.view.value, items = view.items.value;
-  const [about, setAbout] = useState({ view, shown: AT_ONCE });
-  const shown = about.view === view ? about.shown : AT_ONCE;
-  const place = useRef(null), isAtEnd = useRef(true), before = useRef(0), last = useRef({ top: 0, height: 0 }), touched = useRef(-1e9);
+  const [page, setPage] = useState({ view, shown: PAGE });
+  const shown = page.view === view ? page.shown : PAGE;
+  const boxRef = useRef(null), isAtEnd = useRef(true), before = useRef(0), last = useRef({ top: 0, height: 0 }), touched = useRef(-1e9);
   const [isAway, setAway] = useState(false);
-  const version = view.version.value, asked = store.questions.value.length;
+  const version = view.version.value, questions = store.questions.value.length;
   useLayoutEffect(() => {
-    const box = place.current;
+    const box = boxRef.current;
     if (before.current) { box.scrollTop += box.scrollHeight - before.current; before.current = 0; }
     else if (isAtEnd.current) box.scrollTop = box.scrollHeight;
-  }, [version, asked, shown, view]);
-  useEffect(() => { isAtEnd.current = true; place.current.scrollTop = place.current.scrollHeight; setAway(false); }, [view]);
-  useEffect(() => { // what comes grows after it is drawn: code that is highlighted, pictures, cards
-    const grown = new ResizeObserver(() => { if (isAtEnd.current) place.current.scrollTop = place.current.scrollHeight; });
-    grown.observe(place.current.firstElementChild);
-    grown.observe(place.current); // a panel takes room from it
+  }, [version, questions, shown, view]);
+  useEffect(() => { isAtEnd.current = true; boxRef.current.scrollTop = boxRef.current.scrollHeight; setAway(false); }, [view]);
+  useEffect(() => { // content grows after it is drawn: highlighted code, images, cards
+    const grown = new ResizeObserver(() => { if (isAtEnd.current) boxRef.current.scrollTop = boxRef.current.scrollHeight; });
+    grown.observe(boxRef.current.firstElementChild);
+    grown.observe(boxRef.current); // a panel makes it smaller
     return () => grown.disconnect();
   }, []);
   const scrolled = () => {
-    const box = place.current;
+    const box = boxRef.current;
     const isNear = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END;
-    // Only a person goes up. What shrinks and grows again between two drawings looks like that, but nobody touched anything.
-    const isPerson = box.scrollHeight === last.current.height || performance.now() - touched.current < A_MOMENT;
-    if (isNear || (box.scrollTop < last.current.top && isPerson)) isAtEnd.current = isNear;
+    // Follow the end until the person scrolls up. Content that shrinks and grows between two frames also scrolls, but without input.
+    const isInput = box.scrollHeight === last.current.height || performance.now() - touched.current < TOUCH_MS;
+    if (isNear || (box.scrollTop < last.current.top && isInput)) isAtEnd.current = isNear;
     last.current = { top: box.scrollTop, height: box.scrollHeight };
     if (isAway === isAtEnd.current) setAway(!isAtEnd.current);
   };
   const touch = () => { touched.current = performance.now(); };
-  const more = () => { before.current = place.current.scrollHeight; setAbout({ view, shown: shown + AT_ONCE }); };
-  const end = () => { place.current.scrollTop = place.current.scrollHeight; };
+  const more = () => { before.current = boxRef.current.scrollHeight; setPage({ view, shown: shown + PAGE }); };
+  const end = () => { boxRef.current.scrollTop = boxRef.current.scrollHeight; };
   const isEmpty = items.length === 0 && !store.current.value;
-  return html`<div class="log-frame"><section class="log" ref=${place} onScroll=${scrolled} onWheel=${touch} onTouchMove=${touch} onKeyDown=${touch} onPointerDown=${touch} onPointerMove=${touch} tabindex="0" aria-label=${t("log")}>
+  return html`<div class="log-frame"><section class="log" ref=${boxRef} onScroll=${scrolled} onWheel=${touch} onTouchMove=${touch} onKeyDown=${touch} onPointerDown=${touch} onPointerMove=${touch} tabindex="0" aria-label=${t("log")}>
     <div class="column">
-      ${isEmpty && html`<div class="welcome"><img src="/assets/icon.svg" alt="" width="56" height="56" /><h2>${t("welcome")}</h2><p>${t("welcomeHint")}</p></div>`}
+      ${isEmpty && html`<div class="welcome"><img src="assets/icon.svg" alt="" width="56" height="56" /><h2>${t("welcome")}</h2><p>${t("welcomeHint")}</p></div>`}
       ${items.length > shown && html`<button class="earlier" onClick=${more}>${t("earlier")}</button>`}
       ${items.slice(-shown).map((item) => html`<${Item} key=${item.id} item=${item} />`)}
       <${Working} view=${view} />
@@ -52,8 +52,8 @@ export function Log() {
 }
 
 function Item({ item }) {
-  const rev = item.rev.value; // this item is drawn again when it changes, and no other
-  if (item.kind === "user") return html`<${Said} item=${item} />`;
+  const rev = item.rev.value; // redraw only this item when it changes
+  if (item.kind === "user") return html`<${UserMessage} item=${item} />`;
   if (item.kind === "answer") return html`<article class="item answer ${item.final ? "" : "open"}"><${Markdown} text=${item.text} /></article>`;
   if (item.kind === "reasoning") return html`<details class="item reasoning"><summary>${t("thinking")}${item.ended ? html` <span class="dim">${seconds(item.ended - item.time)}</span>` : ""}</summary><div class="plain">${item.text}</div></details>`;
   if (item.kind === "call") return html`<${Call} item=${item} rev=${rev} />`;
@@ -65,15 +65,15 @@ function Item({ item }) {
 
 
 function Markdown({ text }) {
-  const place = useRef(null), blocks = useRef(null);
+  const boxRef = useRef(null), blocks = useRef(null);
   useLayoutEffect(() => {
-    blocks.current = blocks.current || new Blocks(place.current);
+    blocks.current = blocks.current || new Blocks(boxRef.current);
     blocks.current.draw(text);
   }, [text]);
-  return html`<div class="prose" ref=${place}></div>`;
+  return html`<div class="prose" ref=${boxRef}></div>`;
 }
 
-function Said({ item }) {
+function UserMessage({ item }) {
   const [draft, setDraft] = useState(null);
   const canEdit = !item.isSteer && store.current.value;
   if (draft !== null) {

@@ -1,5 +1,5 @@
-// Markdown to elements. Raw HTML is text, the parser's output goes through a sanitizer that knows a few tags
-// only, and nothing that a model writes is loaded: images stand as words unless they are data.
+// Markdown to elements. Raw HTML is shown as text, the output passes a sanitizer with a short list of tags,
+// and nothing that a model writes is loaded: images other than data URLs are replaced by their text.
 import { marked } from "./vendor/marked.js";
 import "./vendor/purify.js";
 import { t } from "./words.js";
@@ -7,26 +7,26 @@ import { t } from "./words.js";
 const purify = globalThis.DOMPurify;
 const DATA_IMAGE = /^data:image\/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/=]+$/;
 const LINK = /^(https?:|mailto:)/i;
-const LIMIT_OF_COLOUR = 40000;
+const MAX_HIGHLIGHTED = 40000;
 const TAGS = ["p", "br", "hr", "h1", "h2", "h3", "h4", "h5", "h6", "ul", "ol", "li", "blockquote", "strong", "em", "del",
   "code", "pre", "table", "thead", "tbody", "tr", "th", "td", "a", "img", "span"];
 const RULES = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ["href", "src", "alt", "title", "start", "align", "data-lang"],
   ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false, RETURN_DOM_FRAGMENT: true };
 const COLOURS = { ALLOWED_TAGS: ["span"], ALLOWED_ATTR: ["class"], RETURN_DOM_FRAGMENT: true };
 
-const escaped = (text) => text.replace(/[&<>"']/g, (each) => `&#${each.charCodeAt(0)};`);
+const escaped = (text) => text.replace(/[&<>"']/g, (char) => `&#${char.charCodeAt(0)};`);
 const formula = (name, level, start, rule) => ({
   name, level,
   start: (text) => { const at = text.search(start); return at < 0 ? undefined : at; },
   tokenizer: (text) => {
-    const found = rule.exec(text);
-    return found ? { type: name, raw: found[0], tex: (found[1] ?? found[2]).trim(), isDisplay: level === "block" || /^(\$\$|\\\[)/.test(found[0]) } : undefined;
+    const match = rule.exec(text);
+    return match ? { type: name, raw: match[0], tex: (match[1] ?? match[2]).trim(), isDisplay: level === "block" || /^(\$\$|\\\[)/.test(match[0]) } : undefined;
   },
   renderer: ({ tex, isDisplay }) => `<code data-lang="${isDisplay ? DISPLAY : INLINE}">${escaped(tex)}</code>`,
 });
 const INLINE = "tex-inline", DISPLAY = "tex-display";
 marked.use({
-  // A sum of money is no formula: nothing but its text stands at its signs, and no figure behind it.
+  // Amounts of money are not formulas: a formula has no space inside its dollar signs and no digit after them.
   extensions: [formula("formulas", "block", /^ {0,3}(\$\$|\\\[)/m, /^ {0,3}(?:\$\$([^$]+?)\$\$|\\\[([^]+?)\\\])[ \t]*(?:\n|$)/),
     formula("formula", "inline", /\$|\\[([]/, /^(?:\$\$([^$\n]+?)\$\$|\\[([]([^\n]+?)\\[)\]])/),
     formula("money", "inline", /\$/, /^\$((?![\s$])(?:[^$\n\\`]|\\[^\n])*?[^\s$\\])\$(?![\d$\w])/)],
@@ -41,19 +41,19 @@ marked.use({
   },
 });
 
-// Text to blocks of elements. Blocks that are finished keep their elements while more text comes.
+// Renders growing text as blocks. Finished blocks keep their elements.
 export class Blocks {
-  constructor(place) {
-    this.place = place;
+  constructor(container) {
+    this.container = container;
     this.raws = [];
-    this.frozen = 0; // so many blocks, and so many characters, will not change any more
+    this.frozen = 0; // number of finished blocks
     this.frozenText = "";
   }
 
   draw(text) {
     if (!text.startsWith(this.frozenText)) { this.frozen = 0; this.frozenText = ""; }
     const tokens = marked.lexer(text.slice(this.frozenText.length));
-    const kept = tokens.filter((each) => each.type !== "space");
+    const kept = tokens.filter((token) => token.type !== "space");
     kept.forEach((token, index) => {
       const at = this.frozen + index;
       if (this.raws[at] === token.raw) return;
@@ -64,19 +64,19 @@ export class Blocks {
       list.links = tokens.links;
       block.append(clean(marked.parser(list)));
       finish(block);
-      const old = this.place.children[at];
-      old ? old.replaceWith(block) : this.place.append(block);
+      const old = this.container.children[at];
+      old ? old.replaceWith(block) : this.container.append(block);
       this.raws[at] = token.raw;
     });
     const count = this.frozen + kept.length;
-    while (this.place.children.length > count) this.place.lastChild.remove();
+    while (this.container.children.length > count) this.container.lastChild.remove();
     this.raws.length = count;
-    // What stands before an empty line that something other than a list follows is finished.
-    const gap = tokens.findLastIndex((each, index) => each.type === "space" && index > 0 && index < tokens.length - 1);
+    // Text before a blank line is finished if a token follows; a list includes its blank lines.
+    const gap = tokens.findLastIndex((token, index) => token.type === "space" && index > 0 && index < tokens.length - 1);
     if (gap > 0) {
       const done = tokens.slice(0, gap + 1);
-      this.frozenText += done.map((each) => each.raw).join("");
-      this.frozen += done.filter((each) => each.type !== "space").length;
+      this.frozenText += done.map((token) => token.raw).join("");
+      this.frozen += done.filter((token) => token.type !== "space").length;
       if (!text.startsWith(this.frozenText)) { this.frozen = 0; this.frozenText = ""; }
     }
   }
@@ -92,7 +92,7 @@ function finish(block) {
     if (!LINK.test(href)) { link.replaceWith(...link.childNodes); continue; }
     link.rel = "noopener noreferrer nofollow";
     link.target = "_blank";
-    link.title = href; // where it goes, whatever it says
+    link.title = href; // show the real target
   }
   for (const image of block.querySelectorAll("img")) {
     if (!DATA_IMAGE.test(image.getAttribute("src") || "")) image.remove();
@@ -105,13 +105,13 @@ function finish(block) {
     frame.append(table);
   }
   for (const code of block.querySelectorAll(`code[data-lang="${INLINE}"], code[data-lang="${DISPLAY}"], pre > code[data-lang="math"]`)) {
-    const isDisplay = code.dataset.lang !== INLINE, place = code.parentNode.localName === "pre" ? code.parentNode : code;
-    import("./math.js").then((math) => math.draw(place, code.textContent, isDisplay)).catch(() => {}); // its source, then
+    const isDisplay = code.dataset.lang !== INLINE, target = code.parentNode.localName === "pre" ? code.parentNode : code;
+    import("./math.js").then((math) => math.draw(target, code.textContent, isDisplay)).catch(() => {}); // keep the source
   }
   for (const code of block.querySelectorAll("pre > code:not([data-lang='math'])")) code.parentNode.replaceWith(codeBox(code.textContent, code.dataset.lang || ""));
 }
 
-// Code with its language, a button to copy it, and colours where the language is known.
+// Code with its language, a copy button, and highlighting for known languages.
 export function codeBox(text, language, label = language) {
   const box = document.createElement("div"), head = document.createElement("div"), name = document.createElement("span");
   const copy = document.createElement("button"), pre = document.createElement("pre"), code = document.createElement("code");
@@ -140,8 +140,8 @@ const loaded = new Map();
 
 function grammar(name) {
   if (!loaded.has(name)) {
-    loaded.set(name, Promise.all([import("./vendor/highlight/core.js"), import(`./vendor/highlight/${name}.js`)]).then(([core, found]) => {
-      core.default.registerLanguage(name, found.default);
+    loaded.set(name, Promise.all([import("./vendor/highlight/core.js"), import(`./vendor/highlight/${name}.js`)]).then(([core, language]) => {
+      core.default.registerLanguage(name, language.default);
       return core.default;
     }));
   }
@@ -150,10 +150,10 @@ function grammar(name) {
 
 async function colour(code, text, language) {
   const name = NAMES[language] || language;
-  if (!KNOWN.has(name) || text.length > LIMIT_OF_COLOUR) return;
+  if (!KNOWN.has(name) || text.length > MAX_HIGHLIGHTED) return;
   try {
     const highlight = await grammar(name);
-    const found = highlight.highlight(text, { language: name, ignoreIllegals: true }).value;
-    code.replaceChildren(purify.sanitize(found, COLOURS));
-  } catch { /* without colours, then */ }
+    const output = highlight.highlight(text, { language: name, ignoreIllegals: true }).value;
+    code.replaceChildren(purify.sanitize(output, COLOURS));
+  } catch { /* stays plain */ }
 }

@@ -1,5 +1,5 @@
-// Formulas: TeX to MathML, which a browser draws by itself. Loaded with the first formula; what comes of a
-// formula goes through the sanitizer, which lets nothing but MathML's own elements and their measures by.
+// Formulas: TeX to MathML, which browsers render. Loaded with the first formula. The output passes a sanitizer
+// that only allows MathML elements and layout attributes.
 import temml from "./vendor/temml.js";
 import "./vendor/purify.js";
 
@@ -10,16 +10,16 @@ const ATTRIBUTES = ["display", "displaystyle", "scriptlevel", "mathvariant", "st
   "columnalign", "columnspacing", "rowspacing", "notation"];
 const RULES = { ALLOWED_TAGS: TAGS, ALLOWED_ATTR: ATTRIBUTES, ALLOW_DATA_ATTR: false, ALLOW_ARIA_ATTR: false, IN_PLACE: true };
 const LIMITS = { throwOnError: true, trust: false, annotate: false, maxExpand: 200, maxSize: [20, 100] };
-const MOST = 5000;
+const MAX_LENGTH = 5000;
 
-// Put a formula in the place of its source; what is none stays as it was written.
-export function draw(place, tex, isDisplay) {
-  if (tex.length > MOST) return;
+// Replace a formula's source by its rendering. Invalid formulas stay as source.
+export function draw(element, tex, isDisplay) {
+  if (tex.length > MAX_LENGTH) return;
   const formula = document.createElement("span");
   try { temml.render(tex, formula, { ...LIMITS, displayMode: isDisplay, macros: {} }); } catch { return; }
-  globalThis.DOMPurify.sanitize(formula.firstElementChild, RULES); // as elements: a text with styles is against the policy
+  globalThis.DOMPurify.sanitize(formula.firstElementChild, RULES); // in place: serialized styles would violate the CSP
   formula.className = isDisplay ? "formula display" : "formula";
   formula.title = tex;
-  if (isDisplay) formula.tabIndex = 0; // a long one is scrolled
-  place.replaceWith(formula);
+  if (isDisplay) formula.tabIndex = 0; // long formulas scroll
+  element.replaceWith(formula);
 }

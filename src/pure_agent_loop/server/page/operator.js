@@ -1,76 +1,76 @@
-// For who operates: what was sent to the model, how much of it a cache can use, what the audit log says; and the fleet.
+// Panels for operators: requests to models with their cacheable part, the audit log, and the fleet.
 import { html, useEffect, useState } from "./html.js";
 import { Code } from "./call.js";
 import * as store from "./store.js";
-import { api } from "./wire.js";
+import { api, sessionAt } from "./wire.js";
 import { seconds, t } from "./words.js";
 
 const PARTS = ["system", "tools", "user", "assistant", "tool"];
-const FLEET_EVERY = 3000; // milliseconds
+const FLEET_REFRESH_MS = 3000;
 
-// What a path answers, asked for again when something changes.
-function useFound(path, ...when) {
-  const [found, setFound] = useState(null);
+// The response of a path, requested again when a dependency changes.
+function useApi(path, ...deps) {
+  const [response, setResponse] = useState(null);
   useEffect(() => {
-    let isHere = true;
-    api("GET", path).then((answer) => isHere && setFound(answer)).catch(store.tell);
-    return () => { isHere = false; };
-  }, [path, ...when]);
-  return found;
+    let isMounted = true;
+    api("GET", path).then((data) => isMounted && setResponse(data)).catch(store.showError);
+    return () => { isMounted = false; };
+  }, [path, ...deps]);
+  return response;
 }
 
 export function Operator() {
   const session = store.current.value, run = store.view.value.run.value;
-  const when = [run?.id, run?.state];
-  const found = useFound(`/api/sessions/${session}/requests?limit=100`, ...when);
-  const audit = useFound(`/api/sessions/${session}/audit?limit=100`, ...when);
-  const requests = found?.requests || [];
-  const most = Math.max(1, ...requests.map((each) => each.window || total(each)));
-  return html`<section class="panel operator" aria-label=${t("operator")}><h2>${t("operator")} <span class="dim">${t("requestsOf", { n: found?.total ?? 0 })}</span></h2>
-    <p class="legend">${PARTS.map((each) => html`<span key=${each}><i class="part ${each}"></i>${t(`part_${each}`)}</span>`)}</p>
-    <ul class="requests">${requests.map((each) => html`<${Sent} key=${each.number} about=${each} session=${session} most=${most} />`)}</ul>
+  const deps = [run?.id, run?.state];
+  const response = useApi(`${sessionAt(session)}/requests?limit=100`, ...deps);
+  const audit = useApi(`${sessionAt(session)}/audit?limit=100`, ...deps);
+  const requests = response?.requests || [];
+  const maxTokens = Math.max(1, ...requests.map((request) => request.window || total(request)));
+  return html`<section class="panel operator" aria-label=${t("operator")}><h2>${t("operator")} <span class="dim">${t("requestsOf", { n: response?.total ?? 0 })}</span></h2>
+    <p class="legend">${PARTS.map((part) => html`<span key=${part}><i class="part ${part}"></i>${t(`part_${part}`)}</span>`)}</p>
+    <ul class="requests">${requests.map((request) => html`<${RequestItem} key=${request.number} request=${request} session=${session} maxTokens=${maxTokens} />`)}</ul>
     <h2>${t("audit")}</h2>
-    ${audit && audit.calls.length === 0 ? html`<p class="dim">${t("noAudit")}</p>` : html`<ul class="requests">${(audit?.calls || []).map((each) => html`<${Audited} key=${each.number} call=${each} />`)}</ul>`}
+    ${audit && audit.calls.length === 0 ? html`<p class="dim">${t("noAudit")}</p>` : html`<ul class="requests">${(audit?.calls || []).map((call) => html`<${AuditedCall} key=${call.number} call=${call} />`)}</ul>`}
   </section>`;
 }
 
-const total = (about) => PARTS.reduce((sum, each) => sum + (about.parts[each] || 0), 0);
+const total = (request) => PARTS.reduce((sum, part) => sum + (request.parts[part] || 0), 0);
 
-// How much of the request before a cache can use: all of it, or up to what was changed.
-function kept(about, isFirst) {
+// The part of the previous request that a prompt cache can reuse.
+function cacheable(request, isFirst) {
   if (isFirst) return "";
-  if (!about.same_tools) return t("toolsChanged");
-  return t("keptMessages", { n: about.same, all: about.messages });
+  if (!request.same_tools) return t("toolsChanged");
+  return t("keptMessages", { n: request.same, all: request.messages });
 }
 
-function Sent({ about, session, most }) {
+function RequestItem({ request, session, maxTokens }) {
   const [isOpen, setOpen] = useState(false);
-  const numbers = [kept(about, about.number === 1)];
-  if (about.prompt_tokens !== null) numbers.push(t("inOut", { in: about.prompt_tokens.toLocaleString(), out: about.completion_tokens ?? 0, cached: (about.cached_tokens ?? 0).toLocaleString() }));
-  if (about.seconds !== null) numbers.push(seconds(about.seconds));
-  const title = PARTS.map((each) => `${t(`part_${each}`)} ${about.parts[each] || 0}`).join(", ");
+  const numbers = [cacheable(request, request.number === 1)];
+  if (request.prompt_tokens !== null) numbers.push(t("inOut", { in: request.prompt_tokens.toLocaleString(), out: request.completion_tokens ?? 0, cached: (request.cached_tokens ?? 0).toLocaleString() }));
+  if (request.seconds !== null) numbers.push(seconds(request.seconds));
+  const title = PARTS.map((part) => `${t(`part_${part}`)} ${request.parts[part] || 0}`).join(", ");
   return html`<li><details onToggle=${(event) => setOpen(event.target.open)}>
-    <summary><span class="number">${about.number}</span>
-      <svg class="context" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label=${title}>${bars(about, most)}</svg>
+    <summary><span class="number">${request.number}</span>
+      <svg class="context" viewBox="0 0 100 8" preserveAspectRatio="none" role="img" aria-label=${title}>${bars(request, maxTokens)}</svg>
       <span class="dim">${numbers.filter(Boolean).join(" · ")}</span></summary>
-    ${isOpen && html`<${Body} session=${session} number=${about.number} />`}</details></li>`;
+    ${isOpen && html`<${Body} session=${session} number=${request.number} />`}</details></li>`;
 }
 
-function bars(about, most) {
+function bars(request, maxTokens) {
   let x = 0;
-  return PARTS.map((each) => {
-    const width = ((about.parts[each] || 0) / most) * 100;
+  return PARTS.map((part) => {
+    const width = ((request.parts[part] || 0) / maxTokens) * 100;
     x += width;
-    return html`<rect key=${each} class="part ${each}" x=${x - width} y="0" width=${width} height="8" />`;
+    return html`<rect key=${part} class="part ${part}" x=${x - width} y="0" width=${width} height="8" />`;
   });
 }
 
 function Body({ session, number }) {
-  const found = useFound(`/api/sessions/${session}/requests/${number}`);
-  return found && html`<${Code} text=${JSON.stringify(found.request, null, 2)} language="json" label=${t("requestAsSent")} />`;
+  const response = useApi(`${sessionAt(session)}/requests/${number}`);
+  return response && html`<${Code} text=${JSON.stringify(response.request, null, 2)} language="json" label=${t("requestAsSent")} />`;
 }
 
-function Audited({ call }) {
+function AuditedCall({ call }) {
   const [isOpen, setOpen] = useState(false);
   return html`<li><details onToggle=${(event) => setOpen(event.target.open)}>
     <summary><span class="number">${call.number}</span><span class="badge ${call.status}">${call.status}</span><span class="tool">${call.tool}</span>
@@ -79,18 +79,18 @@ function Audited({ call }) {
 }
 
 export function Fleet() {
-  const [round, setRound] = useState(0);
-  useEffect(() => { const timer = setInterval(() => setRound((each) => each + 1), FLEET_EVERY); return () => clearInterval(timer); }, []);
-  const fleet = useFound("/api/fleet?limit=200", round), planned = useFound("/api/schedules", round);
+  const [tick, setTick] = useState(0);
+  useEffect(() => { const timer = setInterval(() => setTick((n) => n + 1), FLEET_REFRESH_MS); return () => clearInterval(timer); }, []);
+  const fleet = useApi("/api/fleet?limit=200", tick), scheduleList = useApi("/api/schedules", tick);
   if (!fleet) return html`<section class="panel fleet" aria-label=${t("fleet")}><h2>${t("fleet")}</h2></section>`;
-  const table = (title, heads, rows) => html`<h2>${title}</h2>${rows.length === 0 ? html`<p class="dim">–</p>` : html`<div class="scroll" tabindex="0" role="region" aria-label=${title}><table><thead><tr>${heads.map((each) => html`<th key=${each}>${each}</th>`)}</tr></thead>
+  const table = (title, heads, rows) => html`<h2>${title}</h2>${rows.length === 0 ? html`<p class="dim">–</p>` : html`<div class="scroll" tabindex="0" role="region" aria-label=${title}><table><thead><tr>${heads.map((head) => html`<th key=${head}>${head}</th>`)}</tr></thead>
     <tbody>${rows.map((row, index) => html`<tr key=${index}>${row.map((cell, at) => html`<td key=${at}>${cell}</td>`)}</tr>`)}</tbody></table></div>`}`;
-  const state = (each) => html`<span class="badge ${each}">${each}</span>`;
+  const state = (name) => html`<span class="badge ${name}">${name}</span>`;
   return html`<section class="panel fleet" aria-label=${t("fleet")}>
     <p class="legend">${Object.entries(fleet.states).map(([name, count]) => html`<span key=${name}>${state(name)} ${count}</span>`)}</p>
-    ${table(t("workers"), [t("worker"), t("host"), t("running")], fleet.workers.map((each) => [each.name, each.host || t("gone"), each.runs]))}
-    ${table(t("queues"), [t("queue"), t("agent"), t("pending"), t("running")], fleet.queues.map((each) => [each.name, each.agents.join(", "), each.pending, each.running]))}
-    ${table(t("schedules"), [t("name"), t("agent"), t("when"), t("next")], (planned?.schedules || []).map((each) => [each.name, each.agent, each.cron ? `${each.cron} (${each.timezone})` : seconds(each.every), each.next ? new Date(each.next * 1000).toLocaleString() : t("paused")]))}
-    ${table(t("runs"), [t("state"), t("agent"), t("worker"), t("handovers"), t("updated")], fleet.runs.slice(0, 50).map((each) => [state(each.state), each.agent, each.worker, each.handovers || "", new Date(each.updated * 1000).toLocaleTimeString()]))}
+    ${table(t("workers"), [t("worker"), t("host"), t("running")], fleet.workers.map((worker) => [worker.name, worker.host || t("gone"), worker.runs]))}
+    ${table(t("queues"), [t("queue"), t("agent"), t("pending"), t("running")], fleet.queues.map((queue) => [queue.name, queue.agents.join(", "), queue.pending, queue.running]))}
+    ${table(t("schedules"), [t("name"), t("agent"), t("when"), t("next")], (scheduleList?.schedules || []).map((schedule) => [schedule.name, schedule.agent, schedule.cron ? `${schedule.cron} (${schedule.timezone})` : seconds(schedule.every), schedule.next ? new Date(schedule.next * 1000).toLocaleString() : t("paused")]))}
+    ${table(t("runs"), [t("state"), t("agent"), t("worker"), t("handovers"), t("updated")], fleet.runs.slice(0, 50).map((run) => [state(run.state), run.agent, run.worker, run.handovers || "", new Date(run.updated * 1000).toLocaleTimeString()]))}
   </section>`;
 }

@@ -1,9 +1,9 @@
-// The state of the page and what can be done: who is here, the sessions, the one that is open.
+// State and actions of the page: the user, the sessions, the open session.
 import { batch, effect, signal } from "./html.js";
 import { View } from "./view.js";
-import { Wire, api, connection, freshKey } from "./wire.js";
+import { Wire, api, connection, freshKey, sessionAt } from "./wire.js";
 
-const MOST_EVENTS = 20000; // more are not read again: the session's records say what was
+const MAX_EVENTS = 20000; // with more events, show the session's records instead
 export const me = signal(null);
 export const agents = signal([]);
 export const sessions = signal([]);
@@ -13,20 +13,20 @@ export const view = signal(new View());
 export const questions = signal([]);
 export const agent = signal("");
 export const problem = signal("");
-export const panel = signal(""); // the name of one of app.js's, or empty
+export const panel = signal(""); // the open panel of app.js, or empty
 export const toggle = (name) => { panel.value = panel.value === name ? "" : name; };
 export const mayOperate = () => me.value.roles.includes("operate");
 export const sideOpen = signal(false);
 
-const asked = /[#&]s=([\w.-]+)/.exec(location.hash)?.[1]; // the session in the address, before it follows `current`
+const linkedSession = decodeURIComponent(/[#&]s=([^&]+)/.exec(location.hash)?.[1] ?? "") || undefined; // from the URL, before `current` overwrites it
 let queue = [], isDue = false, hasFiles = false;
 
-function told(event) {
+function onEvent(event) {
   queue.push(event);
   if (!isDue) { isDue = true; document.hidden ? setTimeout(flush, 50) : requestAnimationFrame(flush); }
 }
 
-// Files can be had once the step that gave them has ended; both may come at once, or far apart.
+// Files are available at the end of their step, which may come in a later batch of events.
 function bringsFiles(event) {
   if (event.data.has_files) hasFiles = true;
   if (event.type === "run_end" || event.type === "run_state") return true;
@@ -40,27 +40,27 @@ function flush() {
   queue = []; isDue = false;
   if (!events.length) return;
   view.value.take(events);
-  if (events.some((each) => ["run_state", "question", "answered", "run_end", "run_start", "observation"].includes(each.type))) loadQuestions();
-  if (events.some((each) => ["run_start", "run_end", "run_state"].includes(each.type))) loadSessions();
+  if (events.some((event) => ["run_state", "question", "answered", "run_end", "run_start", "observation"].includes(event.type))) loadQuestions();
+  if (events.some((event) => ["run_start", "run_end", "run_state"].includes(event.type))) loadSessions();
   if (events.filter(bringsFiles).length) loadFiles();
 }
 
 export const wire = new Wire({
-  told,
-  reset: () => open(current.value, true),
-  opened: () => { loadSessions(); loadQuestions(); },
+  onEvent,
+  onReset: () => open(current.value, true),
+  onOpen: () => { loadSessions(); loadQuestions(); },
 });
 
-export const hasServers = () => agents.value.some((each) => each.servers.length > 0); // of MCP
-export const tell = (error) => { problem.value = String(error.message || error); };
-const guarded = (action) => async (...given) => {
-  try { problem.value = ""; return await action(...given); } catch (error) { tell(error); return undefined; }
+export const hasServers = () => agents.value.some((agent) => agent.servers.length > 0); // of MCP
+export const showError = (error) => { problem.value = String(error.message || error); };
+const guarded = (action) => async (...args) => {
+  try { problem.value = ""; return await action(...args); } catch (error) { showError(error); return undefined; }
 };
 
-export async function begin() {
+export async function start() {
   const token = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
   if (token) {
-    history.replaceState(null, "", location.pathname); // out of the address bar and the history
+    history.replaceState(null, "", location.pathname); // remove it from the address bar and the history
     await login(decodeURIComponent(token));
   } else {
     await enter();
@@ -74,8 +74,8 @@ export const login = guarded(async (token) => {
 
 async function enter() {
   try { me.value = await api("GET", "/api/me"); } catch (error) {
-    if (connection.value !== "nobody") tell(error);
-    connection.value = "nobody";
+    if (connection.value !== "signedOut") showError(error);
+    connection.value = "signedOut";
     return;
   }
   connection.value = "connecting";
@@ -83,7 +83,7 @@ async function enter() {
   agent.value = agents.value[0]?.name || "";
   wire.start();
   await loadSessions();
-  if (asked) await open(asked);
+  if (linkedSession) await open(linkedSession);
 }
 
 export async function loadAgents() {
@@ -92,7 +92,7 @@ export async function loadAgents() {
 
 export const logout = guarded(async () => { await api("POST", "/api/logout"); location.reload(); });
 
-// One request at a time, and one more for all that was asked for meanwhile: an older answer never comes last.
+// Run one request at a time, and one more after it for all calls in between, so that an older response never comes last.
 function oneAtATime(load) {
   let isBusy = false, isDue = false;
   return async function ask() {
@@ -105,26 +105,26 @@ function oneAtATime(load) {
 }
 
 export const loadSessions = oneAtATime(async () => {
-  const found = await api("GET", "/api/sessions?limit=100");
-  batch(() => { sessions.value = found.sessions; moreSessions.value = found.next; });
+  const page = await api("GET", "/api/sessions?limit=100");
+  batch(() => { sessions.value = page.sessions; moreSessions.value = page.next; });
 });
 
 export const loadMoreSessions = guarded(async () => {
-  const found = await api("GET", `/api/sessions?limit=100&cursor=${encodeURIComponent(moreSessions.value)}`);
-  batch(() => { sessions.value = [...sessions.value, ...found.sessions]; moreSessions.value = found.next; });
+  const page = await api("GET", `/api/sessions?limit=100&cursor=${encodeURIComponent(moreSessions.value)}`);
+  batch(() => { sessions.value = [...sessions.value, ...page.sessions]; moreSessions.value = page.next; });
 });
 
 export const loadQuestions = oneAtATime(async () => {
   const session = current.value;
   if (!session) { questions.value = []; return; }
-  const found = await api("GET", `/api/sessions/${session}/questions`);
-  if (session === current.value) questions.value = found.questions;
+  const response = await api("GET", `${sessionAt(session)}/questions`);
+  if (session === current.value) questions.value = response.questions;
 });
 
-// What tools gave beside text: it can be had as soon as the step has ended.
+// Files of tool results, available at the end of a step.
 export const loadFiles = oneAtATime(async () => {
   const session = current.value, shown = view.value;
-  if (session) shown.takeFiles(session, (await api("GET", `/api/sessions/${session}/files`)).files);
+  if (session) shown.takeFiles(session, (await api("GET", `${sessionAt(session)}/files`)).files);
 });
 
 export function fresh() {
@@ -136,17 +136,17 @@ export function fresh() {
 export const open = guarded(async (session, isReset = false) => {
   if (!session) return fresh();
   queue = [];
-  const made = new View();
-  batch(() => { current.value = session; view.value = made; questions.value = []; sideOpen.value = false; });
-  const about = await api("GET", `/api/sessions/${session}?limit=1`);
-  if (current.value !== session || view.value !== made) return;
-  const runs = about.run ? (await api("GET", `/api/runs?session=${session}&limit=500`)).runs : [];
-  const isWhole = runs.length > 0 && !isReset && about.last_event <= MOST_EVENTS && runs.at(-1).first_event === 1;
+  const opened = new View();
+  batch(() => { current.value = session; view.value = opened; questions.value = []; sideOpen.value = false; });
+  const details = await api("GET", `${sessionAt(session)}?limit=1`);
+  if (current.value !== session || view.value !== opened) return;
+  const runs = details.run ? (await api("GET", `/api/runs?session=${encodeURIComponent(session)}&limit=500`)).runs : [];
+  const isWhole = runs.length > 0 && !isReset && details.last_event <= MAX_EVENTS && runs.at(-1).first_event === 1;
   const entries = await entriesOf(session);
-  if (view.value !== made) return;
-  // Events begin with the first run of this session; what a fork brought along stands in its records only.
-  made.fromEntries(isWhole ? entries.filter((each) => each.time < runs.at(-1).created) : entries);
-  if (runs.length) await watchSoon(session, isWhole ? 0 : about.last_event);
+  if (view.value !== opened) return;
+  // Events start with this session's first run; the history of a fork is only in its records.
+  opened.fromEntries(isWhole ? entries.filter((entry) => entry.time < runs.at(-1).created) : entries);
+  if (runs.length) await watchSoon(session, isWhole ? 0 : details.last_event);
   loadQuestions();
   loadFiles();
 });
@@ -154,18 +154,18 @@ export const open = guarded(async (session, isReset = false) => {
 async function entriesOf(session) {
   const entries = [];
   for (;;) {
-    const part = await api("GET", `/api/sessions/${session}?limit=2000&after=${entries.length}`);
+    const part = await api("GET", `${sessionAt(session)}?limit=2000&after=${entries.length}`);
     entries.push(...part.entries);
     if (!part.entries.length || entries.length >= part.total) return entries;
   }
 }
 
 function watchSoon(session, after) {
-  return wire.watch(session, after).catch(() => {}); // not open yet: it watches when it is
+  return wire.watch(session, after).catch(() => {}); // not connected yet: watches after connecting
 }
 
 effect(() => {
-  const hash = current.value ? `#s=${current.value}` : "";
+  const hash = current.value ? `#s=${encodeURIComponent(current.value)}` : "";
   if (!/token=/.test(location.hash) && location.hash !== hash) history.replaceState(null, "", location.pathname + hash);
 });
 
@@ -176,13 +176,13 @@ function follow(run) {
   watchSoon(run.session, 0);
 }
 
-// Begin a run. With a key, so that a message that was on its way when the connection broke begins one run.
+// Start a run. The idempotency key makes it safe to repeat the message after a lost connection.
 export const send = guarded(async (text, media) => {
-  const about = { text, key: freshKey() };
-  if (media.length) about.media = media;
-  if (current.value) about.session = current.value;
-  if (agent.value) about.agent = agent.value;
-  const run = await wire.ask("message", about);
+  const message = { text, key: freshKey() };
+  if (media.length) message.media = media;
+  if (current.value) message.session = current.value;
+  if (agent.value) message.agent = agent.value;
+  const run = await wire.ask("message", message);
   if (current.value && run.session === current.value && wire.watching?.session !== run.session) await open(run.session);
   else follow(run);
   loadSessions();
@@ -197,41 +197,41 @@ export const steer = guarded(async (text) => {
 
 export const stop = guarded(() => wire.ask("stop", { run: view.value.run.value.id }));
 
-export const answer = guarded(async (question, verdict, about = {}) => {
-  await wire.ask("answer", { session: question.session, call_id: question.call_id, verdict, ...about });
-  questions.value = questions.value.filter((each) => each.call_id !== question.call_id);
+export const answer = guarded(async (question, verdict, fields = {}) => {
+  await wire.ask("answer", { session: question.session, call_id: question.call_id, verdict, ...fields });
+  questions.value = questions.value.filter((other) => other.call_id !== question.call_id);
   loadQuestions();
 });
 
-// The records know how many steps of the session stand before a message; events count the steps of their run.
+// Count steps in the session's records: events only number the steps of their run.
 export const edit = guarded(async (item, text) => {
-  const index = view.value.items.value.filter((each) => each.kind === "user" && !each.isSteer).indexOf(item);
+  const index = view.value.items.value.filter((other) => other.kind === "user" && !other.isSteer).indexOf(item);
   let step = 0, tasks = 0;
-  for (const each of await entriesOf(current.value)) {
-    if (each.kind === "task" && tasks++ === index) break;
-    step = Math.max(step, each.step);
+  for (const entry of await entriesOf(current.value)) {
+    if (entry.kind === "task" && tasks++ === index) break;
+    step = Math.max(step, entry.step);
   }
   const run = await wire.ask("edit", { session: current.value, step, text, key: freshKey() });
   await open(run.session);
 });
 
 export const fork = guarded(async (step) => {
-  const about = step ? { step } : {};
-  const made = await wire.ask("fork", { session: current.value, ...about });
+  const options = step ? { step } : {};
+  const forked = await wire.ask("fork", { session: current.value, ...options });
   await loadSessions();
-  await open(made.session);
+  await open(forked.session);
 });
 
 export const undo = guarded(async () => wire.ask("undo", { session: current.value }));
 
 export const remove = guarded(async (session) => {
-  await api("DELETE", `/api/sessions/${session}`);
+  await api("DELETE", `${sessionAt(session)}`);
   if (session === current.value) fresh();
   await loadSessions();
 });
 
 export const move = guarded(async (session, folder) => {
-  await api("POST", `/api/sessions/${session}/folder`, { folder });
+  await api("POST", `${sessionAt(session)}/folder`, { folder });
   await loadSessions();
 });
 

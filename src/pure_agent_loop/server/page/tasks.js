@@ -1,4 +1,4 @@
-// Tasks that agents gave to others, as a tree: below each the tasks that it gave itself.
+// Tasks of subagents as a tree: below each task are the tasks of its subagents.
 import { html, useEffect, useState } from "./html.js";
 import * as store from "./store.js";
 import { api } from "./wire.js";
@@ -7,17 +7,17 @@ import { t } from "./words.js";
 export function Tasks() {
   const [tasks, setTasks] = useState([]);
   const session = store.current.value;
-  useEffect(() => { api("GET", "/api/tasks?limit=200").then((found) => setTasks(found.tasks)).catch(store.tell); }, [session, store.view.value.version.value]);
-  const roots = tasks.filter((each) => each.session === session);
+  useEffect(() => { api("GET", "/api/tasks?limit=200").then((response) => setTasks(response.tasks)).catch(store.showError); }, [session, store.view.value.version.value]);
+  const roots = tasks.filter((task) => task.session === session);
   return html`<section class="panel" aria-label=${t("tasks")}><h2>${t("tasks")}</h2>
-    ${roots.length === 0 ? html`<p class="dim">${t("noTasks")}</p>` : html`<${Branch} tasks=${roots} all=${tasks} above=${[]} />`}</section>`;
+    ${roots.length === 0 ? html`<p class="dim">${t("noTasks")}</p>` : html`<${Branch} tasks=${roots} all=${tasks} ancestors=${[]} />`}</section>`;
 }
 
-function Branch({ tasks, all, above }) {
-  return html`<ul class="tasks">${tasks.map((each) => {
-    const below = each.own_session && !above.includes(each.id) ? all.filter((one) => one.session === each.own_session) : [];
-    return html`<li key=${each.id}><span class="badge ${each.state}">${each.state}</span> ${each.agent}
-      <span class="dim">${t("calls", { n: each.calls })} · ${t("tokens", { n: each.tokens.toLocaleString() })}${each.last_tool && !each.ended ? ` · ${each.last_tool}` : ""}</span>
-      ${below.length > 0 && html`<${Branch} tasks=${below} all=${all} above=${[...above, each.id]} />`}</li>`;
+function Branch({ tasks, all, ancestors }) {
+  return html`<ul class="tasks">${tasks.map((task) => {
+    const children = task.own_session && !ancestors.includes(task.id) ? all.filter((other) => other.session === task.own_session) : [];
+    return html`<li key=${task.id}><span class="badge ${task.state}">${task.state}</span> ${task.agent}
+      <span class="dim">${t("calls", { n: task.calls })} · ${t("tokens", { n: task.tokens.toLocaleString() })}${task.last_tool && !task.ended ? ` · ${task.last_tool}` : ""}</span>
+      ${children.length > 0 && html`<${Branch} tasks=${children} all=${all} ancestors=${[...ancestors, task.id]} />`}</li>`;
   })}</ul>`;
 }

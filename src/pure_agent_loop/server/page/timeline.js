@@ -1,4 +1,4 @@
-// A run drawn over time: one row for the model, one for each call beside others, a mark for each step.
+// Timeline of a run: a row for the model, rows for concurrent calls, a mark per step.
 import { html, useState } from "./html.js";
 import * as store from "./store.js";
 import { seconds, t } from "./words.js";
@@ -13,18 +13,18 @@ export function Timeline() {
   if (!run) return html`<section class="panel" aria-label=${t("timeline")}><h2>${t("timeline")}</h2><p class="dim">${t("noRun")}</p></section>`;
   const end = run.ended || run.updated, length = Math.max(end - run.started, 0.001);
   const width = WIDTH * zoom, x = (time) => LEFT + ((time - run.started) / length) * (width - LEFT - 10);
-  const rows = placed(run.spans, end);
+  const rows = assignRows(run.spans, end);
   const height = (Math.max(1, ...rows.map(([row]) => row + 1)) + 1) * ROW + 8;
   const show = (span) => {
-    const item = view.items.value.find((each) => (span.callId ? each.callId === span.callId : each.kind === "answer" && each.step === span.step && each.run === run.id));
-    const found = item?.callId && document.getElementById(`call-${item.id}`);
-    if (found) { found.open = true; found.scrollIntoView({ block: "center" }); found.querySelector("summary").focus(); }
+    const item = view.items.value.find((other) => (span.callId ? other.callId === span.callId : other.kind === "answer" && other.step === span.step && other.run === run.id));
+    const element = item?.callId && document.getElementById(`call-${item.id}`);
+    if (element) { element.open = true; element.scrollIntoView({ block: "center" }); element.querySelector("summary").focus(); }
   };
   return html`<section class="panel" aria-label=${t("timeline")}><h2>${t("timeline")} <span class="dim">${seconds(length)} · ${t("tokens", { n: (run.tokens || run.marks?.at(-1)?.tokens || 0).toLocaleString() })}${run.usage?.prompt_tokens ? ` · ${t("cachedShare", { n: Math.round((100 * (run.usage.cached_tokens || 0)) / run.usage.prompt_tokens) })}` : ""}${run.cost ? ` · $${run.cost.toFixed(4)}` : ""}</span>
       <span class="grow"></span><button class="icon" aria-label="−" onClick=${() => setZoom(Math.max(1, zoom / 2))}>−</button><button class="icon" aria-label="+" onClick=${() => setZoom(Math.min(16, zoom * 2))}>+</button></h2>
     <div class="scroll" tabindex="0" role="region" aria-label=${t("timeline")}><svg width=${width} height=${height} role="group" aria-label=${t("timeline")}>
       <text x="4" y=${ROW - 6}>${t("model")}</text><text x="4" y=${2 * ROW - 6}>${t("tool")}</text>
-      ${apart(run.marks || [], x).map((mark) => html`<g key=${mark.step}><line class="mark" x1=${x(mark.at)} x2=${x(mark.at)} y1="0" y2=${height - 14} /><text class="mark" x=${x(mark.at)} y=${height - 2}>${mark.isFar ? t("stepN", { n: mark.step }) : ""}</text></g>`)}
+      ${spaced(run.marks || [], x).map((mark) => html`<g key=${mark.step}><line class="mark" x1=${x(mark.at)} x2=${x(mark.at)} y1="0" y2=${height - 14} /><text class="mark" x=${x(mark.at)} y=${height - 2}>${mark.isFar ? t("stepN", { n: mark.step }) : ""}</text></g>`)}
       ${rows.map(([row, span], index) => {
         const from = x(span.start), to = Math.max(x(span.end || end), from + 3);
         const used = span.used ? `, ${t("inOut", span.used)}` : "", share = span.used?.in ? span.used.cached / span.used.in : 0;
@@ -35,8 +35,8 @@ export function Timeline() {
       })}</svg></div></section>`;
 }
 
-// Words of steps that would stand on each other are left out.
-function apart(marks, x) {
+// Labels of steps that would overlap are left out.
+function spaced(marks, x) {
   let last = LEFT;
   return marks.map((mark) => {
     const isFar = x(mark.at) - last > 44;
@@ -45,12 +45,12 @@ function apart(marks, x) {
   });
 }
 
-// Calls that ran side by side stand in rows of their own.
-function placed(spans, end) {
+// Concurrent calls get separate rows.
+function assignRows(spans, end) {
   const ends = [];
   return spans.map((span) => {
     if (span.kind === "model") return [0, span];
-    let row = ends.findIndex((each) => each <= span.start);
+    let row = ends.findIndex((rowEnd) => rowEnd <= span.start);
     if (row < 0) row = ends.length;
     ends[row] = span.end || end;
     return [row + 1, span];

@@ -1,5 +1,6 @@
-// The view of one session, put together from its events (docs/server.md says how). Items keep their identity:
-// each has a counter `rev`, so that a new piece of an answer draws that answer again and nothing else.
+// The view of one session, built from its events (see docs/server.md). Items keep their identity and have a
+// counter `rev`, so that a new delta of an answer redraws only that answer.
+import { here, sessionAt } from "./wire.js";
 import { batch, signal } from "./html.js";
 
 export class View {
@@ -7,30 +8,30 @@ export class View {
     this.items = signal([]);
     this.run = signal(null); // the newest run: {id, state, agent, ...}
     this.runs = []; // all of them, for the timeline
-    this.said = signal(""); // what a screen reader is told: finished things only
+    this.said = signal(""); // announced by screen readers: finished answers only
     this.version = signal(0);
     this.calls = new Map();
     this.files = new Set();
-    this.open = new Map(); // pieces of the open step, by kind
+    this.open = new Map(); // unfinished items of the current step, by kind
     this.serial = 0;
     this.due = new Set();
     this.notices = new Set();
   }
 
-  add(kind, about) {
-    const item = { id: ++this.serial, kind, rev: signal(0), ...about };
+  add(kind, fields) {
+    const item = { id: ++this.serial, kind, rev: signal(0), ...fields };
     this.fresh = this.fresh || this.items.value.slice();
     this.fresh.push(item);
     return item;
   }
 
   drop(item) {
-    this.fresh = (this.fresh || this.items.value).filter((each) => each !== item);
+    this.fresh = (this.fresh || this.items.value).filter((other) => other !== item);
   }
 
   changed(item) { this.due.add(item); }
 
-  // Take events; the page is drawn once for all of them.
+  // Apply events and redraw once.
   take(events) {
     for (const event of events) this.apply(event);
     batch(() => {
@@ -42,15 +43,15 @@ export class View {
   }
 
   apply(event) {
-    const how = this[`on_${event.type}`];
-    const run = this.runs.find((each) => each.id === event.run);
+    const handler = this[`on_${event.type}`];
+    const run = this.runs.find((other) => other.id === event.run);
     if (run) run.updated = event.timestamp;
-    if (how) how.call(this, event.data, event, run);
+    if (handler) handler.call(this, event.data, event, run);
   }
 
   on_run_start(data, event, known) {
     if (known) {
-      this.dropPieces();
+      this.dropUnfinished();
       if (known.state === "running") this.add("note", { text: "wentOn" });
       known.attempt = data.attempt;
       known.state = "running";
@@ -67,12 +68,12 @@ export class View {
 
   on_steered(data, event) { this.add("user", { text: data.text, isSteer: true, run: event.run, time: event.timestamp }); }
 
-  dropPieces() {
+  dropUnfinished() {
     for (const item of this.open.values()) this.drop(item);
     this.open.clear();
   }
 
-  piece(kind, data, event, run) {
+  delta(kind, data, event, run) {
     if (run) this.beginModel(run, event);
     let item = this.open.get(kind);
     if (!item) {
@@ -86,7 +87,7 @@ export class View {
   whole(kind, data, event) {
     let item = this.open.get(kind);
     if (!item) {
-      const before = (this.fresh || this.items.value).findLast?.((each) => each.kind === kind && each.run === event.run);
+      const before = (this.fresh || this.items.value).findLast?.((other) => other.kind === kind && other.run === event.run);
       if (!data.content || (before && before.step === event.step && before.text === data.content)) return;
       item = this.add(kind, { run: event.run, step: event.step, time: event.timestamp });
     }
@@ -109,8 +110,8 @@ export class View {
   }
 
   on_loop_start(data, event, run) { if (run) run.modelFrom = event.timestamp; }
-  on_text_delta(data, event, run) { this.piece("answer", data, event, run); }
-  on_reasoning_delta(data, event, run) { this.piece("reasoning", data, event, run); }
+  on_text_delta(data, event, run) { this.delta("answer", data, event, run); }
+  on_reasoning_delta(data, event, run) { this.delta("reasoning", data, event, run); }
   on_tool_call_delta(data, event, run) { if (run) this.beginModel(run, event); }
   on_thought(data, event, run) { if (run) this.beginModel(run, event); this.whole("answer", data, event); this.endModel(run, event); }
   on_reasoning(data, event) { this.whole("reasoning", data, event); }
@@ -129,7 +130,7 @@ export class View {
 
   on_observation(data, event, run) {
     const item = this.calls.get(data.call_id);
-    const span = run?.spans.findLast((each) => each.callId === data.call_id);
+    const span = run?.spans.findLast((other) => other.callId === data.call_id);
     if (span) Object.assign(span, { end: event.timestamp, failed: data.is_error, start: Math.min(span.start, event.timestamp - (data.duration || 0)) });
     if (run) run.modelFrom = event.timestamp;
     if (!item) return;
@@ -137,13 +138,13 @@ export class View {
     this.changed(item);
   }
 
-  // Those of a conversation that is put together from its records have no ids: they stand at its end.
+  // A view built from records has no call ids: its files go to the end.
   takeFiles(session, files) {
-    for (const each of files) {
-      const item = this.calls.get(each.call_id), about = { ...each, url: `/api/sessions/${session}/files/${each.number}` };
-      if (this.files.has(each.number)) continue;
-      this.files.add(each.number);
-      if (item) { item.files = [...(item.files || []), about]; this.changed(item); } else this.add("files", { files: [about] });
+    for (const file of files) {
+      const item = this.calls.get(file.call_id), entry = { ...file, url: here(`${sessionAt(session)}/files/${file.number}`) };
+      if (this.files.has(file.number)) continue;
+      this.files.add(file.number);
+      if (item) { item.files = [...(item.files || []), entry]; this.changed(item); } else this.add("files", { files: [entry] });
     }
     this.take([]);
   }
@@ -151,7 +152,7 @@ export class View {
   on_progress(data) {
     const item = this.calls.get(data.call_id);
     if (item && data.text) { item.progress = (item.progress + data.text).slice(-20000); this.changed(item); }
-    else if (data.text && !data.call_id) this.on_notice({ message: data.text }); // a toolset has something to say
+    else if (data.text && !data.call_id) this.on_notice({ message: data.text }); // progress of a toolset
   }
 
   on_permission(data, event) {
@@ -167,12 +168,12 @@ export class View {
   }
 
   on_retry(data) {
-    if (data.discard) this.dropPieces();
+    if (data.discard) this.dropUnfinished();
     this.add("note", { text: "retry", about: { why: data.error || "" } });
   }
 
   on_notice(data) {
-    if (!data.message || this.notices.has(data.message)) return; // said once, it is known
+    if (!data.message || this.notices.has(data.message)) return; // show each notice once
     this.notices.add(data.message);
     this.add("note", { plain: data.message });
   }
@@ -190,8 +191,8 @@ export class View {
     const usage = data.usage || {};
     run.step = event.step;
     const model = run.model?.step === event.step && run.model, before = run.usage || {};
-    const more = (name) => (usage[name] ?? 0) - (before[name] ?? 0);
-    if (model) model.used = { in: more("prompt_tokens"), out: more("completion_tokens"), cached: more("cached_tokens") };
+    const delta = (name) => (usage[name] ?? 0) - (before[name] ?? 0);
+    if (model) model.used = { in: delta("prompt_tokens"), out: delta("completion_tokens"), cached: delta("cached_tokens") };
     run.usage = usage;
     run.marks = [...(run.marks || []), { step: event.step, at: event.timestamp, tokens: usage.total_tokens ?? 0 }];
     run.modelFrom = event.timestamp;
@@ -208,17 +209,17 @@ export class View {
     this.add("end", { run: run.id, state: data.state, why: data.stop_reason, steps: data.steps, tokens: data.tokens, cost: data.cost, seconds: event.timestamp - run.started });
   }
 
-  // What the records of a session say, where its events are gone.
+  // Build the view from a session's records, if its events are gone.
   fromEntries(entries) {
     const calls = [];
-    for (const each of entries) {
-      const about = { text: each.text, final: true, step: each.step, time: each.time };
-      if (each.kind === "task" || each.kind === "user") this.add("user", { ...about, isSteer: each.kind === "user" });
-      else if (each.kind === "answer") this.add("answer", about);
-      else if (each.kind === "thinking") this.add("reasoning", about);
-      else if (each.kind === "call") calls.push(this.add("call", { tool: each.tool, args: each.text, state: "done", step: each.step, seconds: each.seconds, progress: "" }));
-      else if (each.kind === "result") { const call = calls.find((one) => one.tool === each.tool && one.result === undefined); if (call) Object.assign(call, { result: each.text, state: each.failed ? "failed" : "done" }); }
-      else if (each.kind === "notice" && each.text) this.add("note", { plain: each.text });
+    for (const entry of entries) {
+      const fields = { text: entry.text, final: true, step: entry.step, time: entry.time };
+      if (entry.kind === "task" || entry.kind === "user") this.add("user", { ...fields, isSteer: entry.kind === "user" });
+      else if (entry.kind === "answer") this.add("answer", fields);
+      else if (entry.kind === "thinking") this.add("reasoning", fields);
+      else if (entry.kind === "call") calls.push(this.add("call", { tool: entry.tool, args: entry.text, state: "done", step: entry.step, seconds: entry.seconds, progress: "" }));
+      else if (entry.kind === "result") { const call = calls.find((other) => other.tool === entry.tool && other.result === undefined); if (call) Object.assign(call, { result: entry.text, state: entry.failed ? "failed" : "done" }); }
+      else if (entry.kind === "notice" && entry.text) this.add("note", { plain: entry.text });
     }
     this.take([]);
   }

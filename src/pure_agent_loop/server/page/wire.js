@@ -1,94 +1,98 @@
-// The way to the server: requests, and one WebSocket that comes back by itself with the last number it saw.
+// Connection to the server: requests, and a WebSocket that reconnects with the last event number.
 import { signal } from "./html.js";
 
-export const connection = signal("connecting"); // connecting | open | offline | nobody
-const FIRST_WAIT = 250, LONGEST_WAIT = 8000;
+export const connection = signal("connecting"); // connecting | open | offline | signedOut
+const FIRST_WAIT = 250, MAX_WAIT = 8000;
+
+// The page may be served below a path: URLs are relative to it.
+export const here = (path) => new URL(path.slice(1), document.baseURI).href;
+export const sessionAt = (session) => `/api/sessions/${encodeURIComponent(session)}`;
 
 export async function api(method, path, body) {
   const headers = body === undefined ? {} : { "Content-Type": "application/json" };
   if (method !== "GET" && body === undefined) headers["Content-Type"] = "application/json";
-  const answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
-  if (answer.status === 401 && path !== "/api/login") connection.value = "nobody";
-  if (!answer.ok) {
-    const problem = await answer.json().catch(() => ({}));
-    throw new Error(problem.detail || `${answer.status} ${answer.statusText}`);
+  const response = await fetch(here(path), { method, headers, body: body === undefined ? undefined : JSON.stringify(body) });
+  if (response.status === 401 && path !== "/api/login") connection.value = "signedOut";
+  if (!response.ok) {
+    const problem = await response.json().catch(() => ({}));
+    throw new Error(problem.detail || `${response.status} ${response.statusText}`);
   }
-  return answer.status === 204 ? null : answer.json();
+  return response.status === 204 ? null : response.json();
 }
 
 export function freshKey() {
-  return [...crypto.getRandomValues(new Uint8Array(12))].map((each) => each.toString(16).padStart(2, "0")).join("");
+  return [...crypto.getRandomValues(new Uint8Array(12))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 export class Wire {
-  // told: called with each event; reset: called where events are missing; opened: called after each connect.
-  constructor({ told, reset, opened }) {
-    Object.assign(this, { told, reset, opened });
-    this.pending = new Map(); // what was sent and not yet answered, by id
-    this.watching = null; // {session, after}: where to go on
+  // onEvent: gets each event. onReset: called if events are missing. onOpen: called after each connect.
+  constructor({ onEvent, onReset, onOpen }) {
+    Object.assign(this, { onEvent, onReset, onOpen });
+    this.pending = new Map(); // unanswered requests by id
+    this.watching = null; // {session, after}: the session and its last event number
     this.count = 0;
     this.wait = FIRST_WAIT;
     this.socket = null;
   }
 
   start() {
-    const socket = new WebSocket(`${location.protocol === "https:" ? "wss" : "ws"}://${location.host}/ws`);
+    const socket = new WebSocket(here("/ws").replace(/^http/, "ws"));
     this.socket = socket;
-    socket.onmessage = (message) => this.take(JSON.parse(message.data));
-    socket.onclose = () => this.lost(socket);
+    socket.onmessage = (message) => this.receive(JSON.parse(message.data));
+    socket.onclose = () => this.reconnect(socket);
     socket.onerror = () => {};
   }
 
-  take(frame) {
+  receive(frame) {
     if (!frame.control) {
       const watched = this.watching;
       if (watched && frame.session === watched.session && frame.number > watched.after) {
         watched.after = frame.number;
-        this.told(frame);
+        this.onEvent(frame);
       }
     } else if (frame.control === "hello") {
       connection.value = "open";
       this.wait = FIRST_WAIT;
       if (this.watching) this.watch(this.watching.session, this.watching.after).catch(() => {});
-      for (const each of this.pending.values()) if (each.again) this.socket.send(each.text);
-      this.opened();
+      for (const request of this.pending.values()) if (request.isRepeatable) this.socket.send(request.text);
+      this.onOpen();
     } else if (frame.control === "reset") {
-      if (this.watching && frame.session === this.watching.session) this.reset(frame);
+      if (this.watching && frame.session === this.watching.session) this.onReset(frame);
     } else {
-      const waiting = this.pending.get(frame.id);
+      const request = this.pending.get(frame.id);
       this.pending.delete(frame.id);
-      if (waiting) frame.control === "reply" ? waiting.done(frame.data) : waiting.failed(new Error(frame.detail || frame.title));
+      if (request) frame.control === "reply" ? request.done(frame.data) : request.failed(new Error(frame.detail || frame.title));
     }
   }
 
-  async lost(socket) {
+  async reconnect(socket) {
     if (socket !== this.socket) return;
     connection.value = "offline";
-    for (const [id, each] of this.pending) {
-      if (each.again) continue; // it has a key: sent again, it begins nothing twice
+    for (const [id, request] of this.pending) {
+      if (request.isRepeatable) continue; // safe to repeat: it has an idempotency key
       this.pending.delete(id);
-      each.failed(new Error("The connection was lost."));
+      request.failed(new Error("The connection was lost."));
     }
     const wait = this.wait * (0.75 + Math.random() / 2);
-    this.wait = Math.min(this.wait * 2, LONGEST_WAIT);
+    this.wait = Math.min(this.wait * 2, MAX_WAIT);
     await new Promise((done) => setTimeout(done, wait));
     try {
-      await api("GET", "/api/me"); // who may not come in gets no reason from a WebSocket
+      await api("GET", "/api/me"); // a WebSocket does not report the reason of a rejection
     } catch (error) {
-      if (connection.value === "nobody") return;
-      return this.lost(socket);
+      if (connection.value === "signedOut") return;
+      return this.reconnect(socket);
     }
     this.start();
   }
 
-  ask(type, about = {}) {
+  ask(type, fields = {}) {
     const id = ++this.count;
-    const text = JSON.stringify({ type, id, ...about });
+    const text = JSON.stringify({ type, id, ...fields });
     return new Promise((done, failed) => {
       const isOpen = this.socket?.readyState === WebSocket.OPEN && connection.value === "open";
-      const again = Boolean(about.key);
-      if (!isOpen && !again) return failed(new Error("There is no connection."));
-      this.pending.set(id, { done, failed, text, again });
+      const isRepeatable = Boolean(fields.key);
+      if (!isOpen && !isRepeatable) return failed(new Error("Not connected."));
+      this.pending.set(id, { done, failed, text, isRepeatable });
       if (isOpen) this.socket.send(text);
     });
   }

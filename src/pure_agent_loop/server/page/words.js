@@ -1,4 +1,4 @@
-// What the page says, in English and Chinese. `t` looks a sentence up in the language of now.
+// Texts of the page in English and Chinese. `t` returns a text in the current language.
 import { signal } from "./html.js";
 
 const WORDS = {
@@ -9,14 +9,14 @@ const WORDS = {
   untitled: ["Untitled", "无标题"],
   message: ["Message", "消息"],
   placeholder: ["Ask {agent} anything", "向 {agent} 提问"],
-  placeholderSteer: ["Say something to the run at work", "对正在运行的任务说点什么"],
+  placeholderSteer: ["Send a message to the running task", "对正在运行的任务说点什么"],
   send: ["Send", "发送"],
   steer: ["Steer", "引导"],
   stop: ["Stop", "停止"],
   attach: ["Attach files", "添加文件"],
   remove: ["Remove", "移除"],
-  welcome: ["What shall we do?", "今天要做什么？"],
-  welcomeHint: ["Enter sends, Shift+Enter makes a new line. You can leave: the work goes on.",
+  welcome: ["What would you like to do?", "今天要做什么？"],
+  welcomeHint: ["Press Enter to send, Shift+Enter for a new line. You can close the page: the task keeps running.",
     "按 Enter 发送，Shift+Enter 换行。可以离开页面：任务会继续运行。"],
   agent: ["Agent", "智能体"],
   you: ["You", "你"],
@@ -35,7 +35,7 @@ const WORDS = {
   fork: ["Fork", "分支"],
   forkHere: ["Fork from here", "从此处分支"],
   undo: ["Undo changes", "撤销更改"],
-  undone: ["Changed back: {files}", "已恢复：{files}"],
+  undone: ["Restored: {files}", "已恢复：{files}"],
   export: ["Export", "导出"],
   delete: ["Delete", "删除"],
   change: ["Move or delete", "移动或删除"],
@@ -47,15 +47,15 @@ const WORDS = {
   requestAsSent: ["request", "请求"],
   part_system: ["system prompt", "系统提示"],
   part_tools: ["tools", "工具"],
-  part_user: ["people", "用户"],
+  part_user: ["user", "用户"],
   part_assistant: ["model", "模型"],
   part_tool: ["results", "结果"],
-  keptMessages: ["{n} of {all} messages as before", "{all} 条消息中 {n} 条与之前相同"],
+  keptMessages: ["{n} of {all} messages unchanged", "{all} 条消息中 {n} 条与之前相同"],
   toolsChanged: ["tools changed", "工具已变化"],
   inOut: ["{in} in, {out} out, {cached} cached", "输入 {in}，输出 {out}，缓存 {cached}"],
   cachedShare: ["{n} % cached", "缓存 {n}%"],
   audit: ["Audit log", "审计日志"],
-  noAudit: ["No call of this conversation stands in an audit log", "审计日志中没有此对话的调用"],
+  noAudit: ["No calls of this conversation in the audit log", "审计日志中没有此对话的调用"],
   fleet: ["Fleet", "集群"],
   mcp: ["MCP servers", "MCP 服务器"],
   test: ["Test", "测试"],
@@ -65,15 +65,15 @@ const WORDS = {
   nTools: ["tools: {n}", "工具：{n}"],
   nPrompts: ["prompts: {n}", "提示：{n}"],
   nResources: ["resources: {n}", "资源：{n}"],
-  suggestions: ["suggestions: {n}; arrows choose, Tab takes", "{n} 条建议，方向键选择，Tab 采用"],
+  suggestions: ["suggestions: {n}; arrows select, Tab accepts", "{n} 条建议，方向键选择，Tab 采用"],
   workers: ["Workers", "工作进程"],
   worker: ["Worker", "工作进程"],
   host: ["Host", "主机"],
   gone: ["gone", "已离线"],
-  handovers: ["Left and taken over", "中断后接管"],
+  handovers: ["Handovers", "中断后接管"],
   queues: ["Queues", "队列"],
   queue: ["Queue", "队列"],
-  pending: ["waiting", "等待中"],
+  pending: ["pending", "等待中"],
   schedules: ["Schedules", "定时任务"],
   name: ["Name", "名称"],
   when: ["When", "时间"],
@@ -94,15 +94,15 @@ const WORDS = {
   askCall: ["{tool} wants to run", "{tool} 请求运行"],
   askYou: ["{tool} asks you", "{tool} 向你提问"],
   allowOnce: ["Allow once", "允许一次"],
-  allowAlways: ["Always allow this kind", "始终允许此类"],
+  allowAlways: ["Always allow calls like this", "始终允许此类"],
   deny: ["Deny", "拒绝"],
-  reason: ["Reason, if you deny", "拒绝的理由（可选）"],
+  reason: ["Reason for denying (optional)", "拒绝的理由（可选）"],
   answer: ["Your answer", "你的回答"],
   reply: ["Answer", "回答"],
   connecting: ["Connecting…", "正在连接…"],
-  offline: ["No connection. Trying again…", "连接已断开，正在重试…"],
+  offline: ["Disconnected. Reconnecting…", "连接已断开，正在重试…"],
   earlier: ["Show earlier messages", "显示更早的消息"],
-  latest: ["To the newest", "回到最新"],
+  latest: ["Jump to latest", "回到最新"],
   loginTitle: ["Sign in", "登录"],
   loginHint: ["Paste the token that pal serve printed, or open its link.", "粘贴 pal serve 输出的令牌，或打开它的链接。"],
   token: ["Token", "令牌"],
@@ -113,18 +113,18 @@ const WORDS = {
   stepN: ["Step {n}", "第 {n} 步"],
   model: ["Model", "模型"],
   tool: ["Tool", "工具"],
-  ended: ["Ended: {why}", "已结束：{why}"],
-  retry: ["Trying again: {why}", "正在重试：{why}"],
-  denied: ["Refused: {tool}", "已拒绝：{tool}"],
+  ended: ["Stopped: {why}", "已结束：{why}"],
+  retry: ["Retrying: {why}", "正在重试：{why}"],
+  denied: ["Denied: {tool}", "已拒绝：{tool}"],
   answeredAllow: ["You allowed it", "你已允许"],
-  answeredDeny: ["You refused it", "你已拒绝"],
-  wentOn: ["The server was started again; the run goes on.", "服务器已重启，任务继续。"],
+  answeredDeny: ["You denied it", "你已拒绝"],
+  wentOn: ["The server restarted. The task continues.", "服务器已重启，任务继续。"],
   imageHidden: ["image: {alt}", "图片：{alt}"],
-  tooBig: ["{name} is too big (at most 5 MB).", "{name} 太大（最多 5 MB）。"],
-  wrongKind: ["{name} is no file of a known kind.", "{name} 不是支持的文件格式。"],
+  tooBig: ["{name} is too large (at most 5 MB).", "{name} 太大（最多 5 MB）。"],
+  wrongKind: ["{name}: unsupported file type.", "{name} 不是支持的文件格式。"],
   state: ["State", "状态"],
-  noRun: ["No run to show yet", "暂无可显示的运行"],
-  skip: ["To the message field", "跳到输入框"],
+  noRun: ["No runs yet", "暂无可显示的运行"],
+  skip: ["Skip to the message field", "跳到输入框"],
   log: ["Conversation", "对话"],
 };
 
@@ -137,9 +137,9 @@ export const theme = signal(stored("pal-theme") || "system");
 export function setLanguage(value) { language.value = value; store("pal-language", value); }
 export function setTheme(value) { theme.value = value; store("pal-theme", value); }
 
-export function t(name, about = {}) {
-  const found = WORDS[name][language.value === "zh" ? 1 : 0];
-  return found.replace(/\{(\w+)\}/g, (_, key) => String(about[key] ?? ""));
+export function t(name, values = {}) {
+  const text = WORDS[name][language.value === "zh" ? 1 : 0];
+  return text.replace(/\{(\w+)\}/g, (_, key) => String(values[key] ?? ""));
 }
 
 export const seconds = (number) => (number < 10 ? `${number.toFixed(1)} s` : number < 90 ? `${Math.round(number)} s` : `${Math.round(number / 60)} min`);

@@ -1,9 +1,9 @@
-"""Where records of sessions are kept.
+"""Storage of session records.
 
-records   one record, and the line it is written as
-parse     from damaged bytes to whole records
-log       what every log does
-jsonl     a file for each session
+records   one record, and its line format
+parse     recovers complete records from damaged bytes
+log       base class of the logs
+jsonl     one file per session
 sqlite    all sessions in one SQLite file
-postgres  sessions in a database, for fleets (`postgres_link` connects, `postgres_owner` shows who lives)
+postgres  sessions in a database, for fleets (`postgres_link`: connections, `postgres_owner`: liveness)
 """

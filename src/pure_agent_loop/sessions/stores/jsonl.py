@@ -1,9 +1,12 @@
-"""Sessions as files: one append-only file of JSON lines each. docs/sessions.md describes the format.
+"""Sessions as files: one append-only JSON lines file per session. docs/sessions.md describes the format.
 
 <id>.jsonl             the records
-<id>.lock              there while somebody writes, or was killed writing
-<id>.torn              ends of lines that were never finished, cut off when the session was opened
-<id>.repaired.jsonl    what `repair` made: a session of its own
+<id>.lock              exists during writing, or after the writer was killed
+<id>.torn              unfinished last lines, cut off when the session was opened
+<id>.repaired.jsonl    a new session, made by `repair`
+<id>.name              the id, if it is too long for a file name
+
+An id that is not a safe file name is encoded; see `file_names`.
 """
 
 from __future__ import annotations
@@ -13,11 +16,14 @@ import io
 import os
 import re
 import stat
+import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 from pure_agent_loop.errors import (
     ConfigError,
@@ -26,27 +32,178 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
-from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_id
-from pure_agent_loop.sessions.stores.log import BaseLog
-from pure_agent_loop.sessions.stores.parse import Transcript, parse
-from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_name
+from pure_agent_loop.sessions.stores.records import (
+    Record,
+    Transcript,
+    file_name,
+    is_hashed,
+    is_type,
+    parse,
+    session_of,
+)
+from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import Appender, sync_folder
-from pure_agent_loop.support.locking import OPEN_FLAGS
-from pure_agent_loop.support.writer_lock import SessionLock, take_lock
+from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock
+from pure_agent_loop.support.text import to_jsonable
 
-SUFFIX = ".jsonl"
-_LOOKS = 3
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+
+# -- base class of session logs: number and check records, and serialize writers -------------------------
+
+
+class Lock(Protocol):
+    """Lock against other writers."""
+
+    def release(self) -> None:
+        """Release the session for other writers."""
+        ...
+
+
+class BaseLog(ABC):
+    """Base class of a session open for writing.
+
+    Args:
+        lock: Lock of the session; it is released with the log.
+        now: Function that returns the time, in seconds since the epoch.
+    """
+
+    is_remote = False  # True if an append may take network time and must happen in a thread
+
+    def __init__(self, session_id: str, transcript: Transcript, lock: Lock, now: Callable[[], float]) -> None:
+        self.session_id = session_id
+        self.records = tuple(transcript.records)
+        self.problems = tuple(transcript.problems)
+        self._lock = lock
+        self._now = now
+        self._number = transcript.last_number
+        self._ids = {record.id for record in transcript.records}
+        self._newest = transcript.records[-1].id if transcript.records else None
+        self._mutex = threading.RLock()
+        self._pid = os.getpid()
+        self._is_open = True
+
+    def append(
+        self,
+        type: str,  # noqa: A002 - the name of the field
+        data: Mapping[str, Any],
+        *,
+        parent: str | None = None,
+        durable: bool = False,
+    ) -> Record:
+        """Write one record atomically; see `SessionLog.append`."""
+        with self._mutex:
+            self._check_usable()
+            record = self._record(type, data, parent)
+            self._write(record.to_line(), record, durable=durable)
+            self._ids.add(record.id)
+            self._newest = record.id
+            return record
+
+    def adopt(self, records: Sequence[Record]) -> None:
+        """Copy records of another session unchanged; this session must be empty.
+
+        Args:
+            records: Records in the order they were written.
+
+        Raises:
+            ConfigError: This session has records, or the log is closed.
+            SessionWriteError: Not all records could be written.
+        """
+        with self._mutex:
+            self._check_usable()
+            if self._newest is not None:
+                raise ConfigError(f"Session {self.session_id!r} is not empty, so it cannot adopt records.")
+            for record in records:
+                self._write(record.to_line(), record, durable=record is records[-1])
+                self._ids.add(record.id)
+                self._newest = record.id
+            self._number = max(
+                (int(record.id) for record in records if record.id.isdecimal() and len(record.id) < 16),
+                default=0,
+            )
+
+    def close(self) -> None:
+        """Release the session for other writers. May be called twice."""
+        with self._mutex:
+            if not self._is_open:
+                return
+            self._is_open = False
+            if os.getpid() != self._pid:
+                return  # a forked child: file and lock belong to the parent
+            try:
+                self._release()
+            finally:
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # An unreferenced log must not keep its session locked.
+        with contextlib.suppress(Exception):
+            self.close()
+
+    def _check_usable(self) -> None:
+        if not self._is_open:
+            raise ConfigError(
+                f"The log of session {self.session_id!r} is closed. Reopen the session to write."
+            )
+        if os.getpid() != self._pid:
+            raise ConfigError(
+                f"The log of session {self.session_id!r} belongs to process {self._pid}. "
+                "This process is a fork of it and cannot write."
+            )
+
+    def _record(self, kind: str, data: Mapping[str, Any], parent: str | None) -> Record:
+        if not is_type(kind):
+            raise ConfigError(
+                f"type={kind!r:.100} is not a valid record type. Use at most 64 lower-case letters, "
+                "digits, '_', '.' and '-', starting with a letter."
+            )
+        if not isinstance(data, Mapping):
+            raise ConfigError(
+                f"data must be a mapping, not {data.__class__.__name__}. Put the value under a key."
+            )
+        plain = to_jsonable(data)
+        if not isinstance(plain, dict):
+            raise ConfigError(f"data cannot be read as a mapping: {plain:.100}")
+        if parent is not None and parent not in self._ids:
+            raise ConfigError(f"parent={parent!r:.100} is not a record of session {self.session_id!r}.")
+        # Incremented before the write: an interrupt may skip a number, but never uses one twice.
+        self._number += 1
+        parent_id = self._newest if parent is None else parent
+        return Record(f"{self._number:08d}", parent_id, round(self._now(), 6), kind, plain)
+
+    @abstractmethod
+    def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
+        """Write the line completely, or write nothing and raise."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Close files and connections."""
+
+
+SUFFIX, NAME_SUFFIX = ".jsonl", ".name"
+_READ_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RepairReport:
-    """What `JsonlStore.repair` did.
+    """Result of `JsonlStore.repair`.
 
     Args:
-        session_id: The session that is whole: a new one, or the same if nothing was damaged.
-        path: The new file, None if nothing was damaged.
-        kept: How many records it holds.
-        changes: A sentence for each thing that differs from the damaged file.
+        session_id: Id of the undamaged session: a new one, or the same if there was no damage.
+        path: Path of the new file; None if there was no damage.
+        kept: Number of records in it.
+        changes: One sentence per difference to the damaged file.
     """
 
     session_id: str
@@ -56,15 +213,20 @@ class RepairReport:
 
 
 class JsonlLog(BaseLog):
-    """A file of JSON lines that is open for writing. `JsonlStore.open` makes it."""
+    """JSON lines file open for writing, as returned by `JsonlStore.open`."""
 
     def __init__(
-        self, session_id: str, found: Transcript, lock: SessionLock, now: Callable[[], float], file: Appender
+        self,
+        session_id: str,
+        transcript: Transcript,
+        lock: SessionLock,
+        now: Callable[[], float],
+        file: Appender,
     ) -> None:
-        super().__init__(session_id, found, lock, now)
+        super().__init__(session_id, transcript, lock, now)
         self._file = file
 
-    def _write(self, line: bytes, record: Record, *, durable: bool) -> None:  # noqa: ARG002 - the line is enough
+    def _write(self, line: bytes, record: Record, *, durable: bool) -> None:  # noqa: ARG002 - the base's signature
         self._file.append(line, durable=durable)
 
     def _release(self) -> None:
@@ -72,26 +234,27 @@ class JsonlLog(BaseLog):
 
 
 class JsonlStore:
-    """Sessions as files of JSON lines in one folder.
+    """Store that keeps sessions as JSON lines files in one folder.
 
     Args:
-        folder: Where. It is made when the first session is, for this user only.
-        now: Gives the time of records, in seconds since the epoch.
+        folder: Folder of the files. It is created with the first session, readable by this user only.
+        now: Function that returns the time of records, in seconds since the epoch.
     """
 
     def __init__(self, folder: str | os.PathLike[str], *, now: Callable[[], float] = time.time) -> None:
         self.folder = Path(folder).expanduser().absolute()
-        self._now = now
+        self._now = checked_function("now", now)
 
     def open(self, session_id: str, *, create: bool = True) -> JsonlLog:
         """Open a session for writing, and cut off an unfinished last line; see `SessionStore.open`."""
         path = self._path(session_id)
-        with _writing(path):
+        with _write_errors(path):
             if create:
                 _make_folder(self.folder)
-            elif not _is_there(path):
+                self._write_name(session_id)
+            elif not _exists(path):
                 raise _not_found(session_id, self.folder)
-            lock = take_lock(self._beside(session_id, ".lock"), session_id)
+            lock = take_lock(self._file(session_id, ".lock"), session_id)
             try:
                 return self._open_locked(session_id, lock, create=create)
             except BaseException:
@@ -99,90 +262,106 @@ class JsonlStore:
                 raise
 
     def read(self, session_id: str) -> Loaded:
-        """Read a session, also while another process writes it; `SessionStore.read` says more."""
+        """Read a session, even while another process writes it; see `SessionStore.read`."""
         path = self._path(session_id)
         try:
-            found = _read_settled(path)
+            transcript = _read_settled(path)
         except FileNotFoundError:
             raise _not_found(session_id, self.folder) from None
         except OSError as error:
             raise SessionReadError(f"Cannot read {path}: {error}") from error
-        return Loaded(found.records, found.problems)
+        return Loaded(transcript.records, transcript.problems)
 
     def first(self, session_id: str) -> Record | None:
-        """The first record of a session, without reading the rest; None if there is none that is whole."""
+        """Return the first record of a session without reading the rest; None if it is missing or damaged."""
         try:
             with _open_for_reading(self._path(session_id)) as source:
-                found = parse(io.BytesIO(source.readline(_FIRST_LOOK)))
+                transcript = parse(io.BytesIO(source.readline(_HEAD_BYTES)))
         except (OSError, SessionError):
             return None
-        return found.records[0] if found.records else None
+        return transcript.records[0] if transcript.records else None
+
+    def stamp(self, session_id: str) -> object:
+        """Return a value that changes with each record; None if the session does not exist."""
+        try:
+            status = self._path(session_id).stat()
+        except OSError:
+            return None
+        return status.st_ino, status.st_size, status.st_mtime_ns
 
     def list(self) -> Sequence[SessionInfo]:
-        """Every session, the one used last first.
+        """Return all sessions, most recently used first.
 
         Raises:
             SessionReadError: The folder cannot be read.
         """
         try:
-            found = [info for path in self.folder.glob(f"*{SUFFIX}") if (info := _info(path)) is not None]
+            sessions = [info for path in self.folder.glob(f"*{SUFFIX}") if (info := _info(path)) is not None]
         except OSError as error:
             raise SessionReadError(f"Cannot read {self.folder}: {error}") from error
-        return sorted(found, key=lambda info: (-info.updated, info.id))
+        return sorted(sessions, key=lambda info: (-info.updated, info.id))
 
     def exists(self, session_id: str) -> bool:
-        """True if there is such a session."""
-        return _is_there(self._path(session_id))
+        """Return True if the session exists."""
+        return _exists(self._path(session_id))
 
     def delete(self, session_id: str) -> None:
-        """Take a session away, with what was cut off from it; `SessionStore.delete` says more."""
+        """Delete a session and its cut-off lines; see `SessionStore.delete`."""
         path = self._path(session_id)
-        if not _is_there(path):
+        if not _exists(path):
             raise _not_found(session_id, self.folder)
-        with _writing(path):
-            lock = take_lock(self._beside(session_id, ".lock"), session_id)
+        with _write_errors(path):
+            lock = take_lock(self._file(session_id, ".lock"), session_id)
             try:
                 path.unlink(missing_ok=True)
-                self._beside(session_id, ".torn").unlink(missing_ok=True)
+                for suffix in (".torn", NAME_SUFFIX):
+                    self._file(session_id, suffix).unlink(missing_ok=True)
                 sync_folder(self.folder)
             finally:
                 lock.release()
 
     def repair(self, session_id: str) -> RepairReport:
-        """Write what is whole in a damaged session into a session of its own. The old file stays as it is.
+        """Copy the complete records of a damaged session to a new session. The old file is not changed.
 
         Raises:
-            ConfigError: The id cannot be one.
-            SessionNotFoundError: There is none.
+            ConfigError: The id is invalid.
+            SessionNotFoundError: The session does not exist.
             SessionLockedError: A writer has it open.
-            SessionReadError: It cannot be read at all.
+            SessionReadError: The session cannot be read at all.
             SessionWriteError: The new file cannot be written.
         """
         if not self.exists(session_id):
             raise _not_found(session_id, self.folder)
-        with _writing(self.folder):
-            lock = take_lock(self._beside(session_id, ".lock"), session_id)
+        with _write_errors(self.folder):
+            lock = take_lock(self._file(session_id, ".lock"), session_id)
         try:
             loaded = self.read(session_id)
             if not loaded.problems:
                 return RepairReport(session_id, None, len(loaded.records), [])
-            new_id = next(each for each in _repaired_names(session_id) if not self.exists(each))
+            new_id = next(name for name in _repaired_names(session_id) if not self.exists(name))
             path = self._path(new_id)
-            with _writing(path):
-                _write_whole(path, loaded.records)
+            with _write_errors(path):
+                self._write_name(new_id)
+                write_whole(path, [record.to_line() for record in loaded.records])
             return RepairReport(new_id, path, len(loaded.records), loaded.problems)
         finally:
             lock.release()
 
     def _path(self, session_id: str) -> Path:
-        return self._beside(check_session_id(session_id), SUFFIX)
+        return self._file(check_session_name(session_id), SUFFIX)
 
-    def _beside(self, session_id: str, suffix: str) -> Path:
-        return self.folder / f"{session_id}{suffix}"
+    def _file(self, session_id: str, suffix: str) -> Path:
+        return self.folder / f"{file_name(session_id)}{suffix}"
+
+    def _write_name(self, session_id: str) -> None:
+        """Write the id to a separate file if the session's file name is only a hash."""
+        path = self._file(session_id, NAME_SUFFIX)
+        if is_hashed(path.name) and not _exists(path):
+            write_whole(path, [session_id.encode()])
 
     def _open_locked(self, session_id: str, lock: SessionLock, *, create: bool) -> JsonlLog:
         path = self._path(session_id)
-        is_new = not _is_there(path)
+        is_new = not _exists(path)
         if is_new and not create:
             raise _not_found(session_id, self.folder)
         file = Appender.open(path)
@@ -190,24 +369,24 @@ class JsonlStore:
             if is_new:
                 sync_folder(self.folder)
             with _open_for_reading(path) as source:
-                found = parse(source)
-            if found.end < found.size or found.needs_newline:
-                torn = self._beside(session_id, ".torn")
-                file.mend(found, torn)
-                if found.end < found.size:
-                    found.problems.append(f"the unfinished end of the file was moved to {torn}")
-            return JsonlLog(session_id, found, lock, self._now, file)
+                transcript = parse(source)
+            if transcript.end < transcript.size or transcript.needs_newline:
+                torn = self._file(session_id, ".torn")
+                file.mend(transcript, torn)
+                if transcript.end < transcript.size:
+                    transcript.problems.append(f"the unfinished end of the file was moved to {torn}")
+            return JsonlLog(session_id, transcript, lock, self._now, file)
         except BaseException:
             file.close()
             raise
 
 
 def _not_found(session_id: str, folder: Path) -> SessionNotFoundError:
-    return SessionNotFoundError(f"There is no session {session_id!r} in {folder}.")
+    return SessionNotFoundError(f"Session {session_id!r} does not exist in {folder}.")
 
 
 @contextlib.contextmanager
-def _writing(path: Path) -> Iterator[None]:
+def _write_errors(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
@@ -216,12 +395,12 @@ def _writing(path: Path) -> Iterator[None]:
 
 def _make_folder(folder: Path) -> None:
     if folder.is_dir():
-        return  # it may be one that the user shares on purpose
+        return  # the permissions of an existing folder may be intended
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     sync_folder(folder.parent)
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     return os.path.lexists(path)
 
 
@@ -229,33 +408,35 @@ def _open_for_reading(path: Path) -> BinaryIO:
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise SessionReadError(f"Cannot read {path}: it is no file. Move it away.")
+        raise SessionReadError(f"Cannot read {path}: it is not a regular file. Move it away.")
     return os.fdopen(handle, "rb")
 
 
 def _read_settled(path: Path) -> Transcript:
-    """Read a file; an unfinished line that another process is just writing is no damage."""
+    """Read a file; a line that another process is still writing does not count as damage."""
     with _open_for_reading(path) as source:
-        for _ in range(_LOOKS):
-            found = parse(source)
-            is_whole = found.end == found.size and not found.needs_newline
-            if is_whole or os.fstat(source.fileno()).st_size == found.size:
+        for _ in range(_READ_ATTEMPTS):
+            transcript = parse(source)
+            is_whole = transcript.end == transcript.size and not transcript.needs_newline
+            if is_whole or os.fstat(source.fileno()).st_size == transcript.size:
                 break
             source.seek(0)
-    return found
+    return transcript
 
 
 def _info(path: Path) -> SessionInfo | None:
-    """None for what is no session, or is just being taken away."""
+    """Return the list entry of a file; None if it is not a session, or is being deleted."""
     try:
-        session_id = check_session_id(path.name.removesuffix(SUFFIX))
+        name = path.name.removesuffix(SUFFIX)
+        name_file = path.with_name(name + NAME_SUFFIX)
+        session_id = check_session_name(name_file.read_text("utf-8") if is_hashed(name) else session_of(name))
         with _open_for_reading(path) as source:
-            about = os.fstat(source.fileno())
+            status = os.fstat(source.fileno())
             created, updated = first_and_last_time(source)
-    except (OSError, SessionError, ConfigError):
+    except (OSError, UnicodeError, SessionError, ConfigError):
         return None
-    created = about.st_mtime if created is None else created
-    return SessionInfo(session_id, created, created if updated is None else updated, about.st_size)
+    created = status.st_mtime if created is None else created
+    return SessionInfo(session_id, created, created if updated is None else updated, status.st_size)
 
 
 def _repaired_names(session_id: str) -> Iterator[str]:
@@ -266,13 +447,13 @@ def _repaired_names(session_id: str) -> Iterator[str]:
         number += 1
 
 
-def _write_whole(path: Path, records: Sequence[Record]) -> None:
-    """Write a file that is either not there or whole."""
+def write_whole(path: Path, lines: Iterable[bytes]) -> None:
+    """Write a file atomically."""
     draft = path.with_name(path.name + ".new")
     handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.writelines(record.to_line() for record in records)
+            file.writelines(lines)
             file.flush()
             os.fsync(file.fileno())
         draft.replace(path)
@@ -282,26 +463,22 @@ def _write_whole(path: Path, records: Sequence[Record]) -> None:
 
 
 _HEAD = re.compile(rb'\{"id":"[^"]{1,64}","parent":(?:null|"[^"]{1,64}"),"time":(-?[0-9.e+-]{1,30}),')
-_FIRST_LOOK = 1 << 12
+_HEAD_BYTES = 1 << 12
 
 
 def first_and_last_time(file: BinaryIO) -> tuple[float | None, float | None]:
-    """The times of the first and the last record, None where none can be read.
-
-    Args:
-        file: A transcript, open for reading.
-    """
+    """Return the times of the first and the last record; None for an unreadable one."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
-    first = _HEAD.match(file.read(_FIRST_LOOK))
+    first = _HEAD.match(file.read(_HEAD_BYTES))
     created = _number(first[1]) if first else None
-    look = _FIRST_LOOK
+    size_read = _HEAD_BYTES
     while created is not None:
-        file.seek(max(0, size - look))
-        heads = _HEAD.findall(file.read(look))
-        if heads or look >= size:
+        file.seek(max(0, size - size_read))
+        heads = _HEAD.findall(file.read(size_read))
+        if heads or size_read >= size:
             return created, _number(heads[-1]) if heads else created
-        look *= 8  # the last line is longer
+        size_read *= 8  # the last line is longer
     return None, None
 
 

@@ -1,8 +1,8 @@
-"""Sessions in PostgreSQL, for fleets: many machines, and one writer for each session.
+"""Sessions in PostgreSQL, for fleets: many machines, one writer per session.
 
-The rows hold the same lines as the files of `JsonlStore`. Each opening raises a number in the session's row
-(the fence), and each append is one statement that writes only while that number is the writer's. So one that
-was frozen, taken for dead and woken later can write nothing any more.
+The rows hold the same lines as the files of `JsonlStore`. Each opening increments a number in the session's
+row (the fence), and an append writes only while the fence is the writer's. So a writer that was frozen,
+considered dead and later resumed cannot write any more.
 """
 
 from __future__ import annotations
@@ -15,20 +15,19 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError, SessionWriteError
-from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_id
-from pure_agent_loop.sessions.stores.log import BaseLog
-from pure_agent_loop.sessions.stores.parse import Transcript, parse
-from pure_agent_loop.sessions.stores.postgres_link import Link
-from pure_agent_loop.sessions.stores.postgres_owner import Holder, Owner, look
-from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_name
+from pure_agent_loop.sessions.stores.jsonl import BaseLog
+from pure_agent_loop.sessions.stores.postgres_link import Holder, Link, StoreOwner, find_holder
+from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
+from pure_agent_loop.support.abilities import checked_function
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
     from pure_agent_loop.sessions.stores.postgres_link import Connection
 
-# The row of the session is locked for a moment, so that who takes the session over waits for this and then
-# reads it. The row before must be there: a crash of the database may have lost records that were not durable.
+# The row of the session is locked briefly, so that a takeover waits for this append before it reads. The
+# previous record must exist: a crash of the database may have lost records that were not durable.
 _APPEND = """
 WITH mode AS MATERIALIZED (SELECT set_config('synchronous_commit', %(mode)s, true) AS set),
 mine AS MATERIALIZED (
@@ -47,7 +46,7 @@ _TAKE = """
 UPDATE @sessions SET fence = fence + 1, owner = %s, token = %s, since = clock_timestamp()
 WHERE id = %s AND fence = %s AND token IS NOT DISTINCT FROM %s
 """
-_AGAIN = "UPDATE @sessions SET fence = fence + 1 WHERE id = %s AND token = %s RETURNING fence"
+_RAISE_FENCE = "UPDATE @sessions SET fence = fence + 1 WHERE id = %s AND token = %s RETURNING fence"
 _UNDO = """
 DELETE FROM @records WHERE session = %(id)s AND number >= %(number)s
 AND EXISTS (SELECT FROM @sessions WHERE id = %(id)s AND fence = %(fence)s AND token = %(token)s)
@@ -65,11 +64,10 @@ FROM @sessions
 
 
 class _Claim:
-    """That a session is ours. Stands where other stores have a lock.
+    """Ownership of a session, in place of the lock of other stores.
 
     Args:
-        store: The store, which lives as long as a log of it.
-        token: Names this opening.
+        store: Store of the session; the reference keeps it alive as long as its logs.
     """
 
     def __init__(self, store: PostgresStore, session_id: str, token: str) -> None:
@@ -79,38 +77,38 @@ class _Claim:
         self.store._owner.release(self._id, self.token)
 
     def forget(self) -> None:
-        """In a forked child there is nothing to let go of."""
+        """Do nothing: a forked child has nothing to release."""
 
 
 class PostgresLog(BaseLog):
-    """A session in PostgreSQL that is open for writing. `PostgresStore.open` makes it."""
+    """Session in PostgreSQL open for writing, as returned by `PostgresStore.open`."""
 
     is_remote = True
 
     def __init__(
         self,
         session_id: str,
-        found: Transcript,
+        transcript: Transcript,
         claim: _Claim,
         now: Callable[[], float],
         fence: int,
         last: int,
     ) -> None:
-        super().__init__(session_id, found, claim, now)
+        super().__init__(session_id, transcript, claim, now)
         self._claim, self._link = claim, claim.store._link
         self._fence, self._last = fence, last
-        self._loose: list[dict[str, Any]] = []  # written since the last durable one
-        self._is_unclear = False
+        self._not_durable: list[dict[str, Any]] = []  # rows since the last durable one
+        self._is_uncertain = False
 
     def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
-        if self._is_unclear:
-            self._link.run(self._settle)
-        self._is_unclear = True  # whatever interrupts us
+        if self._is_uncertain:
+            self._link.run(self._undo_uncertain)
+        self._is_uncertain = True  # until the write is known to have succeeded
         row = self._row(line, record, durable=durable)
-        self._link.run(lambda connection: self._put(connection, row))
-        self._is_unclear = False
+        self._link.run(lambda connection: self._insert_or_verify(connection, row))
+        self._is_uncertain = False
         self._last = row["number"]
-        self._loose = [] if durable else [*self._loose, row]
+        self._not_durable = [] if durable else [*self._not_durable, row]
 
     def _row(self, line: bytes, record: Record, *, durable: bool) -> dict[str, Any]:
         return {
@@ -123,56 +121,59 @@ class PostgresLog(BaseLog):
             "mode": "on" if durable else "off",
         }
 
-    def _put(self, connection: Connection, row: dict[str, Any]) -> None:
-        """Write a row; also if it was written before and nobody heard of it."""
+    def _insert_or_verify(self, connection: Connection, row: dict[str, Any]) -> None:
+        """Insert a row, unless an earlier attempt has inserted it."""
         if self._insert(connection, row):
             return
-        found = connection.execute(self._link.sql(_LINE), (self.session_id, row["number"])).fetchone()
-        if found is not None and found[0] == row["line"]:
+        existing = connection.execute(self._link.sql(_LINE), (self.session_id, row["number"])).fetchone()
+        if existing is not None and existing[0] == row["line"]:
             return
-        holder = look(connection, self._link, self.session_id)
+        holder = find_holder(connection, self._link, self.session_id)
         if holder is None or (holder.token, holder.fence) != (self._claim.token, self._fence):
-            raise _taken(self.session_id, holder)
-        for lost in self._loose:  # the database crashed, and these had not reached its disk
-            self._insert(connection, {**lost, "mode": "on"})
+            raise _lost_error(self.session_id, holder)
+        for row_before in self._not_durable:  # the database crashed before these reached its disk
+            self._insert(connection, {**row_before, "mode": "on"})
         if not self._insert(connection, row):
-            raise SessionWriteError(self._link.name, "records of this session were changed by somebody else")
+            raise SessionWriteError(self._link.name, "another program changed records of this session")
 
     def _insert(self, connection: Connection, row: dict[str, Any]) -> bool:
         return connection.execute(self._link.sql(_APPEND), {**row, "fence": self._fence}).rowcount == 1
 
-    def _settle(self, connection: Connection) -> None:
-        """A record was refused, but may have been written, or may still be: now it never will be."""
-        row = connection.execute(self._link.sql(_AGAIN), (self.session_id, self._claim.token)).fetchone()
+    def _undo_uncertain(self, connection: Connection) -> None:
+        """Raise the fence and delete a record whose append failed but may still have been written."""
+        row = connection.execute(
+            self._link.sql(_RAISE_FENCE), (self.session_id, self._claim.token)
+        ).fetchone()
         if row is None:
-            raise _taken(self.session_id, look(connection, self._link, self.session_id))
+            raise _lost_error(self.session_id, find_holder(connection, self._link, self.session_id))
         self._fence = int(row[0])
-        about = {"id": self.session_id, "number": self._last + 1}
-        connection.execute(self._link.sql(_UNDO), {**about, "fence": self._fence, "token": self._claim.token})
+        values = {"id": self.session_id, "number": self._last + 1}
+        connection.execute(
+            self._link.sql(_UNDO), {**values, "fence": self._fence, "token": self._claim.token}
+        )
 
     def _release(self) -> None:
-        """The connections are the store's."""
+        """Do nothing: the store closes the connections."""
 
 
 class PostgresStore:
-    """Sessions in a PostgreSQL database. Needs the extra ``[durable]``.
+    """Store that keeps sessions in a PostgreSQL database. Needs the extra ``[durable]``.
 
-    A session belongs to a process while it is open there. It is free again when it is closed, when that
-    process ends, or when it has not been heard of for `lease` seconds. The store connects when it is first
-    used, and makes its tables if they are missing. The address must not lead through a pooler that gives each
-    transaction another connection.
+    An open session belongs to a process. It is released when it is closed, when the process ends, or when the
+    process has not shown activity for `lease` seconds. The store connects at first use, and creates missing
+    tables. Do not connect through a pooler that assigns each transaction another connection.
 
     Args:
-        url: The database, such as ``postgresql://user:password@host:5432/database``.
-        owner: What this process is called where others see it; None for machine and process.
-        schema: Where the tables stand.
-        lease: Seconds after which a process that does not answer any more has lost its sessions.
-        patience: Seconds to go on trying while the database is away, before a `SessionWriteError`.
-        connections: How many are used at once, at most, besides the one that shows that the process lives.
-        now: Gives the time of records, in seconds since the epoch.
+        url: URL of the database, such as ``postgresql://user:password@host:5432/database``.
+        owner: Name of this process in messages to others; None for machine and process id.
+        schema: Schema of the tables.
+        lease: Seconds without activity after which a process loses its sessions.
+        patience: Seconds to retry while the database is unavailable, before a `SessionWriteError`.
+        connections: Maximum number of connections, besides the one for liveness.
+        now: Function that returns the time of records, in seconds since the epoch.
 
     Raises:
-        ConfigError: A value cannot be right.
+        ConfigError: A value is invalid.
         MissingExtraError: The extra is not installed.
     """
 
@@ -188,48 +189,52 @@ class PostgresStore:
         now: Callable[[], float] = time.time,
     ) -> None:
         if not lease > 0:
-            raise ConfigError(f"lease={lease!r} must be more than 0 seconds.")
+            raise ConfigError(f"lease={lease!r} must be greater than 0 seconds.")
         if not patience >= 0:
-            raise ConfigError(f"patience={patience!r} must be 0 seconds or more.")
+            raise ConfigError(f"patience={patience!r} must be at least 0 seconds.")
         self._link = Link(url, schema, patience, connections)
-        self._owner = Owner(self._link, owner, lease)
-        self._now = now
+        self._owner = StoreOwner(self._link, owner, lease)
+        self._now = checked_function("now", now)
         _STORES.add(self)
-        self._end = weakref.finalize(self, _end, self._link, self._owner)
+        self._close_all = weakref.finalize(self, _close_all, self._link, self._owner)
 
     def open(self, session_id: str, *, create: bool = True, takeover: bool = False) -> PostgresLog:
-        """Open a session for writing; `SessionStore.open` says more.
+        """Open a session for writing; see `SessionStore.open`.
 
         Args:
-            session_id: The session.
-            create: Make it if there is none.
-            takeover: Take it also from one who lives: its next append is refused.
+            session_id: Id of the session.
+            create: Create the session if missing.
+            takeover: Take the session even from a live process, whose next append then fails.
         """
-        check_session_id(session_id)
+        check_session_name(session_id)
         owner, token = self._owner.number(), secrets.token_hex(8)
         if create:
-            made = (session_id, round(self._now(), 6))
-            self._link.run(lambda connection: connection.execute(self._link.sql(_MAKE), made))
+            session_row = (session_id, round(self._now(), 6))
+            self._link.run(lambda connection: connection.execute(self._link.sql(_MAKE), session_row))
         claim = _Claim(self, session_id, token)
         try:
             fence = self._link.run(
                 lambda connection: self._take(connection, session_id, owner, token, force=takeover)
             )
-            found, last = self._link.run(lambda connection: self._found(connection, session_id))
+            transcript, last = self._link.run(
+                lambda connection: self._read_transcript(connection, session_id)
+            )
         except SessionWriteError:
-            claim.release()  # it may be ours without our knowing
+            claim.release()  # the session may have been taken before the error
             raise
-        return PostgresLog(session_id, found, claim, self._now, fence, last)
+        return PostgresLog(session_id, transcript, claim, self._now, fence, last)
 
     def read(self, session_id: str) -> Loaded:
-        """Read a session, also while another process writes it; `SessionStore.read` says more."""
+        """Read a session, even while another process writes it; see `SessionStore.read`."""
         if not self.exists(session_id):
             raise self._not_found(session_id)
-        found, _ = self._link.run(lambda connection: self._found(connection, session_id), writing=False)
-        return Loaded(found.records, found.problems)
+        transcript, _ = self._link.run(
+            lambda connection: self._read_transcript(connection, session_id), writing=False
+        )
+        return Loaded(transcript.records, transcript.problems)
 
     def list(self) -> Sequence[SessionInfo]:
-        """Every session, the one used last first.
+        """Return all sessions, most recently used first.
 
         Raises:
             SessionReadError: The database cannot be read.
@@ -238,13 +243,13 @@ class PostgresStore:
             lambda connection: connection.execute(self._link.sql(_LIST)).fetchall(), writing=False
         )
         infos = []
-        for session_id, made, first, last, size in rows:
-            created = made if first is None else first
+        for session_id, created_at, first, last, size in rows:
+            created = created_at if first is None else first
             infos.append(SessionInfo(session_id, created, created if last is None else last, int(size)))
         return sorted(infos, key=lambda info: (-info.updated, info.id))
 
     def exists(self, session_id: str) -> bool:
-        """True if there is such a session.
+        """Return True if the session exists.
 
         Raises:
             SessionReadError: The database cannot be read.
@@ -252,26 +257,28 @@ class PostgresStore:
         return self.holder(session_id) is not None
 
     def holder(self, session_id: str) -> Holder | None:
-        """Who has a session, and whether that process lives; None if there is no such session.
+        """Return the owner of an open session, and whether it is alive; None if the session does not exist.
 
         Raises:
             SessionReadError: The database cannot be read.
         """
-        check_session_id(session_id)
-        return self._link.run(lambda connection: look(connection, self._link, session_id), writing=False)
+        check_session_name(session_id)
+        return self._link.run(
+            lambda connection: find_holder(connection, self._link, session_id), writing=False
+        )
 
     def delete(self, session_id: str) -> None:
-        """Take a session away; `SessionStore.delete` says more."""
+        """Delete a session; see `SessionStore.delete`."""
         if not self.exists(session_id):
             raise self._not_found(session_id)
         owner, token = self._owner.number(), secrets.token_hex(8)
-        # Taken first, so that a writer taken for dead cannot leave a row behind.
+        # Taken over first, so that a writer that is considered dead cannot leave a row.
         self._link.run(lambda connection: self._take(connection, session_id, owner, token, force=False))
         self._link.run(lambda connection: connection.execute(self._link.sql(_DELETE), (session_id, token)))
 
     def close(self) -> None:
-        """Close the connections. Sessions that are open here may then be taken by others."""
-        self._end()
+        """Close the connections. Other processes may then take the sessions that are open here."""
+        self._close_all()
 
     def __enter__(self) -> Self:
         return self
@@ -280,40 +287,40 @@ class PostgresStore:
         self.close()
 
     def _take(self, connection: Connection, session_id: str, owner: int, token: str, *, force: bool) -> int:
-        """Make a session ours, if nobody who lives has it. Returns the fence."""
+        """Take a session unless a live process has it. Return the fence."""
         while True:
-            holder = look(connection, self._link, session_id)
+            holder = find_holder(connection, self._link, session_id)
             if holder is None:
                 raise self._not_found(session_id)
             if holder.token == token:
                 return holder.fence
             if holder.is_alive and not force:
-                raise holder.refusal(session_id)
-            # Whoever was faster has raised the fence, and then this does nothing.
-            wanted = (owner, token, session_id, holder.fence, holder.token)
-            connection.execute(self._link.sql(_TAKE), wanted)
+                raise holder.locked_error(session_id)
+            # If another process was faster, the fence has changed and this statement does nothing.
+            parameters = (owner, token, session_id, holder.fence, holder.token)
+            connection.execute(self._link.sql(_TAKE), parameters)
 
-    def _found(self, connection: Connection, session_id: str) -> tuple[Transcript, int]:
+    def _read_transcript(self, connection: Connection, session_id: str) -> tuple[Transcript, int]:
         rows = connection.execute(self._link.sql(_LINES), (session_id,))
-        found = parse(_lines(rows))
+        transcript = parse(_lines(rows))
         last = connection.execute(self._link.sql(_LAST), (session_id,)).fetchone()
-        return found, int(last[0]) if last else 0
+        return transcript, int(last[0]) if last else 0
 
     def _not_found(self, session_id: str) -> SessionNotFoundError:
-        return SessionNotFoundError(f"There is no session {session_id!r} in {self._link.name}.")
+        return SessionNotFoundError(f"Session {session_id!r} does not exist in {self._link.name}.")
 
 
 def _lines(rows: Iterator[tuple[Any, ...]] | Any) -> Iterator[bytes]:
     return (f"{line}\n".encode("utf-8", "replace") for (line,) in rows)
 
 
-def _taken(session_id: str, holder: Holder | None) -> Exception:
+def _lost_error(session_id: str, holder: Holder | None) -> Exception:
     if holder is None or holder.pid is None:
-        return Holder(0, None, None, None, None, None, None, is_alive=False).refusal(session_id)
-    return holder.refusal(session_id)
+        return Holder(0, None, None, None, None, None, None, is_alive=False).locked_error(session_id)
+    return holder.locked_error(session_id)
 
 
-def _end(link: Link, owner: Owner) -> None:
+def _close_all(link: Link, owner: StoreOwner) -> None:
     owner.stop()
     link.close()
 

@@ -1,7 +1,7 @@
-"""The connections to PostgreSQL: a few for all sessions of a store, made anew when the database comes back.
+"""PostgreSQL connections: a small pool for all sessions of a store, reconnected after an outage.
 
-Work that is handed in may be done twice: when a connection breaks, nobody knows whether the database did what
-it was asked. So each piece of work must come to the same, done once or twice.
+Work may run twice: when a connection breaks, it is unknown whether the database executed the statement. So
+each piece of work must be idempotent.
 """
 
 from __future__ import annotations
@@ -12,15 +12,19 @@ import os
 import queue
 import random
 import re
+import socket
+import threading
 import time
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from pure_agent_loop.errors import (
     ConfigError,
     MissingExtraError,
     SessionError,
+    SessionLockedError,
     SessionReadError,
     SessionWriteError,
 )
@@ -33,25 +37,25 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 VERSION = 1
 LOOP_PATIENCE = 2.0
-_FAREWELL = 1.0
+_CLOSE_SECONDS = 1.0
 _SCHEMA_NAME = re.compile(r"[a-z_][a-z0-9_]{0,50}")
-_LEAST_PAUSE, _MOST_PAUSE = 0.05, 1.0
-# A connection whose other end is gone without a word is given up after about this many seconds.
-_SILENCE = 10
+_MIN_PAUSE, _MAX_PAUSE = 0.05, 1.0
+# Seconds after which an unresponsive connection is given up.
+_TIMEOUT = 10
 _OPTIONS: dict[str, Any] = {
-    "connect_timeout": _SILENCE,
+    "connect_timeout": _TIMEOUT,
     "keepalives": 1,
-    "keepalives_idle": _SILENCE // 2,
+    "keepalives_idle": _TIMEOUT // 2,
     "keepalives_interval": 2,
     "keepalives_count": 3,
-    "tcp_user_timeout": _SILENCE * 1000,
+    "tcp_user_timeout": _TIMEOUT * 1000,
     "application_name": "pure-agent-loop",
 }
-# Connection errors, conflicts, a server that starts or stops, has no place left for a connection, or only
-# reads because another has its part: it may be otherwise in a moment.
-_PASSING = re.compile(r"08...|40001|40P01|57P0.|53300|25006")
-# Not `to_regclass`: that may look into a cache from before another process made them.
-_IS_THERE = b"""
+# Connection errors, conflicts, starting and stopping servers, servers without free connections, and read-only
+# servers during a failover: these errors are temporary.
+_TRANSIENT = re.compile(r"08...|40001|40P01|57P0.|53300|25006")
+# Not `to_regclass`: it may use a cache from before another process created the tables.
+_VERSION_TABLE = b"""
 SELECT FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = 'version'
 """
@@ -75,7 +79,7 @@ INSERT INTO @version VALUES (%d);
 
 
 def import_psycopg() -> Any:
-    """The driver.
+    """Import the driver.
 
     Raises:
         MissingExtraError: It is not installed.
@@ -88,16 +92,13 @@ def import_psycopg() -> Any:
 
 
 class Link:
-    """Connections to one database.
+    """Connection pool of one database.
 
     Args:
-        url: The database.
-        schema: Where the tables stand.
-        patience: Seconds to go on trying while the database is away.
-        connections: How many are used at once, at most; at least two.
+        connections: Maximum number of connections; at least two.
 
     Raises:
-        ConfigError: A value cannot be right.
+        ConfigError: A value is invalid.
         MissingExtraError: The driver is not installed.
     """
 
@@ -105,89 +106,89 @@ class Link:
         self._psycopg = import_psycopg()
         if not _SCHEMA_NAME.fullmatch(schema):
             raise ConfigError(
-                f"schema={schema!r:.100} cannot name a schema. Use at most 51 lower-case letters, digits "
-                "and '_', with no digit first."
+                f"schema={schema!r:.100} is not a valid schema name. Use at most 51 lower-case letters, "
+                "digits and '_', not starting with a digit."
             )
         if connections < 2:
-            raise ConfigError(f"connections={connections!r} is too few. Use 2 or more.")
+            raise ConfigError(f"connections={connections!r} must be 2 or more.")
         self.url, self.patience = url, patience
         self.space = zlib.crc32(schema.encode()) & 0x7FFFFFFF
         self._schema, self._connections = schema, connections
-        self.name = self._name()
+        self.name = self._display_name()
         self._pid = os.getpid()
         self._slots = self._new_slots()
         self._is_prepared = self._is_closed = False
 
     def sql(self, text: str) -> bytes:
-        """A statement, with the schema in the place of each ``@``."""
+        """Return a statement with the schema in place of each ``@``."""
         return text.replace("@", f"{self._schema}.").replace("{schema}", self._schema).encode()
 
     def connect(self) -> Connection:
-        """A new connection, in which each statement is a transaction."""
-        made: Connection = self._psycopg.connect(self.url, autocommit=True, **_OPTIONS)
+        """Open a connection in autocommit mode."""
+        connection: Connection = self._psycopg.connect(self.url, autocommit=True, **_OPTIONS)
         try:
-            # A record that counts as safe is safe, whatever the server's own setting is. A process that is
-            # frozen between two statements must not keep others waiting.
-            made.execute("SET synchronous_commit = on; SET idle_in_transaction_session_timeout = '10s'")
+            # A durable record must be durable whatever the server's setting is. A process that is frozen in
+            # a transaction must not block others.
+            connection.execute("SET synchronous_commit = on; SET idle_in_transaction_session_timeout = '10s'")
         except BaseException:
-            made.close()
+            connection.close()
             raise
-        return made
+        return connection
 
     def run(
         self, work: Callable[[Connection], T], *, writing: bool = True, patience: float | None = None
     ) -> T:
-        """Do something with a connection, again if the database goes away meanwhile.
+        """Run work with a connection, and retry while the database is unavailable.
 
         Args:
-            work: Gets the connection; may be called several times.
-            patience: Seconds; None for as many as the store has. In a thread with a running event loop it is
-                two at most, as others wait there.
+            work: Function of the connection; it may be called several times.
+            patience: Seconds to retry; None for the store's value. At most two seconds in a thread with a
+                running event loop, which would be blocked.
 
         Raises:
-            SessionWriteError: It could not be done, or nobody knows whether it was.
-            SessionReadError: The same, where nothing was to be written.
+            SessionWriteError: The work failed, or its result is unknown.
+            SessionReadError: The work failed and `writing` is False.
         """
         seconds = self.patience if patience is None else patience
-        give_up = time.monotonic() + (min(seconds, LOOP_PATIENCE) if _in_event_loop() else seconds)
-        pause = _LEAST_PAUSE
+        deadline = time.monotonic() + (min(seconds, LOOP_PATIENCE) if _in_event_loop() else seconds)
+        pause = _MIN_PAUSE
         while True:
             try:
-                return self._once(work)
+                return self._run_once(work)
             except (self._psycopg.Error, OSError) as error:
-                rest = give_up - time.monotonic()
-                # One that never answered is more likely named wrongly than away.
-                if rest <= 0 or not self._is_prepared or not self._is_passing(error):
-                    raise self._translated(error, writing=writing) from error
-            time.sleep(min(rest, pause * random.uniform(0.5, 1.0)))  # noqa: S311 - not a secret
-            pause = min(_MOST_PAUSE, pause * 2)
+                remaining = deadline - time.monotonic()
+                # A server that never answered is more likely a wrong URL than an outage.
+                if remaining <= 0 or not self._is_prepared or not self._is_transient(error):
+                    raise self._as_session_error(error, writing=writing) from error
+            time.sleep(min(remaining, pause * random.uniform(0.5, 1.0)))  # noqa: S311 - not a secret
+            pause = min(_MAX_PAUSE, pause * 2)
 
     def close(self) -> None:
-        """Close the connections. Work that is going on ends first; none can begin."""
+        """Close the connections after their current work; reject further work."""
         if self._is_closed or os.getpid() != self._pid:
             return
         self._is_closed = True
         for _ in range(self._connections):
             with contextlib.suppress(queue.Empty):
-                connection = self._slots.get(timeout=_FAREWELL)
+                connection = self._slots.get(timeout=_CLOSE_SECONDS)
                 if connection is not None:
                     connection.close()
-        for _ in range(self._connections):  # who waits for one shall hear that there is none any more
+        for _ in range(self._connections):  # wake waiting threads, so that they find the store closed
             self._slots.put(None)
 
     def forget(self) -> None:
-        """In a forked child: the connections are its parent's."""
+        """Start with new connections in a forked child: the old ones belong to its parent."""
         old, self._slots = self._slots, self._new_slots()
         self._pid = os.getpid()
         with contextlib.suppress(queue.Empty):
             while True:
                 abandon(old.get_nowait())
 
-    def _once(self, work: Callable[[Connection], T]) -> T:
+    def _run_once(self, work: Callable[[Connection], T]) -> T:
         connection = self._slots.get()
         try:
             if self._is_closed:
-                raise ConfigError("This PostgresStore was closed; make a new one.")  # noqa: TRY301 - the slot
+                raise ConfigError("This PostgresStore is closed; create a new one.")  # noqa: TRY301 - the slot
             if connection is None or connection.closed:
                 connection = self.connect()
             if not self._is_prepared:
@@ -195,7 +196,7 @@ class Link:
                 self._is_prepared = True
             return work(connection)
         except BaseException:
-            # Whatever was going on in it: nobody else shall find that.
+            # The connection may be inside a transaction: do not reuse it.
             if connection is not None:
                 connection.close()
             connection = None
@@ -204,54 +205,54 @@ class Link:
             self._slots.put(connection)
 
     def _prepare(self, connection: Connection) -> None:
-        """Make the tables, once, however many processes are about to."""
-        known = self._version(connection)
-        if known is None:
+        """Create the tables once, even if several processes start at the same time."""
+        version = self._version(connection)
+        if version is None:
             with connection.transaction():
                 connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (self.space,))
                 if self._version(connection) is None:
                     connection.execute(self.sql(_TABLES % VERSION))
-            known = self._version(connection)
-        if known != VERSION:
+            version = self._version(connection)
+        if version != VERSION:
             raise SessionReadError(
-                f"The tables in {self.name} have version {known}, and this package knows {VERSION}. Update "
-                "the package, or name another schema."
+                f"The tables in {self.name} have version {version}, but this package supports {VERSION}. "
+                "Update the package, or use another schema."
             )
 
     def _version(self, connection: Connection) -> int | None:
-        if connection.execute(_IS_THERE, (self._schema,)).fetchone() is None:
+        if connection.execute(_VERSION_TABLE, (self._schema,)).fetchone() is None:
             return None
-        found = connection.execute(self.sql("SELECT max(number) FROM @version")).fetchone()
-        return None if found is None else found[0]
+        row = connection.execute(self.sql("SELECT max(number) FROM @version")).fetchone()
+        return None if row is None else row[0]
 
-    def _is_passing(self, error: Exception) -> bool:
+    def _is_transient(self, error: Exception) -> bool:
         if isinstance(error, self._psycopg.InterfaceError | OSError):
             return True
         state = getattr(error, "sqlstate", None)
         if state is None:
             return isinstance(error, self._psycopg.OperationalError)
-        return _PASSING.fullmatch(state) is not None
+        return _TRANSIENT.fullmatch(state) is not None
 
-    def _translated(self, error: Exception, *, writing: bool) -> SessionError:
-        said = " ".join(str(error).split())
+    def _as_session_error(self, error: Exception, *, writing: bool) -> SessionError:
+        reason = " ".join(str(error).split())
         if writing:
-            return SessionWriteError(self.name, said)
-        return SessionReadError(f"Cannot read {self.name}: {said}")
+            return SessionWriteError(self.name, reason)
+        return SessionReadError(f"Cannot read {self.name}: {reason}")
 
-    def _name(self) -> str:
-        """The database for people, without a password."""
+    def _display_name(self) -> str:
+        """Return the name of the database for messages, without a password."""
         try:
             parts = self._psycopg.conninfo.conninfo_to_dict(self.url)
         except self._psycopg.Error as error:
             raise ConfigError(
-                "url cannot be the address of a PostgreSQL database. Write it like "
+                "url is not a valid PostgreSQL URL. Write it like "
                 "postgresql://user:password@host:5432/database"
             ) from error
-        place = parts.get("host") or "localhost"
-        return f"postgresql://{place}/{parts.get('dbname') or ''} (schema {self._schema})"
+        host = parts.get("host") or "localhost"
+        return f"postgresql://{host}/{parts.get('dbname') or ''} (schema {self._schema})"
 
     def _new_slots(self) -> queue.SimpleQueue[Connection | None]:
-        # A simple queue may be used again while it is used, as when a log is collected as garbage meanwhile.
+        # A SimpleQueue is reentrant, as needed when a log is garbage-collected during a call.
         slots: queue.SimpleQueue[Connection | None] = queue.SimpleQueue()
         for _ in range(self._connections):
             slots.put(None)
@@ -262,10 +263,10 @@ _ABANDONED: list[Any] = []
 
 
 def abandon(connection: Connection | None) -> None:
-    """In a forked child: let go of a connection of its parent, without a word to the server."""
+    """Drop a connection of the parent in a forked child, without a message to the server."""
     if connection is None or connection.closed:
         return
-    _ABANDONED.append(connection)  # never collected, as that would close it politely
+    _ABANDONED.append(connection)  # never collected: that would send a message to the server
     with contextlib.suppress(Exception):
         os.close(connection.fileno())
 
@@ -276,3 +277,170 @@ def _in_event_loop() -> bool:
     except RuntimeError:
         return False
     return True
+
+
+# -- liveness of writers -----------------------------------------------------------------------------
+# A writer shows in two ways that it is alive: a PostgreSQL lock that ends with its connection, and a time in
+# its row (the beat) that it renews. A killed process loses the lock at once; the beat of a frozen process
+# or a lost machine expires. All times are the database's.
+
+_BEATS_PER_LEASE = 5
+_RETRY_SECONDS = 0.25
+_JOIN_SECONDS = 1.0
+_ENTER = """
+INSERT INTO @owners (name, host, pid, beat, lease) VALUES (%s, %s, %s, clock_timestamp(), %s) RETURNING number
+"""
+# The row may have been deleted: others clean up after an owner that has been silent for a day.
+_BEAT = """
+INSERT INTO @owners (number, name, host, pid, beat, lease) OVERRIDING SYSTEM VALUE
+VALUES (%s, %s, %s, %s, clock_timestamp(), %s) ON CONFLICT (number) DO UPDATE SET beat = clock_timestamp()
+"""
+_TIDY = """
+DELETE FROM @owners o WHERE beat < now() - greatest(interval '1 day', lease * interval '2 seconds')
+AND NOT EXISTS (SELECT FROM @sessions s WHERE s.owner = o.number)
+"""
+_RELEASE = "UPDATE @sessions SET owner = NULL, token = NULL, since = NULL WHERE id = %s AND token = %s"
+# After a restart of the database all locks are gone, also those of live owners: they get one lease to return.
+_LOOK = """
+SELECT s.fence, s.owner, s.token, o.name, o.host, o.pid, extract(epoch FROM s.since)::float8,
+    o.number IS NOT NULL
+    AND extract(epoch FROM clock_timestamp() - greatest(o.beat, pg_postmaster_start_time())) <= o.lease
+    AND (o.beat < pg_postmaster_start_time() OR EXISTS (
+        SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.classid = %s::oid AND l.objid = o.number::oid))
+FROM @sessions s LEFT JOIN @owners o ON o.number = s.owner WHERE s.id = %s
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """Owner of a session.
+
+    Args:
+        owner: Number of the owner; None if the session is free.
+        pid: Its process id.
+        since: Time of the opening, in seconds since the epoch.
+        is_alive: True if its lock is held and its beat is recent.
+    """
+
+    fence: int
+    owner: int | None
+    token: str | None
+    name: str | None
+    host: str | None
+    pid: int | None
+    since: float | None
+    is_alive: bool
+
+    def locked_error(self, session_id: str) -> SessionLockedError:
+        """Return the error that names this owner."""
+        if self.pid is None or self.since is None:
+            return SessionLockedError(session_id, "another, unidentified process")
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
+        holder = f"process {self.pid} on {self.host} since {when} (owner {self.name})"
+        return SessionLockedError(session_id, holder, pid=self.pid, host=self.host, since=self.since)
+
+
+def find_holder(connection: Connection, link: Link, session_id: str) -> Holder | None:
+    """Return the owner of a session; None if the session does not exist."""
+    row = connection.execute(link.sql(_LOOK), (link.space, session_id)).fetchone()
+    return None if row is None else Holder(*row)
+
+
+class StoreOwner:
+    """Signs of life of one store: a separate connection, and a thread that renews the beat.
+
+    Args:
+        lease: Seconds without a beat after which the owner counts as dead.
+    """
+
+    def __init__(self, link: Link, name: str | None, lease: float) -> None:
+        self._link, self._lease = link, lease
+        self._configured_name = name
+        self.forget()
+
+    def forget(self) -> None:
+        """Reset; in a forked child, the signs of life belong to the parent."""
+        abandon(getattr(self, "_connection", None))
+        self.name = self._configured_name or f"{socket.gethostname()}-{os.getpid()}"
+        self._pid = os.getpid()
+        self._mutex = threading.Lock()
+        self._stopped = threading.Event()
+        self._connection: Connection | None = None
+        self._number: int | None = None
+        self._thread: threading.Thread | None = None
+        self._unreleased: list[tuple[str, str]] = []
+
+    def number(self) -> int:
+        """Return the number of the owner; the first call starts its signs of life.
+
+        Raises:
+            SessionWriteError: The database is unavailable.
+        """
+        with self._mutex:
+            if self._number is None or self._thread is None:
+                self._number = self._link.run(self._register)
+                with contextlib.suppress(import_psycopg().Error, OSError):  # the thread will try again
+                    self._beat()
+                self._thread = threading.Thread(target=self._renew_beats, name="pal-owner", daemon=True)
+                self._thread.start()
+            return self._number
+
+    def release(self, session_id: str, token: str) -> None:
+        """Release a session for other writers; if the database is unavailable, release it later."""
+        try:
+            self._link.run(
+                lambda connection: connection.execute(self._link.sql(_RELEASE), (session_id, token)),
+                patience=0,
+            )
+        except Exception:  # noqa: BLE001 - a failed release must not fail the finished work
+            self._unreleased.append((session_id, token))
+
+    def stop(self) -> None:
+        """Stop the signs of life: other processes may take sessions that are still open."""
+        if os.getpid() != self._pid or self._stopped.is_set():
+            return
+        self._stopped.set()
+        if self._thread is not None and self._thread is not threading.current_thread():
+            self._thread.join(timeout=_JOIN_SECONDS)
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def _register(self, connection: Connection) -> int:
+        connection.execute(self._link.sql(_TIDY))
+        row = connection.execute(self._link.sql(_ENTER), self._identity()).fetchone()
+        assert row is not None
+        return int(row[0])
+
+    def _identity(self) -> tuple[str, str, int, float]:
+        return self.name, socket.gethostname(), self._pid, self._lease
+
+    def _renew_beats(self) -> None:
+        pause = 0.0  # retry at once if the first beat failed
+        while not self._stopped.wait(pause):
+            try:
+                self._beat()
+                pause = self._lease / _BEATS_PER_LEASE
+            except Exception:  # noqa: BLE001, PERF203 - database unavailable: writers report it
+                pause = min(_RETRY_SECONDS, self._lease / _BEATS_PER_LEASE)
+
+    def _beat(self) -> None:
+        connection = self._connection
+        if connection is None or connection.closed:
+            connection = self._connection = self._link.connect()
+        try:
+            # Also repeated while held: a lock of the previous connection becomes free a little later.
+            connection.execute(
+                b"SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = "
+                b"pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid)",
+                (self._link.space, self._number, self._number),
+            )
+            connection.execute(self._link.sql(_BEAT), (self._number, *self._identity()))
+            while self._unreleased:
+                connection.execute(self._link.sql(_RELEASE), self._unreleased[0])
+                self._unreleased.pop(0)
+        except BaseException:
+            connection.close()
+            raise

@@ -1,26 +1,29 @@
-"""One record of a session, and the line it is written as.
+"""Session record and its line format.
 
     {"id":"00000003","parent":"00000002","time":1767225600.5,"type":"result","data":{"a": 1},"crc":"85cf2159"}
 
-Three things make a line safe to find again in a damaged file:
+Three properties make a record recoverable from a damaged file:
 
-1.  It is ASCII: everything else is escaped, so no byte of a text can be taken for the end of a line.
-2.  `crc` is the CRC-32 of every byte before ``,"crc"``: a flipped bit inside a text is seen.
-3.  Only the outer object is written without blanks behind its colons. So ``{"id":"`` marks the start of a
-    record, and nothing that a model or a tool put into `data` can look like one.
+1.  A line is ASCII with everything else escaped, so that no byte of a text looks like the end of a line.
+2.  `crc` is the CRC-32 of every byte before ``,"crc"``, so that a flipped bit inside a text is detected.
+3.  Only the outer object is written without blanks after its colons. So ``{"id":"`` marks the start of a
+    record, and nothing that a model or a tool put into `data` looks like one.
 
-A whole line without `crc` is one that a person wrote or changed; it is taken, if it has these five keys.
+A complete line without `crc` was written or edited by a person; it is accepted if it has these five keys.
 """
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import json
 import math
 import re
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, replace
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 from pure_agent_loop.support.text import to_jsonable
 
@@ -32,28 +35,28 @@ _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _TYPE = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
 
 
-def _refuse(name: str) -> Any:
-    raise ValueError(f"{name} is no JSON")
+def _reject_constant(name: str) -> Any:
+    raise ValueError(f"{name} is not valid JSON")
 
 
-DECODER = json.JSONDecoder(parse_constant=_refuse)
+DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 
 
-def is_type(word: Any) -> bool:
-    """True if `word` can be the type of a record: lower-case letters, digits, ``_ . -``, a letter first."""
-    return isinstance(word, str) and _TYPE.fullmatch(word) is not None
+def is_type(value: Any) -> bool:
+    """Return True for a valid record type: lower-case letters, digits, ``_ . -``, a letter first."""
+    return isinstance(value, str) and _TYPE.fullmatch(value) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """One thing that happened in a session.
+    """One record of a session.
 
     Args:
-        id: Names it within the session; ids of one writer sort in the order of writing.
-        parent: The record it follows, None for the first.
-        time: When, in seconds since the epoch.
-        type: What kind of thing: one word.
-        data: The rest: a JSON object.
+        id: Id within the session; ids of one writer sort in the order they were written.
+        parent: Id of the record it follows; None for the first.
+        time: Time of recording, in seconds since the epoch.
+        type: Kind of record: one word.
+        data: Content, as a JSON object.
     """
 
     id: str
@@ -63,11 +66,11 @@ class Record:
     data: dict[str, Any]
 
     def to_line(self) -> bytes:
-        """One line of ASCII with a newline behind it.
+        """Return the record as one line of ASCII, with a newline.
 
         Raises:
-            ValueError: `data` has no JSON form (`text.to_jsonable` gives it one).
-            TypeError: The same.
+            ValueError: `data` has no JSON form (use `text.to_jsonable`).
+            TypeError: `data` has no JSON form.
         """
         outer = {"id": self.id, "parent": self.parent, "time": self.time, "type": self.type}
         head = json.dumps(outer, separators=(",", ":"), allow_nan=False)
@@ -80,11 +83,11 @@ class Record:
         """Read a line, with or without its newline.
 
         Args:
-            line: The line.
-            by_hand: Take it also without a checksum.
+            line: Bytes of the line.
+            by_hand: Accept a line without a checksum.
 
         Raises:
-            ValueError: It is not exactly one whole record; the message says why, in half a sentence.
+            ValueError: The line is not exactly one complete record; the message gives the reason.
         """
         sealed = _check_seal(line)
         if not sealed and not by_hand:
@@ -92,32 +95,32 @@ class Record:
         try:
             fields = DECODER.decode(line.decode("utf-8"))
         except (ValueError, RecursionError) as error:
-            raise ValueError("it is no JSON object") from error
-        _check(fields, sealed=sealed)
+            raise ValueError("it is not a JSON object") from error
+        _check_fields(fields, sealed=sealed)
         data = fields["data"] if sealed else to_jsonable(fields["data"])
         return cls(fields["id"], fields["parent"], fields["time"], fields["type"], data)
 
 
 def _check_seal(line: bytes) -> bool:
-    """True if the line has a checksum, and it is right."""
-    at = line.rfind(_CRC)
-    seal = _SEAL.fullmatch(line, at) if at >= 0 else None
+    """Return True if the line has a checksum, and it is right."""
+    position = line.rfind(_CRC)
+    seal = _SEAL.fullmatch(line, position) if position >= 0 else None
     if seal is None:
         return False
-    if int(seal[1], 16) != zlib.crc32(memoryview(line)[:at]):
-        raise ValueError("its checksum does not fit")
+    if int(seal[1], 16) != zlib.crc32(memoryview(line)[:position]):
+        raise ValueError("its checksum does not match")
     return True
 
 
-def _check(fields: Any, *, sealed: bool) -> None:
-    """A later version may write more keys, under its checksum; without one, a strange key is damage."""
+def _check_fields(fields: Any, *, sealed: bool) -> None:
+    """Check the fields: a later version may add keys, but only in a line with a checksum."""
     if not isinstance(fields, dict) or not fields.keys() >= _KEYS:
-        raise ValueError("it is no record")
+        raise ValueError("it is not a record")
     if not sealed and fields.keys() != _KEYS:
-        raise ValueError(f"it has strange keys: {', '.join(sorted(fields.keys() - _KEYS))}"[:80])
-    wrong = [name for name, fits in _FIELDS.items() if not fits(fields[name])]
-    if wrong:
-        raise ValueError(f"{' and '.join(wrong)} cannot be right")
+        raise ValueError(f"it has unknown keys: {', '.join(sorted(fields.keys() - _KEYS))}"[:80])
+    invalid = [name for name, is_valid in _FIELDS.items() if not is_valid(fields[name])]
+    if invalid:
+        raise ValueError(f"invalid {' and '.join(invalid)}")
 
 
 def _is_id(value: Any) -> bool:
@@ -137,3 +140,207 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
     "type": is_type,
     "data": lambda value: isinstance(value, dict),
 }
+
+
+# -- file names of sessions: the id if it is a safe name, otherwise an encoded form ----------------------
+
+MAX_NAME = 150  # bytes; leaves room for suffixes: file systems allow 255
+# The suffix that `JsonlStore.repair` appends does not count, so that each session can be repaired.
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}?(\.repaired(-\d+)?)*")
+_DEVICES = {
+    "CON",
+    "PRN",
+    "AUX",
+    "NUL",
+    *(f"{name}{number}" for name in ("COM", "LPT") for number in range(10)),
+}
+_UNESCAPED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+_HASHED = "%~"
+
+
+def file_name(session_id: str) -> str:
+    """Return the name of a session's files, without a suffix.
+
+    Encoded names contain a ``%`` and no capital letters, so that they also differ on case-insensitive file
+    systems. A name that would be too long is replaced by a hash; see `is_hashed`.
+    """
+    is_device = session_id.partition(".")[0].upper() in _DEVICES
+    if _PLAIN.fullmatch(session_id) and not is_device:
+        return session_id
+    parts = [character if character in _UNESCAPED else _escaped(character) for character in session_id]
+    if is_device or parts[0] == "." or not any("%" in part for part in parts):
+        parts[0] = _escaped(session_id[0])
+    name = "".join(parts)
+    if len(name) <= MAX_NAME:
+        return name
+    return _HASHED + hashlib.sha256(session_id.encode()).hexdigest()
+
+
+def _escaped(character: str) -> str:
+    return "".join(f"%{byte:02x}" for byte in character.encode())
+
+
+def is_hashed(name: str) -> bool:
+    """Return True if a name is a hash of the id; the id is then kept in a ``.name`` file."""
+    return name.startswith(_HASHED)
+
+
+def session_of(name: str) -> str | None:
+    """Return the id of an encoded name; None if `file_name` did not make the name, or if it is a hash."""
+    try:
+        session_id = unquote_to_bytes(name).decode()
+        return session_id if session_id and file_name(session_id) == name else None
+    except (UnicodeError, ValueError):
+        return None
+
+
+# -- recover the records of a transcript from its bytes, whatever the damage. Never raises ---------------
+# 1.  A complete line is one record.
+# 2.  Any other line is split where records begin. Pieces with a valid checksum are kept; damaged pieces are
+#     reported.
+# 3.  A duplicate id: the first record is kept, the second is reported.
+# 4.  A missing parent: the record becomes a child of the previous one, and this is reported. So the
+# records are always a tree in which parents come first.
+# 5.  The last line must end in a newline; `end` is the offset up to which the file may be kept.
+# 6.  Everything left out is reported; blank lines and blanks around a record are not damage.
+
+MAX_PROBLEMS = 200
+_BLANKS = b" \t\r\n"
+_MAX_DIGITS = 12
+
+
+@dataclass(slots=True)
+class Transcript:
+    """Result of reading a transcript.
+
+    Args:
+        records: Complete records, in file order.
+        problems: One sentence per damaged place; after the first 200, only their number.
+        size: Number of bytes read.
+        end: Offset after the last finished line; bytes after it belong to an unfinished line.
+        needs_newline: True if the last record is complete but lacks its newline.
+        last_number: Highest number in the record ids, estimated to include lost records.
+    """
+
+    records: list[Record] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    size: int = 0
+    end: int = 0
+    needs_newline: bool = False
+    last_number: int = 0
+
+
+def parse(lines: Iterable[bytes]) -> Transcript:
+    """Read a transcript.
+
+    Args:
+        lines: Pieces that end at each newline byte and nowhere else, such as an open binary file or
+            `io.BytesIO`. (`splitlines` also splits at other characters.)
+    """
+    parser = _TranscriptParser()
+    for line in lines:
+        parser.add_line(line)
+    return parser.finish()
+
+
+class _TranscriptParser:
+    def __init__(self) -> None:
+        self._transcript = Transcript()
+        self._ids: set[str] = set()
+        self._line = 0
+        self._seen = 0  # records seen, including an estimate of the lost ones
+        self._unreported = 0
+
+    def add_line(self, line: bytes) -> None:
+        """Read the next line; only the last may lack its newline."""
+        self._line += 1
+        start = self._transcript.size
+        self._transcript.size += len(line)
+        try:
+            self._keep(Record.from_line(line))
+            kept = len(line)
+        except ValueError as error:
+            kept = self._salvage(line, start, str(error))
+        if line.endswith(b"\n"):
+            self._transcript.end = self._transcript.size
+            return
+        self._transcript.end = start + kept
+        if kept:
+            self._transcript.needs_newline = True
+            self._report("its final newline is missing")
+        elif not line.strip(_BLANKS):
+            self._report("it is empty, and its final newline is missing")
+
+    def finish(self) -> Transcript:
+        """Return the result for all lines."""
+        self._transcript.last_number = max(self._transcript.last_number, self._seen)
+        if self._unreported:
+            self._transcript.problems.append(f"{self._unreported} more pieces are damaged")
+        return self._transcript
+
+    def _salvage(self, line: bytes, start: int, why: str) -> int:
+        """Keep the complete records of a damaged line. Return the end of the last one."""
+        if line.endswith(b"\n") and not line.strip(_BLANKS):
+            return 0
+        bounds = [*_starts(line), len(line)]
+        self._drop(line[: bounds[0]], start, why)
+        ends = []
+        for first, end in itertools.pairwise(bounds):
+            length = self._read_piece(line[first:end], start + first)
+            if length:
+                ends.append(first + length)
+        if len(ends) > 1:
+            self._report(f"{len(ends)} records were joined on one line; they were split")
+        return ends[-1] if ends else 0
+
+    def _read_piece(self, piece: bytes, start: int) -> int:
+        """Keep the record at the start of a piece if it is complete. Return its length, or 0."""
+        try:
+            # Only the end position matters, and in Latin-1 every byte is one character.
+            _, end = DECODER.raw_decode(piece.decode("latin-1"))
+            # Pieces of two records can look like one record; the checksum shows the difference.
+            record = Record.from_line(piece[:end], by_hand=False)
+        except (ValueError, RecursionError) as error:
+            why = str(error) if type(error) is ValueError else "it is truncated or overwritten"
+            self._drop(piece, start, why)
+            return 0
+        self._keep(record)
+        self._drop(piece[end:], start + end, "it follows a complete record", counts=False)
+        return end
+
+    def _keep(self, record: Record) -> None:
+        self._seen += 1
+        if record.id in self._ids:
+            self._report(f"the id {record.id} is a duplicate; this record was left out")
+            return
+        if record.parent is not None and record.parent not in self._ids:
+            previous = self._transcript.records[-1].id if self._transcript.records else None
+            place = f"after {previous}" if previous else "to the start"
+            self._report(
+                f"record {record.id} follows {record.parent}, which is missing; it was moved {place}"
+            )
+            record = replace(record, parent=previous)
+        self._ids.add(record.id)
+        self._transcript.records.append(record)
+        if record.id.isdecimal() and len(record.id) <= _MAX_DIGITS:
+            self._transcript.last_number = max(self._transcript.last_number, int(record.id))
+
+    def _drop(self, piece: bytes, start: int, why: str, *, counts: bool = True) -> None:
+        if not piece.strip(_BLANKS):
+            return
+        self._seen += counts
+        self._report(f"{len(piece)} bytes from byte {start} were left out: {why}")
+
+    def _report(self, what: str) -> None:
+        if len(self._transcript.problems) < MAX_PROBLEMS:
+            self._transcript.problems.append(f"line {self._line}: {what}")
+        else:
+            self._unreported += 1
+
+
+def _starts(line: bytes) -> list[int]:
+    positions, position = [], line.find(MARK)
+    while position >= 0:
+        positions.append(position)
+        position = line.find(MARK, position + 1)
+    return positions

@@ -1,7 +1,7 @@
 """All sessions in one SQLite file. The rows hold the same lines as the files of `JsonlStore`.
 
-Two things keep a second writer away: a lock of the system beside the file, which ends with its process, and
-a number in the session's row (the fence) that each opening raises, for systems whose locks cannot be trusted.
+Two mechanisms exclude a second writer: a lock file of the operating system, which ends with its process, and
+a number in the session's row (the fence) that each opening increments, for systems with unreliable locks.
 """
 
 from __future__ import annotations
@@ -20,18 +20,16 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
-from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_id
-from pure_agent_loop.sessions.stores.log import BaseLog
-from pure_agent_loop.sessions.stores.parse import Transcript, parse
-from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.support.disk import sync_folder
-from pure_agent_loop.support.locking import OPEN_FLAGS
-from pure_agent_loop.support.paths import expanded
-from pure_agent_loop.support.writer_lock import SessionLock, take_lock
+from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_name
+from pure_agent_loop.sessions.stores.jsonl import BaseLog
+from pure_agent_loop.sessions.stores.records import Record, Transcript, file_name, parse
+from pure_agent_loop.support.abilities import checked_function
+from pure_agent_loop.support.disk import TAKEN_AWAY, expanded, sync_folder
+from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock
 
 _APPLICATION = 0x50414C53
 _VERSION = 1
-_WAIT_SECONDS = 30.0
+_LOCK_SECONDS = 30.0
 _POLL_SECONDS = 0.01
 _SCHEMA = """
 BEGIN IMMEDIATE;
@@ -44,7 +42,9 @@ CREATE INDEX IF NOT EXISTS records_of_session ON records (session);
 _APPEND = """
 INSERT INTO records (session, time, line)
 SELECT id, ?, ? FROM sessions WHERE id = ? AND fence = ?
+AND (? = 0 OR EXISTS (SELECT 1 FROM records WHERE session = id AND number = ?))
 """
+_LAST = "SELECT coalesce(max(number), 0) FROM records WHERE session = ?"
 _LIST = """
 SELECT id, made,
     (SELECT time FROM records WHERE session = id ORDER BY number LIMIT 1),
@@ -53,75 +53,113 @@ SELECT id, made,
 FROM sessions
 """
 _ADVICE = (
-    "The file is damaged. Move it away and start anew, or save what is readable with: "
+    "The file is damaged. Move it away and start with a new one, or recover its content with: "
     "sqlite3 {path} .recover | sqlite3 new.sqlite"
 )
 
 
+class OpenFiles:
+    """Files of an open database in WAL mode, which SQLite continues to write after they are deleted.
+
+    Args:
+        path: Path of the database. While it is open, its inode is not reused.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        files = (path, Path(f"{path}-wal"))
+        self._known = [(file, identity) for file in files if (identity := _identity(file)) is not None]
+
+    def check(self) -> None:
+        """Check that the files are still the same.
+
+        Raises:
+            SessionWriteError: A file was deleted, renamed or replaced.
+        """
+        if any(_identity(path) != identity for path, identity in self._known):
+            raise SessionWriteError(self._path, TAKEN_AWAY)
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
 class SqliteLog(BaseLog):
-    """A session in an SQLite file that is open for writing. `SqliteStore.open` makes it."""
+    """Session in an SQLite file open for writing, as returned by `SqliteStore.open`."""
 
     def __init__(
         self,
         session_id: str,
-        found: Transcript,
+        transcript: Transcript,
         lock: SessionLock,
         now: Callable[[], float],
         path: Path,
         connection: sqlite3.Connection,
         fence: int,
+        last: int,
     ) -> None:
-        super().__init__(session_id, found, lock, now)
+        super().__init__(session_id, transcript, lock, now)
         self._path = path
         self._connection = connection
-        self._fence = fence
+        self._fence, self._last = fence, last
         self._is_full = False
+        self._files = OpenFiles(path)
 
     def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
-        row = (record.time, line, self.session_id, self._fence)
-        with _translated(self._path, writing=True):
+        row = (record.time, line, self.session_id, self._fence, self._last, self._last)
+        with _as_session_errors(self._path, writing=True):
+            self._files.check()
             if durable is not self._is_full:
                 self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 self._is_full = durable
-            done = self._connection.execute(_APPEND, row).rowcount
-        if done != 1:
+            cursor = self._connection.execute(_APPEND, row)
+            if cursor.rowcount == 1:
+                self._last = cursor.lastrowid or 0
+                return
+            fence = _fence(self._connection, self.session_id)
+        if fence not in (None, self._fence):
             raise SessionLockedError(
                 self.session_id, "another process, which has taken it over from this one"
             )
+        raise SessionWriteError(self._path, "records of this session were deleted while it was open")
 
     def _release(self) -> None:
         self._connection.close()
 
 
 class SqliteStore:
-    """Sessions in one SQLite file, in WAL mode.
+    """Store that keeps sessions in one SQLite file, in WAL mode.
 
     Args:
-        path: The file. It is made when the first session is, for this user only; locks stand in a folder
-            beside it.
-        now: Gives the time of records, in seconds since the epoch.
+        path: Path of the file. It is created with the first session, readable by this user only; lock files
+            are in a folder next to it.
+        now: Function that returns the time of records, in seconds since the epoch.
     """
 
     def __init__(self, path: str | os.PathLike[str], *, now: Callable[[], float] = time.time) -> None:
         self.path = expanded(path).absolute()
         self._locks = self.path.with_name(self.path.name + ".locks")
-        self._now = now
+        self._now = checked_function("now", now)
 
     def prepare(self) -> None:
-        """Make the file and its tables now, so that tables of others can stand beside them.
+        """Create the file and its tables now, so that other tables can be added to it.
 
         Raises:
-            SessionReadError: It is a file of another program, or damaged.
-            SessionWriteError: It cannot be made.
+            SessionReadError: The file belongs to another program, or is damaged.
+            SessionWriteError: The file cannot be created.
         """
-        with _translated(self.path, writing=True):
+        with _as_session_errors(self.path, writing=True):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             with self._connected():
                 pass
 
     def open(self, session_id: str, *, create: bool = True) -> SqliteLog:
-        """Open a session for writing; `SessionStore.open` says more."""
-        check_session_id(session_id)
+        """Open a session for writing; see `SessionStore.open`."""
+        check_session_name(session_id)
         if not create and not self.exists(session_id):
             raise self._not_found(session_id)
         lock = self._lock(session_id)
@@ -132,15 +170,21 @@ class SqliteStore:
             raise
 
     def read(self, session_id: str) -> Loaded:
-        """Read a session, also while another process writes it; `SessionStore.read` says more."""
+        """Read a session, even while another process writes it; see `SessionStore.read`."""
         if not self.exists(session_id):
             raise self._not_found(session_id)
         with self._reading() as connection:
-            found = parse(_lines(connection, session_id))
-        return Loaded(found.records, found.problems)
+            transcript = parse(_lines(connection, session_id))
+        return Loaded(transcript.records, transcript.problems)
+
+    def stamp(self, session_id: str) -> object:
+        """Return a value that changes with each record; None if the session does not exist."""
+        with self._reading() as connection:
+            newest = "SELECT max(number) FROM records WHERE session = ?"
+            return connection.execute(newest, (session_id,)).fetchone()[0]
 
     def list(self) -> Sequence[SessionInfo]:
-        """Every session, the one used last first.
+        """Return all sessions, most recently used first.
 
         Raises:
             SessionReadError: The file cannot be read.
@@ -148,28 +192,30 @@ class SqliteStore:
         if not self.path.exists():
             return []
         with self._reading() as connection:
-            found = [_info(row) for row in connection.execute(_LIST)]
-        return sorted((info for info in found if info is not None), key=lambda info: (-info.updated, info.id))
+            sessions = [_info(row) for row in connection.execute(_LIST)]
+        return sorted(
+            (info for info in sessions if info is not None), key=lambda info: (-info.updated, info.id)
+        )
 
     def exists(self, session_id: str) -> bool:
-        """True if there is such a session.
+        """Return True if the session exists.
 
         Raises:
             SessionReadError: The file cannot be read.
         """
-        check_session_id(session_id)
+        check_session_name(session_id)
         if not self.path.exists():
             return False
         with self._reading() as connection:
             return _fence(connection, session_id) is not None
 
     def delete(self, session_id: str) -> None:
-        """Take a session away; `SessionStore.delete` says more."""
+        """Delete a session; see `SessionStore.delete`."""
         if not self.exists(session_id):
             raise self._not_found(session_id)
         lock = self._lock(session_id)
         try:
-            with _translated(self.path, writing=True), self._connected() as connection:
+            with _as_session_errors(self.path, writing=True), self._connected() as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute("DELETE FROM records WHERE session = ?", (session_id,))
                 connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
@@ -178,25 +224,26 @@ class SqliteStore:
             lock.release()
 
     def _open_locked(self, session_id: str, lock: SessionLock, *, create: bool) -> SqliteLog:
-        with _translated(self.path, writing=True):
+        with _as_session_errors(self.path, writing=True):
             connection = _connect(self.path)
             try:
-                # In one transaction, with synchronous FULL: the fence is on the disk before anything is read.
+                # In one transaction, with synchronous FULL: the fence is on disk before the read.
                 connection.execute("PRAGMA synchronous = FULL")
                 connection.execute("BEGIN IMMEDIATE")
                 if create:
-                    made = (session_id, round(self._now(), 6))
+                    session_row = (session_id, round(self._now(), 6))
                     connection.execute(
-                        "INSERT OR IGNORE INTO sessions (id, made, fence) VALUES (?, ?, 0)", made
+                        "INSERT OR IGNORE INTO sessions (id, made, fence) VALUES (?, ?, 0)", session_row
                     )
                 connection.execute("UPDATE sessions SET fence = fence + 1 WHERE id = ?", (session_id,))
                 fence = _fence(connection, session_id)
-                found = parse(_lines(connection, session_id))
+                transcript = parse(_lines(connection, session_id))
+                last = int(connection.execute(_LAST, (session_id,)).fetchone()[0])
                 connection.execute("COMMIT")
                 connection.execute("PRAGMA synchronous = NORMAL")
                 if fence is None:
                     raise self._not_found(session_id)  # noqa: TRY301 - closed in one place
-                return SqliteLog(session_id, found, lock, self._now, self.path, connection, fence)
+                return SqliteLog(session_id, transcript, lock, self._now, self.path, connection, fence, last)
             except BaseException:
                 connection.close()
                 raise
@@ -206,7 +253,7 @@ class SqliteStore:
             for folder in (self.path.parent, self._locks):
                 if not folder.is_dir():
                     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            return take_lock(self._locks / f"{session_id}.lock", session_id)
+            return take_lock(self._locks / f"{file_name(session_id)}.lock", session_id)
         except OSError as error:
             raise SessionWriteError(error.filename or self._locks, error.strerror or error) from error
 
@@ -217,20 +264,20 @@ class SqliteStore:
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[sqlite3.Connection]:
-        with _translated(self.path, writing=False), self._connected() as connection:
+        with _as_session_errors(self.path, writing=False), self._connected() as connection:
             yield connection
 
     def _not_found(self, session_id: str) -> SessionNotFoundError:
-        return SessionNotFoundError(f"There is no session {session_id!r} in {self.path}.")
+        return SessionNotFoundError(f"Session {session_id!r} does not exist in {self.path}.")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
-    """Open the file, and make it for this user only if it is missing."""
+    """Open the file; create it, for this user only, if missing."""
     with contextlib.suppress(FileExistsError):
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600))
         sync_folder(path.parent)
-    # Records come from several threads, one at a time: the log sees to that.
-    connection = sqlite3.connect(path, timeout=_WAIT_SECONDS, isolation_level=None, check_same_thread=False)
+    # Records come from several threads, but one at a time: the log ensures that.
+    connection = sqlite3.connect(path, timeout=_LOCK_SECONDS, isolation_level=None, check_same_thread=False)
     try:
         if _number(connection, "user_version") != _VERSION:
             _prepare(connection, path)
@@ -242,14 +289,14 @@ def _connect(path: Path) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: Path) -> None:
-    """Make the tables of a new file; refuse one that is not ours, or of a later version."""
+    """Create the tables in a new file; reject a file of another program or a later version."""
     has_tables = _number(connection, "schema_version") > 0
     is_ours = _number(connection, "application_id") == _APPLICATION
     version = _number(connection, "user_version")
     if is_ours and version > _VERSION:
         raise SessionReadError(f"{path} was written by a later version of this package. Update the package.")
     if has_tables and not is_ours:
-        raise SessionReadError(f"{path} is an SQLite file of another program. Name another file.")
+        raise SessionReadError(f"{path} is an SQLite file of another program. Use another file.")
     _use_wal(connection)
     connection.executescript(
         f"{_SCHEMA} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; COMMIT;"
@@ -257,13 +304,13 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Where several processes make the same file, SQLite refuses this at once instead of waiting."""
-    give_up = time.monotonic() + _WAIT_SECONDS
+    """Switch to WAL mode. SQLite fails at once, instead of waiting, if several processes do this."""
+    deadline = time.monotonic() + _LOCK_SECONDS
     while True:
         try:
             connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:  # noqa: PERF203 - trying again is what the loop is for
-            if "locked" not in str(error) or time.monotonic() > give_up:
+        except sqlite3.OperationalError as error:  # noqa: PERF203 - retried
+            if "locked" not in str(error) or time.monotonic() > deadline:
                 raise
             time.sleep(_POLL_SECONDS)
         else:
@@ -287,24 +334,24 @@ def _lines(connection: sqlite3.Connection, session_id: str) -> Iterator[bytes]:
 
 
 def _info(row: tuple[str, float, float | None, float | None, float]) -> SessionInfo | None:
-    """None for a row that is damaged."""
-    session_id, made, first, last, size = row
+    """Return the list entry of a row; None if the row is damaged."""
+    session_id, created_at, first, last, size = row
     try:
-        check_session_id(session_id)
-        created = float(made if first is None else first)
+        check_session_name(session_id)
+        created = float(created_at if first is None else first)
         return SessionInfo(session_id, created, float(created if last is None else last), int(size))
     except (ConfigError, TypeError, ValueError):
         return None
 
 
 @contextlib.contextmanager
-def _translated(path: Path, *, writing: bool) -> Iterator[None]:
-    """What SQLite or the system said, as an error of ours."""
+def _as_session_errors(path: Path, *, writing: bool) -> Iterator[None]:
+    """Convert errors of SQLite and the system to session errors."""
     try:
         yield
     except (sqlite3.Error, OSError, UnicodeDecodeError) as error:
-        # What SQLite says about a damaged file may quote it, and then has no Unicode form. But an
-        # `OperationalError` is the world's doing: a full disk, a lock, a missing right.
+        # SQLite may quote a damaged file in its error, which then cannot be decoded. `OperationalError` is
+        # not damage: it is a full disk, a lock or a missing permission.
         is_damage = isinstance(error, (sqlite3.DatabaseError, UnicodeDecodeError))
         is_damage = is_damage and not isinstance(error, sqlite3.OperationalError)
         if writing and not is_damage:

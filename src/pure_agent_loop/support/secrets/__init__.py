@@ -1,1 +1,1 @@
-"""What a secret looks like, and how it is taken out of a text."""
+"""Detect secrets in text and redact them."""

@@ -1,32 +1,66 @@
-"""Taking secrets out of text before it is recorded, shown or sent on.
+"""Redact secrets from text before it is recorded, shown or sent.
 
-Two ways: exact values that are known (from the environment, from what was configured), also in base64 and
-percent-encoding; and the shapes of well-known keys. The exact values are found by a table of their
+Two methods: exact known values (from the environment and the configuration), also encoded, escaped
+or wrapped over lines; and the shapes of well-known keys. Exact values are found by a table of their
 five-letter pieces, so that text without secrets costs next to nothing.
 """
 
 from __future__ import annotations
 
+import base64
 import copy
+import json
 import os
 import re
 import urllib.parse
-from collections.abc import Iterable, Mapping
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.secrets.secret_forms import forms_of
+from pure_agent_loop.support.secrets.decoded import Decoded, has_escapes
 from pure_agent_loop.support.text import to_jsonable
 
-MIN_LENGTH = 8  # a shorter value stands in too many texts by chance
+# -- encoded forms of known secrets: whole, inside a longer text, and encoded twice ----------------------
+
+_DEPTH = 2  # base64 of base64; a third level makes eight times as many forms
+
+
+def forms_of(value: str) -> set[str]:
+    """Return a value, the value as `Decoded` reads it, and both as base64 and hexadecimal numbers, twice too.
+
+    Escapes and broken lines need no form: `Decoded` takes them back in the text that is searched.
+    """
+    plain = Decoded(value).text
+    level = {value, plain, json.dumps(value)[1:-1], urllib.parse.quote(value, safe="")}
+    as_bytes = plain.encode("utf-8", "replace").decode("latin-1")  # decoded byte escapes
+    forms = {value, plain, as_bytes, plain.replace(" ", "+"), as_bytes.replace(" ", "+")}  # form of a query
+    for _ in range(_DEPTH):
+        level = {code for form in level for code in _encoded(form)}
+        forms |= level
+    return forms
+
+
+def _encoded(form: str) -> Iterator[str]:
+    data = form.encode("utf-8", "replace")
+    yield data.hex()
+    yield data.hex().upper()
+    for shift in range(3):  # the letters that do not depend on adjacent bytes
+        whole = base64.b64encode(b"\0" * shift + data).decode().rstrip("=")
+        core = whole[(0, 2, 3)[shift] : (len(data) + shift) * 8 // 6]
+        yield core
+        yield core.replace("+", "-").replace("/", "_")
+
+
+MIN_LENGTH = 8  # a shorter value occurs in too many texts by chance
 REMOVED = "[secret removed]"
 _PIECE = 5  # letters; every secret of n letters holds one that begins at a multiple of n - 4
-_TAIL = 4
+_HEAD = 4
 _LONG = 10_000
 
 _SECRET_NAME = re.compile(
     r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|COOKIE|SIGNATURE"
-    r"|AUTH(?!OR(?!I[SZ]))",  # GIT_AUTHOR_EMAIL is no secret
+    r"|AUTH(?!OR(?!I[SZ]))",  # GIT_AUTHOR_EMAIL is not a secret
     re.I,
 )
 _PASSWORD_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$", re.I)
@@ -35,7 +69,7 @@ _WORDS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[A-Z]?[a-z]+([ _-][A-Za-z][a-z]*)*
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://")
 _SECRET_QUERY = re.compile(r"key|token|secret|passw|sig|auth|code|credential", re.I)
-_MARKS = "&\\%"  # of escaped forms, which are many
+_MAY_ESCAPE = re.compile("[&\\\\%'\"=\r\n\x1b]").search
 _SCALARS = frozenset({bool, int, float})
 T = TypeVar("T")
 
@@ -44,13 +78,12 @@ class Redactor:
     """Removes secrets from texts.
 
     Args:
-        secrets: Values to remove, by name or without; those under eight characters are passed over.
-        env: Variables whose values are secrets if their names say so, and URLs with a password in any of
+        secrets: Values to remove, with or without names; values under eight characters are ignored.
+        env: Variables whose names mark their values as secrets, and URLs with a password in any of
             them; those of this process if None.
-        shapes: Whether well-known shapes of keys are removed too.
 
     Raises:
-        ConfigError: A secret is no text.
+        ConfigError: A secret is not a `str`.
     """
 
     def __init__(
@@ -66,47 +99,48 @@ class Redactor:
         self._later: tuple[dict[Any, Any], Redactor | None] = _now_in(self._raw), None
         self._know({**_by_value(_now_in(self._env)), **self._given})
 
-    def _know(self, found: Mapping[str, str]) -> None:
-        self._found = {value: name for value, name in found.items() if len(value) >= MIN_LENGTH}
+    def _know(self, secrets: Mapping[str, str]) -> None:
+        self._found = {value: name for value, name in secrets.items() if len(value) >= MIN_LENGTH}
         forms = ((form, name) for value, name in self._found.items() for form in forms_of(value))
         self._forms = {form: name for form, name in forms if len(form) >= MIN_LENGTH}
-        self.is_empty = not self._forms  # shapes are looked for all the same
+        self.is_empty = not self._forms  # shapes are still searched
         self._by_piece: dict[str, set[str]] = {}
-        self._by_tail: dict[str, set[str]] = {}
-        for form in self._forms:
-            for start in range(len(form) - _PIECE + 1):
-                self._by_piece.setdefault(form[start : start + _PIECE], set()).add(form)
-            for end in range(1, len(form)):
-                self._by_tail.setdefault(form[max(0, end - _TAIL) : end], set()).add(form)
-        self._pieces = frozenset(self._by_piece)
+        self._by_head: dict[str, set[str]] = {}
         self._step = min(map(len, self._forms), default=MIN_LENGTH) - _PIECE + 1
+        self._longest = max(map(len, self._forms), default=0)
+        for form in self._forms:
+            for start in range(self._step):  # characters at which a text may be cut
+                self._by_piece.setdefault(form[start : start + _PIECE], set()).add(form)
+            for length in range(1, _HEAD + 1):
+                self._by_head.setdefault(form[:length], set()).add(form)
+        self._pieces = frozenset(self._by_piece)
 
     def __repr__(self) -> str:
         return f"Redactor({len(self._forms)} forms of known secrets)"
 
     def as_of_now(self) -> Redactor:
-        """One that also knows what has come into the environment since; itself, as long as nothing has."""
+        """Return a redactor with new secrets of the environment; itself if unchanged."""
         seen = _now_in(self._raw)
         if seen != self._later[0]:
-            new, found = None, _by_value(_now_in(self._env))
-            if found.keys() - self._found.keys():
+            new, current = None, _by_value(_now_in(self._env))
+            if current.keys() - self._found.keys():
                 new = copy.copy(self)
-                new._know({**found, **self._found})
+                new._know({**current, **self._found})
             self._later = seen, new
         return self._later[1] or self
 
     def with_secrets(self, secrets: Mapping[str, str]) -> Redactor:
-        """One that knows more."""
-        mine = {name or f"#{number}": value for number, (value, name) in enumerate(self._given.items())}
-        return Redactor({**secrets, **mine}, self._env, shapes=self._shapes) if secrets else self
+        """Return a redactor with more secrets."""
+        named = {name or f"#{number}": value for number, (value, name) in enumerate(self._given.items())}
+        return Redactor({**secrets, **named}, self._env, shapes=self._shapes) if secrets else self
 
     def joined(self, other: Redactor | None) -> Redactor:
-        """One that also knows what another one was given."""
-        more = {} if other is None or other is self else other._given
-        return self.with_secrets({name or f"+{number}": v for number, (v, name) in enumerate(more.items())})
+        """Return a redactor with the secrets of another one added."""
+        others = {} if other is None or other is self else other._given
+        return self.with_secrets({name or f"+{number}": v for number, (v, name) in enumerate(others.items())})
 
     def redact(self, text: str) -> str:
-        """The text without known secrets and without what looks like one. Never raises."""
+        """Redact known secrets and shapes of secrets in a text. Never raises."""
         text = self.redact_known(text)
         if not self._shapes:
             return text
@@ -115,53 +149,70 @@ class Redactor:
         return remove_shapes(text, REMOVED)
 
     def redact_known(self, text: str) -> str:
-        """The text without known secrets."""
+        """Redact known secrets in a text."""
         spans = self._spans(text)
         return self._without(text, spans) if spans else text
 
     def redact_value(self, value: T) -> T:
-        """A value of JSON's types, with every text in it, keys too, without known secrets.
+        """Redact known secrets in every text of a JSON value, keys too.
 
-        What has another type becomes its JSON form. If nothing is removed, it is the value itself.
+        Other types become their JSON form. If nothing is removed, the same object is returned.
         """
         if not self._forms:
             return value
         texts: list[str] = []
-        try:  # nearly always nothing is in any of them
-            is_clean = _gather([value], texts, 100) and not self._likely("\n".join(texts))
-        except TypeError:  # a key that is no text
+        text = ""
+        try:  # texts rarely hold a secret
+            is_clean = _gather(value, texts)
+            text = "\x1f".join(texts)
+        except TypeError:  # a key that is not a string
             is_clean = False
-        return value if is_clean else self._walk(value)
+        # The marks of escapes, as `has_escapes` finds them, but without a call: a step asks several times.
+        if (
+            "\\" in text
+            or "&" in text
+            or "%" in text
+            or "=" in text
+            or "\n" in text
+            or "''" in text
+            or '""' in text
+            or "'\"" in text
+            or "\"'" in text
+            or "\r" in text
+            or "\x1b" in text
+        ):
+            is_clean = is_clean and not any(self._decoded_places(text))
+        return value if is_clean and not self._likely(text) else self._walk(value)
 
     def stream(self) -> StreamRedactor:
-        """For one text that comes in pieces."""
+        """Return a redactor for one streamed text."""
         return StreamRedactor(self)
 
     def clean_error(self, error: BaseException) -> None:
-        """Take known secrets out of what an error, and the errors behind it, will show."""
+        """Redact known secrets in an error and in its causes."""
         seen: set[int] = set()
-        each: BaseException | None = error
-        while each is not None and id(each) not in seen:
-            seen.add(id(each))
+        current: BaseException | None = error
+        while current is not None and id(current) not in seen:
+            seen.add(id(current))
             for name in ("args", "message", "said", "body", "strerror", "filename", "__notes__"):
-                old = getattr(each, name, None)
+                old = getattr(current, name, None)
                 new: Any = self._walk(old) if isinstance(old, (str, tuple, list, dict)) else old
                 if new is not old:
-                    _set_quietly(each, name, tuple(new) if name == "args" else new)
-            each = each.__cause__ or each.__context__
+                    _set_quietly(current, name, tuple(new) if name == "args" else new)
+            current = current.__cause__ or current.__context__
 
     def _walk(self, value: Any, depth: int = 0) -> Any:
         if isinstance(value, str):
             return self.redact_known(value)
         if value is None or isinstance(value, (bool, int, float)) or depth > 200:
-            return REMOVED if depth > 200 else value  # nobody has looked; arguments are half as deep
+            return REMOVED if depth > 200 else value  # not checked before; arguments are half as deep
         if isinstance(value, Mapping):
             clean = ((self.redact_known(k) if isinstance(k, str) else k, v) for k, v in value.items())
-            pairs = {key: self._walk(each, depth + 1) for key, each in clean}
+            pairs = {key: self._walk(entry, depth + 1) for key, entry in clean}
             same = all(a is b and value[a] is c for (b, c), a in zip(pairs.items(), value, strict=False))
             return value if same and len(pairs) == len(value) else pairs
         if isinstance(value, (list, tuple)):
-            items = [self._walk(each, depth + 1) for each in value]
+            items = [self._walk(entry, depth + 1) for entry in value]
             same = all(a is b for a, b in zip(items, value, strict=True))
             return value if same else tuple(items) if isinstance(value, tuple) else items
         if isinstance(value, BaseException):
@@ -169,25 +220,40 @@ class Redactor:
         return self._walk(to_jsonable(value), depth + 1)
 
     def _spans(self, text: str) -> list[tuple[int, int, str]]:
-        """Where known secrets stand, in order, those that overlap as one: start, end, name."""
+        """Return spans of known secrets in order, overlaps merged: start, end, name."""
         if not self._forms or len(text) < MIN_LENGTH:
             return []
-        found = sorted(_places(text, self._likely(text)))
+        places = sorted(_places(text, self._likely(text)))
+        if has_escapes(text):
+            places = sorted([*places, *self._decoded_places(text)])
         spans: list[tuple[int, int, str]] = []
-        for start, end, form in found:
+        for start, end, form in places:
             if spans and start < spans[-1][1]:
                 spans[-1] = (spans[-1][0], max(end, spans[-1][1]), spans[-1][2])
             else:
                 spans.append((start, end, self._forms[form]))
         return spans
 
+    def _decoded_places(self, text: str) -> Iterator[tuple[int, int, str]]:
+        """Return spans of known secrets in a text with escapes, in every decoding."""
+        for decoded in Decoded.readings(text):
+            for at, end, form in _places(decoded.text, self._likely(decoded.text)):
+                yield decoded.written_from(at), decoded.written_to(end), form
+
+    def _whole_until(self, text: str, keep: int) -> int:
+        """Return the last offset at which a cut splits no escape and no escaped secret."""
+        for decoded in Decoded.readings(text, goes_on=True):
+            known = decoded.text[: decoded.open_from()]
+            keep = min(keep, decoded.written_from(len(known) - self._begun(known)))
+            letters = range(len(decoded.text) + 1)
+            keep = decoded.written_from(bisect_right(letters, keep, key=decoded.written_from) - 1)
+        return keep
+
     def _likely(self, text: str) -> Iterable[str]:
-        """Forms that may stand in a text, and all that do."""
-        # To look for one form takes about as long as to cut so much text into a thousand pieces.
+        """Return candidate forms for a text, including all that occur in it."""
+        # Searching one form costs about as much as cutting the text into a thousand pieces.
         if len(text) > _LONG and len(self._forms) * self._step < 1_000:
-            missing = [mark for mark in _MARKS if mark not in text]
-            likely = (form for form in self._forms if not any(mark in form for mark in missing))
-            return [form for form in likely if form in text]
+            return [form for form in self._forms if form in text]
         pieces = [text[at : at + _PIECE] for at in range(0, len(text) - _PIECE + 1, self._step)]
         return {form for piece in self._pieces.intersection(pieces) for form in self._by_piece[piece]}
 
@@ -199,30 +265,19 @@ class Redactor:
         return "".join([*out, text[position:]])
 
     def _begun(self, text: str) -> int:
-        """How many characters at the end of a text may be the beginning of a secret."""
-        longest = 0
-        for length in range(1, _TAIL):  # these are the first letters themselves
-            if text[-length:] in self._by_tail:
-                longest = length
-        for form in self._by_tail.get(text[-_TAIL:], ()):
-            for count in range(min(len(form) - 1, len(text)), longest, -1):
-                if text.endswith(form[:count]):
-                    longest = count
-                    break
-        return min(longest, len(text))
-
-    def _may_begin(self, text: str) -> bool:
-        tails = self._by_tail
-        return text[-1:] in tails or text[-2:] in tails or text[-3:] in tails or text[-4:] in tails
+        """Return how many characters at the end of a text may begin a secret."""
+        end = text[max(0, len(text) - self._longest) :]
+        for at in range(len(end)):
+            for form in self._by_head.get(end[at : at + _HEAD], ()):
+                if form.startswith(end[at:]) and len(form) > len(end) - at:
+                    return len(end) - at
+        return 0
 
 
 class StreamRedactor:
-    """Removes known secrets from a text that comes in pieces, also where one is cut in two.
+    """Redacts known secrets in a streamed text, also a secret split over two pieces.
 
-    Put together, the pieces are what `Redactor.redact_known` makes of the whole text.
-
-    Args:
-        redactor: Knows the secrets.
+    The joined pieces equal `Redactor.redact_known` of the whole text.
     """
 
     def __init__(self, redactor: Redactor) -> None:
@@ -230,17 +285,18 @@ class StreamRedactor:
         self._held = ""
 
     def feed(self, chunk: str) -> str:
-        """As much as can be shown; the beginning of what may be a secret waits for the next piece."""
+        """Return text that is safe to show; hold back a possible start of a secret."""
         redactor = self._redactor
         if not redactor._forms:
             return chunk
         text = self._held + chunk
         spans = redactor._spans(text)
         keep = len(text)
-        if redactor._may_begin(text):
-            keep -= redactor._begun(text)
+        keep -= redactor._begun(text)
+        if _MAY_ESCAPE(text):
+            keep = redactor._whole_until(text, keep)
         for start, end, _ in reversed(spans):
-            if start < keep < end:  # it may be a part of a longer one
+            if start < keep < end:  # it may be part of a longer secret
                 keep = start
         self._held = text[keep:]
         if not spans:
@@ -248,17 +304,17 @@ class StreamRedactor:
         return redactor._without(text[:keep], [span for span in spans if span[1] <= keep])
 
     def flush(self) -> str:
-        """The rest: the text is over."""
+        """Return the rest at the end of the text."""
         text, self._held = self._held, ""
         return self._redactor.redact_known(text)
 
 
 def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any]) -> Redactor | None:
-    """What an agent uses: the environment's secrets, those of its client and those in its options.
+    """Return an agent's redactor, with the secrets of the environment, its client and its options.
 
     Args:
-        redact: False for none; a redactor to use, which learns the client's secrets too.
-        client: Its model; what it names in `secrets` is removed.
+        redact: False for none, or a redactor, to which the client's secrets are added.
+        client: The model client; values in its `secrets` are removed.
         options: Fields of its requests; ``extra_headers`` and ``extra_query`` may hold keys.
 
     Raises:
@@ -276,50 +332,46 @@ def redactor_for(redact: bool | Redactor, client: Any, options: Mapping[str, Any
 
 
 def client_secrets(settings: Mapping[str, Any]) -> dict[str, str]:
-    """What a client must not have repeated to anybody, by name.
-
-    Args:
-        settings: What the SDK's client is made with.
-    """
-    found = secret_fields(settings.get("default_headers"))
+    """Return the secrets of a client, by name."""
+    secrets = secret_fields(settings.get("default_headers"))
     query = settings.get("default_query")
     for name, value in query.items() if isinstance(query, Mapping) else ():
         if isinstance(value, str) and _SECRET_QUERY.search(str(name)):
-            found[str(name)] = value
+            secrets[str(name)] = value
     for name in ("api_key", "organization", "project"):
         if isinstance(settings.get(name), str):
-            found[name] = settings[name]
-    return {**found, **secrets_of_url(str(settings.get("base_url", "")))}
+            secrets[name] = settings[name]
+    return {**secrets, **secrets_of_url(str(settings.get("base_url", "")))}
 
 
 def secret_fields(fields: Any) -> dict[str, str]:
-    """The values whose names say that they are secret, of headers or of a query; the scheme before it too."""
-    found: dict[str, str] = {}
+    """Return header or query values whose names mark them as secret, with and without a scheme."""
+    secrets: dict[str, str] = {}
     for name, value in fields.items() if isinstance(fields, Mapping) else ():
         if isinstance(value, str) and _SECRET_NAME.search(str(name)):
-            found[str(name)] = value.rpartition(" ")[2] if " " in value else value
-    return found
+            secrets[str(name)] = value.rpartition(" ")[2] if " " in value else value
+    return secrets
 
 
 def secrets_of_url(url: str) -> dict[str, str]:
-    """The password, and what is secret in the query, of an address; by name."""
+    """Return the password and the secret query values of a URL, by name."""
     try:
         parts = urllib.parse.urlsplit(url)
         user, password = parts.username or "", parts.password or ""
         query = urllib.parse.parse_qsl(parts.query)
     except ValueError:
         return {}
-    found = {name: value for name, value in query if _SECRET_QUERY.search(name)}
+    secrets = {name: value for name, value in query if _SECRET_QUERY.search(name)}
     if password:
-        found["password in a URL"] = urllib.parse.unquote(password)
-        found["user in a URL"] = f"{user}:{password}"
+        secrets["password in a URL"] = urllib.parse.unquote(password)
+        secrets["user in a URL"] = f"{user}:{password}"
     elif user:
-        found["user in a URL"] = urllib.parse.unquote(user)
-    return {name: value for name, value in found.items() if not _is_plain(value)}
+        secrets["user in a URL"] = urllib.parse.unquote(user)
+    return {name: value for name, value in secrets.items() if not _is_plain(value)}
 
 
 def shown_url(url: str) -> str:
-    """An address without its password and without what is secret in its query."""
+    """Return a URL without its password and secret query values."""
     head, marker, rest = url.partition("://")
     netloc, slash, path = re.split(r"([/?#]|$)", rest, maxsplit=1)
     path, mark, query = (slash + path).partition("?")
@@ -330,41 +382,45 @@ def shown_url(url: str) -> str:
     return f"{head}{marker}{netloc.rpartition('@')[2]}{path}{mark}{query}"
 
 
-def _gather(values: Iterable[Any], texts: list[str], depth: int) -> bool:
-    """Collect the texts in some values, keys too; False if one of them is not plain, or nested deeper."""
-    for value in values:
-        kind, inner = type(value), None
-        if kind is str:
-            texts += (value,)
-        elif kind is dict:
-            texts += value
-            inner = value.values()
-        elif kind is list or kind is tuple:
-            inner = value
-        elif value is not None and kind not in _SCALARS:
-            return False
-        if inner is not None and not (depth and _gather(inner, texts, depth - 1)):
-            return False
-    return True
+def _gather(value: Any, texts: list[str]) -> bool:
+    """Collect the texts of a value, keys too; False if it is not plain JSON or over 100 levels deep."""
+    level = [value]
+    for _ in range(100):  # level by level: a recursion would cost a call per container
+        below: list[Any] = []
+        for part in level:
+            kind = type(part)
+            if kind is str:
+                texts += (part,)
+            elif kind is dict:
+                texts += part
+                below += part.values()
+            elif kind is list or kind is tuple:
+                below += part
+            elif part is not None and kind not in _SCALARS:
+                return False
+        if not below:
+            return True
+        level = below
+    return False
 
 
 def _names_by_secret(secrets: Mapping[str, str] | Iterable[str]) -> dict[str, str]:
     named = isinstance(secrets, Mapping)
-    pairs = list(secrets.items()) if isinstance(secrets, Mapping) else [("", each) for each in secrets]
+    pairs = list(secrets.items()) if isinstance(secrets, Mapping) else [("", secret) for secret in secrets]
     if isinstance(secrets, (str, bytes)) or not all(isinstance(value, str) for _, value in pairs):
-        raise ConfigError("secrets must be a list of texts, or texts by name.")
+        raise ConfigError("secrets must be a list of strings, or a dict of strings by name.")
     return {value: "" if not named or str(name).startswith("#") else str(name) for name, value in pairs}
 
 
 def _behind(env: Mapping[str, str]) -> Mapping[Any, Any]:
-    """The bytes of the program's own environment: each run reads all of it, and decoding costs as much."""
-    raw: Mapping[Any, Any] | None = getattr(os, "environb", None)  # Windows has none
-    # Tests put a dict in the place of the environment; the bytes are of the old one then.
+    """Return the raw bytes of `os.environ`: every run reads it, and decoding doubles the cost."""
+    raw: Mapping[Any, Any] | None = getattr(os, "environb", None)  # Windows has no bytes
+    # Tests may replace the environment by a dict; its bytes would be stale.
     return raw if raw is not None and env is os.environ and type(env) is type(raw) else env
 
 
 def _now_in(env: Mapping[T, T]) -> dict[T, T]:
-    """A copy; another thread may take names away meanwhile."""
+    """Return a copy of the environment; another thread may delete names meanwhile."""
     try:
         return dict(env)
     except KeyError:
@@ -372,13 +428,13 @@ def _now_in(env: Mapping[T, T]) -> dict[T, T]:
 
 
 def _from(env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
-    for name, written in env.items():
-        if ":" not in written and not _SECRET_NAME.search(name):  # nearly all
+    for name, text in env.items():
+        if ":" not in text and not _SECRET_NAME.search(name):  # nearly all
             continue
-        # As it is used: files end with a line, and some programs leave the quotes of a settings file.
-        value = _SCHEME.sub("", written.strip().strip("\"'"))
+        # The value as used: without a final newline and without quotes from a settings file.
+        value = _SCHEME.sub("", text.strip().strip("\"'"))
         if _URL.match(value):
-            yield from ((name, each) for each in secrets_of_url(value).values())
+            yield from ((name, secret) for secret in secrets_of_url(value).values())
         elif _SECRET_NAME.search(name) and not _PATH.match(value):
             is_password = _PASSWORD_NAME.search(name) and value.lower() not in ("password", "disabled")
             if is_password or not _is_plain(value):
@@ -390,7 +446,7 @@ def _by_value(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_plain(value: str) -> bool:
-    """True for a word or a small number, which would be missed in ordinary text."""
+    """Return True for a word or a small number, which ordinary text needs."""
     return _WORDS.fullmatch(value) is not None
 
 
@@ -405,5 +461,5 @@ def _places(text: str, forms: Iterable[str]) -> Iterable[tuple[int, int, str]]:
 def _set_quietly(target: Any, name: str, value: Any) -> None:
     try:
         setattr(target, name, value)
-    except (AttributeError, TypeError):  # a foreign error may not allow it
+    except (AttributeError, TypeError):  # a user's error class may reject it
         return

@@ -1,4 +1,4 @@
-"""What keys of well-known services look like: a beginning that says whose they are, then random letters."""
+"""Key patterns of well-known services: a service prefix, then random letters."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 
 from pure_agent_loop.support.lazy import lazy_pattern
 
-# What a key begins with, and what must follow.
+# Prefix of a key, and the pattern that must follow.
 _PREFIXED = {
     "sk-": r"(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter
     "github_pat_": r"[A-Za-z0-9_]{30,}",
@@ -26,7 +26,7 @@ _PREFIXED = {
     "sk.eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}",  # Mapbox
     "eyJ": r"[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}",  # JSON web token
 }
-_PREFIXES = {  # what follows, and after which beginnings
+_PREFIXES = {  # pattern, and its prefixes
     r"[A-Za-z0-9]{30,}": "ghp_ gho_ ghu_ ghs_ ghr_ hf_ api_org_ npm_ "
     "pplx- gsk_ xai- r8_ csk- fw_ tvly- fc- jina_",
     r"[A-Za-z0-9_.-]{20,}": "glpat- gldt- glrt- glcbt- glptt- glft- gloas- "
@@ -68,11 +68,11 @@ _AFTER = (
     r"(?<=/hooks/catch/)[0-9]+/[A-Za-z0-9]{5,}",
     r"(?<=/hooks/)[a-z0-9]{26}(?![A-Za-z0-9])",
     r"(?<=SSWS )00[A-Za-z0-9_-]{40}",  # Okta
-    r"(?<=\"auth\": \")[A-Za-z0-9+/]{12,}={0,2}",  # of Docker: name and password
+    r"(?<=\"auth\": \")[A-Za-z0-9+/]{12,}={0,2}",  # Docker: name and password
     r"(?<=\"auth\":\")[A-Za-z0-9+/]{12,}={0,2}",
-    r"(?<=://)[A-Za-z0-9_-]{16,}(?=@)",  # a token in place of user and password
+    r"(?<=://)[A-Za-z0-9_-]{16,}(?=@)",  # a token instead of user and password
 )
-# A key does not begin within a word, but behind an escape of JSON, of an address or of a terminal it may.
+# A key does not begin inside a word, but may begin after an escape of JSON, a URL or a terminal.
 _BEFORE = (
     "(?:"
     + "|".join(

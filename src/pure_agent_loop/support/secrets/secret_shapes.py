@@ -1,34 +1,80 @@
-"""What looks like a secret that nobody named: keys of known services, and values behind a telling word.
+"""Find unknown secrets by shape: keys of known services, and values after a telltale name.
 
-To search a long text must cost little. So it is looked through for a few words, and once for runs of sixteen
-letters of which keys are made (a search for sixteen equal bytes). Only there are patterns tried. Linear time:
-a pattern looks at some thousand characters at most, and what was looked at for one word or run is not again.
+Long texts must be cheap to search. A text is scanned for a few words, and once for runs of sixteen
+key characters (a search for sixteen equal bytes). Patterns are tried only at these places. Linear time:
+a pattern reads at most some thousand characters, and no part is scanned twice.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from math import log2
 from typing import Any
 
 from pure_agent_loop.support.lazy import lazy_pattern
-from pure_agent_loop.support.secrets.looks import (
-    DIGIT,
-    LETTER,
-    SIGN,
-    has_words,
-    is_camel,
-    is_code,
-    is_mixed,
-    is_name,
-    looks_random,
-)
 from pure_agent_loop.support.secrets.secret_keys import KEYS
 
-_SEEN = 600  # of a run: no key begins later in one
-_FURTHER = 4000  # how far a key goes on
-_BEFORE = 14  # how far before a run a key begins: `bot` and a number
-_NEAR = 100  # how far before a value its name stands
+# -- heuristics: whether a value looks random, or like words, a name or code -----------------------------
+
+_ENTROPY_BITS = 3.0
+_MIN_DISTINCT = 8
+
+DIGIT, LETTER, SIGN = lazy_pattern("[0-9]"), lazy_pattern("[A-Za-z]"), lazy_pattern(r"[!@#$%^&*?+~|]")
+_CALLED = lazy_pattern(r"[A-Za-z_][\w.:]*")
+_TYPE = lazy_pattern(r"[\w.]*(?:[A-Z][a-z]{2,20}){2}")  # `Ed25519PrivateKey`
+_PARTS = lazy_pattern(r"[A-Z][a-z]{2,}|[a-z]{3,}|[A-Z]{3,}")
+_PRONOUNCEABLE = lazy_pattern(r"(?:[^aeiouy]{0,4}[aeiouy])+[^aeiouy]{0,4}", re.I)
+
+
+def looks_random(value: str) -> bool:
+    """Return True for letters and digits mixed as in a key; not for words, numbers, names and addresses."""
+    if not DIGIT.search(value) or not LETTER.search(value):
+        return False
+    if value.startswith(("$", "%", "http://", "https://", "/", "./")) or len(set(value)) < _MIN_DISTINCT:
+        return False
+    sample = value[:100]
+    shares = [sample.count(character) / len(sample) for character in set(sample)]
+    return -sum(share * log2(share) for share in shares) > _ENTROPY_BITS
+
+
+def is_camel(value: str) -> bool:
+    """Return True for mixed-case letters that are not words."""
+    return len(value) >= 8 and value[1:].upper() != value[1:] != value[1:].lower() and not has_words(value)
+
+
+def is_mixed(value: str) -> bool:
+    """Return True for eight or more letters and digits that are not words."""
+    has_both = DIGIT.search(value) is not None and LETTER.search(value) is not None
+    return len(value) >= 8 and has_both and not has_words(value)
+
+
+def is_code(match: re.Match[str]) -> bool:
+    """Return True for a call, an index or an attribute: unquoted names instead of a value."""
+    text, value = match.string, match[1]
+    if text[match.start(1) - 1] in "\"'":
+        return False
+    if text[match.end(1) : match.end(1) + 1] in ("(", "["):
+        return _CALLED.fullmatch(value) is not None
+    is_lookup = re.fullmatch(r"[a-z_]\w*(?:\.\w+)+", value) is not None and has_words(value)
+    return is_lookup or _TYPE.fullmatch(value) is not None
+
+
+def is_name(value: str) -> bool:
+    """Return True for joined words, such as ``my-service-account-v2``."""
+    return sum(map(value.count, "._:-")) >= 2 and has_words(value)
+
+
+def has_words(value: str) -> bool:
+    """Whether most of a value could be words. One in a hundred random values passes."""
+    words = sum(map(len, filter(_PRONOUNCEABLE.fullmatch, _PARTS.findall(value))))
+    return words >= 0.6 * sum(map(str.isalnum, value))
+
+
+_SEEN = 600  # limit inside a run: no key begins later
+_FURTHER = 4000  # greatest length of a key
+_BEFORE = 14  # greatest distance of a key's start before a run: `bot` and a number
+_NEAR = 100  # greatest distance of a name before its value
 _LONGEST = 30  # of a name
 _Spans = Iterator[tuple[int, int]]
 _Name = tuple[re.Match[str], tuple[int, int] | None]  # and where its value is
@@ -42,7 +88,7 @@ _REST = lazy_pattern(r"[A-Za-z0-9_./+~%=:-]*")
 _MORE = r"[\w-]{0,30}(?![\w-])"  # of a name
 _QUOTE = r"(?:\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);|%22|\\u0022)?"
 _OPERATOR = rf"{_QUOTE}\s{{0,5}}(?:=>|:=|=(?!=)|:(?!:)|：|%3[AaDd])\s{{0,5}}"
-# An element of XML, a name and a value as two fields, a column; a sentence or `ENV NAME value`.
+# XML element, name and value as two fields, column; sentence or `ENV NAME value`.
 _FIELDS = (
     rf"{_OPERATOR}|{_QUOTE}>(?=[^<>\n]{{4,400}}</)|{_QUOTE}[\s,]{{1,40}}{_QUOTE}(?:value|content){_OPERATOR}"
 )
@@ -77,7 +123,7 @@ _COOKIE = lazy_pattern(
 )
 _NO_SECRET = lazy_pattern(r"(?:page|next|cursor|continuation|sync|public)[_-]?$", re.I)
 
-# What stands for a password in code and settings: ${NAME}, {name}, $NAME, <name>, %s, ***, pass; or a port.
+# Placeholders of a password in code and settings: ${NAME}, {name}, $NAME, <name>, %s, ***, pass; or a port.
 _STAND_IN = (
     r"(?:\$?\{{1,2}[\w.]{0,60}\}{1,2}|\$[A-Z_]{1,60}|<[^>@\s]{0,60}>|%[sv]|%\(\w{1,60}\)s|\*{1,60}"
     r"|(?i:pass(?:word|wd|phrase)?))"
@@ -93,21 +139,16 @@ _DOTTED = lazy_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")
 _PLAIN = lazy_pattern(r"[A-Z_]+|[a-z_]+|[A-Z]?[a-z]+")
 
 
-# What the search for each shape begins with; that of keys begins with a run of letters and digits.
+# Start of the search per shape; for keys it is a run of letters and digits.
 _PASSWORD_WORDS, _CHINESE_WORDS = (b"pass", b"pwd", b"psk", b"secret"), ("密码", "口令")
 _WORDS = (*_PASSWORD_WORDS, b"://", b"curl ", b"authori", b"cookie", b"private key")
 
 
 def remove_shapes(text: str, mark: str) -> str:
-    """The text without what looks like a key.
-
-    Args:
-        text: Any text.
-        mark: Stands in its place.
-    """
+    """Replace the shapes of secrets in a text."""
     data = text.encode("ascii", "replace")  # one byte for each character
     lowered = data.lower()
-    runs = data.translate(_RUN) + b" "  # so that each has an end
+    runs = data.translate(_RUN) + b" "  # so that each run has an end
     is_plain = _SHORTEST not in runs and not any(map(text.__contains__, _CHINESE_WORDS))
     if is_plain and not any(map(lowered.__contains__, _WORDS)):  # as most results are
         return text
@@ -132,7 +173,7 @@ def _found(data: Any, word: Any) -> Iterator[int]:
 
 
 def _runs(text: str, runs: bytes) -> _Spans:
-    """Sixteen and more letters of which keys are made, with a digit among the first ones."""
+    """Yield runs of sixteen or more key characters, with a digit among the first ones."""
     at = runs.find(_SHORTEST)
     while at >= 0:
         end = runs.find(b" ", at)
@@ -142,13 +183,13 @@ def _runs(text: str, runs: bytes) -> _Spans:
 
 
 def _keys(text: str, runs: bytes, places: list[tuple[int, int]]) -> _Spans:
-    """Keys of known services, in order. What goes on behind a run is searched along with it."""
+    """Yield keys of known services, in order. The continuation of a run is searched with it."""
     searched = 0
     for at, end in places:
         if end <= searched:
             continue
         rest = _REST.match(text, at, at + _SEEN + _FURTHER)
-        assert rest is not None  # it may be empty
+        assert rest is not None  # a match may be empty
         start, stop = max(0, at - _BEFORE, searched), rest.end()
         is_all = stop < at + _SEEN + _FURTHER
         searched = stop if is_all else stop - _SEEN
@@ -163,7 +204,7 @@ def _keys(text: str, runs: bytes, places: list[tuple[int, int]]) -> _Spans:
 def _values(
     text: str, runs: bytes, lowered: bytes, places: list[tuple[int, int]], keys: list[tuple[int, int]]
 ) -> _Spans:
-    """What looks random behind a telling name, to the end of a run; no key is looked at again."""
+    """Yield random-looking values after a telltale name, up to the end of a run; keys are skipped."""
     names, left, done = _Names(text), keys[::-1], 0
     for at, end in places:
         start = max(at, done)
@@ -176,16 +217,16 @@ def _values(
 
 
 class _Names:
-    """Telling names near a place, with their values; places come in order, and each name is read once."""
+    """Telltale names near a position, with their values; positions ascend, and each name is read once."""
 
     def __init__(self, text: str) -> None:
         self._text, self._end = text, 0
         self._found: dict[tuple[int, int], _Name] = {}
 
     def near(self, at: int, end: int) -> Iterable[_Name]:
-        """Those within a hundred characters before `at`, or up to `end`."""
+        """Return names within a hundred characters before `at`, or up to `end`."""
         start, known = max(at - _NEAR, self._end - _LONGEST, 0), self._found
-        self._found = {span: each for span, each in known.items() if at - _NEAR <= span[0] < start}
+        self._found = {span: value for span, value in known.items() if at - _NEAR <= span[0] < start}
         for name in _NAMES.finditer(self._text, start, end):
             self._found[name.span()] = known.get(name.span()) or (name, _assigned(name))
         self._end = max(self._end, end)
@@ -193,7 +234,7 @@ class _Names:
 
 
 def _assigned(name: re.Match[str]) -> tuple[int, int] | None:
-    """Where the value of that name is: none if there is none, at 0 if it does not look like a secret."""
+    """Return the span of a name's value: None without a value, at 0 if it does not look secret."""
     text, end = name.string, name.end()
     if _NO_SECRET.search(text, max(0, name.start() - 20), name.start()):
         return 0, 0
@@ -208,7 +249,7 @@ def _assigned(name: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _near(text: str, names: Iterable[_Name], at: int) -> _Spans:
-    """Values that go beyond a place, or begin there with nothing but signs behind their name."""
+    """Yield values that cross a position, or begin there after punctuation only."""
     is_quoted = text[at - 1 : at] in ('"', "'", "`")
     letters = _letters(text, at, is_quoted)
     pattern = _TO_QUOTED if is_quoted else _TO_BARE
@@ -246,7 +287,7 @@ def _addresses(text: str, data: bytes) -> _Spans:
 
 def _headers(text: str, lowered: bytes) -> _Spans:
     done = 0
-    for at in _found(lowered, b"authori"):  # also in one that is escaped
+    for at in _found(lowered, b"authori"):  # also in an escaped one
         match = _AUTHORISED.match(text, at + 7) if at >= done else None
         if match:
             done = match.end()
@@ -261,7 +302,7 @@ def _headers(text: str, lowered: bytes) -> _Spans:
                 yield match.span(1)
 
 
-# A password may be short and have any sign in it, so that what stands around it must tell more.
+# A password may be short and hold any character, so its context must be stricter.
 _PASSWORD = lazy_pattern(
     rf"(?:(?:word|wd|phrase|code){_MORE}|(?<![A-Za-z]pass)(?<![A-Za-z]psk)(?![A-Za-z])|(?<=pwd){_MORE}|(?<=密码|口令))"
     rf"(?:({_FIELDS}|(?: is| was):?[ ])(?:[bru@]{{1,2}}(?=[\"'])|(?:\\|[>|]-?)?\n[ \t]{{0,20}})?"
@@ -316,7 +357,7 @@ def _password(text: str, at: int, match: re.Match[str]) -> tuple[int, int] | Non
     value = match["bare"]
     is_file = operator == "=" and _FILE_NAME.match(line + text[at : match.start(1)])
     if not is_file:
-        value = value[: next((found.start() for found in _NEXT_FIELD.finditer(value)), None)]
+        value = value[: next((boundary.start() for boundary in _NEXT_FIELD.finditer(value)), None)]
     end = start + len(value)
     is_option = operator is None or (_OPTION.search(line) or _SETTING.search(line)) is not None
     return (start, end) if _is_password(text, value, end, operator, is_option) else None
@@ -346,7 +387,7 @@ _BODY = lazy_pattern(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{16,}={0,2}(?![A-Za-z0-9+
 _LAST = lazy_pattern(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{1,76}={0,2}[^A-Za-z0-9+/=]{0,12}\Z")
 _FIELD = lazy_pattern(r"[^\n]{0,120}?[A-Z][A-Za-z-]{2,20}: |[^\n]{0,120}[:|>#+\s-]\Z|[\d\s]{1,9}\Z")
 _WORD = lazy_pattern("[A-Za-z0-9]")
-_MOST_LINES = 400
+_MAX_LINES = 400
 
 
 def _private_keys(text: str, data: bytes) -> _Spans:
@@ -356,27 +397,27 @@ def _private_keys(text: str, data: bytes) -> _Spans:
         if begin is None or head is None or at < done:
             continue
         next_one = data.find(b"PRIVATE KEY", head.end())
-        # No further than to the next such words, which may be the end of this one: so each part is seen once.
+        # Stop at the next marker, which may end this one: each part is scanned once.
         done = _end_of_key(text, head.end(), next_one + 25 if next_one >= 0 else len(text))
         if done > head.end():
             yield begin.start(), done
 
 
 def _end_of_key(text: str, start: int, limit: int) -> int:
-    """The end of a key's lines, each of which may stand behind something, as from `grep -n`."""
+    """Return the end of a key's lines, each of which may have a prefix, as from `grep -n`."""
     end, at, has_body, is_last = start, start, False, False
-    for _ in range(_MOST_LINES):
+    for _ in range(_MAX_LINES):
         stop = _BREAK.search(text, at, min(at + 20_000, limit))
         assert stop is not None  # the end matches
         line = text[at : stop.start()]
         closing = _END.search(line)
-        bodies = [found.end() for found in _BODY.finditer(line) if _is_body(found[0])]
+        bodies = [match.end() for match in _BODY.finditer(line) if _is_body(match[0])]
         if closing and (has_body or bodies or is_last or _LAST.search(line[: closing.start()].rstrip())):
             return at + closing.end()
         if bodies and not is_last:
             has_body, end = True, at + bodies[-1]
             if LETTER.search(line, bodies[-1]):
-                return end  # the text goes on with something else
+                return end  # other text follows
         elif has_body and _LAST.search(line) and not is_last and _WORD.search(line):
             is_last = True
         elif (has_body or not _FIELD.match(line)) and _WORD.search(line):

@@ -1,7 +1,7 @@
 """A conformance kit for chat-completions clients: answers as servers really send them.
 
-Each `Quirk` has the bytes of a body and what must come out of it. `serve` answers with it on a real
-loopback server, and `check` says what a client, ours or any other, made wrong:
+Each `Quirk` has the bytes of a body and the expected result. `serve` sends it from a real
+loopback server, and `check` lists the differences of any client's result:
 
     for quirk in QUIRKS:
         with serve(quirk) as server:
@@ -10,13 +10,29 @@ loopback server, and `check` says what a client, ours or any other, made wrong:
 
 from typing import Any
 
-from pure_agent_loop.testing.quirks.checking import AsItIs, check, serve
-from pure_agent_loop.testing.quirks.model import Expected, Outcome, OutcomeCall, Quirk
-from pure_agent_loop.testing.quirks.of_arguments import FORM_QUIRKS, UNUSABLE_QUIRKS
-from pure_agent_loop.testing.quirks.of_calls import ID_QUIRKS, INDEX_QUIRKS, NAME_QUIRKS
-from pure_agent_loop.testing.quirks.of_endings import ERROR_QUIRKS, FINISH_QUIRKS, USAGE_QUIRKS
-from pure_agent_loop.testing.quirks.of_framing import FRAMING_QUIRKS
-from pure_agent_loop.testing.quirks.of_places import PLACE_QUIRKS
+from pure_agent_loop.testing.quirks.checking import (
+    AsItIs,
+    Expected,
+    Outcome,
+    OutcomeCall,
+    Quirk,
+    check,
+    serve,
+)
+from pure_agent_loop.testing.quirks.of_calls import (
+    FORM_QUIRKS,
+    ID_QUIRKS,
+    INDEX_QUIRKS,
+    NAME_QUIRKS,
+    UNUSABLE_QUIRKS,
+)
+from pure_agent_loop.testing.quirks.of_endings import (
+    ERROR_QUIRKS,
+    FINISH_QUIRKS,
+    FRAMING_QUIRKS,
+    PLACE_QUIRKS,
+    USAGE_QUIRKS,
+)
 from pure_agent_loop.testing.quirks.of_text import TEXT_QUIRKS, THINKING_QUIRKS
 
 __all__ = ["QUIRKS", "TOOLS", "AsItIs", "Expected", "Outcome", "OutcomeCall", "Quirk", "check", "serve"]

@@ -1,17 +1,98 @@
-"""Serving a quirk, and judging what a client made of it."""
+"""Serve a quirk, and check a client's result."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+from pure_agent_loop.errors import ErrorKind
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.testing.exchange import Exchange
 from pure_agent_loop.testing.faults import ServerFault
-from pure_agent_loop.testing.quirks.model import EVENT_STREAM, Outcome, OutcomeCall, Quirk
 from pure_agent_loop.testing.server import ScriptedServer
+
+# -- types: a quirk, its expected result, and a client's outcome -----------------------------------------
+
+EVENT_STREAM = "text/event-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Expected result of a body.
+
+    Args:
+        text: The answer; white space around it does not count.
+        reasoning: The thinking, likewise.
+        calls: The calls in order, as (name, arguments). None instead of arguments means that these
+            cannot be used: the call must be marked as unusable, and the tool must not run.
+        finish_reason: ``stop``, ``tool_calls``, ``length`` or ``content_filter``, whatever the server
+            called it.
+        usage: The tokens the server told, or None if it told none; a client may estimate them then.
+        error: The only right outcome is an error of this kind. Nothing else counts then.
+    """
+
+    text: str = ""
+    reasoning: str = ""
+    calls: tuple[tuple[str, Mapping[str, Any] | None], ...] = ()
+    finish_reason: str = "stop"
+    usage: TokenUsage | None = None
+    error: ErrorKind | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Quirk:
+    """Answer as a real server sends it.
+
+    Args:
+        name: Short and unique.
+        why: Servers that send it, or the failure it causes.
+        body: All bytes of the HTTP body, which comes with status 200.
+        expected: The expected result.
+        content_type: As the server labels it.
+    """
+
+    name: str
+    why: str
+    body: bytes
+    expected: Expected
+    content_type: str = EVENT_STREAM
+
+
+class OutcomeCall(NamedTuple):
+    """One call of an `Outcome`.
+
+    Args:
+        id: As the client will send it back with the result.
+        name: The tool.
+        arguments: The parsed arguments; None if the client found that they cannot be used.
+    """
+
+    id: str | None
+    name: str
+    arguments: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Result of a client, for clients with other types than `LLMResponse`.
+
+    Args:
+        text: The answer.
+        reasoning: The thinking.
+        calls: The calls, in order.
+        finish_reason: In the words of `Expected`.
+        usage: The tokens; None if they are not known.
+    """
+
+    text: str | None = None
+    reasoning: str | None = None
+    calls: tuple[OutcomeCall, ...] = ()
+    finish_reason: str | None = None
+    usage: TokenUsage | None = None
+
 
 JSON = "application/json"
 _SHOWN = 120
@@ -19,7 +100,7 @@ _SHOWN = 120
 
 @dataclass(frozen=True, slots=True)
 class AsItIs(ServerFault):
-    """An item for the script of a `ScriptedServer`: the body of a quirk, byte for byte.
+    """Script item for a `ScriptedServer`: the body of a quirk, byte for byte.
 
     It comes chunked, so the server's ``rechunk`` cuts it; other labels than an event stream or JSON
     come in one piece.
@@ -32,7 +113,7 @@ class AsItIs(ServerFault):
     ends_with_done: ClassVar[bool] = False
 
     async def play(self, out: Exchange) -> bool:
-        """Send it, and end."""
+        """Send the body and end the answer."""
         if self.quirk.content_type not in (EVENT_STREAM, JSON):
             await out.respond(200, self.quirk.body, self.quirk.content_type)
             return False
@@ -43,12 +124,12 @@ class AsItIs(ServerFault):
 
 
 def serve(quirk: Quirk, *, rechunk: int | Sequence[int] | None = None, check: bool = True) -> ScriptedServer:
-    """A server on loopback that answers every request with the body of a quirk.
+    """Return a loopback server that answers every request with the body of a quirk.
 
     Args:
         quirk: The quirk.
-        rechunk: Cut the body into pieces of so many bytes where a stream is asked for.
-        check: Refuse requests that a strict server would refuse.
+        rechunk: Size in bytes of the body's pieces, if the request asks for a stream.
+        check: Reject requests that a strict server would reject.
 
     Returns:
         The server, to be used in a ``with`` block; clients need its ``base_url``.
@@ -63,11 +144,11 @@ def serve(quirk: Quirk, *, rechunk: int | Sequence[int] | None = None, check: bo
 def check(
     quirk: Quirk, result: LLMResponse | Outcome | BaseException, *, ignore: Collection[str] = ()
 ) -> list[str]:
-    """What is wrong with what a client made of a quirk.
+    """Return the differences between a client's result and the expected one.
 
     Args:
         quirk: The quirk.
-        result: The answer, or the error that was raised. An error is told by its attribute ``kind``;
+        result: The answer, or the error that was raised. An error is identified by its attribute ``kind``;
             clients with other errors can be judged by an `LLMError` of the kind that fits.
         ignore: Fields of `Expected` that the client does not have, for instance ``("reasoning",)``.
 
@@ -86,11 +167,11 @@ def check(
 def _check_error(kind: str | None, error: BaseException) -> list[str]:
     if kind is None:
         return [f"an answer was due, but {type(error).__name__} was raised: {_short(str(error))}"]
-    found = getattr(error, "kind", None)
-    if found == kind:
+    actual = getattr(error, "kind", None)
+    if actual == kind:
         return []
     raised = f"{type(error).__name__}: {_short(str(error))}"
-    return [f"an error of kind {kind!r} was due, but it was {found!r} ({raised})"]
+    return [f"an error of kind {kind!r} was due, but it was {actual!r} ({raised})"]
 
 
 def _as_outcome(response: LLMResponse) -> Outcome:
@@ -104,12 +185,12 @@ def _as_outcome(response: LLMResponse) -> Outcome:
 
 
 def _differences(quirk: Quirk, outcome: Outcome) -> Iterator[tuple[str, str]]:
-    """The fields that differ, each with what to say about it."""
+    """Yield the fields that differ, each with its message."""
     expected = quirk.expected
     for field in ("text", "reasoning"):
-        wanted, found = getattr(expected, field), getattr(outcome, field) or ""
-        if found.strip() != wanted.strip():
-            yield field, f"{field}: {_short(wanted)} was due, but it is {_short(found)}"
+        wanted, actual = getattr(expected, field), getattr(outcome, field) or ""
+        if actual.strip() != wanted.strip():
+            yield field, f"{field}: {_short(wanted)} was due, but it is {_short(actual)}"
     if outcome.finish_reason != expected.finish_reason:
         yield (
             "finish_reason",
@@ -121,27 +202,30 @@ def _differences(quirk: Quirk, outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "calls", words
 
 
-def _same_usage(wanted: TokenUsage | None, found: TokenUsage | None) -> bool:
+def _same_usage(wanted: TokenUsage | None, actual: TokenUsage | None) -> bool:
     if wanted is None:
-        return found is None or found.estimated
-    if found is None or found.estimated:
+        return actual is None or actual.estimated
+    if actual is None or actual.estimated:
         return False
-    return (wanted.prompt_tokens, wanted.completion_tokens) == (found.prompt_tokens, found.completion_tokens)
+    return (wanted.prompt_tokens, wanted.completion_tokens) == (
+        actual.prompt_tokens,
+        actual.completion_tokens,
+    )
 
 
 def _check_calls(
-    wanted: Sequence[tuple[str, Mapping[str, Any] | None]], found: Sequence[OutcomeCall]
+    wanted: Sequence[tuple[str, Mapping[str, Any] | None]], actual: Sequence[OutcomeCall]
 ) -> Iterator[str]:
-    if len(wanted) != len(found):
-        yield f"calls: {len(wanted)} due, but there are {len(found)}: {_short(found)}"
+    if len(wanted) != len(actual):
+        yield f"calls: {len(wanted)} due, but there are {len(actual)}: {_short(actual)}"
         return
-    for number, ((name, arguments), call) in enumerate(zip(wanted, found, strict=True), 1):
+    for number, ((name, arguments), call) in enumerate(zip(wanted, actual, strict=True), 1):
         if call.name != name:
             yield f"call {number}: the name {name!r} was due, but it is {_short(call.name)}"
         if call.arguments != arguments:
             due, found_words = _args_words(arguments), _args_words(call.arguments)
             yield f"call {number}: {due} were due, but they are {found_words}"
-    ids = [call.id for call in found]
+    ids = [call.id for call in actual]
     if not all(ids):
         yield f"calls: an id is missing: {ids}"
     if len(set(ids)) < len(ids):
@@ -155,3 +239,82 @@ def _args_words(arguments: Mapping[str, Any] | None) -> str:
 def _short(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+
+
+# -- helpers that write the bodies of quirks -------------------------------------------------------------
+
+HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+WHOLE: dict[str, Any] = {**HEAD, "object": "chat.completion"}
+DONE = b"data: [DONE]\n\n"
+USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+TOKENS = TokenUsage(11, 7, 18)
+ROLE: dict[str, Any] = {"role": "assistant", "content": ""}
+FIVE = '{"a": 2, "b": 3}'
+NINE = '{"a": 4, "b": 5}'
+ADD_FIVE = ("add", {"a": 2, "b": 3})
+ADD_NINE = ("add", {"a": 4, "b": 5})
+STOP: dict[str, Any] = {**HEAD, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+CALLS: dict[str, Any] = {**HEAD, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
+
+
+def event(payload: Any) -> bytes:
+    """Return one server-sent event; bytes are unchanged."""
+    return b"data: " + (payload if isinstance(payload, bytes) else json.dumps(payload).encode()) + b"\n\n"
+
+
+def stream(*payloads: Any, done: bool = True) -> bytes:
+    """Return a stream of events, with a final ``[DONE]`` if `done`."""
+    return b"".join(map(event, payloads)) + (DONE if done else b"")
+
+
+def called(*payloads: Any) -> bytes:
+    """Return a stream with the finish reason of calls."""
+    return stream(*payloads, CALLS)
+
+
+def stopped(*payloads: Any) -> bytes:
+    """Return a stream with the finish reason of a text."""
+    return stream(*payloads, STOP)
+
+
+def choose(finish: Any = None, **fields: Any) -> dict[str, Any]:
+    """Return a chunk whose only choice has these fields."""
+    return {**HEAD, "choices": [{"index": 0, "finish_reason": finish, **fields}]}
+
+
+def say(text: Any, finish: Any = None, **delta: Any) -> dict[str, Any]:
+    """Return a chunk with text and other delta fields."""
+    return choose(finish, delta={"content": text, **delta})
+
+
+def think(text: str, field: str = "reasoning_content") -> dict[str, Any]:
+    """Return a chunk with reasoning."""
+    return choose(delta={field: text})
+
+
+def part(arguments: Any = None, name: Any = None, **fields: Any) -> dict[str, Any]:
+    """Return a fragment of a call; None fields are omitted, the index too unless passed."""
+    function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
+    kind = {"type": "function"} if name else {}
+    return {**fields, **kind, "function": function}
+
+
+def calling(*parts: dict[str, Any], finish: Any = None) -> dict[str, Any]:
+    """Return a chunk with fragments of calls."""
+    return choose(finish, delta={"tool_calls": list(parts)})
+
+
+def whole(message: dict[str, Any], finish: Any = "stop", **more: Any) -> bytes:
+    """Return a whole answer, not streamed."""
+    choice = {"index": 0, "message": {"role": "assistant", **message}, "finish_reason": finish}
+    return json.dumps({**WHOLE, "choices": [choice], **more}).encode()
+
+
+def text(answer: str, reasoning: str = "", usage: TokenUsage | None = None) -> Expected:
+    """Return an `Expected` with a text."""
+    return Expected(answer, reasoning, usage=usage)
+
+
+def calls(*made: Any, said: str = "", reasoning: str = "", usage: TokenUsage | None = None) -> Expected:
+    """Return an `Expected` with calls."""
+    return Expected(said, reasoning, made, "tool_calls", usage)

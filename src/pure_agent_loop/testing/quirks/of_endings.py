@@ -1,19 +1,24 @@
-"""How servers end an answer, count its tokens, and say that it failed."""
+"""Quirks of endings: finish reasons, usage and errors."""
 
 from __future__ import annotations
 
 import json
 
-from pure_agent_loop.testing.quirks.model import Expected, Quirk
-from pure_agent_loop.testing.quirks.writing import (
+from pure_agent_loop.testing.quirks.checking import (
     ADD_FIVE,
+    ADD_NINE,
     CALLS,
     DONE,
     FIVE,
     HEAD,
+    NINE,
+    ROLE,
     STOP,
     TOKENS,
     USAGE,
+    Expected,
+    Quirk,
+    called,
     calling,
     calls,
     choose,
@@ -75,7 +80,7 @@ FINISH_QUIRKS = (
     Quirk("finish-missing-with-done-calls", "Likewise with a whole call.", stream(_CALL), calls(ADD_FIVE)),
     Quirk(
         "finish-missing-without-done",
-        "Text, then a clean end of the connection: nobody said that this was all.",
+        "Text, then a clean end of the connection without a finish reason.",
         stream(_HALF, done=False),
         _EARLY,
     ),
@@ -224,7 +229,7 @@ ERROR_QUIRKS = (
     ),
     Quirk(
         "error-with-choice",
-        'The error stands beside a choice that ends with "error" (OpenRouter).',
+        'The error comes with a choice that ends with "error" (OpenRouter).',
         stream(_HALF, {**say("", "error"), "error": {"code": 502, "message": "Provider disconnected"}}),
         Expected(error="overloaded"),
     ),
@@ -272,6 +277,228 @@ ERROR_QUIRKS = (
         "A whole JSON answer with an empty list of choices.",
         json.dumps({**HEAD, "choices": [], "usage": USAGE}).encode(),
         _EARLY,
+        "application/json",
+    ),
+)
+
+
+# -- quirks of framing: the event stream itself, and bodies sent instead of one --------------------------
+
+_PLAIN = stopped(say("It is "), say("5."))
+_FOLDED = (
+    b"\n".join(b"data: " + line.encode() for line in json.dumps(say("5."), indent=1).splitlines()) + b"\n\n"
+)
+_LONG = "All work and no play. " * 14_000
+_TINY = "".join(str(number % 10) for number in range(1_000))
+
+FRAMING_QUIRKS = (
+    Quirk("crlf", "Lines end in CR LF.", _PLAIN.replace(b"\n", b"\r\n"), _FIVE),
+    Quirk("cr", "Lines end in CR alone, which the standard allows.", _PLAIN.replace(b"\n", b"\r"), _FIVE),
+    Quirk(
+        "mixed-line-ends",
+        "Each event has different line ends.",
+        event(say("It is ")).replace(b"\n", b"\r\n") + event(say("5.")).replace(b"\n", b"\r") + stream(STOP),
+        _FIVE,
+    ),
+    Quirk(
+        "comments",
+        "Comments and keep-alives between the events (OpenRouter).",
+        b": OPENROUTER PROCESSING\n\n" + event(say("It is ")) + b":\n\n: keep-alive\n" + stopped(say("5.")),
+        _FIVE,
+    ),
+    Quirk(
+        "empty-events",
+        "Blank lines, and events whose data is empty.",
+        b"\n\n\n" + event(say("It is ")) + b"data:\n\ndata: \n\n\n" + stopped(say("5.")),
+        _FIVE,
+    ),
+    Quirk("no-space", "No space behind `data:`.", _PLAIN.replace(b"data: ", b"data:"), _FIVE),
+    Quirk(
+        "two-spaces",
+        "Two spaces behind `data:`, also before [DONE].",
+        _PLAIN.replace(b"data: ", b"data:  "),
+        _FIVE,
+    ),
+    Quirk(
+        "event-lines",
+        "Each event has a name, an id and a retry time.",
+        _PLAIN.replace(b"data: ", b"event: message\nid: 7\nretry: 100\ndata: "),
+        _FIVE,
+    ),
+    Quirk(
+        "event-lines-behind",
+        "The name of the event follows its data.",
+        _PLAIN.replace(b"\n\n", b"\nevent: message\n\n"),
+        _FIVE,
+    ),
+    Quirk("byte-order-mark", "The stream begins with a byte order mark.", b"\xef\xbb\xbf" + _PLAIN, _FIVE),
+    Quirk(
+        "data-of-several-lines",
+        "The JSON of an event is spread over several `data:` lines.",
+        event(say("It is ")) + _FOLDED + stream(STOP),
+        _FIVE,
+    ),
+    Quirk(
+        "data-of-several-lines-crlf",
+        "The same with CR LF: cut between the two, it must not become a blank line that ends the event.",
+        (event(say("It is ")) + _FOLDED + stream(STOP)).replace(b"\n", b"\r\n"),
+        _FIVE,
+    ),
+    Quirk(
+        "no-last-blank-line", "The last event is not closed by a blank line.", _PLAIN[: -len(DONE) - 1], _FIVE
+    ),
+    Quirk("no-last-line-end", "The stream ends behind [DONE], without a line end.", _PLAIN[:-2], _FIVE),
+    Quirk("done-with-spaces", "White space around [DONE].", _PLAIN.replace(b"[DONE]", b" [DONE] "), _FIVE),
+    Quirk("events-labelled-json", "A stream, labelled as JSON.", _PLAIN, _FIVE, "application/json"),
+    Quirk(
+        "events-labelled-text",
+        "A stream, labelled as plain text.",
+        _PLAIN,
+        _FIVE,
+        "text/plain; charset=utf-8",
+    ),
+    Quirk(
+        "json",
+        "A whole JSON answer where a stream was asked for.",
+        whole({"content": "It is 5."}, usage=USAGE),
+        text("It is 5.", usage=TOKENS),
+        "application/json",
+    ),
+    Quirk("json-labelled-events", "The same, labelled as a stream.", whole({"content": "It is 5."}), _FIVE),
+    Quirk(
+        "json-indented",
+        "A whole JSON answer, indented, with blank lines before it that kept the connection alive.",
+        b"\n\n\n" + json.dumps(json.loads(whole({"content": "It is 5."})), indent=2).encode() + b"\n",
+        _FIVE,
+        "application/json",
+    ),
+    Quirk(
+        "json-without-finish-reason",
+        "A whole JSON answer that has no field `finish_reason`.",
+        json.dumps({"choices": [{"message": {"role": "assistant", "content": "It is 5."}}]}).encode(),
+        _FIVE,
+        "application/json",
+    ),
+    Quirk(
+        "very-long-line",
+        "One event of 300 KB: readers with a limit for lines give up.",
+        stopped(say(_LONG)),
+        text(_LONG),
+    ),
+    Quirk(
+        "thousand-deltas",
+        "1,000 deltas of one character.",
+        stopped(*({"choices": [{"delta": {"content": character}}]} for character in _TINY)),
+        text(_TINY),
+    ),
+)
+
+
+# -- quirks of places: where servers put calls, and what surrounds them ----------------------------------
+
+_ONE = calls(ADD_FIVE)
+_BEGIN = calling(part("", "add", index=0, id="c1"))
+
+PLACE_QUIRKS = (
+    Quirk(
+        "empty-text-before-calls",
+        "Empty and white text before the calls: it is no answer.",
+        called(say("", role="assistant"), say("\n\n"), calling(part(FIVE, "add", index=0, id="c1"))),
+        _ONE,
+    ),
+    Quirk(
+        "empty-text-beside-calls",
+        "Every fragment of the call carries empty text as well.",
+        stream(
+            say("", tool_calls=[part("", "add", index=0, id="c1")]),
+            say("", tool_calls=[part(FIVE, index=0)]),
+            say("", "tool_calls"),
+        ),
+        _ONE,
+    ),
+    Quirk(
+        "text-before-calls",
+        "The model says what it will do, then does it.",
+        called(say("I will "), say("add."), _BEGIN, calling(part(FIVE, index=0))),
+        calls(ADD_FIVE, said="I will add."),
+    ),
+    Quirk(
+        "text-after-calls",
+        "Text continues after the call.",
+        called(_BEGIN, calling(part(FIVE, index=0)), say("One moment.")),
+        calls(ADD_FIVE, said="One moment."),
+    ),
+    Quirk(
+        "calls-with-the-end",
+        "The whole call comes in the chunk that carries the finish reason.",
+        stream(say(None), calling(part(FIVE, "add", index=0, id="c1"), finish="tool_calls")),
+        _ONE,
+    ),
+    Quirk(
+        "calls-as-object",
+        "`tool_calls` is one object instead of a list.",
+        called(choose(delta={"tool_calls": part(FIVE, "add", index=0, id="c1")})),
+        _ONE,
+    ),
+    Quirk(
+        "calls-null",
+        "`tool_calls` is null in every chunk of a text answer.",
+        stopped(say("It is ", tool_calls=None), say("5.", tool_calls=None)),
+        text("It is 5."),
+    ),
+    Quirk(
+        "calls-empty-list",
+        "`tool_calls` is an empty list in every chunk of a text answer.",
+        stream(say("It is ", tool_calls=[]), say("5.", tool_calls=[], finish="stop")),
+        text("It is 5."),
+    ),
+    Quirk(
+        "call-without-function",
+        "Name and arguments are next to the id, without `function` around them.",
+        called(calling({"index": 0, "id": "c1", "name": "add", "arguments": FIVE})),
+        _ONE,
+    ),
+    Quirk(
+        "calls-in-message",
+        "The chunks have `message` where `delta` should be.",
+        stream(
+            choose(message={**ROLE, "tool_calls": [part(FIVE, "add", index=0, id="c1")]}),
+            choose("tool_calls", message={}),
+        ),
+        _ONE,
+    ),
+    Quirk(
+        "legacy-function-call",
+        "The old `function_call`, streamed, with its own finish reason.",
+        stream(
+            choose(delta={"function_call": {"name": "add", "arguments": ""}}),
+            choose(delta={"function_call": {"arguments": FIVE[:6]}}),
+            choose(delta={"function_call": {"arguments": FIVE[6:]}}),
+            choose("function_call", delta={}),
+        ),
+        _ONE,
+    ),
+    Quirk(
+        "legacy-function-call-whole",
+        "The old `function_call` in a whole answer.",
+        whole({"content": None, "function_call": {"name": "add", "arguments": FIVE}}, "function_call"),
+        _ONE,
+        "application/json",
+    ),
+    Quirk(
+        "calls-in-json",
+        "A whole JSON answer where a stream was asked for, calls without index, arguments as objects.",
+        whole(
+            {
+                "content": "",
+                "tool_calls": [
+                    part(json.loads(FIVE), "add", id="c1"),
+                    part(json.loads(NINE), "add", id="c1"),
+                ],
+            },
+            usage=USAGE,
+        ),
+        calls(ADD_FIVE, ADD_NINE, usage=TOKENS),
         "application/json",
     ),
 )

@@ -1,18 +1,18 @@
-"""How servers send text and thinking."""
+"""Quirks of text and reasoning."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from pure_agent_loop.testing.quirks.model import Quirk
-from pure_agent_loop.testing.quirks.writing import (
+from pure_agent_loop.testing.quirks.checking import (
     ADD_FIVE,
     FIVE,
     HEAD,
     STOP,
     TOKENS,
     USAGE,
+    Quirk,
     calling,
     calls,
     choose,
@@ -105,7 +105,7 @@ TEXT_QUIRKS = (
     ),
     Quirk(
         "unknown-fields",
-        "Fields nobody knows, everywhere.",
+        "Unknown fields, everywhere.",
         stream(
             {
                 **say("It is ", x_new={"a": [1]}, audio=None),
@@ -201,7 +201,7 @@ TEXT_QUIRKS = (
 THINKING_QUIRKS = (
     Quirk(
         "reasoning-content",
-        "`reasoning_content` beside null content (DeepSeek, vLLM).",
+        "`reasoning_content` with null content (DeepSeek, vLLM).",
         stopped(say(None, reasoning_content="2 and "), say(None, reasoning_content="3"), say("It is 5.")),
         text("It is 5.", "2 and 3"),
     ),

@@ -1,19 +1,19 @@
-"""Tools for the files of one folder, which stay inside it whatever the model writes.
+"""Tools for the files of one folder. No path a model writes leads out of the folder.
 
     reading       read_file, list_dir
     changes       write_file, edit_file
     search        glob (find) and grep
-    pictures      looking at a picture
-    workspace     one folder: every path a model gives goes through it
-    folder        an open folder, and what is done by name in it
-    beneath       opening a file without ever leaving the folder
-    walking       all the files below a folder
-    writing       putting new content in a file's place
+    pictures      read_image
+    workspace     one folder, and the only way from a model's path to a file
+    folder        an open folder and its operations by name
+    beneath       open a file without leaving the folder
+    walking       walk all files below a folder
+    writing       replace a file's content
     protected     names that are never written
-    patterns      patterns for paths
-    matching      finding lines, in a process that can be killed (line_matcher)
-    encoded       text as it stands in files
-    not_found     what to say when the text to replace is not there
+    patterns      path patterns
+    matching      find lines, in a process that can be killed (line_matcher)
+    encoded       text with its encoding and line ends
+    not_found     hints when the text to replace is not in the file
 
-docs/files.md says what holds, and how it was tried.
+docs/files.md lists the guarantees and their tests.
 """

@@ -1,9 +1,9 @@
-"""Opening files below a folder so that nothing on the way can lead out of it.
+"""Open files below a folder so that no link can lead out of it.
 
-Checking a path first and opening it afterwards loses races: a link swapped in between leads outside
-(measured: 8.6 % of the opens). Here the check and the open are one step. On Linux the kernel makes it
-(``openat2`` with ``RESOLVE_BENEATH``); elsewhere each folder on the way is opened from its parent
-without following links. Windows can do neither and gets the check before and once more after the open.
+Checking a path and then opening it loses races: a link swapped in between leads outside (measured: 8.6 %
+of the opens). Here check and open are one step. On Linux the kernel does it (``openat2`` with
+``RESOLVE_BENEATH``); other POSIX systems open each folder from its parent without following links.
+Windows supports neither, so the path is checked before and after the open.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# Nothing that lies in a folder may block us (a pipe) or become our terminal; nothing leaks to children.
+# Files in a folder must not block (pipes) or become our terminal; descriptors must not leak to children.
 SAFE_FLAGS = (
     getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_NOCTTY", 0)
@@ -26,7 +26,7 @@ SAFE_FLAGS = (
 )
 FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 
-_OPENAT2 = 437  # the same number on every Linux architecture that Python runs on, but Alpha
+_OPENAT2 = 437  # the same number on every Linux architecture that Python supports, except Alpha
 _RESOLVE_BENEATH, _RESOLVE_NO_MAGICLINKS = 0x08, 0x02
 _BUSY_TRIES = 100
 
@@ -39,24 +39,24 @@ class _OpenHow(ctypes.Structure):
 
 @functools.lru_cache(maxsize=1)
 def best_opener() -> Opener:
-    """The safest of the three ways that this machine can go.
+    """Return the safest opener of this machine.
 
-    All three take the root (an existing folder, resolved; the way to it is trusted), the names that lead
-    to the file (none of them ``..``, none at all for the root itself), and flags and mode as for
-    ``os.open``. They return a file descriptor, and raise OSError if the file cannot be opened: ``EXDEV``
-    or ``ELOOP`` if a link was in the way. A pipe never blocks them, whatever the flags are.
+    All three openers take the root (an existing, resolved folder, whose own path is trusted), the names that
+    lead to the file (never ``..``; empty for the root itself), and flags and mode as for ``os.open``. They
+    return a file descriptor, and raise OSError if the file cannot be opened: ``EXDEV`` or ``ELOOP`` if a link
+    was in the way. A pipe never blocks them, whatever the flags.
     """
     if os.open not in os.supports_dir_fd:
         return open_by_checking
     try:
         os.close(open_by_kernel(Path("/"), (), FOLDER_FLAGS, 0))
-    except (OSError, AttributeError):  # another system, an older kernel, or a sandbox that forbids the call
+    except (OSError, AttributeError):  # another system, an old kernel, or a sandbox that forbids the call
         return open_by_walking
     return open_by_kernel
 
 
 def open_by_kernel(root: Path, parts: Sequence[str], flags: int, mode: int) -> int:
-    """Linux >= 5.6: links are followed as long as they stay below `root`."""
+    """Open with ``openat2`` (Linux >= 5.6): links are followed while they stay below `root`."""
     path = os.fsencode("/".join(parts) or ".")
     how = _OpenHow(
         flags | SAFE_FLAGS, mode if flags & os.O_CREAT else 0, _RESOLVE_BENEATH | _RESOLVE_NO_MAGICLINKS
@@ -74,7 +74,7 @@ def _openat2(folder: int, path: bytes, how: _OpenHow) -> int:
         if descriptor >= 0:
             return int(descriptor)
         code = ctypes.get_errno()
-        if code not in {errno.EAGAIN, errno.EINTR}:  # EAGAIN: a rename was under way, it could not be sure
+        if code not in {errno.EAGAIN, errno.EINTR}:  # EAGAIN: a concurrent rename, so the check was unsure
             break
     raise OSError(code, os.strerror(code), os.fsdecode(path))
 
@@ -90,31 +90,31 @@ def _system_call() -> Callable[..., int]:
 
 
 def open_by_walking(root: Path, parts: Sequence[str], flags: int, mode: int) -> int:
-    """Any POSIX: open folder after folder; no links at all."""
-    at = os.open(root, FOLDER_FLAGS)
+    """Open folder by folder, without links (any POSIX)."""
+    parent = os.open(root, FOLDER_FLAGS)
     try:
         for part in parts[:-1]:
-            deeper = open_unlinked(part, FOLDER_FLAGS, 0, at)
-            os.close(at)
-            at = deeper
-        return open_unlinked(parts[-1] if parts else ".", flags | SAFE_FLAGS, mode, at)
+            child = open_unlinked(part, FOLDER_FLAGS, 0, parent)
+            os.close(parent)
+            parent = child
+        return open_unlinked(parts[-1] if parts else ".", flags | SAFE_FLAGS, mode, parent)
     finally:
-        os.close(at)
+        os.close(parent)
 
 
 def open_unlinked(name: str, flags: int, mode: int, folder: int | None) -> int:
-    """Open by a single name in an open folder; ``ELOOP`` if it is a link."""
+    """Open a name in an open folder; raise ``ELOOP`` for a link."""
     try:
         return os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=folder)
     except NotADirectoryError:
-        # What Linux says about a link where a folder is wanted.
+        # Linux reports ENOTDIR for a link that is opened as a folder.
         if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
         raise
 
 
 def open_by_checking(root: Path, parts: Sequence[str], flags: int, mode: int) -> int:
-    """Windows: check before the open, and after it that what was opened is what was checked."""
+    """Check the path before the open, and afterwards that the opened file is the checked one (Windows)."""
     path = root.joinpath(*parts)
     require_below(root, path)
     descriptor = os.open(path, flags | SAFE_FLAGS, mode)
@@ -127,14 +127,14 @@ def open_by_checking(root: Path, parts: Sequence[str], flags: int, mode: int) ->
 
 
 def require_below(root: Path, path: Path, descriptor: int | None = None) -> Path:
-    """Resolve a path and check that it lies below `root`, and is the file that was opened, if one was.
+    """Resolve a path; check that it is below `root` and, with a descriptor, that it is the opened file.
 
     Raises:
-        OSError: ``EXDEV`` if not, ``ELOOP`` if links go round in a circle.
+        OSError: ``EXDEV`` if not, ``ELOOP`` for a circle of links.
     """
     try:
         resolved = path.resolve()
-    except RuntimeError:  # what pathlib made of a loop of links before Python 3.13
+    except RuntimeError:  # raised for a circle of links before Python 3.13
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
     same = descriptor is None or os.path.samestat(os.fstat(descriptor), resolved.stat())
     if not (same and resolved.is_relative_to(root)):

@@ -1,44 +1,54 @@
-"""Tools that change files: ``write_file`` and ``edit_file``."""
+"""The tools ``write_file`` and ``edit_file``."""
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import Any
 
-from pure_agent_loop.support.text import clean_text
+from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.support.text import clean_text, excerpt_around
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
-from pure_agent_loop.toolbox.files.encoded import EncodedText
-from pure_agent_loop.toolbox.files.not_found import why_not_found
-from pure_agent_loop.toolbox.files.words import say
+from pure_agent_loop.toolbox.files.differences import why_not_found
+from pure_agent_loop.toolbox.files.known import ABSENT, KnownFiles, size_of, written_state
+from pure_agent_loop.toolbox.files.reading import EncodedText
+from pure_agent_loop.toolbox.files.words import message
 from pure_agent_loop.toolbox.files.workspace import Workspace
 from pure_agent_loop.toolbox.words import TOOLS
 
 MAX_FILE_BYTES = 10_000_000
 CONTEXT_LINES = 2
-MAX_SHOWN_LINES = 40  # of what was removed, and of what was added
+MAX_SHOWN_LINES = 40  # removed lines, and as many added lines
 MAX_SHOWN_CHARS = 300  # of one line
 MAX_PLACES = 20
+_TEXTS = ("content", "old_text", "new_text")
 MAX_REPLACED = 1_000_000  # places in one call
 
 
 class ChangeTools:
-    """The tools of one workspace that change files.
+    """The tools that change files in one workspace.
 
     Args:
-        workspace: The folder they are restricted to.
+        workspace: The folder the tools are restricted to.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
+    @property
+    def notes_questions(self) -> bool:
+        """Whether the policy calls `note_question` for calls a person is asked about."""
+        return self._workspace.notes_questions
+
     def tools(self) -> list[Tool]:
-        """The tools, for ``Agent(tools=...)``."""
+        """Return the tools, for ``Agent(tools=...)``."""
         root = self._workspace.named
         return [
-            Tool(each, words=TOOLS[each.__name__], root=root) for each in (self.write_file, self.edit_file)
+            _ChangeTool(function, self, words=TOOLS[function.__name__], root=root)
+            for function in (self.write_file, self.edit_file)
         ]
 
     def write_file(self, path: str, content: str) -> str:
@@ -50,17 +60,20 @@ class ChangeTools:
         """
         data = clean_text(content).encode()
         _require_size(len(data), path)
-        before = self._workspace.write(path, data)
+        with self._workspace.changing:
+            state = self._require_known(path, [content], data)
+            before = self._workspace.write(path, data)
+            self._note(path, state, data, knows=True)
         lines = content.count("\n") + (not content.endswith("\n") and content != "")
-        length = say("one_line") if lines == 1 else say("many_lines", count=lines)
-        what = "created" if before is None else "replaced"
-        text = say(what, path=shown(path), lines=length, size=len(data))
+        length = message("one_line") if lines == 1 else message("many_lines", count=lines)
+        key = "created" if before is None else "replaced"
+        text = message(key, path=shown(path), lines=length, size=len(data))
         if before is not None and before.st_nlink > 1:
-            text += say("kept_names", count=before.st_nlink - 1)
+            text += message("kept_names", count=before.st_nlink - 1)
         return clean_text(text)
 
     def edit_file(self, path: str, old_text: str, new_text: str, replace_all: bool = False) -> str:
-        """Replace text in a file. The old text must stand there exactly, and once unless replace_all is set.
+        """Replace text in a file. The old text must occur exactly, and once unless replace_all is set.
 
         Args:
             path: The file, relative to the workspace.
@@ -69,47 +82,155 @@ class ChangeTools:
             replace_all: Replace it everywhere.
         """
         with self._workspace.changing:
-            file = self._read(path)
+            state = self._require_known(path, [old_text, new_text], None)
+            file = self._read_text(path)
             places = _places(file.text, old_text, path, overlapping=not replace_all)
             if len(places) > 1 and not replace_all:
                 raise WorkspaceError(_ambiguous(file.text, places, path))
             if len(places) > MAX_REPLACED:
-                raise WorkspaceError(say("old_text_often", limit=MAX_REPLACED, path=shown(path)))
-            change = _Change(file.text, places, _fitting(clean_text(new_text), file.text))
-            _require_size(change.size, path)  # before it is made: it may be larger than the memory
+                raise WorkspaceError(message("old_text_often", limit=MAX_REPLACED, path=shown(path)))
+            change = _Change(file.text, places, _with_line_ends_of(clean_text(new_text), file.text))
+            _require_size(change.size, path)  # before building the text, which may be larger than the memory
             after = change.after()
             if after == file.text:
-                raise WorkspaceError(say("no_change", path=shown(path)))
+                raise WorkspaceError(message("no_change", path=shown(path)))
             data = file.bytes_of(after)
             _require_size(len(data), path)
+            knows = self._workspace.known.state(self._name(path)) is not None
             self._workspace.write(path, data, make_folders=False)
-        return clean_text(say("edited", path=shown(path)) + change.shown())
+            self._note(path, state, data, knows=knows)
+        return clean_text(message("edited", path=shown(path)) + change.shown())
 
-    def _read(self, path: str) -> EncodedText:
+    def note_question(self, args: Mapping[str, Any]) -> str:
+        """Record the file's state before a person is asked about a call.
+
+        Args:
+            args: The arguments of the call.
+
+        Returns:
+            The reason to reject the call without asking: the model has not seen the content. Else empty.
+        """
+        path, content = args.get("path"), args.get("content")
+        texts = [text for text in map(args.get, _TEXTS) if isinstance(text, str)]
+        if not isinstance(path, str):
+            return ""
+        data = clean_text(content).encode() if isinstance(content, str) else None
+        state, objection = self._find_objection(path, data, is_asked=True)
+        if not objection:
+            self._workspace.known.note_question(self._name(path), texts, state)
+        return objection
+
+    def _name(self, path: str) -> str:
+        return "/".join(self._workspace.parts(path))
+
+    def _require_known(self, path: str, texts: list[str], data: bytes | None) -> str:
+        """Check that the file still has the content that the model, and any person asked, has seen.
+
+        Args:
+            texts: Texts that identify the call, besides its path.
+            data: The whole new content; None if a part is changed.
+
+        Returns:
+            The state of the file; see `KnownFiles`.
+        """
+        asked = self._workspace.known.take_question(self._name(path), texts)
+        state, objection = self._find_objection(path, data, asked)
+        if objection:
+            raise WorkspaceError(clean_text(objection))
+        return state
+
+    def _find_objection(
+        self, path: str, data: bytes | None, asked: str | None = None, *, is_asked: bool = False
+    ) -> tuple[str, str]:
+        self._workspace.require_unprotected(path)
+        known, name = self._workspace.known, self._name(path)
+        state, content = self._workspace.read_state(path)
+        seen = known.state(name)
+        objection = ""
+        if asked is not None and asked != state:
+            objection = message(
+                "changed_since_asked", path=shown(path), what=_what_changed(known, asked, content)
+            )
+        elif state == ABSENT or content == data:
+            return state, ""
+        elif seen is not None and seen != state:
+            objection = message(
+                "changed_since_read", path=shown(path), what=_what_changed(known, seen, content)
+            )
+        elif is_asked or asked is not None:  # the person sees the replaced content and decides
+            return state, ""
+        elif seen is None and data is not None and content and known.has_reader:
+            objection = message("not_read", path=shown(path), size=len(content))
+        if objection and not known.has_reader:
+            known.note(name, state, content)  # without a reader the model has no other way to learn it
+        return state, objection
+
+    def _note(self, path: str, before: str, data: bytes, *, knows: bool) -> None:
+        known, name, state = self._workspace.known, self._name(path), written_state(data)
+        known.note_change(name, before, state)
+        if knows:  # otherwise the file has parts that the model has not seen
+            known.note(name, state, data)
+
+    def _read_text(self, path: str) -> EncodedText:
         with self._workspace.open_for_reading(path) as opened:
             data = opened.read(MAX_FILE_BYTES + 1)
         _require_size(len(data), path)
         file = EncodedText.of(data)
         if file is None:
-            raise WorkspaceError(say("not_editable", path=shown(path)))
+            raise WorkspaceError(message("not_editable", path=shown(path)))
         return file
+
+
+class _ChangeTool(Tool):
+    """A tool of `ChangeTools` that records the file's state when a person is asked about a call."""
+
+    def __init__(self, function: Callable[..., str], changes: ChangeTools, **options: Any) -> None:
+        super().__init__(function, **options)
+        self._changes = changes
+
+    def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
+        """Return the error of a call, also for content the model has not seen; see `Tool`."""
+        refusal = super().refusal(args, prompts)
+        if refusal is not None or not self._changes.notes_questions:
+            return refusal
+        try:
+            text = self._changes.note_question(args)
+        except WorkspaceError:  # the call itself raises it again
+            return None
+        return (WorkspaceError.__name__, clean_text(text)) if text else None
+
+
+def _what_changed(known: KnownFiles, state: str, content: bytes) -> str:
+    """Describe how a file has changed, as a diff if its old content was kept."""
+    if state == ABSENT:
+        return message("is_new")
+    kept = known.text(state)
+    old, new = (None if data is None else EncodedText.of(data) for data in (kept, content))
+    if old is not None and new is not None:
+        before, after = old.text.splitlines(), new.text.splitlines()
+        head, tail = _common_ends(before, after)
+        before, after = before[head : len(before) - tail], after[head : len(after) - tail]
+        if before or after:
+            title = f"@@ -{head + 1},{len(before)} +{head + 1},{len(after)} @@"
+            return "\n".join([message("what_changed"), title, *_hunk(before, after)])
+    return message("size_changed", old=size_of(state), new=len(content))
 
 
 def _require_size(size: int, path: str) -> None:
     if size > MAX_FILE_BYTES:
-        raise WorkspaceError(say("too_large", path=shown(path), limit=MAX_FILE_BYTES))
+        raise WorkspaceError(message("too_large", path=shown(path), limit=MAX_FILE_BYTES))
 
 
 def _places(text: str, old_text: str, path: str, *, overlapping: bool) -> list[tuple[int, int]]:
-    """Where the old text stands, up to one place more than is used; line ends of all kinds are the same."""
+    """Find the old text, all line ends being equal. Return at most one place over the limit."""
     if not old_text:
-        raise WorkspaceError(say("old_text_empty"))
+        raise WorkspaceError(message("old_text_empty"))
     plain, old = text.replace("\r\n", "\n"), old_text.replace("\r\n", "\n")
-    step, most = (1, MAX_PLACES) if overlapping else (len(old), MAX_REPLACED)
-    starts = list(islice(_starts(plain, old, step), most + 1))
+    step, limit = (1, MAX_PLACES) if overlapping else (len(old), MAX_REPLACED)
+    starts = list(islice(_starts(plain, old, step), limit + 1))
     if not starts:
         raise WorkspaceError(clean_text(why_not_found(text, old, path)))
-    # Each "\r\n" that became "\n" moves what stands behind it by one.
+    # Each "\r\n" that became "\n" shifts the text after it by one.
     removed = [at - number for number, at in enumerate(_starts(text, "\r\n", 2))]
     return [
         (start + bisect_left(removed, start), start + len(old) + bisect_left(removed, start + len(old)))
@@ -118,15 +239,15 @@ def _places(text: str, old_text: str, path: str, *, overlapping: bool) -> list[t
 
 
 def _starts(text: str, wanted: str, step: int) -> Iterator[int]:
-    """Where a text stands. ``str.find`` takes linear time, which no regular expression promises."""
+    """Yield the positions of a text. ``str.find`` is linear; regular expressions may not be."""
     at = text.find(wanted)
     while at >= 0:
         yield at
         at = text.find(wanted, at + step)
 
 
-def _fitting(new_text: str, text: str) -> str:
-    """The new text with the line ends that most lines of the file have."""
+def _with_line_ends_of(new_text: str, text: str) -> str:
+    """Return the new text with the prevailing line ends of the file."""
     new_text = new_text.replace("\r\n", "\n")
     windows = text.count("\r\n")
     return new_text.replace("\n", "\r\n") if windows * 2 > text.count("\n") else new_text
@@ -135,8 +256,8 @@ def _fitting(new_text: str, text: str) -> str:
 def _ambiguous(text: str, places: list[tuple[int, int]], path: str) -> str:
     numbers = _line_numbers(text, [start for start, _ in places[:MAX_PLACES]])
     many = len(places) > MAX_PLACES
-    count, more = (say("more_than", count=MAX_PLACES), ", ...") if many else (str(len(places)), "")
-    return say("ambiguous", count=count, path=shown(path), numbers=numbers + more)
+    count, ellipsis = (message("more_than", count=MAX_PLACES), ", ...") if many else (str(len(places)), "")
+    return message("ambiguous", count=count, path=shown(path), numbers=numbers + ellipsis)
 
 
 def _line_numbers(text: str, starts: list[int]) -> str:
@@ -145,7 +266,7 @@ def _line_numbers(text: str, starts: list[int]) -> str:
 
 @dataclass(frozen=True)
 class _Change:
-    """A text, the places in it to replace, and with what."""
+    """A text, the places to replace, and the replacement."""
 
     before: str
     places: list[tuple[int, int]]
@@ -153,11 +274,11 @@ class _Change:
 
     @property
     def size(self) -> int:
-        """How many characters there will be."""
+        """Length of the changed text in characters."""
         return len(self.before) + sum(len(self.new) - (end - start) for start, end in self.places)
 
     def after(self) -> str:
-        """The text with the new one in its places."""
+        """Return the changed text."""
         pieces, at = [], 0
         for start, end in self.places:
             pieces += [self.before[at:start], self.new]
@@ -165,7 +286,7 @@ class _Change:
         return "".join([*pieces, self.before[at:]])
 
     def shown(self) -> str:
-        """How many places, and the first of them as in a unified diff."""
+        """Return the number of places, and a unified diff of the first."""
         start, end = self.places[0]
         text = self.before
         first = text.rfind("\n", 0, start) + 1
@@ -174,43 +295,49 @@ class _Change:
         new = (text[first:start] + self.new + text[end:last]).splitlines()
         above = text[:first].splitlines()
         below = text[last : last + 10_000].splitlines()
-        head, tail = _same(old, new)
+        head, tail = _common_ends(old, new)
         above = [*above, *old[:head]][-CONTEXT_LINES:]
         below = [*old[len(old) - tail :], *below][:CONTEXT_LINES]
         line = text.count("\n", 0, first) + 1 + head - len(above)
         old, new = old[head : len(old) - tail], new[head : len(new) - tail]
         around = len(above) + len(below)
         title = f"@@ -{line},{len(old) + around} +{line},{len(new) + around} @@"
-        body = [*_marked(" ", above), *_marked("-", old), *_marked("+", new), *_marked(" ", below)]
-        return "\n".join([self._count(), title, *body])
+        body = [*_diff_lines(" ", above), *_hunk(old, new), *_diff_lines(" ", below)]
+        return "\n".join([self._count_text(), title, *body])
 
-    def _count(self) -> str:
+    def _count_text(self) -> str:
         if len(self.places) == 1:
-            return say("one_place")
+            return message("one_place")
         starts = [start for start, _ in self.places[:MAX_PLACES]]
-        more = ", ..." if len(self.places) > MAX_PLACES else ""
-        numbers = _line_numbers(self.before, starts) + more
-        return say("many_places", count=len(self.places), numbers=numbers)
+        ellipsis = ", ..." if len(self.places) > MAX_PLACES else ""
+        numbers = _line_numbers(self.before, starts) + ellipsis
+        return message("many_places", count=len(self.places), numbers=numbers)
 
 
-def _same(old: list[str], new: list[str]) -> tuple[int, int]:
-    """How many lines are the same at the start and at the end."""
-    most = min(len(old), len(new))
-    head = next((at for at in range(most) if old[at] != new[at]), most)
-    tail = next((at for at in range(most - head) if old[-1 - at] != new[-1 - at]), most - head)
+def _common_ends(old: list[str], new: list[str]) -> tuple[int, int]:
+    """Count the equal lines at the start and at the end."""
+    shorter = min(len(old), len(new))
+    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    tail = next((at for at in range(shorter - head) if old[-1 - at] != new[-1 - at]), shorter - head)
     return head, tail
 
 
 def _line_end(text: str, at: int) -> int:
-    """Behind the line that `at` stands in; `at` itself at the start of one."""
+    """Return the end of the line at `at`, past its line break; `at` itself at the start of a line."""
     if at and text[at - 1] == "\n":
         return at
-    found = text.find("\n", at)
-    return len(text) if found < 0 else found + 1
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end + 1
 
 
-def _marked(mark: str, lines: list[str]) -> list[str]:
-    shown_lines = [f"{mark}{line[:MAX_SHOWN_CHARS]}" for line in lines[:MAX_SHOWN_LINES]]
+def _hunk(old: list[str], new: list[str]) -> list[str]:
+    """Return removed and added lines; of long lines the part where they begin to differ."""
+    at = _common_ends(list(old[0]), list(new[0]))[0] if old and new else 0
+    return [*_diff_lines("-", old, at), *_diff_lines("+", new, at)]
+
+
+def _diff_lines(mark: str, lines: list[str], at: int = 0) -> list[str]:
+    shown_lines = [f"{mark}{excerpt_around(line, at, MAX_SHOWN_CHARS)}" for line in lines[:MAX_SHOWN_LINES]]
     if len(lines) > MAX_SHOWN_LINES:
-        shown_lines.append(mark + say("more_lines", count=len(lines) - MAX_SHOWN_LINES))
+        shown_lines.append(mark + message("more_lines", count=len(lines) - MAX_SHOWN_LINES))
     return shown_lines

@@ -1,4 +1,4 @@
-"""The tool that finds lines in files: ``grep``."""
+"""The ``grep`` tool: find lines in files."""
 
 from __future__ import annotations
 
@@ -12,13 +12,21 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from pure_agent_loop.support.text import clean_text
+from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.encoded import UTF16, is_binary
-from pure_agent_loop.toolbox.files.matching import Line, LinePattern, Matcher, find_ripgrep
-from pure_agent_loop.toolbox.files.patterns import PathPattern, is_skipped
-from pure_agent_loop.toolbox.files.walking import Found, Walk
-from pure_agent_loop.toolbox.files.words import say
+from pure_agent_loop.toolbox.files.matching import (
+    LinePattern,
+    MatchedLine,
+    Matcher,
+    PathPattern,
+    find_ripgrep,
+    is_skipped,
+)
+from pure_agent_loop.toolbox.files.reading import UTF16, is_binary
+from pure_agent_loop.toolbox.files.walking import FileEntry, TreeWalk
+from pure_agent_loop.toolbox.files.words import message
 from pure_agent_loop.toolbox.files.workspace import Workspace
+from pure_agent_loop.toolbox.words import TOOLS
 
 MAX_FILE_BYTES = 10_000_000
 MAX_LINE_CHARS = 400
@@ -31,7 +39,7 @@ SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class GrepOptions:
-    """What to look for and where; see `SearchTools.grep`."""
+    """The query of a search; see `SearchTools.grep`."""
 
     pattern: LinePattern
     path: str
@@ -44,10 +52,10 @@ class GrepOptions:
 
 
 def grep(workspace: Workspace, options: GrepOptions) -> str:
-    """The lines that fit, each behind its file and number."""
+    """Return the matching lines, each with its file and number."""
     text = options.pattern.pattern
     if not text or len(text) > MAX_PATTERN_CHARS or "\n" in text or "\0" in text:
-        raise WorkspaceError(say("grep_pattern", limit=MAX_PATTERN_CHARS))
+        raise WorkspaceError(message("grep_pattern", limit=MAX_PATTERN_CHARS))
     ripgrep = find_ripgrep(workspace.root) if options.use_ripgrep else None
     matcher = Matcher(options.pattern, ripgrep, options.seconds)
     source = Source(workspace, options)
@@ -60,24 +68,19 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
     if source.error is not None:
         raise source.error
     if matcher.failed:
-        source.notes.add(say("search_failed"))
+        source.notes.add(message("search_failed"))
     if matcher.too_slow:
-        source.notes.add(say("stopped", seconds=options.seconds))
+        source.notes.add(message("stopped", seconds=options.seconds))
     return clean_text(report.text(source.notes))
 
 
 class Source:
-    """The text of all files that are searched, one behind the other, and which line belongs to which file.
-
-    Args:
-        workspace: Where they lie.
-        options: Which they are.
-    """
+    """The text of all searched files, concatenated, and the file of each line."""
 
     def __init__(self, workspace: Workspace, options: GrepOptions) -> None:
         self._workspace = workspace
         self._options = options
-        self._glob = _anywhere(options.glob) if options.glob else None
+        self._glob = _glob_anywhere(options.glob) if options.glob else None
         self._starts: list[int] = []
         self._names: list[str] = []
         self._sizes: list[int] = []
@@ -87,7 +90,7 @@ class Source:
         self.error: WorkspaceError | None = None
 
     def pieces(self) -> Iterator[bytes]:
-        """The text. What cannot be read is left out and noted."""
+        """Yield the text. Leave out and note unreadable files."""
         try:
             for name, data in self._files():
                 text = _lines_of(data)
@@ -96,8 +99,8 @@ class Source:
                 size = text.count(b"\n")
                 self._names.append(name)
                 self._sizes.append(size)
-                self._starts.append(self._next)  # last: another thread looks here first
-                # Empty lines between, so that lines near the end of one are none of the next.
+                self._starts.append(self._next)  # last: another thread reads this list first
+                # Empty lines between files keep a match's context within its file.
                 gap = b"\n" * self._options.pattern.context
                 self._next += size + len(gap)
                 yield text + gap
@@ -105,7 +108,7 @@ class Source:
             self.error = error
 
     def place(self, number: int) -> tuple[str, int] | None:
-        """The file and the line in it; None between two files."""
+        """Return the file and its line number; None between two files."""
         index = bisect.bisect_right(self._starts, number) - 1
         within = number - self._starts[index] + 1
         return (self._names[index], within) if within <= self._sizes[index] else None
@@ -116,18 +119,19 @@ class Source:
         with ExitStack() as stack:
             try:
                 folder = stack.enter_context(self._workspace.folder(path))
-            except WorkspaceError:  # no folder; a file it may be
+            except WorkspaceError:  # not a folder: perhaps a file
                 content = self._content(self._workspace.open_for_reading(path))
                 if content is not None:
                     yield "/".join(start), content
                 return
-            walk = Walk(folder, self._enters)
-            for each in walk:
-                content = self._found(each, "/".join((*start, *each.parts)))
+            walk = TreeWalk(folder, self._enters)
+            for entry in walk:
+                name = "/".join((*start, *entry.parts))
+                content = self._entry_content(entry, name)
                 if content is not None:
-                    yield "/".join((*start, *each.parts)), content
+                    yield name, content
         if not walk.complete:
-            self.notes.add(say("not_all_folders"))
+            self.notes.add(message("not_all_folders"))
 
     def _enters(self, parts: tuple[str, ...]) -> bool:
         if self._is_late() or self._leaves_out(parts[-1]):
@@ -142,17 +146,17 @@ class Source:
     def _is_late(self) -> bool:
         return time.monotonic() > self._deadline
 
-    def _found(self, each: Found, name: str) -> bytes | None:
-        if each.kind != "file" or self._is_late() or self._leaves_out(each.parts[-1]):
+    def _entry_content(self, entry: FileEntry, name: str) -> bytes | None:
+        if entry.kind != "file" or self._is_late() or self._leaves_out(entry.parts[-1]):
             return None
-        if self._glob is not None and not self._glob.matches(each.parts):
+        if self._glob is not None and not self._glob.matches(entry.parts):
             return None
         try:
             return self._content(
-                self._workspace.readable(each.folder.open(each.parts[-1], os.O_RDONLY), name)
+                self._workspace.readable(entry.folder.open(entry.parts[-1], os.O_RDONLY), name)
             )
-        except (OSError, WorkspaceError):  # gone, replaced by a link, not for us, or with several names
-            self.notes.add(say("unread_files"))
+        except (OSError, WorkspaceError):  # gone, replaced by a link, not permitted, or with several names
+            self.notes.add(message("unread_files"))
             return None
 
     def _content(self, opened: BinaryIO) -> bytes | None:
@@ -160,15 +164,15 @@ class Source:
             data = opened.read(MAX_FILE_BYTES + 1)
         if len(data) <= MAX_FILE_BYTES:
             return data
-        self.notes.add(say("large_files", limit=MAX_FILE_BYTES))
+        self.notes.add(message("large_files", limit=MAX_FILE_BYTES))
         return None
 
 
 class _Report:
-    """What the model reads.
+    """The text for the model.
 
     Args:
-        options: How much of it, and whether only the files are named.
+        options: Its limits, and whether only file names are listed.
     """
 
     def __init__(self, options: GrepOptions) -> None:
@@ -177,21 +181,21 @@ class _Report:
         self._context = options.pattern.context
         self._lines: list[str] = []
         self._count = self._chars = 0
-        self._shown = self._matched = ("", 0)  # the last line of each kind
-        self._before: deque[tuple[Line, str, int]] = deque(maxlen=self._context)
-        self._more = False
+        self._shown = self._matched = ("", 0)  # the last shown and the last matching line
+        self._before: deque[tuple[MatchedLine, str, int]] = deque(maxlen=self._context)
+        self._is_full = False
 
-    def add(self, line: Line, name: str, number: int) -> bool:
-        """Take a line; False if there is no room for more."""
+    def add(self, line: MatchedLine, name: str, number: int) -> bool:
+        """Add a line; return False if the report is full."""
         if self._files_only and name == self._matched[0]:
             return True
         if not line.matches:
-            self._take_context(line, name, number)
+            self._add_context(line, name, number)
             return True
         if self._count == self._limit or self._chars > MAX_CHARS:
-            self._more = True
+            self._is_full = True
             return False
-        # What stands near an empty line between two files is near no match.
+        # Lines near the gap between two files are near no match.
         for other, its_name, its_number in self._before:
             if its_name == name and its_number >= number - self._context:
                 self._show(other, its_name, its_number)
@@ -201,13 +205,13 @@ class _Report:
         self._count += 1
         return True
 
-    def _take_context(self, line: Line, name: str, number: int) -> None:
+    def _add_context(self, line: MatchedLine, name: str, number: int) -> None:
         if name == self._matched[0] and number <= self._matched[1] + self._context:
             self._show(line, name, number)
         else:
             self._before.append((line, name, number))
 
-    def _show(self, line: Line, name: str, number: int) -> None:
+    def _show(self, line: MatchedLine, name: str, number: int) -> None:
         mark = ":" if line.matches else "-"
         if self._context and self._lines and self._shown != (name, number - 1):
             self._lines.append("--")
@@ -216,22 +220,156 @@ class _Report:
         self._chars += len(self._lines[-1])
 
     def text(self, notes: set[str]) -> str:
-        """All of it."""
-        lines = list(self._lines) or [say("no_line")]
-        if self._more:
-            notes = notes | {say("first_files" if self._files_only else "first_matches", count=self._count)}
+        """Return the whole report."""
+        lines = list(self._lines) or [message("no_line")]
+        if self._is_full:
+            notes = notes | {
+                message("first_files" if self._files_only else "first_matches", count=self._count)
+            }
         return "\n".join([*lines, *(f"[{note}]" for note in sorted(notes))])
 
 
-def _anywhere(glob: str) -> PathPattern:
-    """A plain name pattern fits in every folder."""
+def _glob_anywhere(glob: str) -> PathPattern:
+    """Make a plain name pattern match in every folder."""
     return PathPattern(glob if "/" in glob else f"**/{glob}")
 
 
 def _lines_of(data: bytes) -> bytes | None:
-    """The text of a file as UTF-8 in whole lines; None if it is no text, or empty."""
+    """Return a file's text as UTF-8 in whole lines; None if it is binary or empty."""
     if not data or is_binary(data):
         return None
     text = data.decode("utf-16" if data.startswith(UTF16) else "utf-8-sig", "replace")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return (text if text.endswith("\n") else text + "\n").encode("utf-8", "replace")
+
+
+# -- the ``glob`` tool: find files by name ---------------------------------------------------------------
+
+MAX_FOUND = 500
+
+
+def find(workspace: Workspace, pattern: str, path: str, hidden: bool, seconds: float) -> str:
+    """List the matching files below a folder, by name; see `SearchTools.glob`."""
+    wanted = PathPattern(pattern)
+    deadline = time.monotonic() + seconds
+
+    def leaves_out(name: str) -> bool:
+        return not hidden and is_skipped(name) and not wanted.names_it(name)
+
+    def is_late() -> bool:
+        return time.monotonic() >= deadline
+
+    def enters(parts: tuple[str, ...]) -> bool:
+        return not is_late() and not leaves_out(parts[-1]) and wanted.may_contain(parts)
+
+    start = "".join(f"{part}/" for part in workspace.parts(path))
+    lines: list[str] = []
+    with workspace.folder(path) as folder:
+        walk = TreeWalk(folder, enters)
+        for entry in walk:
+            if is_late():
+                break
+            if leaves_out(entry.parts[-1]) or not wanted.matches(entry.parts):
+                continue
+            if len(lines) == MAX_FOUND:
+                lines.append(message("only_first", count=MAX_FOUND))
+                break
+            lines.append(start + "/".join(entry.parts))
+    if not lines:
+        lines.append(_no_match_text(pattern, hidden))
+    lines += _search_notes(walk, seconds if is_late() else None)
+    return clean_text("\n".join(lines))
+
+
+def _search_notes(walk: TreeWalk, seconds: float | None) -> Iterator[str]:
+    """Yield the reasons why a search is incomplete; `seconds` is the exceeded time limit."""
+    if seconds is not None:
+        yield f"[{message('stopped', seconds=seconds)}]"
+    if not walk.complete:
+        yield f"[{message('not_all_folders')}]"
+
+
+def _no_match_text(pattern: str, hidden: bool) -> str:
+    hints = []
+    if "/" not in pattern:
+        hints.append(message("into_folders", pattern=pattern))
+    if not hidden:
+        hints.append(message("also_hidden"))
+    return message("no_match", pattern=pattern) + (message("ways", ways="; ".join(hints)) if hints else "")
+
+
+# -- the search tools: ``glob`` by name and ``grep`` by content ------------------------------------------
+
+
+class SearchTools:
+    """The search tools of one workspace.
+
+    Args:
+        workspace: The folder the tools are restricted to.
+        seconds: Time limit of each call.
+        use_ripgrep: Search with ripgrep if installed; otherwise with Python.
+    """
+
+    def __init__(self, workspace: Workspace, *, seconds: float = SECONDS, use_ripgrep: bool = True) -> None:
+        self._workspace = workspace
+        self._seconds = seconds
+        self._use_ripgrep = use_ripgrep
+
+    def tools(self) -> list[Tool]:
+        """Return the tools, for ``Agent(tools=...)``; they are ``read_only``."""
+        return [
+            Tool(
+                function,
+                read_only=True,
+                untrusted=True,
+                words=TOOLS[function.__name__],
+                root=self._workspace.named,
+            )
+            for function in (self.glob, self.grep)
+        ]
+
+    def glob(self, pattern: str, path: str = ".", hidden: bool = False) -> str:
+        """Find files by name. Gives their paths, sorted.
+
+        Args:
+            pattern: For example "**/*.py" (any folder), "src/*.{js,ts}" or "README*".
+            path: The folder the pattern starts from, relative to the workspace.
+            hidden: Also look at names that begin with a dot, node_modules and __pycache__.
+        """
+        return find(self._workspace, pattern, path, hidden, self._seconds)
+
+    def grep(
+        self,
+        pattern: str,
+        path: str = ".",
+        glob: str = "",
+        ignore_case: bool = False,
+        context: int = 0,
+        files_only: bool = False,
+        hidden: bool = False,
+        limit: int = 100,
+    ) -> str:
+        """Find lines in files by a regular expression. Gives "file:line:text" for each.
+
+        Args:
+            pattern: A regular expression for a part of one line, for example "def \\w+_test".
+            path: The folder or file to search, relative to the workspace.
+            glob: Only search files of this name, for example "*.py".
+            ignore_case: Take upper and lower case as the same.
+            context: Number of lines to show before and after each.
+            files_only: Only give the names of the files.
+            hidden: Also search names that begin with a dot, node_modules and __pycache__.
+            limit: The greatest number of matches, or files, to show.
+        """
+        wanted = LinePattern(pattern, ignore_case, 0 if files_only else min(max(context, 0), MAX_CONTEXT))
+        options = GrepOptions(
+            pattern=wanted,
+            path=path,
+            glob=glob,
+            hidden=hidden,
+            files_only=files_only,
+            limit=min(max(limit, 1), MAX_LINES),
+            seconds=self._seconds,
+            use_ripgrep=self._use_ripgrep,
+        )
+        return grep(self._workspace, options)

@@ -1,12 +1,13 @@
-"""A program of its own: print the lines of its input that fit a regular expression, as ripgrep does.
+"""A standalone program: print the input lines that match a regular expression, as ripgrep does.
 
-It imports nothing of the package and is run as a file, so that it starts fast and can be killed: a regular
-expression may take for ever, and within Python nothing can stop it.
+It is run as a file and imports nothing from the package, so it starts fast and can be killed: a regular
+expression may run forever, and Python cannot interrupt it.
 
     python -I line_matcher.py PATTERN_AS_HEX IGNORE_CASE CONTEXT
 
-Each line comes as ``12:text``, a line of context as ``11-text``. Exit code 2 with a message if the pattern
-cannot be used, 3 if the search failed; never 1, which is ripgrep's word for "nothing found".
+A matching line is printed as ``12:text``, with a mark (character 1) before the match, a context line as
+``11-text``. Exit code 2 with a message for a bad pattern, 3 for a failed search; never 1, which means
+"nothing found" in ripgrep.
 """
 
 import re
@@ -28,9 +29,11 @@ def main() -> int:
     before: deque[tuple[int, bytes]] = deque(maxlen=context)
     after = 0
     for number, line in enumerate(sys.stdin.buffer, 1):
-        if search(line.rstrip(b"\n").decode("utf-8", "replace")):
-            out.writelines(b"%d-%s" % each for each in before)
-            out.write(b"%d:%s" % (number, line))
+        text = line.rstrip(b"\n").decode("utf-8", "replace")
+        if match := search(text):
+            marked = f"{text[: match.start()]}\x01{text[match.start() :]}"
+            out.writelines(b"%d-%s" % context_line for context_line in before)
+            out.write(b"%d:%s\n" % (number, marked.encode("utf-8", "replace")))
             before.clear()
             after = context
         elif after:
@@ -44,7 +47,7 @@ def main() -> int:
 if __name__ == "__main__":
     try:
         code = main()
-    except Exception as error:  # noqa: BLE001 - out of memory, most likely; Python would end with 1
+    except Exception as error:  # noqa: BLE001 - probably out of memory; Python would exit with 1
         sys.stderr.write(repr(error))
         code = 3
     sys.exit(code)

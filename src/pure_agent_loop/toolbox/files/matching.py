@@ -1,44 +1,46 @@
-"""Finding lines in a stream with a process that never opens a file and can be killed.
+"""Find lines in a stream with a child process that opens no files and can be killed.
 
-ripgrep does it if it is installed, else a small Python program. Either reads the text from a pipe: what is
-searched is only what was opened by us, so no link can lead the search outside, and a regular expression
-that takes too long ends with its process.
+The child is ripgrep if installed, else a small Python program. It reads the text from a pipe, so only files
+that this process opened are searched and no link can lead outside; a regular expression that takes too long
+ends with its process.
 """
 
 from __future__ import annotations
 
+import fnmatch
 import functools
 import os
+import re
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from pure_agent_loop.support.child import ELSEWHERE, find_program, script_argv
-from pure_agent_loop.support.text import clean_text
-from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.words import say
+from pure_agent_loop.support.child import NEUTRAL_DIR, find_program, script_argv
+from pure_agent_loop.support.text import clean_text, excerpt_around
+from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
+from pure_agent_loop.toolbox.files.words import message
 
 CHECK_SECONDS = 10.0
 _PROGRAM = Path(__file__).with_name("line_matcher.py")
 _NO_MATCH, _BAD_PATTERN = 1, 2
-_PIECE = 1 << 16
+START = "\x01"  # printed by the program before the match
+_ESCAPE, _WORD = re.compile(r"\\."), re.compile(r"\w{2,}")
 _Command = tuple["str | bytes", ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """A line that was found, or one near it.
+class MatchedLine:
+    """A matching line or a context line.
 
     Args:
-        number: Counted from 1 over all that was fed.
-        text: Without its end, cut at some length.
-        matches: False if it only stands near one that does.
+        number: Counted from 1 over the whole input.
+        text: The line without its end; of a long line the part around the match.
     """
 
     number: int
@@ -48,12 +50,11 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class LinePattern:
-    """What to look for.
+    """A line search.
 
     Args:
         pattern: A regular expression for a part of a line.
-        ignore_case: Whether upper and lower case are the same.
-        context: Number of lines wanted before and after each.
+        context: Number of lines before and after each match.
     """
 
     pattern: str
@@ -62,34 +63,33 @@ class LinePattern:
 
 
 class Matcher:
-    """Looks for one pattern.
+    """A search for one pattern.
 
     Args:
-        wanted: The pattern.
-        ripgrep: Where ripgrep is; None to do without.
-        seconds: How long it may take; then it is killed.
+        ripgrep: Path of ripgrep; None to use Python.
+        seconds: Time limit; the child is killed after it.
 
     Raises:
-        WorkspaceError: The pattern is no regular expression.
+        WorkspaceError: The pattern is not a regular expression.
     """
 
     def __init__(self, wanted: LinePattern, ripgrep: str | None, seconds: float) -> None:
         self._command = _command(wanted, ripgrep)
+        self._likely_words = _likely_words(wanted.pattern)
         self._seconds = seconds
         self.too_slow = False
-        """True once it was killed for the time it took."""
+        """True once the child was killed by the time limit."""
         self.failed = False
-        """True once its program ended in an unexpected way."""
+        """True once the child failed unexpectedly."""
 
     @contextmanager
-    def lines(self, pieces: Iterable[bytes], max_chars: int) -> Iterator[Iterator[Line]]:
-        """The lines that fit, while the pieces are fed in by another thread.
+    def lines(self, pieces: Iterable[bytes], max_chars: int) -> Iterator[Iterator[MatchedLine]]:
+        """Yield matching lines while another thread writes the pieces to the child.
 
         Args:
-            pieces: UTF-8 text in whole lines. It is used up, or closed early, before this ends.
-            max_chars: Greatest length of the text of a line.
+            pieces: UTF-8 text in whole lines. It is consumed or closed before this ends.
         """
-        process = _started(self._command)
+        process = _start(self._command)
         assert process.stdin is not None
         assert process.stdout is not None
         feeder = threading.Thread(
@@ -100,17 +100,17 @@ class Matcher:
         alarm.start()
         feeder.start()
         try:
-            yield self._until_the_end(process, max_chars)
+            yield self._read_lines(process, max_chars)
         finally:
-            process.kill()  # what it still had to say is not wanted
+            process.kill()  # discard the remaining output
             feeder.join()
             alarm.cancel()
             process.stdout.close()
             process.wait()
 
-    def _until_the_end(self, process: subprocess.Popen[bytes], max_chars: int) -> Iterator[Line]:
+    def _read_lines(self, process: subprocess.Popen[bytes], max_chars: int) -> Iterator[MatchedLine]:
         assert process.stdout is not None
-        yield from _parsed(process.stdout, max_chars)
+        yield from _parse(process.stdout, self._likely_words, max_chars)
         self.failed = process.wait() not in (0, _NO_MATCH) and not self.too_slow
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
@@ -118,61 +118,76 @@ class Matcher:
         process.kill()
 
 
-def _started(command: _Command) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(  # noqa: S603 - our own program, or ripgrep by its full path
+def _start(command: _Command) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(  # noqa: S603 - our own script, or ripgrep by full path
         command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         env=_environment(),
-        cwd=ELSEWHERE,
+        cwd=NEUTRAL_DIR,
     )
 
 
 def _environment() -> dict[str, str]:
-    """Nothing that changes what the program does, and on Windows what no program starts without."""
+    """Return an environment without settings, except what Windows needs to start a program."""
     return {name: os.environ[name] for name in ("SYSTEMROOT",) if name in os.environ}
 
 
 def _feed(pipe: IO[bytes], pieces: Iterable[bytes]) -> None:
-    with suppress(OSError), pipe:  # the process has ended, or was killed
+    with suppress(OSError), pipe:  # the child ended or was killed
         for piece in pieces:
             pipe.write(piece)
     close = getattr(pieces, "close", None)
     if close is not None:
-        close()  # a generator that holds folders open
+        close()  # a generator with open folders
 
 
-def _parsed(pipe: IO[bytes], max_chars: int) -> Iterator[Line]:
-    """Lines as ``12:text``; the rest of a long one is read and dropped."""
-    while head := pipe.readline(_PIECE):
-        rest = head
-        while not rest.endswith(b"\n") and (rest := pipe.readline(_PIECE)):
-            pass
-        digits = len(head) - len(head.lstrip(b"0123456789"))
+def _parse(pipe: IO[bytes], words: list[str], max_chars: int) -> Iterator[MatchedLine]:
+    """Parse lines such as ``12:text``, with a mark before the match; cut long lines around it."""
+    for line in pipe:
+        digits = len(line) - len(line.lstrip(b"0123456789"))
         if digits:  # not the "--" between groups
-            text = head[digits + 1 :].rstrip(b"\n").decode("utf-8", "replace")
-            cut = "..." if len(text) > max_chars else ""
-            yield Line(int(head[:digits]), text[:max_chars] + cut, head[digits : digits + 1] == b":")
+            text = line[digits + 1 :].rstrip(b"\n").decode("utf-8", "replace")
+            matches = line[digits : digits + 1] == b":"
+            yield MatchedLine(
+                int(line[:digits]), _shorten(text, words if matches else [], max_chars), matches
+            )
+
+
+def _shorten(text: str, words: list[str], max_chars: int) -> str:
+    """Remove the marks of a line. In a long match, show the part around a word of the pattern."""
+    start = max(0, text.find(START))
+    text = text.replace(START, "")
+    if len(text) <= max_chars:
+        return text
+    lower = text.lower()  # of the same length, with rare exceptions
+    positions = (lower.find(word, start) for word in words)
+    return excerpt_around(text, next((at for at in positions if at >= 0), start), max_chars)
+
+
+def _likely_words(pattern: str) -> list[str]:
+    """Return words that a matching line probably contains, longest first."""
+    return sorted(_WORD.findall(_ESCAPE.sub(" ", pattern).lower()), key=len, reverse=True)
 
 
 def find_ripgrep(root: Path) -> str | None:
-    """Where ripgrep is installed; one that lies in the workspace itself is not trusted."""
-    found = find_program("rg")
-    if found is None or Path(found).resolve().is_relative_to(root):
+    """Return the path of ripgrep; one inside the workspace is not trusted."""
+    path = find_program("rg")
+    if path is None or Path(path).resolve().is_relative_to(root):
         return None
-    return found if _is_ripgrep(found) else None
+    return path if _is_ripgrep(path) else None
 
 
 @functools.lru_cache(maxsize=8)
 def _is_ripgrep(path: str) -> bool:
-    """A wrapper that misses its environment would end as ripgrep does when nothing matches."""
-    return _try((path, "--no-config", "--version")).stdout.startswith(b"ripgrep")
+    """Check the version: a broken wrapper script would exit as ripgrep does without a match."""
+    return _run_once((path, "--no-config", "--version")).stdout.startswith(b"ripgrep")
 
 
 @functools.lru_cache(maxsize=64)
 def _command(wanted: LinePattern, ripgrep: str | None) -> _Command:
-    """The first program that understands it: ripgrep knows no look-around, Python no ``[[:alpha:]]``."""
+    """Return the first command that accepts it: ripgrep lacks look-around, Python ``[[:alpha:]]``."""
     pattern = clean_text(wanted.pattern)
     commands: list[_Command] = []
     if ripgrep is not None:
@@ -184,22 +199,23 @@ def _command(wanted: LinePattern, ripgrep: str | None) -> _Command:
             "--line-number",
             "--text",
             "--threads=1",
+            f"--replace={START}$0",
         )
-        more = ("--ignore-case" if wanted.ignore_case else "--case-sensitive", f"--context={wanted.context}")
-        given = pattern if sys.platform == "win32" else pattern.encode()
-        commands.append((ripgrep, *options, *more, "-e", given, "-"))
+        flags = ("--ignore-case" if wanted.ignore_case else "--case-sensitive", f"--context={wanted.context}")
+        argument = pattern if sys.platform == "win32" else pattern.encode()
+        commands.append((ripgrep, *options, *flags, "-e", argument, "-"))
     arguments = (pattern.encode().hex(), str(int(wanted.ignore_case)), str(wanted.context))
     commands.append(tuple(script_argv(_PROGRAM, *arguments)))
     problem = ""
     for command in commands:
-        done = _try(command)
+        done = _run_once(command)
         if done.returncode in (0, _NO_MATCH):
             return command
         problem = done.stderr.decode("utf-8", "replace").strip()
-    raise WorkspaceError(say("bad_regex", pattern=pattern[:200], problem=problem[:300]))
+    raise WorkspaceError(message("bad_regex", pattern=pattern[:200], problem=problem[:300]))
 
 
-def _try(command: _Command) -> subprocess.CompletedProcess[bytes]:
+def _run_once(command: _Command) -> subprocess.CompletedProcess[bytes]:
     try:
         return subprocess.run(  # noqa: S603 - as above
             command,
@@ -207,10 +223,116 @@ def _try(command: _Command) -> subprocess.CompletedProcess[bytes]:
             capture_output=True,
             check=False,
             env=_environment(),
-            cwd=ELSEWHERE,
+            cwd=NEUTRAL_DIR,
             timeout=CHECK_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, _BAD_PATTERN, b"", say("slow_regex").encode())
+        return subprocess.CompletedProcess(command, _BAD_PATTERN, b"", message("slow_regex").encode())
     except OSError as error:
         return subprocess.CompletedProcess(command, _BAD_PATTERN, b"", str(error).encode())
+
+
+# -- path patterns such as ``src/**/*.py``, matched name by name -----------------------------------------
+
+MAX_PATTERN_CHARS = 1_000
+MAX_CHOICES = 64
+_CHOICE = re.compile(r"\{([^{}]*)\}")
+_ANY_DEPTH = "**"
+_Names = tuple[str, ...]
+NOT_SEARCHED = frozenset({"node_modules", "__pycache__"})
+
+
+class PathPattern:
+    """A path pattern: ``*``, ``?``, ``[abc]`` within a name, ``**`` for any folders, ``{a,b}`` for choices.
+
+    Raises:
+        WorkspaceError: The pattern leads outside or has too many choices.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        if len(pattern) > MAX_PATTERN_CHARS:
+            raise WorkspaceError(message("pattern_too_long", limit=MAX_PATTERN_CHARS))
+        self._choices = [_names(choice, pattern) for choice in _choices(pattern)]
+        self._regexes: dict[str, re.Pattern[str]] = {}
+
+    def matches(self, parts: Sequence[str]) -> bool:
+        """Tell whether a path matches."""
+        return any(len(names) in self._positions_after(names, parts) for names in self._choices)
+
+    def may_contain(self, parts: Sequence[str]) -> bool:
+        """Tell whether a folder can contain a match."""
+        return any(
+            any(place < len(names) for place in self._positions_after(names, parts))
+            for names in self._choices
+        )
+
+    def names_it(self, name: str) -> bool:
+        """Tell whether the pattern names this entry rather than any entry."""
+        return any(
+            part[0] not in "*?[" and self._name_matches(part, name)
+            for names in self._choices
+            for part in names
+        )
+
+    def _positions_after(self, names: _Names, parts: Iterable[str]) -> set[int]:
+        """Return the reachable positions in the pattern; a set, so that matching stays fast."""
+        places = _skip_any_depth({0}, names)
+        for part in parts:
+            reached = {place for place in places if place < len(names) and names[place] == _ANY_DEPTH}
+            reached |= {
+                place + 1
+                for place in places
+                if place < len(names)
+                and names[place] != _ANY_DEPTH
+                and self._name_matches(names[place], part)
+            }
+            places = _skip_any_depth(reached, names)
+        return places
+
+    def _name_matches(self, pattern: str, name: str) -> bool:
+        regex = self._regexes.get(pattern)
+        if regex is None:
+            regex = self._regexes[pattern] = re.compile(fnmatch.translate(pattern))
+        return regex.match(name) is not None
+
+
+def _skip_any_depth(places: set[int], names: _Names) -> set[int]:
+    """Add the positions after ``**``, which may match nothing."""
+    reached = set(places)
+    for place in range(len(names)):
+        if place in reached and names[place] == _ANY_DEPTH:
+            reached.add(place + 1)
+    return reached
+
+
+def _choices(pattern: str) -> list[str]:
+    expanded, pending = [], [pattern]
+    while pending:
+        text = pending.pop()
+        choice = _CHOICE.search(text)
+        if choice is None:
+            expanded.append(text)
+        else:
+            before, after = text[: choice.start()], text[choice.end() :]
+            pending += [f"{before}{option}{after}" for option in choice[1].split(",")]
+        if len(expanded) + len(pending) > MAX_CHOICES:
+            raise WorkspaceError(message("too_many_choices", pattern=shown(pattern), limit=MAX_CHOICES))
+    return expanded
+
+
+def _names(choice: str, pattern: str) -> _Names:
+    if choice.startswith(("/", "~")) or ".." in choice.split("/"):
+        raise WorkspaceError(message("pattern_relative", pattern=shown(pattern)))
+    names: list[str] = []
+    for name in choice.split("/"):
+        if name in ("", ".") or (name == _ANY_DEPTH and names[-1:] == [_ANY_DEPTH]):
+            continue
+        names.append(name)
+    if not names:
+        raise WorkspaceError(message("pattern_empty"))
+    return tuple(names)
+
+
+def is_skipped(name: str) -> bool:
+    """Tell whether a search skips this name unless asked for: hidden, or generated by programs."""
+    return name.startswith(".") or name in NOT_SEARCHED

@@ -1,26 +1,77 @@
-"""Tools to look at files: ``list_dir`` and ``read_file``. They change nothing."""
+"""The tools ``list_dir`` and ``read_file``. They change nothing."""
 
 from __future__ import annotations
 
+import codecs
 import io
 import os
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from pure_agent_loop.media import MAX_FILE_BYTES, Image, image_info
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.encoded import UTF16, is_binary
-from pure_agent_loop.toolbox.files.words import say
-from pure_agent_loop.toolbox.files.workspace import Entry, Workspace
+from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
+from pure_agent_loop.toolbox.files.known import MAX_HASHED_BYTES, state_of
+from pure_agent_loop.toolbox.files.words import message
+from pure_agent_loop.toolbox.files.workspace import FolderEntry, Workspace
 from pure_agent_loop.toolbox.words import TOOLS
+
+# -- file text with its encoding and line ends, which a partial change preserves -------------------------
+
+UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_MARKS = {codecs.BOM_UTF8: "utf-8", UTF16[0]: "utf-16-le", UTF16[1]: "utf-16-be"}
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """The text of a file and its encoding.
+
+    Args:
+        text: The text with its line ends. Bytes that are not UTF-8 become lone surrogates.
+        mark: The byte order mark.
+    """
+
+    text: str
+    encoding: str = "utf-8"
+    mark: bytes = b""
+
+    @classmethod
+    def of(cls, data: bytes) -> EncodedText | None:
+        """Decode the content of a file; return None if it is not text."""
+        mark = next((bom for bom in _MARKS if data.startswith(bom)), b"")
+        encoding = _MARKS.get(mark, "utf-8")
+        if is_binary(data):
+            return None
+        try:
+            text = data[len(mark) :].decode(encoding, _errors(encoding))
+        except UnicodeDecodeError:
+            return None
+        return cls(text, encoding, mark)
+
+    def bytes_of(self, text: str) -> bytes:
+        """Encode another text in the same way."""
+        return self.mark + text.encode(self.encoding, _errors(self.encoding))
+
+
+def is_binary(data: bytes) -> bool:
+    """Tell whether the content, or beginning, of a file is binary."""
+    # The UTF-32 mark begins like the UTF-16 mark.
+    is_utf16 = data.startswith(UTF16) and not data.startswith(codecs.BOM_UTF32_LE)
+    return b"\0" in data and not is_utf16
+
+
+def _errors(encoding: str) -> str:
+    """Return the error handler that keeps file content intact; in UTF-16 only whole units."""
+    return "surrogateescape" if encoding == "utf-8" else "surrogatepass"
+
 
 MAX_ENTRIES = 500
 MAX_LINES = 2_000
 MAX_BYTES = 100_000
-# In a larger file the lines behind the page are not counted: that would take seconds.
+# In a larger file the lines after the page are not counted: that would add_line seconds.
 MAX_COUNTED_BYTES = 20_000_000
-# So far a page is looked for. A file can be larger than any disk (with holes), or grow while it is read.
+# Search limit for a page. A sparse file can be larger than any disk, and a file can grow meanwhile.
 MAX_SEARCHED_BYTES = 1_000_000_000
 _SNIFFED = 8_192
 _SIGNATURES = {
@@ -49,27 +100,28 @@ _EXAMPLES = {
 
 
 class FileTools:
-    """The file tools of one workspace.
+    """The tools that read files in one workspace.
 
     Args:
-        workspace: The folder they are restricted to.
+        workspace: The folder the tools are restricted to.
     """
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
+        workspace.known.is_readable = True
 
     def tools(self) -> list[Tool]:
-        """The tools, for ``Agent(tools=...)``; marked as ``read_only``."""
+        """Return the tools, for ``Agent(tools=...)``; they are ``read_only``."""
         return [
             Tool(
-                each,
+                function,
                 read_only=True,
                 untrusted=True,
-                words=TOOLS[each.__name__],
-                examples=_EXAMPLES[each.__name__],
+                words=TOOLS[function.__name__],
+                examples=_EXAMPLES[function.__name__],
                 root=self._workspace.named,
             )
-            for each in (self.list_dir, self.read_file)
+            for function in (self.list_dir, self.read_file)
         ]
 
     def list_dir(self, path: str = ".") -> str:
@@ -80,11 +132,11 @@ class FileTools:
         """
         listing = self._workspace.list(path, MAX_ENTRIES)
         if not listing.total:
-            return say("empty_folder")
-        lines = [_line(entry) for entry in listing.entries]
-        more = listing.total - len(lines)
-        if more > 0:
-            lines.append(say("more_entries", count=more))
+            return message("empty_folder")
+        lines = [_entry_line(entry) for entry in listing.entries]
+        left_out = listing.total - len(lines)
+        if left_out > 0:
+            lines.append(message("more_entries", count=left_out))
         return clean_text("\n".join(lines))
 
     def read_file(self, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
@@ -96,43 +148,41 @@ class FileTools:
             limit: The greatest number of lines to read.
         """
         with self._workspace.open_for_reading(path) as file:
-            head = file.read(_SNIFFED)
-            size = os.fstat(file.fileno()).st_size
+            data, status = file.read(MAX_HASHED_BYTES + 1), os.fstat(file.fileno())
+            head, name = data[:_SNIFFED], "/".join(self._workspace.parts(path))
+            seen, state = self._workspace.known.state(name), state_of(data, status)
+            self._workspace.known.note(name, state, data)
             if is_binary(head):
-                return _described(path, head, size)
+                return _describe_binary(path, head, status.st_size)
             file.seek(0)
-            page = _read_page(file, _encoding(head), max(1, offset), max(1, limit))
-        return _shown(page, path)
+            source = file if len(data) > MAX_HASHED_BYTES else io.BytesIO(data)  # show the noted content
+            encoding = "utf-16" if head.startswith(UTF16) else "utf-8-sig"
+            page = _read_page(source, encoding, max(1, offset), max(1, limit))
+        return _format_page(page, path, is_changed=seen not in (None, state))
 
 
-def _line(entry: Entry) -> str:
+def _entry_line(entry: FolderEntry) -> str:
     if entry.kind == "folder":
         return f"{entry.name}/"
     if entry.kind == "file":
-        return say("entry_size", name=entry.name, size=entry.size)
-    return say("entry_link" if entry.kind == "link" else "entry_other", name=entry.name)
+        return message("entry_size", name=entry.name, size=entry.size)
+    return message("entry_link" if entry.kind == "link" else "entry_other", name=entry.name)
 
 
-def _described(path: str, head: bytes, size: int) -> str:
+def _describe_binary(path: str, head: bytes, size: int) -> str:
     kind = next((name for start, name in _SIGNATURES.items() if head.startswith(start)), "binary")
-    return clean_text(say("no_text", path=path, kind=say(kind), size=size))
-
-
-def _encoding(head: bytes) -> str:
-    return "utf-16" if head.startswith(UTF16) else "utf-8-sig"
+    return clean_text(message("no_text", path=path, kind=message(kind), size=size))
 
 
 @dataclass
-class _Page:
+class _LinePage:
     """Some lines of a file.
 
     Args:
-        first: Number of the first line wanted.
+        first: Number of the first requested line.
         lines: The lines, with their ends.
-        size: Their bytes.
-        total: Number of lines seen in the file.
-        all_counted: Whether that is all of them.
-        cut: Whether the last line was too long to be shown in full.
+        all_counted: Whether `total` covers the whole file.
+        cut: Whether the last line was truncated.
     """
 
     first: int
@@ -142,8 +192,8 @@ class _Page:
     all_counted: bool = True
     cut: bool = False
 
-    def take(self, line: str) -> bool:
-        """Add a line if there is room. A single one that is too long is shown as far as it goes."""
+    def add_line(self, line: str) -> bool:
+        """Add a line if there is room. A first line that is too long is truncated."""
         size = len(line.encode("utf-8", "replace"))
         if self.size + size > MAX_BYTES:
             if not self.lines:
@@ -155,15 +205,15 @@ class _Page:
         return True
 
 
-def _read_page(file: BinaryIO, encoding: str, offset: int, limit: int) -> _Page:
-    page = _Page(offset)
+def _read_page(file: BinaryIO, encoding: str, offset: int, limit: int) -> _LinePage:
+    page = _LinePage(offset)
     room = at_start = True
     with io.TextIOWrapper(file, encoding=encoding, errors="replace") as reader:
         # Pieces of bounded size, not lines: a file may be one line of a gigabyte.
         for piece in iter(lambda: reader.readline(MAX_BYTES + 1), ""):
             page.total += at_start
             if at_start and room and page.total >= offset:
-                room = len(page.lines) < limit and page.take(piece)
+                room = len(page.lines) < limit and page.add_line(piece)
             at_start = piece.endswith("\n")
             if file.tell() > (MAX_SEARCHED_BYTES if room else MAX_COUNTED_BYTES):
                 page.all_counted = False
@@ -171,21 +221,54 @@ def _read_page(file: BinaryIO, encoding: str, offset: int, limit: int) -> _Page:
     return page
 
 
-def _shown(page: _Page, path: str) -> str:
+def _format_page(page: _LinePage, path: str, *, is_changed: bool) -> str:
     if not page.total:
-        return say("empty_file")
+        return message("empty_file")
     if not page.lines and not page.all_counted:
-        raise WorkspaceError(say("line_too_far", path=path, line=page.first, total=page.total))
+        raise WorkspaceError(message("line_too_far", path=path, line=page.first, total=page.total))
     if not page.lines:
-        raise WorkspaceError(say("offset_past", path=path, total=page.total, line=page.first))
+        raise WorkspaceError(message("offset_past", path=path, total=page.total, line=page.first))
     last = page.first + len(page.lines) - 1
     text = clean_text("".join(page.lines))
     if page.first == 1 and last == page.total and not page.cut:
         return text
     which = "page_lines" if page.all_counted else "page_lines_more"
-    notes = [say(which, first=page.first, last=last, total=page.total)]
+    notes = [message(which, first=page.first, last=last, total=page.total)]
     if page.cut:
-        notes.append(say("line_cut", line=last))
+        notes.append(message("line_cut", line=last))
+    if is_changed:
+        notes.append(message("changed_elsewhere"))
     if last < page.total:
-        notes.append(say("read_on", offset=last + 1))
+        notes.append(message("read_on", offset=last + 1))
     return f"{text}{'' if text.endswith(chr(10)) else chr(10)}[{'; '.join(notes)}]"
+
+
+# -- the ``read_image`` tool -----------------------------------------------------------------------------
+
+
+class PictureTools:
+    """The picture tools of one workspace.
+
+    Args:
+        workspace: The folder the tools are restricted to.
+    """
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    def tools(self) -> list[Tool]:
+        """Return the tools, for ``Agent(tools=...)``; they are ``read_only``."""
+        root = self._workspace.named
+        return [Tool(self.read_image, read_only=True, words=TOOLS["read_image"], root=root)]
+
+    def read_image(self, path: str) -> list[str | Image]:
+        """Look at a picture, and get its format, size and dimensions. PNG, JPEG, GIF and WebP.
+
+        Args:
+            path: The file, relative to the workspace, for example "docs/logo.png".
+        """
+        with self._workspace.open_for_reading(path) as file:
+            data = file.read(MAX_FILE_BYTES + 1)
+        image = image_info(data, name=path)
+        details = {"kind": image.kind.upper(), "width": image.width, "height": image.height}
+        return [message("picture", path=shown(path), size=len(data), **details), Image(data=data)]

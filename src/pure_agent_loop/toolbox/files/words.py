@@ -1,10 +1,10 @@
-"""What the file tools say to a model, each in English and Chinese."""
+"""Messages of the file tools for the model, in English and Chinese."""
 
 from __future__ import annotations
 
 from pure_agent_loop.support.language import Sentences
 
-say = Sentences(
+message = Sentences(
     {
         # -- paths -----------------------------------------------------------------------------------
         "outside": (
@@ -23,7 +23,7 @@ say = Sentences(
             "{path} 是文件，不是文件夹。请用 read_file。",
         ),
         "leads_outside": (
-            "{path} leads outside the workspace. Only what is inside can be used.",
+            "{path} leads outside the workspace. Only paths inside it can be used.",
             "{path} 通向工作区之外。只能使用工作区之内的内容。",
         ),
         "through_link": (
@@ -47,11 +47,15 @@ say = Sentences(
         ),
         "system_error": ("{path} cannot be opened: {error}.", "{path} 无法打开（系统错误 {code}）。"),
         "missing": ("There is no {path}. {instead}", "没有 {path}。{instead}"),
+        "root_gone": (
+            "The workspace {root} is gone: deleted or renamed meanwhile. Tell the person; no path works now.",
+            "工作区 {root} 已不存在：期间被删除或改名。请告诉用户；恢复之前任何路径都不能使用。",
+        ),
         "see_list": ("Use list_dir to see what there is.", "可用 list_dir 查看现有内容。"),
         "workspace": ("The workspace", "工作区"),
         "is_empty": ("{place} is empty.", "{place} 是空的。"),
         "dead_link": (
-            "{path} is a symbolic link to something that does not exist.",
+            "{path} is a symbolic link whose target does not exist.",
             "{path} 是指向不存在之物的符号链接。",
         ),
         "not_a_folder": ("{path} is not a folder.", "{path} 不是文件夹。"),
@@ -118,6 +122,10 @@ say = Sentences(
             "第 {first}-{last} 行，共超过 {total} 行",
         ),
         "line_cut": ("line {line} is too long and was cut", "第 {line} 行过长，已截断"),
+        "changed_elsewhere": (
+            "the file was changed since you last read it, so lines outside of this page may differ too",
+            "自你上次读取后文件已被更改，本页之外的行也可能不同",
+        ),
         "read_on": (
             "call read_file again with offset={offset} for more",
             "用 offset={offset} 再次调用 read_file 可继续",
@@ -130,7 +138,7 @@ say = Sentences(
         "itself": ("{path} is the workspace itself, not a file.", "{path} 是工作区本身，不是文件。"),
         "protected": (
             (
-                "{path} is protected: programs run or obey what is in {name!r} without asking, so no "
+                "{path} is protected: programs run or obey the content of {name!r} without asking, so no "
                 "tool may write there. Tell the user what should be changed."
             ),
             (
@@ -151,6 +159,36 @@ say = Sentences(
             "Replaced {path} ({lines}, {size:,} bytes).",
             "已替换 {path}（{lines}，{size:,} 字节）。",
         ),
+        "changed_since_read": (
+            (
+                "{path} is not what it was when you last read it, so nothing was written. {what}\n"
+                "Read it again, then make your change."
+            ),
+            "{path} 与你上次读取时已不同，因此没有写入。{what}\n请重新读取，然后再修改。",
+        ),
+        "changed_since_asked": (
+            (
+                "{path} has changed since the user was asked about this change, so nothing was written. "
+                "{what}\nRead it again, then make your change."
+            ),
+            "{path} 在就此次修改询问用户之后已改变，因此没有写入。{what}\n请重新读取，然后再修改。",
+        ),
+        "not_read": (
+            (
+                "{path} exists already ({size:,} bytes) and you have not read it, so it was not replaced. "
+                "Read it first; or change a part of it with edit_file, or write to another name."
+            ),
+            (
+                "{path} 已存在（{size:,} 字节），而你还没有读过它，因此没有替换。"
+                "请先读取；也可以用 edit_file 修改其中一部分，或写入另一个名称。"
+            ),
+        ),
+        "what_changed": ("What changed:", "改变的内容："),
+        "size_changed": (
+            "It had {old:,} bytes and has {new:,} now.",
+            "原为 {old:,} 字节，现为 {new:,} 字节。",
+        ),
+        "is_new": ("It did not exist then.", "当时它还不存在。"),
         "one_line": ("1 line", "1 行"),
         "many_lines": ("{count} lines", "{count} 行"),
         "kept_names": (
@@ -158,15 +196,12 @@ say = Sentences(
             "它还有 {count} 个其他名称（硬链接），那些仍保留旧内容。",
         ),
         "too_large": (
-            (
-                "{path} would be larger than {limit:,} bytes, the most that these tools change. "
-                "Use a program for it."
-            ),
+            ("{path} would be larger than {limit:,} bytes, the limit of these tools. Use a program for it."),
             "{path} 将超过 {limit:,} 字节，这是这些工具能改动的上限。请用程序处理。",
         ),
         # -- editing ---------------------------------------------------------------------------------
         "old_text_often": (
-            "old_text stands more than {limit:,} times in {path}. Use a program.",
+            "old_text occurs more than {limit:,} times in {path}. Use a program.",
             "old_text 在 {path} 中出现超过 {limit:,} 次。请用程序处理。",
         ),
         "no_change": (
@@ -187,7 +222,7 @@ say = Sentences(
         ),
         "ambiguous": (
             (
-                "old_text stands {count} times in {path}, at lines {numbers}. Add lines around "
+                "old_text occurs {count} times in {path}, at lines {numbers}. Add lines around "
                 "it until only one place fits, or set replace_all."
             ),
             (
@@ -197,10 +232,6 @@ say = Sentences(
         ),
         "more_than": ("more than {count}", "超过 {count}"),
         "not_in_file": ("old_text is not in {path}.", "{path} 中没有 old_text。"),
-        "escaped": (
-            '{start} It is there with line breaks, tabs or quotes instead of \\n, \\t or \\". Write those.',
-            '{start}文件中是真正的换行、制表符或引号，而不是 \\n、\\t 或 \\"。请照此书写。',
-        ),
         "differs": (
             "{start} What differs is {what}. The file has:\n{lines}",
             "{start}不同之处是{what}。文件中是：\n{lines}",
@@ -208,7 +239,25 @@ say = Sentences(
         "trailing": ("trailing spaces", "行尾的空格"),
         "indentation": ("indentation (tabs or spaces at the start of lines)", "缩进（行首的制表符或空格）"),
         "inner_spaces": ("spaces within the lines", "行内的空格"),
+        "line_breaks": ("line breaks", "换行"),
+        "special_spaces": ("special spaces", "特殊空格"),
+        "invisible": ("invisible characters", "不可见字符"),
         "case": ("upper and lower case", "大小写"),
+        "quotes": ("quotation marks", "引号"),
+        "dashes": ("dashes", "连字符或破折号"),
+        "alike": ("characters that look alike", "形近字符"),
+        "composed": ("accents (one character, or a letter and an accent)", "重音符号（合成或分解形式）"),
+        "escapes": (
+            'escapes (it has line breaks, tabs or quotes instead of \\n, \\t or \\", and < instead of &lt;)',
+            '转义（文件中是真正的换行、制表符或引号，而不是 \\n、\\t 或 \\"；是 < 而不是 &lt;）',
+        ),
+        "escaped_there": (
+            'escapes (it has \\n, \\t, \\" or &lt; instead of the characters themselves)',
+            '转义（文件中写的是 \\n、\\t、\\" 或 &lt;，而不是字符本身）',
+        ),
+        "for": ("{theirs} for your {ours}", "{theirs} 对应你的 {ours}"),
+        "a_space": ("space or nothing", "空格或没有"),
+        "comma": (", ", "、"),
         "nothing_similar": (
             "{start} Nothing in it is similar. Use read_file or grep to see what it has.",
             "{start}其中没有相似的内容。请用 read_file 或 grep 查看。",
@@ -224,7 +273,7 @@ say = Sentences(
             "模式超过 {limit} 个字符。",
         ),
         "too_many_choices": (
-            "The pattern {pattern} offers more than {limit} choices.",
+            "The pattern {pattern} has more than {limit} alternatives.",
             "模式 {pattern} 的选项超过 {limit} 个。",
         ),
         "pattern_relative": (
@@ -256,7 +305,7 @@ say = Sentences(
         "ways": (" {ways}.", "{ways}。"),
         "grep_pattern": (
             (
-                "The pattern must have 1 to {limit} characters and stand in one line: grep looks at "
+                "The pattern must have 1 to {limit} characters and no line break: grep searches "
                 "each line alone."
             ),
             "模式必须有 1 到 {limit} 个字符且写在一行内：grep 逐行查找。",
@@ -282,7 +331,7 @@ say = Sentences(
         "bad_regex": (
             (
                 "{pattern!r} is not a valid regular expression: {problem}. Put a backslash before "
-                "characters that are meant as such, for example '\\('."
+                "characters that are meant literally, for example '\\('."
             ),
             "{pattern!r} 不是有效的正则表达式。请在按字面理解的字符前加反斜杠，例如 '\\('。",
         ),

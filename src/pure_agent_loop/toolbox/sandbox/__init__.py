@@ -1,15 +1,15 @@
-"""Running a command so that it can do no harm, and nothing of it stays.
+"""Run commands confined, and leave no process behind.
 
-    best          the best sandbox of this machine, and why not a better one
-    bubblewrap    namespaces: with protect (names that cannot be written)
-    landlock      rules of the kernel for files, with seccomp (a filter of system calls)
-    system_files  what of the system is shown
-    own_tools     what else is shown: the programs in the user's PATH
-    environment   variables that a command gets
-    launch        the protocol with whatever supervises the command
-    reaper        the supervisor where there is no PID namespace; a program of its own
+    best          the best sandbox of this machine, and why no stronger one works
+    bubblewrap    namespaces, with protect (names that cannot be written)
+    landlock      kernel rules for files, with seccomp (a system call filter)
+    system_files  the visible system files
+    own_tools     other visible folders: the programs in the user's PATH
+    environment   environment variables of a command
+    launch        the protocol with a command's supervisor
+    reaper        the supervisor without a PID namespace; a standalone program
     process       one command from start to end
-    captured      its output, within a bound
+    captured      bounded output
 
-docs/sandbox.md says what each holds back.
+docs/sandbox.md lists what each sandbox prevents.
 """

@@ -1,6 +1,6 @@
-"""Landlock: the Linux kernel keeps a process, and all it starts, to some folders. By ctypes, no package.
+"""Landlock by ctypes: the Linux kernel confines a process and its children to some folders.
 
-`reaper.py` loads this file by itself, in a Python without our package: it must import nothing of ours.
+`reaper.py` loads this file in a Python without the package, so it must not import the package.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _TRUNCATE, _IOCTL_DEV = 1 << 14, 1 << 15
 _FILE_RIGHTS = EXECUTE | WRITE_FILE | READ_FILE | _TRUNCATE | _IOCTL_DEV
 _READ = EXECUTE | READ_FILE | READ_DIR
 _NOT_EVEN_INSIDE = _MAKE_CHAR | _MAKE_BLOCK | _IOCTL_DEV
-# How many kinds of file access each version of Landlock knows; versions 5 and later know 16.
+# Number of file access rights per Landlock version; versions 5 and later have 16.
 _FILE_BITS = {1: 13, 2: 14, 3: 15, 4: 15}
 _TCP = 1 | 2  # bind and connect, since version 4
 _SCOPES = 1 | 2  # abstract Unix sockets and signals
-SCOPED = 6  # the first version that knows them
+SCOPED = 6  # the first version with scopes
 
 
 class _Ruleset(ctypes.Structure):
@@ -52,7 +52,7 @@ def _checked(function: Callable[..., Any], *args: Any) -> int:
 
 
 def version() -> int:
-    """The version of Landlock this kernel has, 0 for none."""
+    """Return the Landlock version of this kernel, 0 for none."""
     try:
         return _checked(_system_call(), _CREATE_RULESET, None, 0, _VERSION_FLAG)
     except (OSError, AttributeError):
@@ -66,7 +66,7 @@ def _system_call() -> Callable[..., Any]:
 
 
 def prctl(option: int, value: int) -> None:
-    """Set something about this process.
+    """Call prctl(2) for this process.
 
     Raises:
         OSError: The kernel refused.
@@ -76,28 +76,28 @@ def prctl(option: int, value: int) -> None:
 
 
 def no_new_privileges() -> None:
-    """No program started from here gets more rights than this process has."""
+    """Prevent started programs from gaining more rights than this process."""
     prctl(_SET_NO_NEW_PRIVS, 1)
 
 
 def drop_capabilities() -> None:
-    """Programs started from here have none of root's special powers, even if they run as root."""
+    """Remove root's capabilities from started programs, even if they run as root."""
     capability = 0
     try:
         while True:
             prctl(_DROP_FROM_BOUNDING_SET, capability)
             capability += 1
     except OSError as error:
-        # EINVAL: there are no more of them. EPERM: not root, so there is nothing to drop.
+        # EINVAL: no further capabilities. EPERM: not root, so there is nothing to drop.
         if error.errno not in {errno.EINVAL, errno.EPERM}:
             raise
 
 
 def restrict(confine: Mapping[str, Any]) -> None:
-    """Confine this process for good.
+    """Confine this process permanently.
 
     Args:
-        confine: ``write``, ``read`` and ``devices``: lists of paths; those that do not exist are left out.
+        confine: ``write``, ``read`` and ``devices``: lists of paths; missing ones are skipped.
             ``network``: True to allow TCP.
 
     Raises:

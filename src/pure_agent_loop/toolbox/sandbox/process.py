@@ -1,6 +1,6 @@
-"""Running one command to its end, whatever it does: output and time are bounded, and nothing of it stays.
+"""Run one command to its end: output and time are bounded, and no process is left.
 
-The work is done by a task of its own, so that a cancellation at any moment finds somebody who cleans up.
+A separate task does the work, so that a cancellation at any moment still cleans up.
 """
 
 from __future__ import annotations
@@ -18,31 +18,34 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox.sandbox import seccomp
-from pure_agent_loop.toolbox.sandbox.captured import Captured
-from pure_agent_loop.toolbox.sandbox.environment import clean_environment
-from pure_agent_loop.toolbox.sandbox.launch import LEFT, READY, Limits, Sandbox, Start, Unconfined
+from pure_agent_loop.toolbox.sandbox.launch import (
+    LEFT,
+    READY,
+    Captured,
+    Limits,
+    Sandbox,
+    Start,
+    Unconfined,
+    clean_environment,
+)
 
 MAX_OUTPUT_BYTES = 1_000_000
 MAX_REPORT_BYTES = 65_536
-# How long processes that were killed may take to be gone, and their output to arrive.
+# Time for killed processes to end and for their output to arrive.
 GRACE_SECONDS = 0.8
-# A reaper needs milliseconds, but killing it on a busy machine would set free what it is about to kill.
+# A reaper needs milliseconds, but killing it on a busy machine would release the processes it is killing.
 REAPER_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """How a command ended.
+    """The end of a command.
 
     Args:
-        exit_code: 128 and more for a signal, as in a shell; None if it was ended by us.
-        output: What it wrote to standard output and standard error, in the order it came.
-        truncated: How many bytes of it were left out in the middle.
-        timed_out: It took too long and was ended.
-        seconds: How long it took.
-        killed: How many processes it left behind, which were ended.
-        problem: Why the command could not be started at all, or "".
-        restored: Protected names that were changed meanwhile and put back.
+        exit_code: 128 and more for a signal, as in a shell; None if we killed the command.
+        output: Standard output and standard error in order of arrival.
+        truncated: Number of bytes left out in the middle.
+        problem: Why the command could not be started, or "".
     """
 
     exit_code: int | None
@@ -69,41 +72,35 @@ async def run_process(
     read_only: bool = False,
     echo: Callable[[bytes], object] | None = None,
 ) -> Finished:
-    """Run a program until it ends or its time is over, and end everything that it began.
+    """Run a program until it ends or times out, then end all its processes.
 
-    On Linux no process of it is left, also if it made itself a session of its own, and also if our own
-    process is killed. Elsewhere its process group is ended. A cancellation ends it all before it goes on.
+    On Linux no process is left, even if it started a new session or our own process is killed. On other
+    systems its process group is killed. A cancellation is raised after all processes have ended.
 
     Args:
         command: Program and arguments; no shell in between.
-        cwd: Folder to start in.
-        env: All the variables it gets; a clean list if None.
-        timeout: Seconds.
-        max_output_bytes: How much of the output is kept.
-        input: What it reads; nothing if None.
-        sandbox: How to start it; as this user, without any confinement, if None.
+        env: All its variables; a clean list if None.
+        input: Standard input; empty if None.
+        sandbox: The sandbox; None to run as this user, unconfined.
         limits: See `Limits`.
-        home: A private folder of this command, for sandboxes that need one.
-        read_only: It may change nothing but its private folders; only with a sandbox that can do that.
-        echo: Given its output as it comes.
+        home: Private folder of this command, for sandboxes that need one.
+        read_only: Allow changes only in its private folders; needs a sandbox that supports it.
 
     Raises:
-        OSError: The program that starts it cannot be run.
+        OSError: The program that starts the command cannot be run.
     """
     sandbox = sandbox or Unconfined()
     if read_only and not sandbox.refusal:
-        raise ConfigError(
-            f"read_only=True needs a sandbox that can hold a command to it; {sandbox.name} cannot."
-        )
+        raise ConfigError(f"read_only=True is not supported by the sandbox {sandbox.name}.")
     start = Start(list(command), os.fspath(cwd), home, limits=limits or Limits(), read_only=read_only)
     variables = dict(env) if env is not None else clean_environment(home or "/nonexistent")
     run = _Run(sandbox, start, variables, timeout, Captured(max_output_bytes, echo), input)
-    task = asyncio.ensure_future(run.to_its_end())
+    task = asyncio.ensure_future(run.run())
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
         run.stop()
-        while not task.done():  # cancelled once more: it still takes what it takes, which is bounded
+        while not task.done():  # cancelled again: still wait for the bounded cleanup
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([task])
         if not task.cancelled():
@@ -111,8 +108,8 @@ async def run_process(
         raise
 
 
-class _Talk(asyncio.SubprocessProtocol):
-    """What comes from the process: output on 1, what its supervisor says on 2."""
+class _Protocol(asyncio.SubprocessProtocol):
+    """Receives output on 1, and the supervisor's messages on 2."""
 
     def __init__(self, run: _Run) -> None:
         self._run = run
@@ -122,7 +119,7 @@ class _Talk(asyncio.SubprocessProtocol):
             self._run.captured.add(data)
         elif len(self._run.report) < MAX_REPORT_BYTES:
             self._run.report += data
-            self._run.heard()
+            self._run.on_report()
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:  # noqa: ARG002 - asyncio passes it
         if fd == 1:
@@ -140,55 +137,55 @@ class _Run:
         env: dict[str, str],
         timeout: float,
         captured: Captured,
-        given: bytes | None,
+        stdin_data: bytes | None,
     ) -> None:
         self.captured = captured
         self.report = bytearray()
         self.exited, self.drained, self._stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self._sandbox, self._start, self._env, self._timeout = sandbox, start, env, timeout
-        self._given = given
+        self._stdin_data = stdin_data
         self._go: int | None = None
         self._info: int | None = None
-        self._first: int | None = None  # a pidfd of the first process inside
+        self._init_pidfd: int | None = None  # a pidfd of the first process inside
         self._pid = 0
         self._ready = False
 
     def stop(self) -> None:
         self._stop.set()
 
-    def heard(self) -> None:
-        """The supervisor is ready: from here on it ends with us, so the command may begin."""
+    def on_report(self) -> None:
+        """Start the command once the supervisor is ready, because from then on it ends with us."""
         if self._go is not None and not self._stop.is_set() and not self._ready and READY in self.report:
             self._ready = True
-            self._find_first()
-            with suppress(OSError):  # it is gone already
+            self._open_init()
+            with suppress(OSError):  # the supervisor is gone
                 os.write(self._go, b"go\n")
 
-    async def to_its_end(self) -> Finished:
-        begun = time.monotonic()
+    async def run(self) -> Finished:
+        start_time = time.monotonic()
         with ExitStack() as stack:
             restored = stack.enter_context(self._sandbox.prepared(self._start))
             stack.callback(self._close)
-            transport = await self._started(stack)
+            transport = await self._start_process(stack)
             try:
-                timed_out = await self._wait(begun)
+                timed_out = await self._wait(start_time)
             finally:
                 self._kill()
-                await self._gone()
+                await self._wait_for_end()
                 code = transport.get_returncode()
                 transport.close()
-        finished = self._finished(code, timed_out, time.monotonic() - begun)
+        finished = self._result(code, timed_out, time.monotonic() - start_time)
         return replace(finished, restored=tuple(restored))
 
-    async def _started(self, stack: ExitStack) -> asyncio.SubprocessTransport:
+    async def _start_process(self, stack: ExitStack) -> asyncio.SubprocessTransport:
         passed = []
-        if self._given is not None:
+        if self._stdin_data is not None:
             file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-            file.write(self._given)
+            file.write(self._stdin_data)
             file.seek(0)
             passed.append(file.fileno())
             self._start = replace(self._start, input_path=f"/proc/self/fd/{file.fileno()}")
-        standard: Any = asyncio.subprocess.DEVNULL if self._given is None else file
+        standard: Any = asyncio.subprocess.DEVNULL if self._stdin_data is None else file
         if self._sandbox.supervised:
             standard, self._go = os.pipe()
             stack.callback(os.close, standard)
@@ -198,7 +195,7 @@ class _Run:
             self._start = replace(self._start, info_fd=info)
         try:
             transport, _ = await asyncio.get_running_loop().subprocess_exec(
-                lambda: _Talk(self),
+                lambda: _Protocol(self),
                 *self._sandbox.argv(self._start),
                 stdin=standard,
                 stdout=asyncio.subprocess.PIPE,
@@ -215,7 +212,7 @@ class _Run:
         return transport
 
     def _filter(self, stack: ExitStack) -> list[int]:
-        """The filter of system calls as an open file, where this kind of machine has one."""
+        """Open the system call filter, if this machine type has one."""
         lines = seccomp.program("no-unix" if self._start.read_only else "any")
         if not lines:
             return []
@@ -225,58 +222,58 @@ class _Run:
         self._start = replace(self._start, filter_fd=file.fileno())
         return [file.fileno()]
 
-    async def _wait(self, begun: float) -> bool:
-        """Until it has ended by itself, or has to be ended. Returns whether its time was over."""
-        waits = [asyncio.ensure_future(each.wait()) for each in (self.exited, self._stop)]
+    async def _wait(self, start_time: float) -> bool:
+        """Wait for the end, a stop or the timeout. Return whether it timed out."""
+        waits = [asyncio.ensure_future(event.wait()) for event in (self.exited, self._stop)]
         try:
-            left = max(0.0, begun + self._timeout - time.monotonic())
+            left = max(0.0, start_time + self._timeout - time.monotonic())
             done, _ = await asyncio.wait(waits, timeout=left, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in waits:
-                each.cancel()
+            for wait in waits:
+                wait.cancel()
         return not done
 
     def _kill(self) -> None:
-        """End what is left. A reaper is told, so that it can end the others before itself."""
+        """Kill the rest. A reaper gets an end of input, so that it can kill the others before it exits."""
         self._stop.set()
-        self._find_first()
+        self._open_init()
         self._close_end("_go")
-        if self._first is not None:
+        if self._init_pidfd is not None:
             with suppress(OSError):
-                signal.pidfd_send_signal(self._first, signal.SIGKILL)
-        if self._first is not None or not self._sandbox.supervised:
+                signal.pidfd_send_signal(self._init_pidfd, signal.SIGKILL)
+        if self._init_pidfd is not None or not self._sandbox.supervised:
             self._kill_group()
 
     def _kill_group(self) -> None:
         if hasattr(os, "killpg"):  # elsewhere closing the transport ends the process itself
-            with suppress(OSError):  # the group lives as long as anybody is in it
+            with suppress(OSError):  # no process is left in the group
                 os.killpg(self._pid, signal.SIGKILL)
 
-    async def _gone(self) -> None:
-        """Wait until nobody is left, and for the rest of the output."""
+    async def _wait_for_end(self) -> None:
+        """Wait for all processes to end, and for the rest of the output."""
         if not await _within(self.exited.wait(), REAPER_SECONDS):
             self._kill_group()
             await _within(self.exited.wait())
-        if self._first is not None:
-            await _within(_ended(self._first))
+        if self._init_pidfd is not None:
+            await _within(_ended(self._init_pidfd))
         await _within(self.drained.wait())
 
-    def _find_first(self) -> None:
-        """Get hold of the first process inside a bubblewrap, whose end is the end of all of them."""
-        if self._info is None or self._first is not None or not self._pid:
+    def _open_init(self) -> None:
+        """Open the first process inside bubblewrap; all others end with it."""
+        if self._info is None or self._init_pidfd is not None or not self._pid:
             return
         try:
             pid = json.loads(os.read(self._info, 4_096) or b"{}").get("child-pid")
             if pid is not None:
                 first = os.pidfd_open(pid)
-                self._first = first if _parent_of(pid) == self._pid else self._first
-                if self._first is None:
+                self._init_pidfd = first if _parent_of(pid) == self._pid else self._init_pidfd
+                if self._init_pidfd is None:
                     os.close(first)
         except (OSError, ValueError):
             return
 
     def _close(self) -> None:
-        for name in ("_go", "_info", "_first"):
+        for name in ("_go", "_info", "_init_pidfd"):
             self._close_end(name)
 
     def _close_end(self, name: str) -> None:
@@ -285,10 +282,10 @@ class _Run:
             setattr(self, name, None)
             os.close(handle)
 
-    def _finished(self, code: int | None, timed_out: bool, seconds: float) -> Finished:
-        said, _, left = bytes(self.report).partition(LEFT)
+    def _result(self, code: int | None, timed_out: bool, seconds: float) -> Finished:
+        message, _, left = bytes(self.report).partition(LEFT)
         killed = int(left.split()[0]) if left.split()[:1] and left.split()[0].isdigit() else 0
-        problem = "" if self._ready else said.decode("utf-8", "replace").strip()
+        problem = "" if self._ready else message.decode("utf-8", "replace").strip()
         if code is not None and code < 0:
             code = 128 - code
         output = self.captured.text()
@@ -297,12 +294,12 @@ class _Run:
 
 
 def _parent_of(pid: int) -> int:
-    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - many are read
+    with open(f"/proc/{pid}/stat", "rb") as file:  # noqa: PTH123 - many files are read
         return int(file.read().rpartition(b")")[2].split()[1])
 
 
 async def _within(waiting: Any, seconds: float = GRACE_SECONDS) -> bool:
-    """Wait a bounded time. Returns whether it came."""
+    """Wait a bounded time. Return whether the wait ended in time."""
     try:
         await asyncio.wait_for(waiting, seconds)
     except (TimeoutError, asyncio.TimeoutError):

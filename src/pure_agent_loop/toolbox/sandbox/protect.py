@@ -1,34 +1,40 @@
-"""Names in the workspace that commands must not write: what is there is read-only, what is missing stays so.
+"""Names in the workspace that commands must not write: existing are read-only, missing stay missing.
 
-A read-only mount needs something to be mounted on. For a missing name that is an empty folder, made before
-the command and removed after it. As a folder that holds a mount could be moved away with it, to make room
-for another one, the folders on the way are mounted upon themselves: such a folder cannot be moved.
+An existing name gets a read-only mount. A folder that contains a mount could be renamed with it, to make room
+for another one, so each parent folder is mounted on itself, which prevents that. A mount is tied to the old
+file: if another process replaces or removes that file, the mount is gone. So the content is compared after
+each command.
 
-A mount holds on to the file that was there: if somebody outside puts another one in its place, or removes it,
-the mount is gone. So several processes agree about their empty folders, and after each command what is
-there is compared with what was there before.
+A missing name has nothing to mount on, and creating one would leave it in the user's folder. Instead,
+`keeper.py` immediately moves aside what a command creates there.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
-import shutil
+import re
+import stat
+import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import lru_cache
+from itertools import takewhile
 from pathlib import Path, PurePath
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.paths import data_folder
+from pure_agent_loop.support.child import NEUTRAL_DIR, find_program, script_argv
+from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
-from pure_agent_loop.toolbox.words import say
+from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
+from pure_agent_loop.toolbox.sandbox import keeper
+from pure_agent_loop.toolbox.sandbox.launch import SAFE_PATH
+from pure_agent_loop.toolbox.words import message
 
-MOST_FILES, MOST_BYTES = 1_000, 10_000_000  # of what is protected: more is not put back
-_ASIDE = ".changed-during-a-command"
+MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # of protected content; anything larger is not restored
 
-Content = dict[str, tuple[int, bytes]]  # by path: the mode, and the text of a file or the goal of a link
+Content = dict[str, tuple[int, bytes]]  # path to mode, and content of a file or target of a link
 
 
 class Protected:
@@ -49,45 +55,58 @@ class Protected:
             if not parts or ".." in parts or PurePath(name).is_absolute():
                 raise ConfigError(f"protected={name!r} must be a path below the workspace.")
         self._names = [PurePath(name).parts for name in names]
-        self._places = _Places(root)
+        self._missing = _Missing(root)
 
     def mounts(self) -> list[str]:
-        """Arguments for bubblewrap. To be called while :meth:`standing` is entered."""
-        ways: list[str] = []
-        closed: list[str] = []
-        empty = self._places.listed()
+        """Return arguments for bubblewrap. Call it inside :meth:`enforced`."""
+        kept = self._missing.listed()
+        ways: dict[str, None] = {}
+        closed: dict[str, None] = {}
         for parts in self._names:
-            at = self._root
-            for part in parts[:-1]:
-                at /= part
-                if at in empty or not at.is_dir():
-                    break
-                ways += [] if str(at) in ways else [str(at)]
-            else:
-                at /= parts[-1]
-            closed += [] if str(at) in closed else [str(at)]
+            places = [self._root.joinpath(*parts[:count]) for count in range(1, len(parts) + 1)]
+            there = list(takewhile(lambda path: str(path) not in kept and path.exists(), places))
+            ways |= dict.fromkeys(str(path) for path in there[: len(parts) - 1] if path.is_dir())
+            # Such as the `.git` file of a worktree, where a folder is expected.
+            if there and (len(there) == len(parts) or not there[-1].is_dir()):
+                closed[str(there[-1])] = None
         arguments = [word for path in ways if path not in closed for word in ("--bind", path, path)]
         return arguments + [word for path in closed for word in ("--ro-bind", path, path)]
 
     @contextmanager
-    def standing(self) -> Iterator[list[str]]:
-        """While this is entered, every protected name exists. Behind it the list names what was put back.
+    def enforced(self) -> Iterator[list[str]]:
+        """Keep missing names missing inside this context. After it, the list names what was restored.
 
         Raises:
-            WorkspaceError: One is a symbolic link, which cannot be protected.
+            WorkspaceError: A name is a symbolic link, which cannot be protected.
         """
         restored: list[str] = []
-        with self._places.used():
-            for parts in self._names:
-                missing = self._first_missing(parts)
-                if missing is not None:
-                    self._places.take(missing)
-            before = {name: _content(name) for name in map(self._root.joinpath, map("/".join, self._names))}
-            yield restored
-            restored += [name for path in before if (name := self._put_back(path, before[path]))]
+        with self._missing.used() as lock:
+            kept = {str(path) for parts in self._names if (path := self._first_missing(parts))}
+            self._missing.add(kept)
+            before = {
+                path: None if any(str(way) in kept for way in (path, *path.parents)) else _content(path)
+                for path in (self._root.joinpath(*parts) for parts in self._names)
+            }
+            with self._run_keeper(sorted(kept), lock, restored):
+                yield restored
+            restored += [name for path in before if (name := self._restore(path, before[path]))]
 
-    def _put_back(self, path: Path, before: Content | None) -> str:
-        """Restore a name if it was changed; what is there is kept beside it. Returns the name then."""
+    @contextmanager
+    def _run_keeper(self, names: list[str], lock: int, restored: list[str]) -> Iterator[None]:
+        words = script_argv(Path(keeper.__file__), *names)
+        with subprocess.Popen(  # noqa: S603 - fixed arguments
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env={}, cwd=NEUTRAL_DIR, pass_fds=[lock]
+        ) as process:
+            try:
+                yield
+            finally:
+                process.kill()
+                output = process.communicate()[0].decode("utf-8", "replace").split("\0")
+                made = dict.fromkeys(filter(None, [*output, *keeper.move_all_aside(names)]))
+                restored += [os.path.relpath(name, self._root) for name in made]
+
+    def _restore(self, path: Path, before: Content | None) -> str:
+        """Restore a changed name, and move the changed content aside. Return the name if it was changed."""
         if before is None or _content(path) == before:
             return ""
         name = path.relative_to(self._root)
@@ -95,33 +114,45 @@ class Protected:
             for way in (*reversed(name.parents[:-1]), name):
                 at = self._root / way
                 if os.path.lexists(at) and (at == path or at.is_symlink() or not at.is_dir()):
-                    _put_aside(at)
+                    keeper.rename_aside(str(at))
                 if at != path:
                     at.mkdir(exist_ok=True)
             _write(before)
-        except OSError as error:  # the command ran, and what it said has to be known
+        except OSError as error:  # do not lose the command's output
             return f"{name} ({error.strerror}!)"
         return str(name)
 
     def _first_missing(self, parts: Sequence[str]) -> Path | None:
-        empty = self._places.listed()
-        at = self._root
+        kept, at = self._missing.listed(), self._root
         for part in parts:
             at /= part
-            if at.is_symlink():
-                raise WorkspaceError(say("unprotected_link", path=str(at.relative_to(self._root))))
-            if at in empty or not at.exists():
+            if str(at) in kept:
                 return at
-            if not at.is_dir():  # such as the `.git` file of a worktree: it is protected itself
+            if at.is_symlink():
+                raise WorkspaceError(message("unprotected_link", path=str(at.relative_to(self._root))))
+            if not at.exists():
+                return at
+            if not at.is_dir():  # such as the `.git` file of a worktree, which is protected itself
                 return None
         return None
 
 
-class _Places:
-    """Empty folders on which commands rely, of all processes that use a workspace: the last removes them.
+@contextmanager
+def enforce_all(several: Sequence[Protected]) -> Iterator[list[str]]:
+    """See `Protected.enforced`, for several folders."""
+    restored: list[str] = []
+    with ExitStack() as stack:
+        lists = [stack.enter_context(protected.enforced()) for protected in several]
+        yield restored
+        stack.close()
+        restored += [name for names in lists for name in names]
 
-    A file of our own, one for each workspace, lists them. Who runs a command holds it shared; who ends one
-    and gets hold of it alone is the last. What a killed process left is removed with the next command.
+
+class _Missing:
+    """The missing names of all processes that use a workspace. Anything created there comes from a command.
+
+    A file per workspace, in our data folder, lists the names. Each running command and its keeper hold a
+    shared lock; a process that gets the exclusive lock is the first and starts a new list.
     """
 
     def __init__(self, root: Path) -> None:
@@ -129,71 +160,55 @@ class _Places:
         self._file = data_folder() / "shell-places" / self._name
 
     @contextmanager
-    def used(self) -> Iterator[None]:
-        import fcntl  # bubblewrap is there on Linux only, and so is this
+    def used(self) -> Iterator[int]:
+        import fcntl  # needs Linux, as bubblewrap does
 
         try:
             self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
             self._file.touch()
-        except OSError:  # such as a home that is read-only
+        except OSError:  # such as a read-only home
             self._file = Path(tempfile.gettempdir(), f"pal-shell-places-{os.getuid()}", self._name)
             self._file.parent.mkdir(exist_ok=True, mode=0o700)
         with self._file.open("ab") as held:
+            with suppress(OSError):  # other processes run commands
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self._file.write_bytes(b"")
             fcntl.flock(held, fcntl.LOCK_SH)
-            try:
-                yield
-            finally:
-                with suppress(OSError):  # others still run commands: the last of them does it
-                    fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    for path in self.listed():
-                        with suppress(OSError):  # a person put something there meanwhile: it is theirs
-                            os.rmdir(path)  # noqa: PTH106 - only if it is empty, and never through a link
-                    self._file.write_bytes(b"")
+            yield held.fileno()
 
-    def listed(self) -> list[Path]:
-        """The folders that were made for a command."""
+    def listed(self) -> set[str]:
         with suppress(OSError):
-            return [Path(os.fsdecode(each)) for each in self._file.read_bytes().split(b"\0") if each]
-        return []
+            return {os.fsdecode(name) for name in self._file.read_bytes().split(b"\0") if name}
+        return set()
 
-    def take(self, path: Path) -> None:
-        """Make one. It is listed before, so that no process takes it for a person's."""
+    def add(self, names: Iterable[str]) -> None:
         with self._file.open("ab") as file:
-            file.write(os.fsencode(path) + b"\0")
-        with suppress(FileExistsError):
-            path.mkdir(mode=0o755)
+            file.write(b"".join(os.fsencode(name) + b"\0" for name in names))
 
 
 def _content(path: Path) -> Content | None:
-    """What a name holds, links as links; None for more than is kept."""
-    found: Content = {}
-    waiting, room = [path], MOST_BYTES
-    while waiting:
-        at = waiting.pop()
+    """Read the content of a name without following links; return None above the limits."""
+    content: Content = {}
+    pending, room = [path], MAX_BYTES
+    while pending:
+        at = pending.pop()
         with suppress(OSError):
             mode = at.lstat().st_mode
             if at.is_symlink():
-                found[str(at)] = (mode, os.fsencode(os.readlink(at)))  # noqa: PTH115 - as it is written
+                content[str(at)] = (mode, os.fsencode(os.readlink(at)))  # noqa: PTH115 - the unresolved target
             elif at.is_dir():
-                found[str(at)] = (mode, b"")
-                waiting += at.iterdir()
+                content[str(at)] = (mode, b"")
+                pending += at.iterdir()
             elif at.is_file():
-                found[str(at)] = (mode, at.read_bytes()[: room + 1])
-                room -= len(found[str(at)][1])
-        if room < 0 or len(found) > MOST_FILES:
+                content[str(at)] = (mode, at.read_bytes()[: room + 1])
+                room -= len(content[str(at)][1])
+        if room < 0 or len(content) > MAX_FILES:
             return None
-    return found
-
-
-def _put_aside(path: Path) -> None:
-    aside = path.with_name(path.name + _ASIDE)
-    with suppress(OSError):
-        shutil.rmtree(aside) if aside.is_dir() and not aside.is_symlink() else aside.unlink(missing_ok=True)
-    path.rename(aside)
+    return content
 
 
 def _write(before: Content) -> None:
-    for name, (mode, content) in before.items():  # parents stand before what is in them
+    for name, (mode, content) in before.items():  # parents come before their entries
         at = Path(name)
         if mode & 0o170000 == 0o040000:
             at.mkdir(mode=mode & 0o7777, exist_ok=True)
@@ -202,3 +217,162 @@ def _write(before: Content) -> None:
         else:
             at.write_bytes(content)
             at.chmod(mode & 0o7777)
+
+
+# -- the system files that a sandbox shows, and the private ones among them ------------------------------
+# A command started by root owns root's files even in a sandbox. So files that ordinary users cannot read
+# are hidden from all commands.
+
+SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc")
+_MAX_DEPTH = 6
+
+
+@lru_cache(maxsize=1)
+def private_paths() -> tuple[str, ...]:
+    """Return files and folders in ``/etc`` that not every user may read. A folder covers its content."""
+    return tuple(_private(Path("/etc"), 0))
+
+
+@lru_cache(maxsize=1)
+def public_paths() -> tuple[str, ...]:
+    """Return the rest of ``/etc`` and the other system folders, as few paths as possible."""
+    return (
+        *(folder for folder in SYSTEM_FOLDERS if folder != "/etc"),
+        *_public(Path("/etc"), private_paths()),
+    )
+
+
+def _private(folder: Path, depth: int) -> list[str]:
+    paths: list[str] = []
+    try:
+        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+    except OSError:
+        return [str(folder)]
+    for entry in entries:
+        mode = _mode(entry)
+        is_folder = stat.S_ISDIR(mode)
+        wanted = stat.S_IROTH | (stat.S_IXOTH if is_folder else 0)
+        if stat.S_ISLNK(mode):
+            continue  # its target is checked separately
+        if mode & wanted != wanted or stat.S_ISSOCK(mode) or depth >= _MAX_DEPTH:
+            paths.append(entry.path)
+        elif is_folder:
+            paths += _private(Path(entry.path), depth + 1)
+    return paths
+
+
+def _mode(entry: os.DirEntry[str]) -> int:
+    try:
+        return entry.stat(follow_symlinks=False).st_mode
+    except OSError:
+        return 0
+
+
+def _public(folder: Path, private: tuple[str, ...]) -> list[str]:
+    if str(folder) in private:
+        return []
+    if not any(Path(path).is_relative_to(folder) for path in private):
+        return [str(folder)]
+    try:
+        entries = sorted(folder.iterdir())
+    except OSError:
+        return []
+    return [path for entry in entries for path in _public(entry, private)]
+
+
+# -- the user's own programs in ``PATH``: virtual environments, pyenv, node, cargo and the like ----------
+# A sandbox shows the system's folders. The other folders in ``PATH`` are shown too, with what belongs to
+# them, but never a whole home, which contains keys.
+
+# ruff: noqa: PTH110, PTH112, PTH113 - pathlib raises if this user has no access; these functions do not
+
+
+_SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")  # of a folder ``bin``
+_HOMES = {".cargo": ("RUSTUP_HOME", ".rustup"), ".pyenv": ("PYENV_ROOT", ".pyenv")}
+
+
+def user_path() -> list[str]:
+    """Return the folders of ``PATH`` that exist, are absolute and are not writable for everyone."""
+    folders = (Path(entry) for entry in os.environ.get("PATH", "").split(":") if entry.startswith("/"))
+    return [str(folder) for folder in folders if may_enter(folder) and not folder.stat().st_mode & 0o002]
+
+
+def may_enter(path: Path) -> bool:
+    """Tell whether this user may list and enter a folder. Never raises."""
+    return os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)
+
+
+def readable_for(path: list[str], workspace: Path) -> list[str]:
+    """Return the folders that these programs need, except those that are visible anyway.
+
+    Args:
+        path: See `user_path`.
+        workspace: The workspace, which is visible.
+    """
+    shown: dict[str, None] = {}
+    for folder in path:
+        for needed in _needed(Path(folder)):
+            resolved = Path(os.path.realpath(needed))
+            hidden = not any(resolved.is_relative_to(visible) for visible in (*SYSTEM_FOLDERS, workspace))
+            if os.access(needed, os.R_OK) and hidden and not _holds_a_home(resolved):
+                shown[str(needed)] = shown[str(resolved)] = None
+    return list(shown)
+
+
+def _needed(folder: Path) -> Iterator[Path]:
+    yield folder
+    above = folder.parent
+    if os.path.isfile(above / "pyvenv.cfg"):
+        yield above
+        yield from _base_of(above / "pyvenv.cfg")
+    if folder.name == "shims":
+        yield above
+    if folder.name == "bin":
+        yield from (above / name for name in _SIBLINGS)
+    if above.name == ".cargo":
+        yield from (above / "registry", above / "git")
+        yield Path(os.environ.get("RUSTUP_HOME") or above.parent / ".rustup")
+
+
+def _base_of(settings: Path) -> Iterator[Path]:
+    """Yield the base interpreter of a virtual environment."""
+    text = settings.read_text("utf-8", "replace") if os.access(settings, os.R_OK) else ""
+    match = re.search(r"^home\s*=\s*(.+)$", text, re.M)
+    if match is not None:
+        base = Path(match[1].strip())
+        yield base.parent if base.name == "bin" else base
+
+
+def _holds_a_home(folder: Path) -> bool:
+    home = Path(os.path.realpath(Path.home()))
+    return home.is_relative_to(folder) or folder.parent == Path("/home") or os.path.exists(folder / ".ssh")
+
+
+def variables_for(path: list[str]) -> dict[str, str]:
+    """Return the variables that these programs need because ``HOME`` is another folder."""
+    variables: dict[str, str] = {}
+    for folder in map(Path, path):
+        name, default = _HOMES.get(folder.parent.name, ("", ""))
+        place = Path(os.environ.get(name) or folder.parent.parent / default) if name else None
+        if place is not None and may_enter(place):
+            variables.setdefault(name, str(place))
+        if os.path.isfile(folder.parent / "pyvenv.cfg"):
+            variables.setdefault("VIRTUAL_ENV", str(folder.parent))
+    return variables
+
+
+def missing(names: list[str], path: str) -> Iterator[str]:
+    """Explain missing programs that are only on our own ``PATH``.
+
+    Args:
+        path: The ``PATH`` of the commands.
+    """
+    for name in dict.fromkeys(names):
+        there = find_program(name) if re.fullmatch(r"[\w.+-]+", name) else None
+        if there and not any(os.path.isfile(Path(folder) / name) for folder in path.split(":")):
+            yield f"{name} is {there}, which the sandbox does not show"
+
+
+def join_path(*parts: list[str]) -> str:
+    """Join these folders and the system's into a ``PATH``."""
+    return ":".join(dict.fromkeys([*(folder for part in parts for folder in part), *SAFE_PATH]))

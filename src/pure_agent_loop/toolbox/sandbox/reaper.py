@@ -1,9 +1,9 @@
-"""The process between us and a command: it limits and confines the command, and ends all that it began.
+"""Supervisor between us and a command: it limits and confines the command, and kills all its processes.
 
-Run as a program of its own (``python -I -S reaper.py PLAN``), where there is no PID namespace to do this.
-It makes itself the one that adopts orphans, so whatever a command does to get away from it (a session of its
-own, a double fork, closed pipes, an empty environment) is a descendant of this process still, and is killed.
-See `launch.py` for what it says and hears. It imports nothing of our package.
+A standalone program (``python -I -S reaper.py PLAN``), used without a PID namespace. It adopts orphans, so
+whatever a command does to escape (a new session, a double fork, closed pipes, an empty environment), its
+processes stay descendants of this one and are killed. `launch.py` describes its protocol. It imports nothing
+from the package.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import time
 from typing import Any
 
 _SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
-_PATIENCE = 3.0  # seconds for processes that cannot be killed at once, such as those in a system call
+_KILL_SECONDS = 3.0  # for processes that cannot be killed at once, such as those in a system call
 _NOT_FOUND, _NOT_STARTED = 127, 126
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
 
 def main() -> int:
-    """Run one command. Returns its exit code, 128 and more for a signal."""
-    sys.path.append(os.path.dirname(__file__))  # noqa: PTH120 - pathlib takes time to load
-    import landlock  # type: ignore[import-not-found, unused-ignore]  # beside this file
-    import seccomp  # type: ignore[import-not-found, unused-ignore]  # beside this file
+    """Run one command. Return its exit code, 128 and more for a signal."""
+    sys.path.append(os.path.dirname(__file__))  # noqa: PTH120 - pathlib is slow to import
+    import landlock  # type: ignore[import-not-found, unused-ignore]  # in the folder of this file
+    import seccomp  # type: ignore[import-not-found, unused-ignore]  # in the folder of this file
 
     plan: dict[str, Any] = json.loads(sys.argv[1])
     landlock.prctl(_SET_CHILD_SUBREAPER, 1)
@@ -37,7 +37,7 @@ def main() -> int:
         return _NOT_STARTED
     child = os.fork()
     if child == 0:
-        _become(plan, landlock, seccomp)
+        _exec(plan, landlock, seccomp)
     status = _wait(child, woken)
     left = _end_all(child)
     os.write(2, b"left %d\n" % left)
@@ -56,7 +56,7 @@ def _wake_on(*signals: int) -> int:
 
 
 def _wait(child: int, woken: int) -> int | None:
-    """The status of the command, or None if we are told to end it."""
+    """Return the status of the command, or None if it has to be killed."""
     while True:
         for pid, status in _collect():
             if pid == child:
@@ -69,7 +69,7 @@ def _wait(child: int, woken: int) -> int | None:
 
 
 def _collect() -> list[tuple[int, int]]:
-    """Every child that has ended, with its status."""
+    """Return all ended children with their statuses."""
     ended: list[tuple[int, int]] = []
     try:
         while True:
@@ -90,16 +90,16 @@ def _has_children() -> bool:
 
 
 def _end_all(group: int) -> int:
-    """Kill until nobody is left. Returns how many there were to kill."""
+    """Kill until no process is left. Return the number of killed processes."""
     killed: set[int] = set()
-    until = time.monotonic() + _PATIENCE
+    until = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < until:
         _collect()
-        if not _has_children():  # and so no descendants: an orphan would be our child
+        if not _has_children():  # so no descendants either: this process adopts orphans
             break
-        found = _descendants()
-        killed.update(found)
-        for pid in (-group, *found):  # a whole group dies at once, whatever it forks meanwhile
+        descendants = _descendants()
+        killed.update(descendants)
+        for pid in (-group, *descendants):  # a whole group dies at once, even while it forks
             _kill(pid)
         time.sleep(0.001)
     return len(killed)
@@ -113,32 +113,32 @@ def _kill(pid: int) -> None:
 
 
 def _descendants() -> list[int]:
-    """All that stem from this process and are alive, parents before children."""
+    """Return all live descendants, parents before children."""
     children: dict[int, list[int]] = {}
     try:
-        for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib takes time to load
+        for name in os.listdir("/proc"):  # noqa: PTH208 - pathlib is slow to import
             parent = _parent(name) if name.isdigit() else 0
             if parent:
                 children.setdefault(parent, []).append(int(name))
     except OSError:
         return _children_by_trying()
-    found = list(children.get(os.getpid(), ()))
-    for pid in found:
-        found += children.get(pid, ())
-    return found
+    descendants = list(children.get(os.getpid(), ()))
+    for pid in descendants:
+        descendants += children.get(pid, ())
+    return descendants
 
 
 def _children_by_trying() -> list[int]:
-    """Our children without opening a file: a command may have set our limit of open files to none.
+    """Find our children without opening a file: a command may have set our limit of open files to zero.
 
-    Numbers are given in turn, so they lie between ours and that of a process that is made now.
+    Process ids are assigned in order, so they lie between our id and that of a new process.
     """
     newest = os.fork()
     if newest == 0:
         os._exit(0)
     os.waitpid(newest, 0)
-    mine, most = os.getpid(), 1 << 22
-    numbers = range(mine, newest) if newest > mine else (*range(1, newest), *range(mine, most))
+    own, limit = os.getpid(), 1 << 22
+    numbers = range(own, newest) if newest > own else (*range(1, newest), *range(own, limit))
     return [pid for pid in numbers if _is_child(pid)]
 
 
@@ -160,26 +160,26 @@ def _parent(name: str) -> int:
 
 
 def _tasks(name: str) -> int:
-    """How many threads of a process are alive besides the first, which may have ended alone."""
+    """Count the live threads of a process besides the first, which may have ended alone."""
     try:
         return len(os.listdir(f"/proc/{name}/task")) - 1  # noqa: PTH208 - no pathlib here
     except _GONE:
         return 0
 
 
-def _become(plan: dict[str, Any], landlock: Any, seccomp: Any) -> None:
-    """In the new process: become the command. Never returns."""
+def _exec(plan: dict[str, Any], landlock: Any, seccomp: Any) -> None:
+    """Replace the new process by the command. Never returns."""
     command, code = plan["command"], _NOT_STARTED
     try:
         os.setsid()
         landlock.prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
-        given = os.open(plan["input"], os.O_RDONLY)
-        os.dup2(given, 0)
+        stdin = os.open(plan["input"], os.O_RDONLY)
+        os.dup2(stdin, 0)
         os.dup2(1, 2)
         os.closerange(3, 4096)
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD, signal.SIGTERM):
-            signal.signal(number, signal.SIG_DFL)  # Python ignores the first two, and that would be inherited
+            signal.signal(number, signal.SIG_DFL)  # Python ignores the first two, and children inherit that
         _limit(plan["limits"])
         landlock.no_new_privileges()
         if plan["confine"] is not None:
@@ -191,8 +191,8 @@ def _become(plan: dict[str, Any], landlock: Any, seccomp: Any) -> None:
                 still=plan["confine"]["still"],
             )
         code = _NOT_FOUND
-        os.execvp(command[0], command)  # noqa: S606 - that is what this is for
-    except BaseException as error:  # noqa: BLE001 - whatever it is, this process must not become a second reaper
+        os.execvp(command[0], command)  # noqa: S606 - the purpose of this program
+    except BaseException as error:  # noqa: BLE001 - this process must never become a second reaper
         os.write(1, f"{command[0]}: {error}\n".encode("utf-8", "replace"))
     finally:
         os._exit(code)
@@ -212,12 +212,12 @@ def _limit(limits: dict[str, int | None]) -> None:
     for kind, value in wanted.items():
         if value is not None:
             hard = resource.getrlimit(kind)[1]
-            most = value if hard == resource.RLIM_INFINITY else min(value, hard)
-            resource.setrlimit(kind, (most, most))
+            limit = value if hard == resource.RLIM_INFINITY else min(value, hard)
+            resource.setrlimit(kind, (limit, limit))
 
 
 def _running() -> int:
-    """How many processes and threads this user has: the kernel's limit counts them all."""
+    """Count this user's processes and threads: the kernel's limit includes them all."""
     if os.getuid() == 0:
         return 0
     return sum(_tasks(name) + 1 for name in os.listdir("/proc") if name.isdigit() and _is_ours(name))  # noqa: PTH208 - no pathlib here

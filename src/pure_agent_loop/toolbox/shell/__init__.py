@@ -1,13 +1,14 @@
-"""The tool ``shell``, and the policy that judges its lines.
+"""The ``shell`` tool, and the policy for its command lines.
 
-    tool        a line of the model in the best sandbox: read-only unless somebody approved it
-    notes       what came of it, in words for the model
+    tool        runs a line in the best sandbox: read-only unless approved
+    notes       formats the result for the model
     policy      allow, ask or deny
-    rules       what the user's own rules say
-    harmless    a short list, for where there is no sandbox
-    disasters   what is refused
+    rules       the user's own rules
+    harmless    a short list, used without a sandbox
+    unheld      further checks of the folder, used with that list
+    disasters   commands that are always denied
     wrappers    commands that run other commands
-    syntax      from text to lines (line, words, tiles), with tree-sitter
+    syntax      parses lines (line, words, tiles) with tree-sitter
 
-docs/shell-policy.md says what is decided how.
+docs/shell-policy.md documents the decisions.
 """

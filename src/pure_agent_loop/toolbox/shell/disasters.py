@@ -1,40 +1,39 @@
-"""The short list of what is refused without any rule: commands that nobody wants an agent to run by
-mistake."""
+"""The short list of commands denied without any rule, because running one by mistake is a disaster."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from pure_agent_loop.toolbox.shell.line import Line
-from pure_agent_loop.toolbox.shell.reasons import say
+from pure_agent_loop.toolbox.shell.line import ShellLine
+from pure_agent_loop.toolbox.shell.reasons import message
+from pure_agent_loop.toolbox.shell.syntax import base_name
 from pure_agent_loop.toolbox.shell.words import Word
-from pure_agent_loop.toolbox.shell.wrappers import base_name
 
 _WHOLE = re.compile(
     r"(/+\.?\*?|/+(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|usr|var|Users|System)/*\*?"
     r"|~/*\*?|\$HOME/*\*?)"
 )
 _DEVICE = re.compile(r"(of=)?/dev/(sd|hd|vd|xvd|nvme|mmcblk|disk|rdisk|mapper/|md|mem|kmem|port).*")
-_STOPS = frozenset({"shutdown", "reboot", "halt", "poweroff"})
+_SHUTDOWN = frozenset({"shutdown", "reboot", "halt", "poweroff"})
 _BOMB = re.compile(r"([\w:.]+)\s*\(\)\s*\{[^}]*?(?<![\w:.])\1\s*\|\s*\1(?![\w:.])[^}]*\}")
 
 
 def disaster(words: Sequence[Word]) -> str | None:
-    """Why a command is refused whatever the rules say; None if it is not."""
+    """Return why a command is denied under any rules, or None."""
     name, texts = base_name(words[0]), [word.text for word in words[1:]]
-    if name in _STOPS or (name in ("init", "telinit") and texts[:1] in (["0"], ["6"])):
-        return say("shell_stops_machine")
-    if name == "systemctl" and set(texts) & (_STOPS | {"kexec"}):
-        return say("shell_stops_machine")
+    if name in _SHUTDOWN or (name in ("init", "telinit") and texts[:1] in (["0"], ["6"])):
+        return message("shell_stops_machine")
+    if name == "systemctl" and set(texts) & (_SHUTDOWN | {"kexec"}):
+        return message("shell_stops_machine")
     if re.fullmatch(r"mkfs(\..*)?|mke2fs|wipefs|blkdiscard|mkswap", name):
-        return say("shell_makes_file_system")
+        return message("shell_makes_file_system")
     if name in ("dd", "shred", "tee", "cp", "fdisk", "parted", "sgdisk") and any(
         map(_DEVICE.fullmatch, texts)
     ):
-        return say("shell_over_device")
+        return message("shell_over_device")
     if name == "kill" and "-1" in texts[1:]:
-        return say("shell_ends_all")
+        return message("shell_ends_all")
     return _whole_tree(name, texts)
 
 
@@ -42,20 +41,22 @@ def _whole_tree(name: str, texts: Sequence[str]) -> str | None:
     recursive = any(re.match(r"-[A-Za-z]*[rR]|--recursive|--no-preserve-root", text) for text in texts)
     whole = any(map(_WHOLE.fullmatch, texts))
     if name == "rm" and whole and recursive:
-        return say("shell_removes_whole")
+        return message("shell_removes_whole")
     if name in ("chmod", "chown", "chgrp") and whole and recursive:
-        return say("shell_rights_of_whole")
+        return message("shell_rights_of_whole")
     if name == "find" and texts and _WHOLE.fullmatch(texts[0]) and "-delete" in texts:
-        return say("shell_removes_whole")
+        return message("shell_removes_whole")
     if name == "mv" and whole and len(texts) > 1 and any(map(_WHOLE.fullmatch, texts[:-1])):
-        return say("shell_moves_whole")
+        return message("shell_moves_whole")
     return None
 
 
-def disaster_of_line(text: str, line: Line) -> str | None:
-    """Why a line is refused for something that is no simple command: a fork bomb, a device written over."""
+def disaster_of_line(text: str, line: ShellLine) -> str | None:
+    """Return why a line is denied apart from its simple commands: a fork bomb, or overwriting a device."""
     if len(text) < 1000 and _BOMB.search(text):
-        return say("shell_fork_bomb")
-    if any(">" in each.operator and _DEVICE.fullmatch(each.target.text) for each in line.redirects):
-        return say("shell_over_device")
+        return message("shell_fork_bomb")
+    if any(
+        ">" in redirect.operator and _DEVICE.fullmatch(redirect.target.text) for redirect in line.redirects
+    ):
+        return message("shell_over_device")
     return None

@@ -1,7 +1,7 @@
-"""The short list of commands that may run unasked where no sandbox holds them back.
+"""The short list of commands that may run unasked without a sandbox.
 
-No option of these can write a file or start a program, so options need not be known; but an operand must stay
-in the folder, and must be written out. In a sandbox nothing depends on this list.
+No option of these can write a file or start a program, so options need no check. Operands must be literal and
+stay in the folder. Nothing in a sandbox depends on this list.
 """
 
 from __future__ import annotations
@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 
 from pure_agent_loop.toolbox.shell.line import Simple
-from pure_agent_loop.toolbox.shell.reasons import say
+from pure_agent_loop.toolbox.shell.reasons import message
 from pure_agent_loop.toolbox.shell.words import Word
 
-_LOOKING = frozenset(
+_READERS = frozenset(
     [
         *("cat", "cmp", "comm", "cut", "diff", "du", "fold", "grep", "head", "ls", "md5sum", "nl", "paste"),
         *("readlink", "realpath", "rev", "sha1sum", "sha256sum", "stat", "tac", "tail", "wc", "cd"),
     ]
 )
-_SAYING = frozenset(
+_PRINTERS = frozenset(
     {"basename", "dirname", "echo", "false", "printf", "pwd", "true", "tr", "uname", "whoami"}
 )
 _EXACT = frozenset({"git status", "git diff", "git log", "git branch", "git remote -v"})
@@ -27,33 +27,32 @@ _ALSO_INSIDE = ("/dev/null",)
 
 
 def objection(simple: Simple, root: str | None) -> str | None:
-    """What speaks against running a command unasked; None if it is on the list.
+    """Return why a command may not run unasked; None if it is on the list.
 
     Args:
-        simple: The command.
-        root: The workspace's absolute path: paths below it are inside.
+        root: Absolute path of the workspace; paths below it are inside.
     """
     words = simple.words
     if not words or simple.assignments or not words[0].is_plain:
-        return say("shell_not_plain")
+        return message("shell_not_plain")
     name = words[0].text
     if all(word.is_plain for word in words) and " ".join(word.text for word in words) in _EXACT:
-        return say("shell_git_elsewhere") if simple.after_cd else None
-    if name not in _LOOKING and name not in _SAYING:
-        return say("shell_not_approved", name=name)
+        return message("shell_git_elsewhere") if simple.after_cd else None
+    if name not in _READERS and name not in _PRINTERS:
+        return message("shell_not_approved", name=name)
     if name == "printf" and words[1:] and words[1].text.startswith("-v"):
-        return say("shell_sets_variable")
+        return message("shell_sets_variable")
     for word in words[1:]:
         if not word.is_literal and (word.has_expansion or word.may_be_option or name == "cd"):
-            return say("shell_not_known_before", word=word.raw)
-        looks = name in _LOOKING or not word.is_literal or word.raw.startswith("~")
-        if looks and leaves(word, root):
-            return say("shell_outside", word=word.raw)
+            return message("shell_not_known_before", word=word.raw)
+        reads_files = name in _READERS or not word.is_literal or word.raw.startswith("~")
+        if reads_files and leaves(word, root):
+            return message("shell_outside", word=word.raw)
     return None
 
 
 def leaves(word: Word, root: str | None) -> bool:
-    """Whether a word names, or could name, a file outside of the workspace."""
+    """Tell whether a word names, or could name, a file outside of the workspace."""
     text = word.text
     if text in _ALSO_INSIDE or (root is not None and f"{text}/".startswith(f"{root}/") and ".." not in text):
         return False

@@ -1,4 +1,4 @@
-"""What a shell line is taken apart into, for all who read it or judge it."""
+"""The parsed form of a shell line."""
 
 from __future__ import annotations
 
@@ -13,9 +13,8 @@ class Simple:
 
     Args:
         words: Its words, the name first.
-        assignments: What is set for it, as written: ``("LC_ALL=C",)``.
-        text: The command as it stands in the line.
-        after_cd: A ``cd`` came before it, so it runs in another folder.
+        assignments: Its variable assignments, as written: ``("LC_ALL=C",)``.
+        after_cd: It follows a ``cd``, so it runs in another folder.
     """
 
     words: tuple[Word, ...]
@@ -26,7 +25,7 @@ class Simple:
 
 @dataclass(frozen=True)
 class Redirect:
-    """A redirection: its operator, where it goes, and how it is written."""
+    """A redirection: its operator, its target, and its text."""
 
     operator: str
     target: Word
@@ -34,8 +33,8 @@ class Redirect:
 
 
 @dataclass
-class Line:
-    """What stands in a line. `trouble` says what could not be read; then the rest is only a guess."""
+class ShellLine:
+    """A parsed line. `trouble` lists what could not be parsed; if not empty, the rest is only a guess."""
 
     commands: list[Simple] = field(default_factory=list)
     redirects: list[Redirect] = field(default_factory=list)

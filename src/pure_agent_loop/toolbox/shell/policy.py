@@ -1,7 +1,7 @@
-"""Whether a shell line may run unasked, must be asked about, or is refused.
+"""Decide whether a shell line may run unasked, needs a question, or is denied.
 
-Allowed is what the user's own rules name, and a short list of commands that look and change nothing. Nobody
-has approved the rest: in a sandbox it is tried read-only, elsewhere it is a question.
+The user's allow rules and a short list of harmless commands run unasked. Any other command is unapproved: in
+a sandbox it is tried read-only, without one a person is asked.
 """
 
 from __future__ import annotations
@@ -12,17 +12,18 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.toolbox.shell.reasons import say
+from pure_agent_loop.toolbox.shell.reasons import message
 
-if TYPE_CHECKING:  # what reads lines is loaded with the first of them
-    from pure_agent_loop.toolbox.shell.line import Line, Redirect, Simple
-    from pure_agent_loop.toolbox.shell.rules import Rule
+if TYPE_CHECKING:  # the parser is loaded with the first line
+    from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple
+    from pure_agent_loop.toolbox.shell.rules import ShellRule
+    from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory
 
 ShellBehavior = Literal["allow", "ask", "deny"]
 _RANK = {"allow": 0, "ask": 1, "deny": 2}
 
 
-class _Part(NamedTuple):
+class _PartVerdict(NamedTuple):
     text: str
     behavior: ShellBehavior
     why: str
@@ -31,13 +32,13 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a policy says about a line, and why.
+    """The decision of a policy about a line, with its reason.
 
     Args:
         behavior: ``"allow"``, ``"ask"`` or ``"deny"``.
-        reason: Names the simple command and the rule, or what is not known about it.
-        by_rule: A rule of the user asks, or has allowed some of it; else it is asked because nobody has
-            approved it, or allowed because every command is on the short list.
+        reason: Names the simple command and the rule, or what is unknown about the command.
+        by_rule: A rule of the user asks, or allows a part. Otherwise the line is asked about because it is
+            unapproved, or allowed because every command is on the short list.
     """
 
     behavior: ShellBehavior
@@ -49,29 +50,30 @@ class Verdict:
 class ShellPolicy:
     """Rules for shell lines, on top of a short list of harmless commands.
 
-    A rule is one simple command: ``"npm test"``, ``"git push *"``. A star is any text inside a word; a last
-    word that is a star is any further operands, or none, but no options. Deny wins over ask, ask over
-    allow; a line is as its strictest part. Allow rules are taken literally; deny and ask rules are looked
-    for behind paths, quotes and wrappers, and with further words behind them.
+    A rule is one simple command: ``"npm test"``, ``"git push *"``. A star matches any text inside a word. A
+    star as the last word matches any further operands, or none, but no options. Deny overrides ask, and ask
+    overrides allow; the strictest part decides about a line. Allow rules match literally. Deny and ask rules
+    also match commands after paths, in quotes, in wrappers, and with further words.
 
     Args:
         allow: Commands that run unasked.
-        deny: Commands that are refused.
-        ask: Commands that are asked about in any case.
-        root: The workspace's absolute path, so that absolute paths below it count as inside. The line
-            is taken to run in that folder or below it in any case.
+        deny: Commands that are denied.
+        ask: Commands that always need a question.
+        root: Absolute path of the workspace; absolute paths below it count as inside. Lines are assumed to
+            run
+            in that folder or below it.
 
     Raises:
-        ConfigError: A rule cannot work. The message names it.
+        ConfigError: A rule is invalid. The message names it.
     """
 
     allow: Iterable[str] = ()
     deny: Iterable[str] = ()
     ask: Iterable[str] = ()
     root: str | None = None
-    _allow: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
-    _deny: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
-    _ask: tuple[Rule, ...] = field(init=False, repr=False, compare=False)
+    _allow: tuple[ShellRule, ...] = field(init=False, repr=False, compare=False)
+    _deny: tuple[ShellRule, ...] = field(init=False, repr=False, compare=False)
+    _ask: tuple[ShellRule, ...] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         for name in ("allow", "deny", "ask"):
@@ -82,17 +84,18 @@ class ShellPolicy:
         if root is not None:
             root = str(root)
             if not root.startswith("/") or posixpath.normpath(root) == "/":
-                raise ConfigError(f"root is {root!r}; give the workspace's absolute path")
+                raise ConfigError(f"root={root!r} must be the absolute path of the workspace")
             root = posixpath.normpath(root)
             object.__setattr__(self, "root", root)
 
-    def judge(self, command: str) -> Verdict:
-        """Say whether a line may run. Never raises for any text.
+    def judge(self, command: str, folder: WorkingDirectory | None = None) -> Verdict:
+        """Decide whether a line may run. Never raises for any text.
 
         Args:
-            command: What would be given to ``bash -c``.
+            command: The argument of ``bash -c``.
+            folder: The working directory of a run without a sandbox, whose content then counts too.
         """
-        parts = self._read(command)
+        parts = self._read(command, folder)
         worst = max(parts, key=lambda part: _RANK[part.behavior])
         by_rule = any(part.by_rule and part.behavior == worst.behavior for part in parts)
         if worst.behavior == "allow":
@@ -101,92 +104,110 @@ class ShellPolicy:
         return Verdict(worst.behavior, f"{_short(worst.text)}: {worst.why}", by_rule)
 
     def explain(self, command: str) -> list[tuple[str, ShellBehavior, str]]:
-        """Each simple command of a line, with what is said about it and why.
+        """Return each simple command of a line with its decision and reason.
 
         Args:
-            command: What would be given to ``bash -c``.
+            command: The argument of ``bash -c``.
         """
         return [part[:3] for part in self._read(command)]
 
-    def _read(self, command: str) -> list[_Part]:
+    def _read(self, command: str, folder: WorkingDirectory | None = None) -> list[_PartVerdict]:
         if not isinstance(command, str):
-            raise ConfigError(f"command must be a text, not {command!r}")
+            raise ConfigError(f"command must be a string, not {command!r}")
         from pure_agent_loop.toolbox.shell.syntax import parser, read_line
 
         if parser() is None:
-            return [_Part(command, "ask", str(MissingExtraError("judging shell lines", "shell")))]
+            return [_PartVerdict(command, "ask", str(MissingExtraError("Checking shell commands", "shell")))]
         try:
-            return list(self._parts(command, read_line(command)))
+            return list(self._parts(command, read_line(command), folder))
         except RecursionError:
-            return [_Part(command, "ask", say("shell_too_many_levels_line"))]
+            why = message("shell_too_many_levels_line")
+        except Exception as error:  # noqa: BLE001 - after any error the line is undecided
+            why = message("shell_not_judged", error=type(error).__name__)
+        return [_PartVerdict(command, "ask", why, by_rule=bool(self._deny or self._ask))]
 
-    def _parts(self, command: str, line: Line) -> Iterator[_Part]:
+    def _parts(
+        self, command: str, line: ShellLine, folder: WorkingDirectory | None
+    ) -> Iterator[_PartVerdict]:
         from pure_agent_loop.toolbox.shell.disasters import disaster_of_line
 
-        said = disaster_of_line(command, line)
-        if said:
-            yield _Part(command, "deny", said)
+        reason = disaster_of_line(command, line)
+        if reason:
+            yield _PartVerdict(command, "deny", reason)
         if line.trouble:
-            yield _Part(command, "ask", say("shell_unsure", trouble=line.trouble[0]))
+            # An unparsed line may contain what a rule forbids.
+            by_rule = not line.commands and bool(self._deny or self._ask)
+            yield _PartVerdict(command, "ask", message("shell_unsure", trouble=line.trouble[0]), by_rule)
         strict = self._strict(line)
         for redirect in line.redirects:
-            said = self._redirect(redirect)
-            if said:
-                yield _Part(redirect.text, "ask", said)
+            reason = self._redirect(redirect, folder)
+            if reason:
+                yield _PartVerdict(redirect.text, "ask", reason)
         for simple in line.commands:
-            yield strict.get(id(simple)) or self._part(simple)
+            yield strict.get(id(simple)) or self._part(simple, folder)
         if not line.commands:
-            yield _Part(command, "ask", say("shell_no_command"))
+            yield _PartVerdict(command, "ask", message("shell_no_command"))
 
-    def _strict(self, line: Line) -> dict[int, _Part]:
-        """What the deny and ask rules say, by the simple command they are about."""
+    def _strict(self, line: ShellLine) -> dict[int, _PartVerdict]:
+        """Apply the deny and ask rules; return the parts by the id of their simple command."""
         from pure_agent_loop.toolbox.shell.disasters import disaster
-        from pure_agent_loop.toolbox.shell.wrappers import reachable
+        from pure_agent_loop.toolbox.shell.syntax import reachable
 
-        found: dict[int, _Part] = {}
+        parts: dict[int, _PartVerdict] = {}
         for simple, words in reachable(line):
-            said = disaster(words)
-            if said:
-                found[id(simple)] = _Part(simple.text, "deny", said)
+            reason = disaster(words)
+            if reason:
+                parts[id(simple)] = _PartVerdict(simple.text, "deny", reason)
             for rule in self._deny:
                 if rule.catches(words):
-                    found[id(simple)] = _Part(simple.text, "deny", say("shell_deny_rule", rule=rule.text))
+                    parts[id(simple)] = _PartVerdict(
+                        simple.text, "deny", message("shell_deny_rule", rule=rule.text)
+                    )
             for rule in self._ask:
-                if id(simple) not in found and rule.catches(words):
-                    why = say("shell_ask_rule", rule=rule.text)
-                    found[id(simple)] = _Part(simple.text, "ask", why, by_rule=True)
-        return found
+                if id(simple) not in parts and rule.catches(words):
+                    why = message("shell_ask_rule", rule=rule.text)
+                    parts[id(simple)] = _PartVerdict(simple.text, "ask", why, by_rule=True)
+        return parts
 
-    def _part(self, simple: Simple) -> _Part:
+    def _part(self, simple: Simple, folder: WorkingDirectory | None) -> _PartVerdict:
         from pure_agent_loop.toolbox.shell.harmless import objection
 
         if simple.words and not simple.assignments:
             for rule in self._allow:
                 if rule.covers(simple.words, after_cd=simple.after_cd):
-                    return _Part(simple.text, "allow", say("shell_allow_rule", rule=rule.text), by_rule=True)
-        said = objection(simple, self.root)
-        return _Part(simple.text, *(("ask", said) if said else ("allow", say("shell_changes_nothing"))))
+                    return _PartVerdict(
+                        simple.text, "allow", message("shell_allow_rule", rule=rule.text), by_rule=True
+                    )
+        reason = objection(simple, self.root) or (folder and folder.objection(simple))
+        return _PartVerdict(
+            simple.text, *(("ask", reason) if reason else ("allow", message("shell_changes_nothing")))
+        )
 
-    def _redirect(self, redirect: Redirect) -> str | None:
+    def _redirect(self, redirect: Redirect, folder: WorkingDirectory | None) -> str | None:
         from pure_agent_loop.toolbox.shell.harmless import leaves
 
         target = redirect.target
         if redirect.operator == "<<<":
-            return None if target.is_literal else say("shell_feeds_unknown")
+            return None if target.is_literal else message("shell_feeds_unknown")
         if redirect.operator in (">&", "<&"):
-            return None if target.is_plain and target.text in ("1", "2") else say("shell_redirection_unknown")
+            return (
+                None
+                if target.is_plain and target.text in ("1", "2")
+                else message("shell_redirection_unknown")
+            )
         if redirect.operator == "<":
             inside = target.is_literal and not leaves(target, self.root)
-            return None if inside else say("shell_reads_unknown")
-        return None if target.is_plain and target.text == "/dev/null" else say("shell_writes_file")
+            inside = inside and not (folder and folder.leads_out(target))
+            return None if inside else message("shell_reads_unknown")
+        return None if target.is_plain and target.text == "/dev/null" else message("shell_writes_file")
 
 
-def _read_rules(name: Literal["allow", "deny", "ask"], given: Iterable[str]) -> tuple[Rule, ...]:
-    if given == ():
+def _read_rules(name: Literal["allow", "deny", "ask"], rules: Iterable[str]) -> tuple[ShellRule, ...]:
+    if rules == ():
         return ()
     from pure_agent_loop.toolbox.shell.rules import read_rules
 
-    return read_rules(name, given)
+    return read_rules(name, rules)
 
 
 def _short(text: str) -> str:

@@ -1,28 +1,29 @@
-"""A shell line taken apart into its simple commands, or the reason why it cannot be.
+"""Parse a shell line into its simple commands, or report why it cannot be parsed.
 
-tree-sitter's grammar forgives much that bash reads otherwise. Its tree is believed only where every kind of
-node is on a list, every word decodes by bash's own rules, and the words and operators stand in the line
-without a gap and in an order in which bash, too, would begin its commands where the tree does.
+tree-sitter's grammar accepts much that bash parses differently. Its tree is trusted only if every kind of
+node is on a list, every word decodes by bash's own rules, and the words and operators cover the line without
+a gap, in an order in which bash would begin its commands at the same places.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Final
 
-from pure_agent_loop.toolbox.shell.line import Line, Redirect, Simple
-from pure_agent_loop.toolbox.shell.reasons import say
-from pure_agent_loop.toolbox.shell.tiles import Tile, check_tiles
+from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple
+from pure_agent_loop.toolbox.shell.reasons import Tile, check_tiles, message
 from pure_agent_loop.toolbox.shell.words import Word, WordReader, unbytes
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_LENGTH = 10_000
+_NOT_ASCII = re.compile(rb"[\x80-\xff]")
 MAX_DEPTH = 40
 
 _PLAIN_NODES = frozenset(
@@ -45,7 +46,7 @@ _REDIRECTS = ("file_redirect", "herestring_redirect")
 
 @lru_cache(maxsize=1)
 def parser() -> Parser | None:
-    """The grammar, loaded once; None if it is not installed."""
+    """Load the grammar once; return None if it is not installed."""
     try:
         import tree_sitter_bash
         from tree_sitter import Language, Parser
@@ -54,61 +55,60 @@ def parser() -> Parser | None:
     return Parser(Language(tree_sitter_bash.language()))
 
 
-def read_line(text: str) -> Line:
-    """Take a line apart. Never raises; `parser()` must have found the grammar.
+def read_line(text: str) -> ShellLine:
+    """Parse a line. Never raises; `parser()` must have found the grammar.
 
     Args:
-        text: What would be given to ``bash -c``.
+        text: The argument of ``bash -c``.
     """
-    line = Line()
+    line = ShellLine()
     grammar = parser()
-    line.trouble.extend(_unreadable(text))
+    line.trouble.extend(_invisible_chars(text))
     if grammar is None or len(text) > MAX_LENGTH:
-        line.trouble.append(say("shell_too_long", count=MAX_LENGTH) if grammar else say("shell_no_parser"))
+        line.trouble.append(
+            message("shell_too_long", count=MAX_LENGTH) if grammar else message("shell_no_parser")
+        )
         return line
-    source = _joined(text).encode("utf-8", "replace")
-    tree = grammar.parse(source)
+    source = _join_lines(text).encode("utf-8", "replace")
+    # The grammar's scanner passes letters beyond ASCII to C tables, which can crash our process. Bash treats
+    # each of their bytes as a word character, and so does this.
+    tree = grammar.parse(_NOT_ASCII.sub(b"x", source))
     if tree.root_node.has_error:
-        line.trouble.append(say("shell_syntax_error"))
-    _Reader(source.decode("latin-1"), line).read(tree.root_node)
+        line.trouble.append(message("shell_syntax_error"))
+    _LineReader(source.decode("latin-1"), line).read(tree.root_node)
     return line
 
 
 def simple_commands(tool: str, args: Mapping[str, Any]) -> list[str]:
-    """The simple commands of a line that a call gives to the shell, if there are several.
-
-    Args:
-        tool: What is called.
-        args: With what.
-    """
+    """Return the simple commands of a shell call, if there are several."""
     line = args.get("command") if tool == "shell" else None
-    found = [each.text for each in read_line(line).commands] if isinstance(line, str) else []
-    return found if len(found) > 1 else []
+    texts = [simple.text for simple in read_line(line).commands] if isinstance(line, str) else []
+    return texts if len(texts) > 1 else []
 
 
-def _unreadable(text: str) -> Iterable[str]:
+def _invisible_chars(text: str) -> Iterable[str]:
     for sign in sorted(set(text)):
         if sign in "\n\t" or " " <= sign <= "~":
             continue
         if unicodedata.category(sign)[0] in "CZ":
-            yield say("shell_invisible", code=ord(sign))
+            yield message("shell_invisible", code=ord(sign))
 
 
-def _joined(text: str) -> str:
-    """Lines continued by a backslash put together, where that cannot be inside quotes or a comment."""
+def _join_lines(text: str) -> str:
+    """Join lines continued by a backslash, unless it may be inside quotes or a comment."""
     if re.search(r"['\"`#]|<<", text):
         return text
     return re.sub(r"(?<=[ \t])\\\n", " ", text)
 
 
-class _Reader:
-    def __init__(self, source: str, line: Line) -> None:
+class _LineReader:
+    def __init__(self, source: str, line: ShellLine) -> None:
         self._source = source
         self._line = line
         self._after_cd = False
         self._depth = 0
-        self._tiles: list[Tile] = []  # of this stretch of the line
-        self._words = WordReader(source, self._trouble, self._substituted)
+        self._tiles: list[Tile] = []  # of the current substitution, or of the whole line
+        self._words = WordReader(source, self._trouble, self._read_substitution)
 
     def read(self, root: Node) -> None:
         self._walk(root)
@@ -127,14 +127,14 @@ class _Reader:
     def _walk(self, node: Node) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._trouble(say("shell_too_many_levels"))
+            self._trouble(message("shell_too_many_levels"))
         else:
             self._dispatch(node)
         self._depth -= 1
 
     def _dispatch(self, node: Node) -> None:
         if node.is_missing:
-            self._trouble(say("shell_syntax_error"))
+            self._trouble(message("shell_syntax_error"))
         handler = getattr(self, f"_on_{node.type}", None) if node.is_named else None
         if handler is not None:
             handler(node)
@@ -142,7 +142,7 @@ class _Reader:
             self._tile(node, node.type)
         else:
             if node.type not in _PLAIN_NODES:
-                self._trouble(say("shell_construct", what=node.type.replace("_", " ")))
+                self._trouble(message("shell_construct", what=node.type.replace("_", " ")))
             for child in node.children:
                 self._walk(child)
 
@@ -164,7 +164,7 @@ class _Reader:
             elif child.type in _REDIRECTS:
                 words.extend(self._redirect(child))
             elif child.type != "comment":
-                self._trouble(say("shell_word", what=child.type.replace("_", " ")))
+                self._trouble(message("shell_word", what=child.type.replace("_", " ")))
                 words.append(self._words.read(child))
         self._add(node, words, assignments)
 
@@ -179,7 +179,7 @@ class _Reader:
             if child.type in _WORDS or child.type in _SUBSTITUTED:
                 self._words.read(child)
             elif child.type not in ("variable_name", "="):
-                self._trouble(say("shell_assignment"))
+                self._trouble(message("shell_assignment"))
         return self._text(node)
 
     def _on_variable_assignment(self, node: Node) -> None:
@@ -194,7 +194,7 @@ class _Reader:
                 self._line.commands.append(replace(last, words=(*last.words, *extra)))
 
     def _redirect(self, node: Node) -> list[Word]:
-        """Note a redirection; gives back the words the grammar wrongly took for part of it."""
+        """Record a redirection; return words that the grammar wrongly includes in it."""
         self._tile(node, "redirect")
         named = [child for child in node.children if child.is_named and child.type != "file_descriptor"]
         signs = [child.type for child in node.children if not child.is_named]
@@ -202,13 +202,13 @@ class _Reader:
         odd = any(child.type not in _WORDS | _SUBSTITUTED | {"file_descriptor"} for child in named)
         words = [self._words.read(child) for child in named]
         if len(words) != 1 or len(signs) != 1 or not known or odd:
-            self._trouble(say("shell_redirection"))
+            self._trouble(message("shell_redirection"))
         if words and signs:
             self._line.redirects.append(Redirect(signs[0], words[0], self._text(node)))
         return words[1:]
 
     def _on_heredoc_redirect(self, node: Node) -> None:
-        self._trouble(say("shell_here_document"))
+        self._trouble(message("shell_here_document"))
         for child in node.children:
             self._walk(child)
 
@@ -229,29 +229,29 @@ class _Reader:
             elif child.type in ("for", "in", ";"):
                 self._tile(child, child.type)
             else:
-                self._trouble(say("shell_loop"))
+                self._trouble(message("shell_loop"))
 
     def _on_test_command(self, node: Node) -> None:
         words: list[Word] = []
-        waiting = list(reversed(node.children))
-        while waiting:
-            each = waiting.pop()
-            if each.type in _WORDS or each.type in _TEST_SIGNS:
-                self._tile(each, "word" if words else "name")
-                words.append(self._words.read(each))
-            elif each.type in ("unary_expression", "binary_expression", "negated_command"):
-                waiting.extend(reversed(each.children))
+        pending = list(reversed(node.children))
+        while pending:
+            child = pending.pop()
+            if child.type in _WORDS or child.type in _TEST_SIGNS:
+                self._tile(child, "word" if words else "name")
+                words.append(self._words.read(child))
+            elif child.type in ("unary_expression", "binary_expression", "negated_command"):
+                pending.extend(reversed(child.children))
             else:
-                self._trouble(say("shell_test"))
-                self._substituted(each)
+                self._trouble(message("shell_test"))
+                self._read_substitution(child)
         self._add(node, words, [])
 
-    def _substituted(self, node: Node) -> None:
-        """The commands inside a substitution: a stretch of their own."""
+    def _read_substitution(self, node: Node) -> None:
+        """Read the commands inside a substitution, with separate tiles."""
         outer, cd, self._tiles = self._tiles, self._after_cd, []
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._trouble(say("shell_too_many_levels"))
+            self._trouble(message("shell_too_many_levels"))
         else:
             for child in node.children:
                 self._walk(child)
@@ -261,3 +261,176 @@ class _Reader:
                 check_tiles(self._source, tiles, start, end, self._trouble)
         self._depth -= 1
         self._tiles, self._after_cd = outer, cd
+
+
+# -- find commands run by other commands, for deny and ask rules. A wrong guess only costs a denial ------
+# Allow rules match strictly elsewhere. Here `sudo -u bob rm -rf x`, `busybox rm`, `bash -c 'rm x'`,
+# `echo rm x | sh` and a here-document for a shell are all searched.
+
+MAX_NESTING = 5
+MAX_WORDS = 10_000  # of all commands that a line may run
+
+SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash"})
+
+RUNNERS: Final = frozenset(
+    [
+        *("builtin", "busybox", "cgexec", "chroot", "chrt", "command", "coproc", "doas", "env", "eval"),
+        *("exec", "fakeroot", "find", "firejail", "flock", "ionice", "linux32", "linux64", "ltrace", "nice"),
+        *("nohup", "nsenter", "parallel", "pkexec", "prlimit", "proot", "runuser", "script", "setarch"),
+        *("setpriv", "setsid", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "time"),
+        *("timeout", "toybox", "trap", "unbuffer", "unshare", "watch", "xargs", "xvfb-run"),
+    ]
+)
+"""Commands that may run the command after them."""
+
+
+# Number of operands before the command; 0 for the others.
+_LEADING_OPERANDS = dict.fromkeys(
+    ("timeout", "gtimeout", "flock", "taskset", "chrt", "chroot", "setarch", "su", "ssh", "gosu"), 1
+)
+_LEADING_OPERANDS["direnv"] = 2
+_MORE_RUNNERS = (
+    RUNNERS | SHELLS | {"ssh", "gosu", "npx", "bunx", "pnpx", "uvx", "entr", "chronic", "valgrind"}
+)
+_MORE_RUNNERS |= {
+    *("hyperfine", "rlwrap", "tmux", "screen", "dbus-run-session", "faketime", "rsh", "winpty"),
+    *("proxychains", "proxychains4", "torsocks", "tsocks", "bwrap", "gdb", "numactl", "catchsegv"),
+    *("softlimit", "cpulimit", "timelimit", "choom", "uclampset", "ifne", "eatmydata", "gtimeout", "dotenv"),
+    "direnv",
+}
+_ONLY_FIRST = frozenset({".", "source", "at", "batch", "ts", "retry"})  # elsewhere these are plain words
+_CONTAINERS = frozenset({"docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "lxc", "incus"})
+_LAUNCHERS = frozenset({"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "conda", "mamba", "pixi", "pipx"})
+# Options without a value; the word after any other option may be its value.
+_FLAGS = {
+    "git": ("--no-pager", "-p", "--paginate"),
+    "sudo": ("-n", "-E", "-H"),
+    "xargs": ("-0", "-r", "-t"),
+    **dict.fromkeys(("env", "time", "strace", "bash"), ("-i", "-p", "-f", "-e", "-x")),
+}
+
+
+def may_be_a_command(words: Sequence[str], at: int) -> bool:
+    """Tell whether a word with a star could be a command that an earlier word runs, in any reading.
+
+    Args:
+        words: The words of a rule; a star as the last word matches several.
+    """
+    names = [word.rpartition("/")[2].lower() for word in words[:at]]
+    if names[-1:] == ["--"] and names[0] != "cargo" and names[-2] in ("run", "exec"):
+        return True  # for every program with such a subcommand
+    is_several = words[at] == "*" and at == len(words) - 1
+    return any(
+        own is not None and _is_operand(words[start + 1 : at], _FLAGS.get(names[start], ()), own, is_several)
+        for start in range(at)
+        for own in [_own_operands(names, start)]
+    )
+
+
+def _is_operand(words: Sequence[str], flags: Sequence[str], number: int, is_several: bool) -> bool:
+    """Tell whether the next word could be operand `number`, or a later one if several."""
+    least = values = 0
+    after_option = False
+    for word in words:
+        if word.startswith("-") and word != "-":
+            after_option = "=" not in word and word != "--" and word not in flags
+        elif after_option:
+            values, after_option = values + 1, False
+        else:
+            least += re.match(r"\w+=", word) is None
+    return least <= number and (is_several or number <= least + values)
+
+
+def _own_operands(names: Sequence[str], at: int) -> int | None:
+    """Count the operands before the command that a word runs; return None if it runs none."""
+    name, first, following = names[at], names[0], names[at + 1 : at + 2]
+    if name in ("git", "make"):  # their operands name what they run, but only after their options
+        return 0 if following and following[0].startswith("-") else None
+    if first == "find" and (at == 0 or name.startswith("-")):
+        return 0 if name in ("-exec", "-execdir", "-ok", "-okdir") else None
+    if name in ("exec", "dlx", "x", "run") and at:
+        if first in _CONTAINERS:
+            return 1
+        return 0 if name != "run" or first in _LAUNCHERS else None
+    # As a word of another command it counts as a runner only if the star follows directly.
+    is_one = name in _MORE_RUNNERS and (first in _MORE_RUNNERS or not following)
+    return _LEADING_OPERANDS.get(name, 0) if is_one or (not at and name in _ONLY_FIRST) else None
+
+
+def base_name(word: Word) -> str:
+    """Return a command's name without its folder, in lower case, as on case-insensitive file systems."""
+    return word.text.rstrip("/").rpartition("/")[2].lower()
+
+
+class TooMuchError(Exception):
+    """A line nests more commands than can be searched quickly."""
+
+
+class _WordBudget:
+    """The number of words that may still be searched."""
+
+    def __init__(self) -> None:
+        self._words = MAX_WORDS
+
+    def take(self, words: Sequence[Word]) -> Sequence[Word]:
+        self._words -= len(words)
+        if self._words < 0:
+            raise TooMuchError
+        return words
+
+
+def reachable(
+    line: ShellLine, depth: int = 0, left: _WordBudget | None = None
+) -> Iterator[tuple[Simple, Sequence[Word]]]:
+    """Yield every command that a line may run, with the simple command of the line that runs it.
+
+    Raises:
+        TooMuchError: There are too many.
+    """
+    left = left or _WordBudget()
+    for simple in line.commands:
+        for words in _nested(simple.words, depth, left):
+            yield simple, words
+    for text in _input_texts(line) if line.commands else ():
+        for words in _parse(text, depth, left):
+            yield line.commands[0], words
+
+
+def _input_texts(line: ShellLine) -> Iterator[str]:
+    """Yield the texts that a shell in this line reads as commands."""
+    if not any(base_name(word) in SHELLS for simple in line.commands for word in simple.words[:3]):
+        return
+    yield from line.documents
+    for redirect in line.redirects:
+        if redirect.operator == "<<<":
+            yield redirect.target.text
+    for simple in line.commands:
+        if simple.words and base_name(simple.words[0]) in ("echo", "printf"):
+            yield " ".join(word.text for word in simple.words[1:])
+
+
+def _nested(words: Sequence[Word], depth: int, left: _WordBudget) -> Iterator[Sequence[Word]]:
+    if not words:
+        return
+    yield left.take(words)
+    name = base_name(words[0])
+    if name in RUNNERS:
+        yield from (left.take(words[start:]) for start in range(1, len(words)))
+    if name in SHELLS or name in RUNNERS:
+        yield from _texts(words, depth, left)
+    if name == "eval":
+        yield from _parse(" ".join(word.text for word in words[1:]), depth, left)
+
+
+def _texts(words: Sequence[Word], depth: int, left: _WordBudget) -> Iterator[Sequence[Word]]:
+    """Parse the word after `-c`, and words with blanks, as commands."""
+    for before, word in pairwise(words):
+        if re.fullmatch(r"-\w*c|--command", before.text) or " " in word.text:
+            yield from _parse(word.text, depth, left)
+
+
+def _parse(text: str, depth: int, left: _WordBudget) -> Iterator[Sequence[Word]]:
+    if depth >= MAX_NESTING:
+        raise TooMuchError
+    for _, words in reachable(read_line(text), depth + 1, left):
+        yield words

@@ -1,8 +1,9 @@
-"""The tool ``shell``: a command line of the model, run in the best sandbox there is."""
+"""The ``shell`` tool: run a command line of the model in the best sandbox available."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 import time
@@ -10,51 +11,147 @@ from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
-from pure_agent_loop.toolbox.sandbox.best import best_sandbox
-from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
-from pure_agent_loop.toolbox.sandbox.environment import check_variables, clean_environment, still_variables
-from pure_agent_loop.toolbox.sandbox.launch import Limits
-from pure_agent_loop.toolbox.sandbox.own_tools import joined, missing, shown_for, user_path, variables_for
+from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
+from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox, check_workspace
+from pure_agent_loop.toolbox.sandbox.launch import Limits, check_variables, clean_environment, still_variables
 from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
-from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, refused, told, wants_temporary
+from pure_agent_loop.toolbox.sandbox.protect import (
+    join_path,
+    missing,
+    readable_for,
+    user_path,
+    variables_for,
+)
+from pure_agent_loop.toolbox.sandbox.words import notice
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
-from pure_agent_loop.toolbox.shell.reasons import say as why
-from pure_agent_loop.toolbox.words import TOOLS, say
+from pure_agent_loop.toolbox.shell.reasons import message as why
+from pure_agent_loop.toolbox.words import TOOLS, message
+
+if TYPE_CHECKING:
+    from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory
+
+
+# -- format the result of a command for the model, and detect failures caused by the read-only sandbox ---
+
+_SIGNALS = {134: "aborted", 135: "bus error", 136: "arithmetic error", 137: "killed", 139: "memory fault"}
+_SIGNALS |= {143: "terminated", 152: "computing time used up", 153: "a file grew too large"}
+NOT_FOUND = 127
+_MAX_REASON = 200
+_NO_NETWORK = (
+    "Network is unreachable|Connection refused|Temporary failure in name resolution|Could not resolve host"
+    "|Name or service not known|ENETUNREACH|ECONNREFUSED|EAI_AGAIN"
+)
+
+
+def refused(finished: Finished, refusal: str, *, several: bool, network: bool) -> str:
+    """Return the output line with which a read-only command failed for lack of rights; "" for other results.
+
+    The exit code must report a failure, and the output must contain the kernel's error for a refused write.
+    The exit code of a line of several commands is that of the last one; for such a line, output that ends
+    with the error is enough.
+
+    Args:
+        refusal: A pattern for the kernel's error; see `Sandbox`.
+        network: Approval would allow the network, so a refused connection counts too.
+    """
+    if finished.timed_out or (finished.exit_code == 0 and not several):
+        return ""
+    words = f"(?:{refusal}{'|' + _NO_NETWORK if network else ''})"
+    pattern = words if finished.exit_code else rf"{words}\W*$"
+    match = re.search(rf"^.*{pattern}.*$", finished.output, re.I | re.M)
+    return match[0].strip()[-_MAX_REASON:] if match else ""
+
+
+def wants_temporary(refusal: str, root: str) -> bool:
+    """Tell whether a refused write was below ``/tmp``; it needs no approval, because ``$TMPDIR`` works.
+
+    Args:
+        refusal: The result of `refused`.
+        root: The workspace, which may be in ``/tmp`` itself.
+    """
+    return "/tmp/" in refusal.replace(root, "")  # noqa: S108 - a search, not a use
+
+
+def format_result(
+    finished: Finished,
+    seconds: float,
+    why_missing: list[str],
+    *,
+    still: str = "",
+    temporary: bool = False,
+    beyond: str = "",
+) -> str:
+    """Format a result for the model.
+
+    Args:
+        why_missing: Reasons why programs were not found.
+        beyond: A note about what is out of reach around the workspace.
+        temporary: A write below ``/tmp`` was refused, and ``$TMPDIR`` is available.
+        still: The read-only run: ``still`` without approval, ``plan`` in plan mode; else empty.
+
+    Raises:
+        WorkspaceError: The command could not be started.
+    """
+    if finished.problem:
+        raise WorkspaceError(message("sandbox_failed", error=finished.problem[:500]))
+    code = finished.exit_code
+    meaning = _SIGNALS.get(code or 0, "")
+    output = finished.output.removesuffix("\n") if finished.output else message("no_output")
+    lines = [output]
+    if finished.timed_out:
+        lines.append(message("timed_out", seconds=seconds))
+    elif meaning:
+        lines.append(message("exit_signal", code=code, meaning=message(meaning)))
+    else:
+        lines.append(message("exit_code", code=code))
+    if finished.killed > 0 and not finished.timed_out:
+        lines.append(message("left_processes", count=finished.killed))
+    if finished.truncated:
+        lines.append(message("output_cut"))
+    lines += [message("not_shown", why=reason) for reason in why_missing]
+    lines += [beyond] if beyond else []
+    if finished.restored:
+        lines.append(message("restored", names=", ".join(finished.restored)))
+    if temporary:
+        lines.append(message("use_tmpdir"))
+    elif still and code != 0:
+        lines.append(message("ran_in_plan" if still == "plan" else "ran_read_only"))
+    return "\n".join(lines)
+
 
 MAX_TIMEOUT = 3_600.0
-# What the tool may take above the command's own time to end what the command began.
+# Extra time of the tool to end the processes of a command.
 _EXTRA_SECONDS = 10.0
-_MOST_TRIED, _FRESH_SECONDS = 50, 60.0  # results of commands that were tried and will be asked for at once
+_MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
 
 
 class Shell:
-    """The tool ``shell`` for one folder.
+    """The ``shell`` tool for one folder.
 
     Args:
-        workspace_root: The folder where commands start, and the only one they may change in a sandbox.
-        policy: Judges each command line; if None, one that knows harmless commands.
-        sandbox: ``auto`` for the best there is, or ``bubblewrap``, ``landlock``, ``none``.
-        network: Commands may use the network.
-        unsandboxed: Where there is no sandbox, commands may run all the same, as the policy says.
-        timeout: Seconds a command may take if the model does not say.
-        max_output: Bytes of output the model is shown.
-        env: More variables for commands.
-        path: Folders that come first in their ``PATH``; in a sandbox they are made readable.
-        readable: More folders they may read in a sandbox.
-        protected: Names in the workspace they cannot write in bubblewrap.
-        limits: What a command may use up.
-        any_folder: The workspace may also be a home, a folder for all, or one with keys in it.
+        workspace_root: Working directory of commands, and the only folder they may change in a sandbox.
+        policy: Decides about each command line; None for a policy with harmless commands only.
+        sandbox: ``auto`` for the best available, or ``bubblewrap``, ``landlock``, ``none``.
+        network: Allow the network.
+        unsandboxed: Where there is no sandbox, run commands anyway, as the policy decides.
+        timeout: Default timeout in seconds.
+        max_output: Bytes of output shown to the model.
+        env: More environment variables.
+        path: Folders at the start of ``PATH``; readable in a sandbox.
+        readable: More folders that are readable in a sandbox.
+        protected: Names in the workspace that commands cannot write in bubblewrap.
+        limits: Resource limits of a command.
+        any_folder: Allow home, shared and key-holding folders as the workspace.
 
     Raises:
-        ConfigError: A value cannot be used, or the sandbox that was named does not work here.
+        ConfigError: A value is invalid, or the named sandbox does not work here.
     """
 
     def __init__(
@@ -92,27 +189,22 @@ class Shell:
         self._limits = limits or Limits()
         self._tried: dict[str, tuple[str, Finished, float]] = {}
         own = user_path()
-        self._search_path = joined(list(path), own)
+        self._search_path = join_path(list(path), own)
         self._env = {**variables_for(own), **check_variables(env or {})}
-        shown = (*readable, *path, *shown_for(own, self._root))
+        shown = (*readable, *path, *readable_for(own, self._root))
         self.sandbox = best_sandbox(
             self._root, name=sandbox, network=network, readable=shown, protected=protected
         )
 
     def describe(self) -> str:
-        """One line for people: what holds commands back, and why nothing better does."""
+        """Describe the sandbox in one line for people, and why no better one is used."""
         name, why = self.sandbox.name, self.sandbox.why
-        network = "network allowed" if self._network else "no network"
-        if name == "bubblewrap":
-            return f"shell: bubblewrap, {network}"
-        if name == "landlock":
-            network = network if self._network else "no TCP"
-            return f"shell: Landlock, {network}, protected names are not enforced ({why})"
-        asked = "commands run as the policy says" if self._unsandboxed else "every command is asked"
-        return f"shell: no sandbox ({why}), {asked}"
+        if name == "none":
+            return notice("none_unsandboxed" if self._unsandboxed else "none", why=why)
+        return notice(f"{name}_network" if self._network else f"{name}_offline", why=why)
 
     def tool(self) -> Tool:
-        """The tool, for ``Agent(tools=...)``."""
+        """Return the tool, for ``Agent(tools=...)``."""
         return Tool(
             self.shell,
             name="shell",
@@ -125,24 +217,24 @@ class Shell:
     def judge(
         self, args: Mapping[str, Any], context: JudgeContext
     ) -> Permission | Coroutine[Any, Any, Permission] | None:
-        """May this call be made? None leaves it to the mode, which has approved it.
+        """Decide about a call. None leaves the decision to the permission mode, which has approved it.
 
-        What nobody has approved is tried in the sandbox, where it can change nothing. If that is enough, it
-        is allowed so; if it failed because of that, a person is asked.
+        An unapproved command is tried in the sandbox, where it can change nothing. If it succeeds, it is
+        allowed as a read-only call; if it failed for lack of rights, a person is asked.
 
         Args:
             args: The arguments of the call.
-            context: Who is there to be asked, and the user's rules, which are read as shell rules.
+            context: Whether a person can be asked, and the user's rules, which are parsed as shell rules.
         """
         command = args.get("command")
         if not isinstance(command, str):
-            return Permission("deny", say("command_no_text"))
+            return Permission("deny", message("command_no_text"))
         policy = self._with_rules(context)
-        verdict = policy.judge(command)
+        verdict = policy.judge(command, self._unsandboxed_folder())
         if verdict.behavior == "deny":
             return Permission("deny", verdict.reason)
         if self.sandbox.name == "none":
-            return self._judge_unheld(verdict, context)
+            return self._judge_unsandboxed(verdict, context)
         asked = Permission("ask", verdict.reason)
         if not context.plan:
             if verdict.by_rule:
@@ -151,13 +243,20 @@ class Shell:
                 return None
             if args.get("changes") is True:
                 return replace(asked, message=why("shell_model_says", reason=verdict.reason))
-        if not self.sandbox.refusal:  # it cannot be held to changing nothing
+        if not self.sandbox.refusal:  # the sandbox has no read-only runs
             return asked
         return self._try(command, args.get("timeout"), context, several=len(policy.explain(command)) > 1)
 
-    def _judge_unheld(self, verdict: Verdict, context: JudgeContext) -> Permission | None:
+    def _unsandboxed_folder(self) -> WorkingDirectory | None:
+        if self.sandbox.name != "none":
+            return None
+        from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory
+
+        return WorkingDirectory(self._root, self._search_path)
+
+    def _judge_unsandboxed(self, verdict: Verdict, context: JudgeContext) -> Permission | None:
         if not (context.attended or self._unsandboxed):
-            return Permission("deny", say("no_sandbox"))
+            return Permission("deny", message("no_sandbox"))
         if context.plan:
             return None
         if verdict.behavior == "allow":
@@ -168,28 +267,28 @@ class Shell:
     async def _try(
         self, command: str, timeout: object, context: JudgeContext, *, several: bool
     ) -> Permission:
-        """Run a command that nobody has approved so that it can change nothing, and see if that is enough."""
-        held = Permission("allow", "read-only", read_only=True)
+        """Run an unapproved command read-only, and decide by its result."""
+        read_only = Permission("allow", "read-only", read_only=True)
         seconds = self._timeout if timeout is None else timeout
         if "\0" in command or not isinstance(seconds, (int, float)) or not 0 < seconds <= MAX_TIMEOUT:
-            return held  # the tool will complain
+            return read_only  # the tool itself raises the error
         left = seconds if context.seconds is None else max(0.001, min(seconds, context.seconds))
         finished = await self._run(command, left, read_only=True)
-        said = "" if context.plan else self._refused(finished, several=several)
-        if said and not self._wants_temporary(said):
-            return Permission("ask", why("shell_tried", said=said))
+        reason = "" if context.plan else self._refused(finished, several=several)
+        if reason and not self._wants_temporary(reason):
+            return Permission("ask", why("shell_tried", said=reason))
         if context.call_id:
-            while len(self._tried) >= _MOST_TRIED:
+            while len(self._tried) >= _MAX_TRIED:
                 del self._tried[next(iter(self._tried))]
             self._tried[context.call_id] = (command, finished, time.monotonic())
-        return held
+        return read_only
 
     def _refused(self, finished: Finished, *, several: bool) -> str:
         return refused(finished, self.sandbox.refusal, several=several, network=self._network)
 
-    def _wants_temporary(self, said: str) -> bool:
-        """Whether all it lacks is a ``/tmp`` of its own, which not every sandbox can give."""
-        return not self.sandbox.private_home and wants_temporary(said, str(self._root))
+    def _wants_temporary(self, reason: str) -> bool:
+        """Tell whether the command only lacks a private ``/tmp``, which not every sandbox has."""
+        return not self.sandbox.private_home and wants_temporary(reason, str(self._root))
 
     def _with_rules(self, context: JudgeContext) -> ShellPolicy:
         policy = self._policy
@@ -206,7 +305,7 @@ class Shell:
         self,
         command: str,
         timeout: float | None = None,
-        changes: bool = False,  # noqa: ARG002 - it is for `judge`
+        changes: bool = False,  # noqa: ARG002 - read by `judge`
     ) -> str:
         """Run a command line with bash and return what it printed, and its exit code.
 
@@ -219,28 +318,34 @@ class Shell:
             changes: True if it must change files or use the network. A person may be asked then.
         """
         if "\0" in command:
-            raise WorkspaceError(say("nul"))
+            raise WorkspaceError(message("nul"))
         seconds = self._timeout if timeout is None else timeout
         if not 0 < seconds <= MAX_TIMEOUT:
-            raise WorkspaceError(say("seconds_range", limit=MAX_TIMEOUT))
+            raise WorkspaceError(message("seconds_range", limit=MAX_TIMEOUT))
         call = current_call()
-        held = call is not None and call.read_only
-        finished = self._tried_before(command, call.call_id) if call is not None and held else None
-        finished = finished or await self._run(command, seconds, read_only=held)
-        still = "" if call is None or not held else "plan" if call.permission_mode == "plan" else "still"
-        lacks = self._refused(finished, several=True) if held and self.sandbox.refusal else ""
-        return told(
+        read_only = call is not None and call.read_only
+        finished = self._tried_before(command, call.call_id) if call is not None and read_only else None
+        finished = finished or await self._run(command, seconds, read_only=read_only)
+        still = "" if call is None or not read_only else "plan" if call.permission_mode == "plan" else "still"
+        lacks = self._refused(finished, several=True) if read_only and self.sandbox.refusal else ""
+        return format_result(
             finished,
             seconds,
             self._why_missing(command, finished),
             still=still,
+            beyond=self._beyond(command, finished),
             temporary=bool(lacks) and self._wants_temporary(lacks),
         )
 
     def _tried_before(self, command: str, call_id: str) -> Finished | None:
-        """How it ended when it was tried, if that was just now: it had no effect, so it is as good as new."""
+        """Return the result of a recent try of this call. It had no effects, so it need not be repeated."""
         tried, finished, when = self._tried.pop(call_id, ("", None, 0.0))
         return finished if tried == command and time.monotonic() - when < _FRESH_SECONDS else None
+
+    def _beyond(self, command: str, finished: Finished) -> str:
+        """Explain why git does not work here, if a failed command may be caused by that."""
+        words = dict(self.sandbox.beyond)
+        return message(words.pop("key"), **words) if words and finished.exit_code and "git" in command else ""
 
     def _why_missing(self, command: str, finished: Finished) -> list[str]:
         if finished.exit_code != NOT_FOUND or self.sandbox.name == "none":
@@ -262,7 +367,7 @@ class Shell:
     ) -> Finished:
         private = self.sandbox.private_home
         with _home(private) as home:
-            temporary = "/tmp" if private else home  # noqa: S108 - one of its own
+            temporary = "/tmp" if private else home  # noqa: S108 - private to the sandbox
             env = clean_environment(home, path=self._search_path, extra=self._env, temporary=temporary)
             if read_only:
                 env = {**env, **still_variables(temporary)}
@@ -281,25 +386,25 @@ class Shell:
                 )
             except OSError as error:
                 why = {"error": error.strerror or error, "kind": type(error).__name__}
-                raise WorkspaceError(say("not_started", **why)) from error
+                raise WorkspaceError(message("not_started", **why)) from error
 
 
-# Our own user's start files are not for these commands.
+# Skip the start files of our own user.
 _PLAIN_BASH = ("--noprofile", "--norc")
 
 
 def _bash() -> str:
-    found = shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin")
-    if found is None:
-        raise WorkspaceError(say("no_bash"))
-    return found
+    path = shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin")
+    if path is None:
+        raise WorkspaceError(message("no_bash"))
+    return path
 
 
 @contextmanager
-def _home(of_the_sandbox: str) -> Iterator[str]:
-    """A home folder for one command: the sandbox's own, or a new one that nobody else may enter."""
-    if of_the_sandbox:
-        yield of_the_sandbox
+def _home(private: str) -> Iterator[str]:
+    """Yield a home folder for one command: the sandbox's own, or a new private one."""
+    if private:
+        yield private
         return
     folder = tempfile.mkdtemp(prefix="pal-shell-")
     try:
@@ -309,7 +414,7 @@ def _home(of_the_sandbox: str) -> Iterator[str]:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a folder with all a command left in it, also folders that it made unreadable."""
+    """Remove a folder and its content, including folders that a command made unreadable."""
     for path, names, _ in os.walk(folder):
         for name in names:
             inner = Path(path, name)

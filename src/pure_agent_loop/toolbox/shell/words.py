@@ -1,7 +1,6 @@
-"""One word of a shell line, taken apart the way bash does it, so that what it becomes is known or
-known not to be.
+"""Decode one word of a shell line as bash does, so that its value is known, or known to be unknown.
 
-Only what can be read without doubt is decoded; everything else is trouble, and trouble is asked about.
+Only unambiguous text is decoded; anything else is reported as trouble, which leads to a question.
 """
 
 from __future__ import annotations
@@ -11,12 +10,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pure_agent_loop.toolbox.shell.reasons import say
+from pure_agent_loop.toolbox.shell.reasons import message
 
 if TYPE_CHECKING:
     from tree_sitter import Node
-
-_MOST_WORDS = 50
+_MAX_WORDS = 50
 Kind = Literal["text", "glob", "variable", "output"]
 
 _UNQUOTED = re.compile(r"[A-Za-z0-9_./,:=+@%^~{}!#\-\]\x80-\xff]")
@@ -29,8 +27,8 @@ _STARTS_EXPANSION = re.compile(r"[A-Za-z0-9_{(?#$!@*\[-]")
 
 
 @dataclass(frozen=True)
-class Part:
-    """A piece of a word: text, a pattern, a variable's name, or the output of a command."""
+class WordPart:
+    """A piece of a word: text, a pattern, a variable's name, or a command's output."""
 
     kind: Kind
     text: str
@@ -38,49 +36,44 @@ class Part:
 
 @dataclass(frozen=True)
 class Word:
-    """A word as written, and what is known about it.
-
-    Args:
-        raw: The word as it stands in the line.
-        parts: Its pieces.
-    """
+    """A word as written, and its decoded parts."""
 
     raw: str
-    parts: tuple[Part, ...]
+    parts: tuple[WordPart, ...]
 
     @property
     def text(self) -> str:
-        """The word with its quotes removed; patterns and expansions stand in it as written."""
+        """The word without quotes; patterns and expansions are kept as written."""
         return "".join(f"${part.text}" if part.kind == "variable" else part.text for part in self.parts)
 
     @property
     def is_plain(self) -> bool:
-        """Written without quotes, escapes, patterns or expansions."""
+        """Whether the word has no quotes, escapes, patterns or expansions."""
         return self.is_literal and self.raw == self.text
 
     @property
     def is_literal(self) -> bool:
-        """Stands for exactly its text."""
+        """Whether the word means exactly its text."""
         return all(part.kind == "text" for part in self.parts)
 
     @property
     def has_expansion(self) -> bool:
-        """Holds something whose value is not known here."""
+        """Whether a part has an unknown value."""
         return any(part.kind in ("variable", "output") for part in self.parts)
 
     @property
     def head(self) -> str:
-        """The characters that are certainly at its beginning."""
-        found = ""
+        """The characters that are certainly at the beginning."""
+        head = ""
         for part in self.parts:
             if part.kind != "text":
                 break
-            found += part.text
-        return found
+            head += part.text
+        return head
 
     @property
     def may_be_option(self) -> bool:
-        """Could begin with a dash once the shell has expanded it."""
+        """Whether the expanded word could begin with a dash."""
         return self.head.startswith("-") or (not self.head and not self.is_literal)
 
 
@@ -88,8 +81,7 @@ class WordReader:
     """Decodes the words of one line.
 
     Args:
-        source: The line's bytes, one character each, so that the parser's offsets hold.
-        trouble: Called with what cannot be read.
+        source: The line's bytes, one character each, which match the parser's offsets.
         inside: Called with the node of each command whose output is used.
     """
 
@@ -99,54 +91,55 @@ class WordReader:
         self._inside = inside
 
     def read_all(self, node: Node) -> list[Word]:
-        """The words a node stands for, with its braces expanded the way bash does it."""
+        """Return the words of a node, with its braces expanded as bash does."""
         raw = self._source[node.start_byte : node.end_byte]
         if "{" not in raw or not raw.isascii() or not re.search(_GROUP, raw) or not _BRACES.fullmatch(raw):
             return [self.read(node)]
-        texts = _expanded(raw)
+        texts = _expand_braces(raw)
         if (
-            len(texts) > _MOST_WORDS
+            len(texts) > _MAX_WORDS
             or not all(texts)
             or any(text.startswith("-") and not raw.startswith("-") for text in texts)
         ):
-            self._trouble(say("shell_brace_options"))
+            self._trouble(message("shell_brace_options"))
         return [
             Word(raw, tuple(_Scan(text, 0, {}, self._trouble, self._inside).parts()))
-            for text in texts[:_MOST_WORDS]
+            for text in texts[:_MAX_WORDS]
             if text
         ]
 
     def read(self, node: Node) -> Word:
-        """The word a node stands for."""
+        """Return the word of a node."""
         raw = self._source[node.start_byte : node.end_byte]
         nested: dict[int, Node] = {}
-        _expansions(node, self._source, nested)
+        _collect_expansions(node, self._source, nested)
         scan = _Scan(raw, node.start_byte, nested, self._trouble, self._inside)
         word = Word(unbytes(raw), tuple(scan.parts()))
-        if re.search(r"\{.*(,|\.\.)", "".join(scan.bare)):
-            self._trouble(say("shell_brace"))
+        after_brace = "".join(scan.bare).partition("{")[2]
+        if "," in after_brace or ".." in after_brace:
+            self._trouble(message("shell_brace"))
         return word
 
 
-def _expanded(raw: str) -> list[str]:
-    found = re.search(_GROUP, raw)
-    if found is None:
+def _expand_braces(raw: str) -> list[str]:
+    group = re.search(_GROUP, raw)
+    if group is None:
         return [raw]
-    inner = found.group()[1:-1]
+    inner = group.group()[1:-1]
     first, dots, last = inner.partition("..")
     if "," in inner:
         choices = inner.split(",")
     elif dots and (first[0] == "0" != first or last[0] == "0" != last):
-        return [""]  # bash keeps the zeros in front
+        return [""]  # bash keeps leading zeros
     else:
         step = 1 if int(first) <= int(last) else -1
-        choices = [str(n) for n in range(int(first), int(last) + step, step)][: _MOST_WORDS + 1]
-    rest = _expanded(raw[found.end() :])
-    return [raw[: found.start()] + each + behind for each in choices for behind in rest][: _MOST_WORDS + 1]
+        choices = [str(n) for n in range(int(first), int(last) + step, step)][: _MAX_WORDS + 1]
+    rest = _expand_braces(raw[group.end() :])
+    return [raw[: group.start()] + choice + tail for choice in choices for tail in rest][: _MAX_WORDS + 1]
 
 
 def unbytes(text: str) -> str:
-    """Characters again from one character per byte."""
+    """Decode text that has one character per byte."""
     return text.encode("latin-1").decode("utf-8", "replace")
 
 
@@ -155,21 +148,21 @@ _EXPANSIONS = frozenset(
 )
 
 
-def _expansions(node: Node, source: str, found: dict[int, Node]) -> None:
-    waiting = [node]
-    while waiting:
-        each = waiting.pop()
-        if each.type in _EXPANSIONS:
-            start = each.start_byte
-            while source[start] in " \t\n" and start + 1 < each.end_byte:  # the grammar may begin at a blank
+def _collect_expansions(node: Node, source: str, expansions: dict[int, Node]) -> None:
+    pending = [node]
+    while pending:
+        child = pending.pop()
+        if child.type in _EXPANSIONS:
+            start = child.start_byte
+            while source[start] in " \t\n" and start + 1 < child.end_byte:  # the grammar may begin at a blank
                 start += 1
-            found[start] = each
+            expansions[start] = child
         else:
-            waiting.extend(each.children)
+            pending.extend(child.children)
 
 
 class _Scan:
-    """One pass over the characters of a word, keeping to bash's rules of quoting."""
+    """One pass over the characters of a word, by bash's quoting rules."""
 
     def __init__(
         self,
@@ -185,12 +178,12 @@ class _Scan:
         self._trouble = trouble
         self._inside = inside
         self._at = 0
-        self._parts: list[Part] = []
-        self.bare: list[str] = []  # the characters without quotes, where braces would expand
+        self._parts: list[WordPart] = []
+        self.bare: list[str] = []  # the unquoted characters, in which braces expand
 
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[WordPart]:
         if self._raw.startswith("#"):
-            self._trouble(say("shell_hash_word"))
+            self._trouble(message("shell_hash_word"))
         while self._at < len(self._raw):
             self._step()
         if not self._parts:
@@ -211,9 +204,9 @@ class _Scan:
             self._add("glob", sign)
             self.bare.append(sign)
             self._at += 1
-        elif found := _ANSI.match(self._raw, self._at):
-            self._text(re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n"}.get(m[1], m[1]), found[1]))
-            self._at = found.end()
+        elif match := _ANSI.match(self._raw, self._at):
+            self._text(re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n"}.get(m[1], m[1]), match[1]))
+            self._at = match.end()
         elif sign == "$" and self._at + 1 == len(self._raw):
             self._text("$")
             self._at += 1
@@ -227,7 +220,7 @@ class _Scan:
     def _single(self) -> None:
         end = self._raw.find("'", self._at + 1)
         if end < 0:
-            return self._give_up(say("shell_open_quote"))
+            return self._give_up(message("shell_open_quote"))
         self._text(self._raw[self._at + 1 : end])
         self._at = end + 1
         return None
@@ -246,7 +239,7 @@ class _Scan:
         while self._at < len(self._raw) and self._raw[self._at] != '"':
             self._inside_double()
         if self._at >= len(self._raw):
-            self._trouble(say("shell_open_quote"))
+            self._trouble(message("shell_open_quote"))
         self._at += 1
 
     def _inside_double(self) -> None:
@@ -280,7 +273,7 @@ class _Scan:
             self._inside(node)
             self._text("/dev/fd/63")
         else:
-            self._trouble(say("shell_expansion", what=unbytes(written)[:40]))
+            self._trouble(message("shell_expansion", what=unbytes(written)[:40]))
             self._inside(node)
             self._add("output", unbytes(written))
         self._at += len(written)
@@ -293,9 +286,9 @@ class _Scan:
     def _text(self, text: str) -> None:
         if self._parts and self._parts[-1].kind == "text":
             before = self._parts.pop()
-            self._parts.append(Part("text", before.text + text))
+            self._parts.append(WordPart("text", before.text + text))
         else:
-            self._parts.append(Part("text", text))
+            self._parts.append(WordPart("text", text))
 
     def _add(self, kind: Kind, text: str) -> None:
-        self._parts.append(Part(kind, text))
+        self._parts.append(WordPart(kind, text))

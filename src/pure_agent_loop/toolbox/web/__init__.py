@@ -1,9 +1,9 @@
-"""The tool ``fetch``: a page of the public web as text.
+"""The ``fetch`` tool: a page of the public web as text.
 
-    fetch      the tool, with redirects and pages
-    addresses  what is public, and what is not
-    wire_read  one request, bounded in every way
-    html_text  from HTML to text
+    fetch      the tool, with redirects and paging
+    addresses  public and non-public addresses
+    wire_read  one bounded HTTP request
+    html_text  converts HTML to text
 
-docs/fetch.md says what is refused and why.
+docs/fetch.md lists what is rejected and why.
 """

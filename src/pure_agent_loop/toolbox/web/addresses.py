@@ -1,7 +1,6 @@
-"""Which web addresses a tool may open: a URL read strictly, and every IP address behind its name checked.
+"""Decide which web addresses a tool may open: parse the URL strictly, and check every IP address of its host.
 
-A name proves nothing, so the decision is made about the addresses it stands for, and the connection goes to
-the very address that was checked.
+A host name proves nothing, so the check uses its IP addresses, and the connection goes to a checked address.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pure_agent_loop.support.lazy import lazy_pattern
-from pure_agent_loop.toolbox.web.words import say
+from pure_agent_loop.toolbox.web.words import message
 
 WEB_PORTS = frozenset({80, 443, 8080, 8443})
 MAX_URL = 8_000
@@ -20,7 +19,7 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _LABEL = lazy_pattern(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = lazy_pattern(r"[0-9]+|0x[0-9a-f]*")
-# What stays closed even for `allow_private`: there are no web pages there, but the keys of cloud machines.
+# Closed even with `allow_private`: these addresses have no web pages, but serve cloud credentials.
 _NEVER = {
     "link-local": ("169.254.0.0/16", "fe80::/10"),
     "a cloud provider's own": ("168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::/32"),
@@ -51,18 +50,16 @@ _ISATAP = 0x5EFE
 
 
 class AddressError(Exception):
-    """A URL that will not be opened. The message is for the model: it says why."""
+    """A URL is not opened. The message is for the model and gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """A URL, taken apart.
+class ParsedUrl:
+    """A parsed URL.
 
     Args:
         scheme: ``http`` or ``https``.
-        host: In ASCII and small letters, without a dot at its end and without brackets.
-        port: Always known.
-        path: What is asked for, with the query.
+        host: Lower-case ASCII, without a final dot or brackets.
     """
 
     scheme: str
@@ -72,86 +69,86 @@ class Target:
 
     @property
     def netloc(self) -> str:
-        """As it stands in the ``Host`` header."""
+        """The value of the ``Host`` header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == {"http": 80, "https": 443}[self.scheme] else f"{host}:{self.port}"
 
     @property
     def url(self) -> str:
-        """The whole address."""
+        """The whole URL."""
         return f"{self.scheme}://{self.netloc}{self.path}"
 
 
-def read_url(url: str) -> Target:
-    """Take a URL apart; what two programs might read in two ways is refused.
+def read_url(url: str) -> ParsedUrl:
+    """Parse a URL; reject what two programs might parse differently.
 
     Raises:
-        AddressError: It is no plain web address.
+        AddressError: It is not a plain web address.
     """
     if len(url) > MAX_URL:
-        raise AddressError(say("url_too_long", limit=MAX_URL))
-    if any(each <= " " or each in "\\\x7f" or each.isspace() or not each.isprintable() for each in url):
-        raise AddressError(say("url_characters"))
+        raise AddressError(message("url_too_long", limit=MAX_URL))
+    if any(char <= " " or char in "\\\x7f" or char.isspace() or not char.isprintable() for char in url):
+        raise AddressError(message("url_characters"))
     try:
         parts = urllib.parse.urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise AddressError(say("url_unreadable")) from None
+        raise AddressError(message("url_unreadable")) from None
     scheme = parts.scheme.lower()
     if scheme not in ("http", "https"):
-        raise AddressError(say("url_scheme"))
+        raise AddressError(message("url_scheme"))
     if "@" in parts.netloc:
-        raise AddressError(say("url_user"))
+        raise AddressError(message("url_user"))
     path = urllib.parse.quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     query = urllib.parse.quote(parts.query, safe="/%:@!$&'()*+,;=~-._?[]|")
-    target = Target(scheme, _plain_host(host), _port(port, scheme), f"{path}?{query}" if query else path)
+    target = ParsedUrl(scheme, _plain_host(host), _port(port, scheme), f"{path}?{query}" if query else path)
     if not path.startswith("/"):
-        raise AddressError(say("url_unreadable"))
+        raise AddressError(message("url_unreadable"))
     return target
 
 
 def _port(port: int | None, scheme: str) -> int:
     if port == 0:
-        raise AddressError(say("port_zero"))
+        raise AddressError(message("port_zero"))
     return port or {"http": 80, "https": 443}[scheme]
 
 
 def _plain_host(host: str) -> str:
     if "%" in host:
-        raise AddressError(say("host_percent"))
+        raise AddressError(message("host_percent"))
     if ":" in host:
         try:
             return str(ipaddress.IPv6Address(host))
         except ValueError:
-            raise AddressError(say("no_ipv6")) from None
+            raise AddressError(message("no_ipv6")) from None
     host = _ascii(host).removesuffix(".")
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             return str(ipaddress.IPv4Address(host))
         except ValueError:  # 127.1, 0x7f000001, 2130706433, 0177.0.0.1
-            raise AddressError(say("odd_ip")) from None
+            raise AddressError(message("odd_ip")) from None
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise AddressError(say("host_unreadable"))
+        raise AddressError(message("host_unreadable"))
     return host
 
 
 def _ascii(host: str) -> str:
-    """The name as it is asked for: full-width letters, digits and dots are plain ones."""
+    """Return the host name in ASCII; full-width letters, digits and dots become plain ones."""
     if host.isascii():
         return host.lower()
     if len(host) > 253:  # the codec takes quadratic time
-        raise AddressError(say("host_unreadable"))
+        raise AddressError(message("host_unreadable"))
     try:
         return host.encode("idna").decode("ascii").lower()
     except UnicodeError:
-        raise AddressError(say("host_unreadable")) from None
+        raise AddressError(message("host_unreadable")) from None
 
 
 def _networks(
     table: dict[str, tuple[str, ...]],
 ) -> list[tuple[str, ipaddress.IPv4Network | ipaddress.IPv6Network]]:
-    return [(kind, ipaddress.ip_network(each)) for kind, networks in table.items() for each in networks]
+    return [(kind, ipaddress.ip_network(text)) for kind, networks in table.items() for text in networks]
 
 
 _NEVER_OPEN = _networks(_NEVER)
@@ -159,7 +156,7 @@ _NOT_PUBLIC = _networks(_PRIVATE)
 
 
 def kind_of(address: IPAddress) -> tuple[str, bool]:
-    """What kind of address it is, empty for a public one, and whether `allow_private` may open it."""
+    """Return the kind of an address, empty if public, and whether `allow_private` may open it."""
     inner = _embedded(address)
     if inner is not None:
         return kind_of(inner)
@@ -175,7 +172,7 @@ def kind_of(address: IPAddress) -> tuple[str, bool]:
 
 
 def _embedded(address: IPAddress) -> ipaddress.IPv4Address | None:
-    """The IPv4 address that is reached through an IPv6 one."""
+    """Return the IPv4 address that an IPv6 address embeds."""
     if isinstance(address, ipaddress.IPv4Address):
         return None
     number = int(address)
@@ -190,13 +187,11 @@ def _embedded(address: IPAddress) -> ipaddress.IPv4Address | None:
 
 @dataclass(frozen=True, slots=True)
 class AddressRules:
-    """What may be opened.
+    """The rules for opening addresses.
 
     Args:
-        allow_hosts: Only these names, ``example.org`` or ``*.example.org``; empty for all.
-        deny_hosts: Never these.
-        allow_private: Whether loopback and private addresses are open.
-        allow_addresses: Such addresses that are open one by one, each with its port or None for any.
+        allow_hosts: The only allowed names, ``example.org`` or ``*.example.org``; empty for all.
+        allow_addresses: Single allowed addresses, each with its port or None for any.
         allow_ports: Ports besides 80, 443, 8080 and 8443.
     """
 
@@ -206,47 +201,44 @@ class AddressRules:
     allow_addresses: frozenset[tuple[IPAddress, int | None]] = field(default_factory=frozenset)
     allow_ports: frozenset[int] = frozenset()
 
-    def check_name(self, target: Target) -> None:
-        """Refuse by name.
+    def check_name(self, target: ParsedUrl) -> None:
+        """Reject a target by its name.
 
         Raises:
-            AddressError: The rules do not let it be opened.
+            AddressError: The rules do not allow it.
         """
         if _matches(target.host, self.deny_hosts):
-            raise AddressError(say("host_denied", host=target.host))
+            raise AddressError(message("host_denied", host=target.host))
         if self.allow_hosts and not _matches(target.host, self.allow_hosts):
             hosts = ", ".join(map(str, self.allow_hosts))
-            raise AddressError(say("host_not_listed", host=target.host, hosts=hosts))
+            raise AddressError(message("host_not_listed", host=target.host, hosts=hosts))
 
-    def checked(self, target: Target, found: Sequence[str]) -> list[IPAddress]:
-        """The addresses behind a name, if every one of them may be opened.
-
-        Args:
-            found: What its name was resolved to.
+    def checked(self, target: ParsedUrl, resolved: Sequence[str]) -> list[IPAddress]:
+        """Return the addresses of a name, if all of them may be opened.
 
         Raises:
-            AddressError: There is none, or one of them may not be opened.
+            AddressError: There are none, or one of them may not be opened.
         """
         try:
-            addresses = [ipaddress.ip_address(each) for each in found]
+            addresses = [ipaddress.ip_address(text) for text in resolved]
         except ValueError:
-            raise AddressError(say("odd_address", host=target.host)) from None
+            raise AddressError(message("odd_address", host=target.host)) from None
         if not addresses:
-            raise AddressError(say("no_address", host=target.host))
+            raise AddressError(message("no_address", host=target.host))
         for address in addresses:
             self._check(address, target)
         return addresses
 
-    def _check(self, address: IPAddress, target: Target) -> None:
+    def _check(self, address: IPAddress, target: ParsedUrl) -> None:
         if (address, target.port) in self.allow_addresses:
             return
         if target.port not in WEB_PORTS and target.port not in self.allow_ports:
-            raise AddressError(say("port_closed", port=target.port))
+            raise AddressError(message("port_closed", port=target.port))
         if (address, None) in self.allow_addresses:
             return
         kind, may_be_opened = kind_of(address)
         if kind and not (self.allow_private and may_be_opened):
-            raise AddressError(say("not_public", host=target.host, kind=say(kind)))
+            raise AddressError(message("not_public", host=target.host, kind=message(kind)))
 
 
 def _matches(host: str, patterns: Sequence[str]) -> bool:
@@ -258,10 +250,10 @@ def _matches(host: str, patterns: Sequence[str]) -> bool:
 
 
 def read_address(text: str) -> tuple[IPAddress, int | None]:
-    """``127.0.0.1:8000``, ``10.0.0.5``, ``::1`` or ``[::1]:8000`` as address and port.
+    """Parse ``127.0.0.1:8000``, ``10.0.0.5``, ``::1`` or ``[::1]:8000`` into address and port.
 
     Raises:
-        ValueError: It is none.
+        ValueError: The text is not an address.
     """
     if text.startswith("["):
         host, _, port = text[1:].partition("]")

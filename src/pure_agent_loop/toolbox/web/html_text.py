@@ -1,7 +1,7 @@
-"""A web page as text for a model: headings, links, lists, tables and code; no scripts, nothing hidden.
+"""Convert a web page to text for a model: headings, links, lists, tables, code; no scripts, nothing hidden.
 
-The scanner is our own because the standard library's takes quadratic time on some broken pages. Nothing here
-recurses, and each character is looked at a bounded number of times.
+A custom scanner is used because the standard library's takes quadratic time on some broken pages. Nothing
+here recurses, and each character is scanned a bounded number of times.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _INVISIBLE = re.compile(
     "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b\u2028\u2029\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff"
     "\U000e0000-\U000e007f]"
 )
-_HIDING = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])", re.I)
+_HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])", re.I)
 _RAW = _set("script style template noscript iframe noembed noframes xmp svg math object canvas")
 _TEXT_ONLY = frozenset({"title", "textarea"})
 _VOID = _set("area base br col embed hr img input link meta param source track wbr")
@@ -37,27 +37,27 @@ _BLOCKS = _set(
 _PARAGRAPHS = _set("p blockquote table ul ol dl pre")
 _MAX_INDENT = 5
 _MAX_HREF = 2_000
-_MAX_HREFS = 2_000_000  # of a page: each is completed with the page's address, which may be long
+_MAX_HREFS = 2_000_000  # characters per page: each link is prefixed with the page's address
 
 
 def html_to_text(source: str, base_url: str = "") -> str:
-    """The readable part of a page. Very long addresses of links, and those after many others, are left out.
+    """Return the readable part of a page. Very long link addresses, and those over a limit, are dropped.
 
     Args:
-        source: HTML, however broken.
-        base_url: Where it came from; links are completed with it.
+        source: HTML, valid or broken.
+        base_url: The URL of the page, which completes relative links.
     """
-    page = _Page(base_url)
+    page = _PageText(base_url)
     _scan(source, page)
     return page.text()
 
 
 def clean_page(text: str) -> str:
-    """Text without characters that nobody sees: controls, direction marks, tags."""
+    """Remove invisible characters: controls, direction marks, tags."""
     return _INVISIBLE.sub("", text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
-def _scan(source: str, page: _Page) -> None:
+def _scan(source: str, page: _PageText) -> None:
     position, end = 0, len(source)
     while position < end:
         start = source.find("<", position)
@@ -68,23 +68,23 @@ def _scan(source: str, page: _Page) -> None:
         position = start if start == end else _markup(source, start, page)
 
 
-def _markup(source: str, start: int, page: _Page) -> int:
-    """Take in what begins with ``<``; returns where the rest begins."""
+def _markup(source: str, start: int, page: _PageText) -> int:
+    """Process markup that begins with ``<``; return the position after it."""
     if source.startswith("<!--", start):
         return _after(source, "-->", start + 2 if source.startswith("<!-->", start) else start + 4)
     if source.startswith(("<!", "<?"), start):
         return _after(source, ">", start)
-    found = _TAG.match(source, start)
-    if found is None:
+    tag = _TAG.match(source, start)
+    if tag is None:
         if source.startswith("</", start):
             return _after(source, ">", start)
         page.add("<")
         return start + 1
-    name = found[1].lower()
+    name = tag[1].lower()
     if source.startswith("</", start):
         page.end(name)
-        return _after(source, ">", found.end())
-    attributes, position = _attributes(source, found.end())
+        return _after(source, ">", tag.end())
+    attributes, position = _attributes(source, tag.end())
     if name in _RAW or name in _TEXT_ONLY:
         inner, position = _raw(source, name, position)
         if name in _TEXT_ONLY:
@@ -94,16 +94,16 @@ def _markup(source: str, start: int, page: _Page) -> int:
     return position
 
 
-def _after(source: str, what: str, start: int) -> int:
-    found = source.find(what, start)
-    return len(source) if found < 0 else found + len(what)
+def _after(source: str, text: str, start: int) -> int:
+    position = source.find(text, start)
+    return len(source) if position < 0 else position + len(text)
 
 
 def _raw(source: str, name: str, start: int) -> tuple[str, int]:
-    found = _closing(name).search(source, start)
-    if found is None:
+    closing = _closing(name).search(source, start)
+    if closing is None:
         return source[start:], len(source)
-    return source[start : found.start()], _after(source, ">", found.end())
+    return source[start : closing.start()], _after(source, ">", closing.end())
 
 
 def _closing(name: str) -> re.Pattern[str]:
@@ -111,22 +111,22 @@ def _closing(name: str) -> re.Pattern[str]:
 
 
 def _attributes(source: str, position: int) -> tuple[dict[str, str], int]:
-    """The attributes of a tag, and where it ends. A quote that is never closed runs to the page's end."""
-    found: dict[str, str] = {}
+    """Return the attributes of a tag and its end. An open quote extends to the end of the page."""
+    attributes: dict[str, str] = {}
     while match := _ATTRIBUTE.match(source, position):
         position, value = match.end(), match["bare"] or ""
         if match["quote"]:
             close = source.find(match["quote"], position)
             if close < 0:
-                return found, len(source)
+                return attributes, len(source)
             value, position = source[position:close], close + 1
         name = match[1].lower()
-        if name in _WANTED:
-            found.setdefault(name, _unescape(value[:_MAX_HREF]))
-    return found, _after(source, ">", position)
+        if name in _ATTRIBUTES:
+            attributes.setdefault(name, _unescape(value[:_MAX_HREF]))
+    return attributes, _after(source, ">", position)
 
 
-_WANTED = _set("href alt hidden style start aria-hidden")
+_ATTRIBUTES = _set("href alt hidden style start aria-hidden")
 
 
 def _unescape(text: str) -> str:
@@ -136,36 +136,36 @@ def _unescape(text: str) -> str:
 def _is_hidden(attributes: dict[str, str]) -> bool:
     if "hidden" in attributes and attributes["hidden"].lower() != "until-found":
         return True
-    return bool(_HIDING.search(attributes.get("style", "")))
+    return bool(_HIDDEN_STYLE.search(attributes.get("style", "")))
 
 
-class _Page:
-    """The text while it grows."""
+class _PageText:
+    """The text of a page under construction."""
 
     def __init__(self, base_url: str) -> None:
         self._base = base_url
         self._out: list[str] = []
         self._title = ""
-        self._lines = 0  # line ends to be written before the next text
-        self._gap = False  # a space likewise
-        self._lead = ""  # what the next text begins with: "# ", "- "
+        self._lines = 0  # line ends to write before the next text
+        self._gap = False  # a space to write before the next text
+        self._lead = ""  # the prefix of the next text: "# ", "- "
         self._lists: list[int] = []  # number of the next item, 0 for a list without numbers
         self._pre = 0
-        self._cells = -1  # of the row so far; -1 outside of rows
+        self._cells = -1  # cells in the current row; -1 outside of rows
         self._link: str | None = None
         self._in_link = False
-        self._room = _MAX_HREFS  # for addresses of links
+        self._room = _MAX_HREFS  # for link addresses
         self._hidden = ""
         self._depth = 0
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole text."""
         self._close_link()
         if self._pre:
             self._end_pre()
         body = clean_page("".join(self._out)).strip("\n")
         title = clean_page(_SPACE.sub(" ", self._title)).strip()
-        return "\n\n".join(each for each in (f"Title: {title}" if title else "", body) if each)
+        return "\n\n".join(part for part in (f"Title: {title}" if title else "", body) if part)
 
     def inner(self, name: str, text: str) -> None:
         if name == "title" and not self._title:
@@ -230,13 +230,13 @@ class _Page:
     def _begin_hidden(self, name: str) -> None:
         if name != self._hidden:
             return
-        if name in _OPEN_ENDED:  # the next one ends it; no closing tag is needed
+        if name in _OPEN_ENDED:  # implicitly closed by the next one
             self._hidden = ""
         else:
             self._depth += 1
 
     def _break(self, lines: int) -> None:
-        """At least so many line ends before the next text; a space where a line must not end."""
+        """Require a number of line ends before the next text; only a space inside links and rows."""
         if self._in_link or self._cells > 0:
             self._gap = True
         elif not self._pre:
@@ -342,33 +342,33 @@ class _Page:
             self.add(f"[image: {words[:300]}]")
 
 
-_STARTS: dict[str, Callable[[_Page, dict[str, str]], None]] = {
-    "a": _Page._begin_link,
-    "br": _Page._line_break,
-    "hr": _Page._rule,
-    "li": _Page._item,
+_STARTS: dict[str, Callable[[_PageText, dict[str, str]], None]] = {
+    "a": _PageText._begin_link,
+    "br": _PageText._line_break,
+    "hr": _PageText._rule,
+    "li": _PageText._item,
     "ul": lambda page, _: page._begin_list(numbered=False),
     "ol": lambda page, attributes: page._begin_list(numbered=True, start=attributes.get("start", "1")),
-    "tr": _Page._row,
-    "td": _Page._cell,
-    "th": _Page._cell,
-    "pre": _Page._begin_pre,
-    "img": _Page._image,
+    "tr": _PageText._row,
+    "td": _PageText._cell,
+    "th": _PageText._cell,
+    "pre": _PageText._begin_pre,
+    "img": _PageText._image,
     "code": lambda page, _: page._code(),
 }
-_ENDS: dict[str, Callable[[_Page], None]] = {
-    "a": _Page._close_link,
-    "ul": _Page._end_list,
-    "ol": _Page._end_list,
-    "tr": _Page._end_row,
-    "table": _Page._end_row,
-    "pre": _Page._end_pre,
-    "code": _Page._code,
+_ENDS: dict[str, Callable[[_PageText], None]] = {
+    "a": _PageText._close_link,
+    "ul": _PageText._end_list,
+    "ol": _PageText._end_list,
+    "tr": _PageText._end_row,
+    "table": _PageText._end_row,
+    "pre": _PageText._end_pre,
+    "code": _PageText._code,
 }
 
 
 def _link_target(base: str, href: str) -> str | None:
-    """Where a link leads, if that is a web page other than a place on this one."""
+    """Return the absolute URL of a link, unless it is not a web page or points into this one."""
     href = href.strip()
     if not href or href.startswith("#") or len(href) >= _MAX_HREF:
         return None

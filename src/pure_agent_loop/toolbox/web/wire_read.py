@@ -1,6 +1,6 @@
-"""One HTTP request over a socket of our own: a deadline for all of it, and a cap on every byte.
+"""One HTTP request over a plain socket, with a deadline and a limit on every read.
 
-`http.client` reads the answer; what it reads from knows when to stop. No proxies, no cookies, no credentials.
+`http.client` parses the response from a bounded reader. No proxies, cookies or credentials.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.toolbox.web.addresses import IPAddress, Target
-from pure_agent_loop.toolbox.web.words import say
+from pure_agent_loop.toolbox.web.addresses import IPAddress, ParsedUrl
+from pure_agent_loop.toolbox.web.words import message
 
 if TYPE_CHECKING:
     import http.client
@@ -28,18 +28,16 @@ REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
 
 class WireError(Exception):
-    """A request that brought nothing usable. The message is for the model."""
+    """A request without a usable response. The message is for the model."""
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What a server said.
+class HttpPage:
+    """The response of a server.
 
     Args:
-        status: The number.
-        headers: By name in small letters; of several of one name the first.
-        body: Without its compression, as far as it was read.
-        is_cut: Whether there is more of it.
+        headers: By lower-case name; the first of several with the same name.
+        body: The uncompressed body, up to the limit.
     """
 
     status: int
@@ -50,76 +48,75 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class WireLimits:
-    """How much one request may take.
+    """The limits of one request.
 
     Args:
-        max_bytes: Of the body, compressed or not.
-        read_timeout: Seconds until the server says something.
-        deadline: When all of it has to be over, by `time.monotonic`.
+        max_bytes: Bytes of the body, compressed or not.
+        deadline: End of the whole request, by `time.monotonic`.
     """
 
     max_bytes: int
     read_timeout: float
     deadline: float
 
-    def left(self) -> float:
-        """Seconds for the next operation.
+    def seconds_left(self) -> float:
+        """Return the seconds for the next operation.
 
         Raises:
-            WireError: There are none.
+            WireError: The deadline has passed.
         """
-        left = self.deadline - time.monotonic()
-        if left <= 0:
-            raise WireError(say("too_slow"))
-        return min(left, self.read_timeout)
+        seconds = self.deadline - time.monotonic()
+        if seconds <= 0:
+            raise WireError(message("too_slow"))
+        return min(seconds, self.read_timeout)
 
 
 def request(
-    target: Target, addresses: Sequence[IPAddress], context: ssl.SSLContext, limits: WireLimits
-) -> Answer:
-    """Ask for a page at one of the addresses, which were checked.
+    target: ParsedUrl, addresses: Sequence[IPAddress], context: ssl.SSLContext, limits: WireLimits
+) -> HttpPage:
+    """Request a page at one of the checked addresses.
 
     Args:
-        addresses: Where; tried in order.
-        context: For https.
-        limits: How much it may take.
+        addresses: The addresses, tried in order.
 
     Raises:
-        WireError: There is no answer that can be used.
+        WireError: There is no usable response.
     """
-    import http.client  # with the packages for e-mail that it needs; not before a page is read
+    import http.client  # slow: it loads the e-mail packages
 
     sock: socket.socket | None = None
     try:
-        sock = _connected(addresses, target, limits)
+        sock = _connect(addresses, target, limits)
         if target.scheme == "https":
-            sock.settimeout(limits.left())
+            sock.settimeout(limits.seconds_left())
             sock = context.wrap_socket(sock, server_hostname=target.host)
         return _ask(_BoundedSocket(sock, limits), target, limits)
     except ssl.SSLCertVerificationError as error:
-        raise WireError(say("certificate", host=target.host, error=error.verify_message)) from error
+        raise WireError(message("certificate", host=target.host, error=error.verify_message)) from error
     except ssl.SSLError as error:
-        raise WireError(say("no_tls", host=target.host, error=error.reason or "TLS failed")) from error
+        raise WireError(message("no_tls", host=target.host, error=error.reason or "TLS failed")) from error
     except TimeoutError as error:
-        raise WireError(say("too_slow")) from error
+        raise WireError(message("too_slow")) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         kind = type(error).__name__
-        raise WireError(say("no_answer", host=target.host, error=_error_words(error), kind=kind)) from error
+        raise WireError(
+            message("no_answer", host=target.host, error=_describe_error(error), kind=kind)
+        ) from error
     finally:
         if sock is not None:
             sock.close()
 
 
-def _error_words(error: Exception) -> str:
-    """The error without the server's own words, which are not to be trusted."""
+def _describe_error(error: Exception) -> str:
+    """Describe an error without text from the server, which is untrusted."""
     return (error.strerror if isinstance(error, OSError) else None) or type(error).__name__
 
 
-def _connected(addresses: Sequence[IPAddress], target: Target, limits: WireLimits) -> socket.socket:
+def _connect(addresses: Sequence[IPAddress], target: ParsedUrl, limits: WireLimits) -> socket.socket:
     last: OSError | None = None
     for address in addresses:
         try:
-            return socket.create_connection((str(address), target.port), limits.left())
+            return socket.create_connection((str(address), target.port), limits.seconds_left())
         except OSError as error:  # noqa: PERF203 - each address is tried
             last = error
     assert last is not None
@@ -127,21 +124,21 @@ def _connected(addresses: Sequence[IPAddress], target: Target, limits: WireLimit
 
 
 class _BoundedSocket:
-    """As much of a socket as `http.client` uses."""
+    """The part of the socket interface that `http.client` uses."""
 
     def __init__(self, sock: socket.socket, limits: WireLimits) -> None:
         self._sock = sock
         self._limits = limits
 
     def sendall(self, data: bytes) -> None:
-        self._sock.settimeout(self._limits.left())
+        self._sock.settimeout(self._limits.seconds_left())
         self._sock.sendall(data)
 
     def makefile(self, _: str) -> io.BufferedReader:
         return io.BufferedReader(_BoundedReader(self._sock, self._limits), _PIECE)
 
     def close(self) -> None:
-        """The socket is closed where it was opened."""
+        """Do nothing: `request` closes the socket."""
 
 
 class _BoundedReader(io.RawIOBase):
@@ -155,19 +152,19 @@ class _BoundedReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if self._room <= 0:
-            raise WireError(say("too_much"))
-        self._sock.settimeout(self._limits.left())
+            raise WireError(message("too_much"))
+        self._sock.settimeout(self._limits.seconds_left())
         count = self._sock.recv_into(buffer)
         self._room -= count
         return count
 
 
-def _ask(sock: _BoundedSocket, target: Target, limits: WireLimits) -> Answer:
+def _ask(sock: _BoundedSocket, target: ParsedUrl, limits: WireLimits) -> HttpPage:
     import http.client
 
     connection = http.client.HTTPConnection(target.host, target.port)
     connection.sock = sock
-    connection.auto_open = 0  # never a connection to an address that was not checked
+    connection.auto_open = 0  # never reconnect to an unchecked address
     connection.putrequest("GET", target.path, skip_host=True, skip_accept_encoding=True)
     for name, value in (
         ("Host", target.netloc),
@@ -183,13 +180,13 @@ def _ask(sock: _BoundedSocket, target: Target, limits: WireLimits) -> Answer:
         for name, value in response.getheaders():
             headers.setdefault(name.lower(), value)
         if response.status in REDIRECTS or response.status >= 400 or not is_text(headers):
-            return Answer(response.status, headers)
+            return HttpPage(response.status, headers)
         body, is_cut = _read(response, headers.get("content-encoding", ""), limits.max_bytes)
-        return Answer(response.status, headers, body, is_cut)
+        return HttpPage(response.status, headers, body, is_cut)
 
 
 def media_type(headers: dict[str, str]) -> str:
-    """The kind of content a server names, in small letters, without parameters; empty if it names none."""
+    """Return the media type in lower case, without parameters; empty if missing."""
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
@@ -197,16 +194,16 @@ _TEXT_KINDS = ("json", "xml", "javascript", "ecmascript", "yaml", "x-yaml", "tom
 
 
 def is_text(headers: dict[str, str]) -> bool:
-    """False if it is certain that it is no text."""
+    """Return False if the content is certainly not text."""
     kind = media_type(headers)
     if not kind or "/" not in kind or kind in ("application/octet-stream", "binary/octet-stream"):
-        return True  # looked at later
+        return True  # decided by the content
     main, _, sub = kind.partition("/")
     return main == "text" or (main != "image" and (sub in _TEXT_KINDS or sub.endswith(("+json", "+xml"))))
 
 
 def _read(response: http.client.HTTPResponse, coding: str, limit: int) -> tuple[bytes, bool]:
-    """The body without its compression, up to the limit, and whether there is more."""
+    """Return the uncompressed body up to the limit, and whether it was cut."""
     import http.client
 
     unpack = _unpacker(coding.strip().lower())
@@ -218,7 +215,7 @@ def _read(response: http.client.HTTPResponse, coding: str, limit: int) -> tuple[
                 pieces.append(piece)
                 size += len(piece)
     except zlib.error as error:
-        raise WireError(say("odd_compression")) from error
+        raise WireError(message("odd_compression")) from error
     except (WireError, OSError, http.client.HTTPException):
         if not size:
             raise
@@ -227,16 +224,16 @@ def _read(response: http.client.HTTPResponse, coding: str, limit: int) -> tuple[
 
 
 def _unpacker(coding: str) -> Any:
-    """A function ``(data, limit) -> pieces`` that never gives more than the limit, give or take nothing."""
+    """Return a function ``(data, limit) -> pieces`` that returns at most `limit` bytes."""
     if coding in ("", "identity"):
         return lambda data, limit: [data[:limit]]
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise WireError(say("odd_compression"))
+        raise WireError(message("odd_compression"))
     return _Inflater().feed
 
 
 class _Inflater:
-    """gzip, zlib or bare deflate, found by their first bytes; several gzip parts in a row are one."""
+    """Decompresses gzip, zlib or raw deflate, detected by the first bytes; gzip parts are joined."""
 
     def __init__(self) -> None:
         self._stream: Any = None
@@ -252,7 +249,7 @@ class _Inflater:
             data = self._stream.unconsumed_tail
             if self._stream.eof:
                 data = self._stream.unused_data
-                if not data.startswith(b"\x1f\x8b"):  # padding behind the end is no part of it
+                if not data.startswith(b"\x1f\x8b"):  # ignore padding after the end
                     break
                 self._stream = None
         return pieces

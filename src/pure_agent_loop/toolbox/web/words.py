@@ -1,10 +1,10 @@
-"""What the tool that reads web pages says to a model, each in English and Chinese."""
+"""Messages of the ``fetch`` tool for the model, in English and Chinese."""
 
 from __future__ import annotations
 
 from pure_agent_loop.support.language import Sentences
 
-say = Sentences(
+message = Sentences(
     {
         "sentence": ("{text}.", "{text}。"),
         "past_text": (
@@ -14,26 +14,26 @@ say = Sentences(
         # -- addresses -------------------------------------------------------------------------------
         "url_too_long": ("the address is longer than {limit} characters", "网址超过 {limit} 个字符"),
         "url_characters": (
-            "the address holds white space, a backslash or invisible characters",
+            "the address contains white space, a backslash or invisible characters",
             "网址含有空白、反斜杠或不可见字符",
         ),
-        "url_unreadable": ("the address cannot be read", "网址无法识别"),
+        "url_unreadable": ("the address is not valid", "网址无效"),
         "url_scheme": (
             "only http:// and https:// addresses can be opened",
             "只能打开 http:// 和 https:// 网址",
         ),
         "url_user": (
-            "an address with a user name or password in it is not opened",
+            "addresses with a user name or password are not opened",
             "不打开含有用户名或密码的网址",
         ),
         "port_zero": ("port 0 cannot be opened", "无法打开端口 0"),
-        "host_percent": ("the host name holds a % sign", "主机名含有 % 号"),
-        "no_ipv6": ("the host is no IPv6 address", "主机不是 IPv6 地址"),
+        "host_percent": ("the host name contains a % sign", "主机名含有 % 号"),
+        "no_ipv6": ("the host is not an IPv6 address", "主机不是 IPv6 地址"),
         "odd_ip": (
             "the host is an IP address in an unusual spelling; write a.b.c.d or a name",
             "主机是写法特殊的 IP 地址；请写成 a.b.c.d 或名称",
         ),
-        "host_unreadable": ("the host name cannot be read", "主机名无法识别"),
+        "host_unreadable": ("the host name is not valid", "主机名无效"),
         "host_denied": ("the host {host} is not allowed", "不允许访问主机 {host}"),
         "host_not_listed": (
             "the host {host} is not allowed; only: {hosts}",
@@ -45,11 +45,11 @@ say = Sentences(
         ),
         "no_address": ("the name {host} has no address", "名称 {host} 没有地址"),
         "port_closed": (
-            "port {port} is not opened; only the ports of web servers are",
-            "不打开端口 {port}；只打开网页服务器的端口",
+            "port {port} is not allowed; use a port of web servers",
+            "不允许端口 {port}；请使用网页服务器的端口",
         ),
         "not_public": (
-            "{host} is no public address but {kind}; it is not opened",
+            "{host} is not a public address but {kind}; it is not opened",
             "{host} 不是公网地址，而是{kind}；不予打开",
         ),
         "link-local": ("a link-local one", "链路本地地址"),
@@ -60,23 +60,23 @@ say = Sentences(
         "loopback": ("a loopback one", "本机回环地址"),
         "private": ("a private one", "私有地址"),
         # -- requests --------------------------------------------------------------------------------
-        "leads_on": ("the address leads on more than {count} times", "网址跳转超过 {count} 次"),
+        "leads_on": ("the address redirects more than {count} times", "网址跳转超过 {count} 次"),
         "no_host": (
-            "there is no host of the name {host}, or it was not found",
-            "没有名为 {host} 的主机，或没有找到",
+            "the host {host} was not found",
+            "没有找到主机 {host}",
         ),
         "leads_nowhere": (
-            "the page leads on to an address that cannot be read",
-            "网页跳转到一个无法识别的网址",
+            "the page redirects to an address that is not valid",
+            "网页跳转到一个无效的网址",
         ),
-        "leads_elsewhere": ("the page leads on elsewhere, and {error}", "网页跳转到别处，而{error}"),
+        "leads_elsewhere": ("the page redirects, and {error}", "网页发生跳转，而{error}"),
         "leads_to_http": (
-            "the page leads on from https to http, which is not secure",
+            "the page redirects from https to http, which is not secure",
             "网页从 https 跳转到不安全的 http",
         ),
         "status": ("the server answered with status {status}", "服务器返回状态 {status}"),
         "page_no_text": (
-            "it is no text but {kind}, which cannot be shown",
+            "it is not text but {kind}, which cannot be shown",
             "它不是文本，而是 {kind}，无法显示",
         ),
         "page_kind": ("{kind}, {size:,} bytes", "{kind}，{size:,} 字节"),
@@ -85,11 +85,11 @@ say = Sentences(
         "too_slow": ("the server took too long", "服务器耗时过长"),
         "certificate": ("the certificate of {host} is not valid: {error}", "{host} 的证书无效"),
         "no_tls": ("no secure connection to {host}: {error}", "无法与 {host} 建立安全连接"),
-        "no_answer": ("{host} gave no proper answer: {error}", "{host} 没有给出正确的回答（{kind}）"),
-        "too_much": ("the server sent more than is read", "服务器发送的内容超出了读取上限"),
+        "no_answer": ("{host} sent no valid response: {error}", "{host} 没有给出有效的响应（{kind}）"),
+        "too_much": ("the server sent more than the read limit", "服务器发送的内容超出了读取上限"),
         "odd_compression": (
-            "the page is compressed in a way that cannot be read",
-            "网页的压缩方式无法读取",
+            "the page has an unsupported compression",
+            "不支持网页的压缩方式",
         ),
     }
 )

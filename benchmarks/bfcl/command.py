@@ -1,0 +1,122 @@
+"""Run of ``pure-agent-loop eval`` without a file; `pure_agent_loop.evaluation` has its options."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+from benchmarks.bfcl.checker import Checker
+from benchmarks.bfcl.package import NAME, ensure_package
+from benchmarks.bfcl.questions import LeaderboardQuestion, load_questions, pick, set_names
+from benchmarks.bfcl.results import QuestionResult, ResultsFile
+from benchmarks.bfcl.runner import Setup, evaluate
+from benchmarks.bfcl.table import as_markdown, as_text, summarise
+from pure_agent_loop.evaluation.progress import Progress
+from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.support.portal import run_sync
+from pure_agent_loop.support.terminal import is_terminal
+
+ClientFactory = Callable[[argparse.Namespace], ChatModel]
+DONE, TRANSIENT = 0, 75
+DEFAULT_OUT = Path("eval.jsonl")
+
+
+def run(args: argparse.Namespace, client_factory: ClientFactory, out: TextIO, err: TextIO) -> int:
+    """Run the command; see `pure_agent_loop.evaluation.run`."""
+    names = set_names(word.strip() for word in (args.sets or "standard").split(",") if word.strip())
+    package = ensure_package(progress=lambda text: print(f"eval: {text}", file=err, flush=True))
+    questions = _questions(package, names, args)
+    client, options = client_factory(args), _options(args)
+    label = describe(client, args, options)
+    try:
+        with ResultsFile(args.out or DEFAULT_OUT, label) as results, Checker(package) as checker:
+            setup = Setup(client, checker, label, options, args.concurrency)
+            return _Evaluation(setup, questions, results, out, err).run(args.table)
+    finally:
+        run_sync(_close(client))
+
+
+def _questions(package: Path, names: list[str], args: argparse.Namespace) -> list[LeaderboardQuestion]:
+    chosen = [pick(load_questions(package, name), args.limit, args.seed) for name in names]
+    return [question for questions in chosen for question in questions]
+
+
+async def _close(client: Any) -> None:
+    if hasattr(client, "aclose"):
+        await client.aclose()
+
+
+def _options(args: argparse.Namespace) -> dict[str, Any]:
+    temperature = getattr(args, "temperature", None)
+    options: dict[str, Any] = {"temperature": 0 if temperature is None else temperature}
+    if args.max_tokens is not None:
+        options["max_tokens"] = args.max_tokens
+    return options
+
+
+def describe(client: Any, args: argparse.Namespace, options: dict[str, Any]) -> str:
+    """Describe the settings of a run in one line, without the server's URL: a local one often changes."""
+    mode = getattr(client, "tool_mode", None) or getattr(args, "tool_mode", None)
+    named = {"tool_mode": mode, "thinking": getattr(args, "thinking", None), **options}
+    settings = [f"{name}={value}" for name, value in named.items() if value is not None]
+    return ", ".join([str(getattr(client, "model", type(client).__name__)), *settings, NAME])
+
+
+class _Evaluation:
+    """One run of the command."""
+
+    def __init__(
+        self,
+        setup: Setup,
+        questions: list[LeaderboardQuestion],
+        results: ResultsFile,
+        out: TextIO,
+        err: TextIO,
+    ) -> None:
+        self._setup, self._questions, self._results = setup, questions, results
+        self._out, self._err = out, err
+        wanted = {question.id for question in questions}
+        known = [record for id_, record in results.records.items() if id_ in wanted]
+        self._records: dict[str, QuestionResult] = {record.id: record for record in known if record.answered}
+
+    def run(self, table: str) -> int:
+        left = [question for question in self._questions if question.id not in self._records]
+        self._say_start(len(left))
+        before = list(self._records.values())
+        progress = Progress(self._tell, len(self._questions), before, live=is_terminal(self._err))
+        try:
+            run_sync(self._ask(left, progress))
+        finally:
+            progress.end()
+            self._write_table(table)
+        return DONE if all(record.answered for record in self._records.values()) else TRANSIENT
+
+    def _say_start(self, left: int) -> None:
+        results, count = self._results, len(self._records)
+        self._tell(f"eval: {self._setup.run}\n")
+        if results.broken:
+            self._tell(f"eval: {results.broken} unreadable lines in {results.path} are ignored\n")
+        if count:
+            self._tell(f"eval: resuming {results.path}: {count} results, {left} questions left\n")
+
+    async def _ask(self, left: list[LeaderboardQuestion], progress: Any) -> None:
+        def keep(record: QuestionResult) -> None:
+            self._results.add(record)
+            self._records[record.id] = record
+            progress.add(record)
+
+        await evaluate(self._setup, left, keep)
+
+    def _write_table(self, style: str) -> None:
+        wanted: dict[str, int] = {}
+        for question in self._questions:
+            wanted[question.set.name] = wanted.get(question.set.name, 0) + 1
+        rows = summarise(self._records.values(), wanted)
+        self._out.write(as_markdown(rows) if style == "markdown" else as_text(rows))
+        self._out.flush()
+
+    def _tell(self, text: str) -> None:
+        self._err.write(text)
+        self._err.flush()

@@ -1,0 +1,43 @@
+"""The commands ``completion`` and ``man``: shell completion and manual page, made from the parser."""
+
+from __future__ import annotations
+
+import argparse
+
+from pure_agent_loop.cli.arguments import describe
+from pure_agent_loop.cli.exits import DONE
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.parser import whole_parser
+from pure_agent_loop.cli.shell_integration.completion import SHELLS
+from pure_agent_loop.cli.shell_integration.completion import completion as script
+from pure_agent_loop.cli.shell_integration.manual import manual
+from pure_agent_loop.cli.shell_integration.outline import outline
+
+
+def add_completion(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    examples = """\
+examples:
+  pal completion bash > ~/.local/share/bash-completion/completions/pal
+  pal completion zsh > ~/.zfunc/_pal          (a folder of your fpath)
+  pal completion fish > ~/.config/fish/completions/pal.fish
+"""
+    describe(parser, "Print a shell completion script.", examples)
+    parser.add_argument("shell", choices=SHELLS, help="shell to print the script for")
+
+
+def completion(options: argparse.Namespace, output: CommandOutput) -> int:
+    """Print the script and return the exit code."""
+    output.result(script(outline(whole_parser()), options.shell))
+    return DONE
+
+
+def add_man(parser: argparse.ArgumentParser) -> None:
+    """Add its arguments."""
+    describe(parser, "Print the manual page.", "examples:\n  pal man | man -l -\n")
+
+
+def man(options: argparse.Namespace, output: CommandOutput) -> int:  # noqa: ARG001 - the signature of all commands
+    """Print the page and return the exit code."""
+    output.result(manual(outline(whole_parser())))
+    return DONE

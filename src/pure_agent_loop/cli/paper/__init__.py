@@ -1,1 +1,0 @@
-"""What is written from the parser, and not by hand: completion for shells, and the manual page."""

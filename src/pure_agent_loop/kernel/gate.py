@@ -1,0 +1,362 @@
+"""Decide about the calls of a response before any of them runs. Each call is decided once.
+
+A new call passes the stages in order, and the first ruling counts. A recorded decision holds whatever hooks,
+rules or persons this process has: a call that has begun was allowed, and an answered question is not asked
+again. Only a deny rule overrides a recorded answer. A question that is still pending when a run is resumed
+is decided by what this process has.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from pure_agent_loop.errors import ConfigError, SessionError
+from pure_agent_loop.kernel.around import (
+    already_recorded,
+    before_tool,
+    deny_after_failure,
+    has_hooks,
+    permission_context,
+)
+from pure_agent_loop.kernel.doom import judge
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.ledgers import Ruling, call_key, to_arguments
+from pure_agent_loop.kernel.model_call import as_recorded
+from pure_agent_loop.kernel.step import Step, ToolCallRun
+from pure_agent_loop.permissions import (
+    ALLOWED,
+    Opinion,
+    Permission,
+    PermissionRequest,
+    VerdictError,
+    as_permission,
+)
+from pure_agent_loop.prompts.words import message
+from pure_agent_loop.schema.forms import Forms, forms_of, paths_of
+from pure_agent_loop.support.failures import log_failure
+from pure_agent_loop.support.text import error_text, safe_str
+from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.tool import Tool
+
+MAX_DENIED_ROUNDS = 3
+
+Stage = Callable[[Step, ToolCallRun], Awaitable[Ruling | None]]
+
+
+async def decide(step: Step, calls: Sequence[ToolCallRun]) -> bool:
+    """Decide about every pending call.
+
+    Returns:
+        False if one of them waits for a person who cannot be asked here: then none of them may run.
+    """
+    ledger, is_pending = step.state.permissions, False
+    for call in calls:
+        ruling = await _decide_one(step, call)
+        call.ruling, call.args = ruling, ruling.args
+        is_pending = is_pending or ruling.behavior == "ask"
+    if is_pending:
+        return False
+    ledger.count_round([call.written for call in calls])
+    if ledger.denied_rounds >= MAX_DENIED_ROUNDS:
+        step.state.must_close = "permission_denied"
+    return True
+
+
+async def _decide_one(step: Step, call: ToolCallRun) -> Ruling:
+    ledger, kit = step.state.permissions, step.kit
+    intent = step.intent_of(call)
+    if intent is not None:
+        return await _resume_begun(step, call, intent)
+    ruling = call.ruling
+    if ruling is None:
+        ledger.rulings[call.id] = ruling = await _first_ruling(step, call)
+    elif ruling.behavior == "ask":  # an earlier process suspended the run
+        call.args = ruling.args
+        ruling = await _reconsider(step, call, ruling)
+    call.args = ruling.args
+    if ruling.behavior == "ask" and call.name in ledger.always_allowed:  # by an answer to another call
+        ruling = step.rule(call, ALLOWED)
+    if ruling.behavior == "ask" and (kit.on_ask is not None or _is_answered(step, call)):
+        ruling = await _ask(step, call, ruling)
+    if ruling.behavior != "deny" and call.args != call.written.arguments:
+        ruling = await _check_changed(step, call, ruling)
+    return ruling
+
+
+async def _first_ruling(step: Step, call: ToolCallRun) -> Ruling:
+    for stage in STAGES:
+        ruling = await stage(step, call)
+        if ruling is not None:
+            return ruling
+    raise AssertionError("The last stage decides.")
+
+
+# -- the stages ------------------------------------------------------------------------------------------
+
+
+async def repeated(step: Step, call: ToolCallRun) -> Ruling | None:
+    """Deny a call that repeats earlier ones without news."""
+    kit, state = step.kit, step.state
+    polls = call.tool is not None and call.tool.polls
+    written = call.written
+    if kit.redactor is not None and not kit.redactor.is_empty:
+        written = as_recorded(written, kit.redactor)
+    verdict = judge(state.doom, written, kit.limits.doom_loop_threshold, polls=polls)
+    if verdict.action == "run":
+        return None
+    if verdict.action == "stop":
+        state.must_close = "doom_loop"
+    what = kit.prompts.repetition(verdict.pattern, verdict.count, call.name)
+    return Ruling("deny", call.args, "RepeatedCall", kit.prompts.refused_repetition.format(what=what))
+
+
+async def unreadable(step: Step, call: ToolCallRun) -> Ruling | None:
+    """Deny a call whose arguments are not JSON."""
+    problem = call.written.invalid
+    if problem is None:
+        return None
+    return Ruling("deny", {}, "InvalidArguments", step.kit.prompts.tool_arguments.format(problem=problem))
+
+
+async def out_of_retries(step: Step, call: ToolCallRun) -> Ruling | None:
+    """Deny a call of a tool that has sent the model back too often."""
+    retries = step.state.tools.retries
+    if retries and call.tool is not None and retries.get(call.name, 0) > call.tool.retries:
+        return Ruling("deny", call.args, "RetriesUsedUp", message("retries_used_up"))
+    return None
+
+
+async def denied_before(step: Step, call: ToolCallRun) -> Ruling | None:
+    """Deny a call that was denied before, with the same reason."""
+    denied = step.state.permissions.denied
+    reason = denied.get(call_key(call.name, call.args)) if denied else None
+    if reason is None:
+        return None
+    message = f"{reason} {step.kit.prompts.tool_denied_before}".strip()
+    return Ruling("deny", call.args, "PermissionDenied", message)
+
+
+async def hooks(step: Step, call: ToolCallRun) -> Ruling | None:
+    """Let the caller's hooks change the arguments or refuse the call."""
+    if has_hooks(step.kit.hooks.before_tool, "before", step, call):
+        return await before_tool(step, call)
+    return None
+
+
+async def policy(step: Step, call: ToolCallRun) -> Ruling | None:
+    """Apply the rules, the mode, the tool's own judge and `can_use_tool`; always gives a ruling."""
+    tool = call.tool
+    try:
+        permission = await _permission(step, call)
+    except (SessionError, VerdictError):  # could not be recorded, or the caller's mistake
+        raise
+    except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
+        await deny_after_failure(f"What decides about {call.name}", error, step, call)
+        return Ruling("deny", call.args, type(error).__name__, safe_str(error))
+    if permission.behavior == "ask":  # a person is not asked about a call that would fail anyway
+        refusal = None if tool is None else await _argument_refusal(step, call, tool)
+        if refusal is not None:
+            kind, message = refusal
+            return Ruling("deny", call.args, kind, message)
+        if tool is None or call.name in step.state.permissions.always_allowed:
+            permission = replace(permission, behavior="allow")
+    if permission.behavior != "allow":
+        await step.emit_permission(call, permission.behavior, permission.message)
+    return step.rule(call, permission)
+
+
+STAGES: Sequence[Stage] = (repeated, unreadable, out_of_retries, denied_before, hooks, policy)
+
+
+# -- resumed calls ---------------------------------------------------------------------------------------
+
+
+async def _resume_begun(step: Step, call: ToolCallRun, intent: Mapping[str, Any]) -> Ruling:
+    """Allow a call that has begun, and restore what its decision said about later calls."""
+    if call.ruling is None:
+        recorded = as_recorded(call.written, step.kit.redactor)
+        judge(step.state.doom, recorded, step.kit.limits.doom_loop_threshold, polls=False)  # it counts
+        await before_tool(step, call, has_begun=True)
+    decision = ALLOWED
+    for effect in ("permit", "ask"):
+        if step.recorded(effect, call):
+            decision = await step.effect(effect, call, already_recorded)
+    call.args = intent.get("args", call.written.arguments)
+    return step.rule(call, replace(decision, behavior="allow", updated_args=None))
+
+
+async def _reconsider(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
+    """Decide a question that another process left pending by the rules and functions of this one."""
+    permission = await _permission(step, call)
+    if permission.behavior == "ask" or (permission.behavior == "deny" and _is_local_denial(step, call)):
+        return ruling
+    if permission.behavior != "allow":
+        await step.emit_permission(call, permission.behavior, permission.message)
+    return step.rule(call, permission)
+
+
+def _is_local_denial(step: Step, call: ToolCallRun) -> bool:
+    """Return True if a denial may only mean plan mode or a missing `on_ask`; then it is not a decision."""
+    cannot_ask = call.tool is not None and call.tool.judge is not None and not _can_ask(step, call)
+    return not _is_answered(step, call) and (cannot_ask or step.kit.permissions.mode == "plan")
+
+
+def _is_answered(step: Step, call: ToolCallRun) -> bool:
+    return step.recorded("ask", call)
+
+
+def _can_ask(step: Step, call: ToolCallRun) -> bool:
+    kit = step.kit
+    return kit.on_ask is not None or kit.can_use_tool is not None or _is_answered(step, call)
+
+
+async def _check_changed(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
+    """Apply deny rules to arguments that an answer, a hook or a function has changed."""
+    moment = "again" if ruling.behavior == "allow" else "asked"  # an answer may change them once more
+    permission = await _policy_decision(step, call, moment)
+    if permission.behavior != "deny":
+        return ruling
+    ruling = step.rule(call, permission)
+    await step.emit_permission(call, permission.behavior, permission.message)
+    return ruling
+
+
+# -- the policy ------------------------------------------------------------------------------------------
+
+
+async def _permission(step: Step, call: ToolCallRun) -> Permission:
+    """Return the decision of the policy and of `can_use_tool`, which may override an ask."""
+    suggested = await _policy_decision(step, call, "first")
+    if suggested.behavior == "deny":
+        return suggested
+    can_use_tool = step.kit.can_use_tool
+    if not step.recorded("permit", call):
+        if _is_answered(step, call):  # a person has decided
+            return replace(suggested, behavior="ask")
+        if can_use_tool is None:
+            return suggested
+    context = permission_context(step, call, suggested)
+    function = partial(can_use_tool or already_recorded, call.name, deepcopy(call.args), context)
+    decision = await step.effect("permit", call, partial(_verdict, function))
+    # An allow without arguments accepts the suggestion; with arguments it is a new decision.
+    agrees = decision.behavior == "allow" and decision.updated_args is None
+    return replace(decision, read_only=suggested.read_only) if agrees else decision
+
+
+async def _policy_decision(step: Step, call: ToolCallRun, moment: str) -> Permission:
+    """Return the decision of the rules, the mode and the tool itself."""
+    tool, rules = call.tool, step.kit.permissions
+    if rules.is_open and (tool is None or (tool.judge is None and not tool.destructive)):
+        return ALLOWED
+    if tool is None:
+        return rules.suggest(call.name, call.args, read_only=False)
+    views = call.args if rules.rules.is_empty else await _argument_views(step, call, tool, moment)
+    asks = await _destructive_reason(step, call, tool, moment) if tool.destructive else ""
+    if tool.judge is None:
+        return rules.suggest(call.name, views, read_only=tool.read_only, asks=asks)
+    # With changed arguments only a denial matters.
+    always = moment == "again" or call.name in step.state.permissions.always_allowed
+    context = rules.judge_context(call.name, views, attended=_can_ask(step, call), always=always)
+    context = replace(context, call_id=call.id, seconds=step.seconds_left())
+    run = partial(_opinion, partial(tool.judge, deepcopy(call.args), context))
+    own = await step.effect("judge", call, run, detail=moment)
+    return rules.suggest(call.name, views, read_only=tool.read_only, own=own, judges=True, asks=asks)
+
+
+async def _argument_views(step: Step, call: ToolCallRun, tool: Tool, moment: str) -> Forms:
+    """Return the arguments as rules see them. Where a path leads is recorded, because links change."""
+    views = forms_of(call.args, tool.parameters)
+    looks_into = tool.root and step.kit.permissions.rules.look_into(call.name)
+    if not looks_into and not step.recorded("forms", call, moment):
+        return views
+
+    async def resolve() -> list[str]:
+        return paths_of(tool.root, views.meant[0].get("path"))
+
+    return views.with_paths(await step.effect("forms", call, resolve, detail=moment))
+
+
+async def _destructive_reason(step: Step, call: ToolCallRun, tool: Tool, moment: str) -> str:
+    """Return why a person is asked about a call that cannot be undone; empty if it can be."""
+    question = Permission("ask", message("destructive"))
+
+    async def judged() -> Opinion:
+        flag = tool.destructive
+        return question if (flag if isinstance(flag, bool) else flag(deepcopy(call.args))) else None
+
+    if tool.destructive is True:
+        return question.message
+    opinion = await step.effect("judge", call, judged, detail=f"destructive:{moment}")
+    return "" if opinion is None else opinion.message
+
+
+async def _opinion(judge: Callable[[], Opinion | Awaitable[Opinion]]) -> Opinion:
+    opinion = judge()
+    opinion = await opinion if inspect.isawaitable(opinion) else opinion
+    return None if opinion is None else _read_verdict("The tool's judge", opinion)
+
+
+async def _verdict(function: Callable[[], Any]) -> Permission:
+    verdict = function()
+    return _read_verdict("can_use_tool", await verdict if inspect.isawaitable(verdict) else verdict)
+
+
+def _read_verdict(owner: str, verdict: object) -> Permission:
+    try:
+        permission = as_permission(verdict)
+        if permission.updated_args is None:
+            return permission
+        return replace(permission, updated_args=to_arguments(permission.updated_args))
+    except ConfigError as error:
+        raise VerdictError(f"{owner} gave no decision. {error}") from None
+
+
+async def _argument_refusal(step: Step, call: ToolCallRun, tool: Tool) -> Sequence[str] | None:
+    """Return the kind and message for arguments that the tool refuses; None if it takes them.
+
+    It is recorded: a replay may have no more of the tool than its schema.
+    """
+    refusal: Sequence[str] | None = None
+    if not step.recorded("refusal", call):
+        refusal = tool.refusal(call.args, step.kit.prompts)
+        if refusal is None:
+            return None
+
+    async def record() -> list[str]:
+        return list(refusal or ())
+
+    return await step.effect("refusal", call, record)
+
+
+# -- a person --------------------------------------------------------------------------------------------
+
+
+async def _ask(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
+    request = PermissionRequest(call.id, call.name, deepcopy(call.args), ruling.message, step.number)
+    permission = await step.effect("ask", call, partial(ask_person, request, step.kit))
+    if permission.behavior == "ask":
+        return ruling  # not answered now: the run is suspended
+    ruling = step.rule(call, permission)
+    await step.emit_permission(call, permission.behavior, permission.message)
+    return ruling
+
+
+async def ask_person(request: PermissionRequest, kit: Kit) -> Permission:
+    """Ask a person. A function that is not async runs in a thread, because it will block."""
+    ask = kit.on_ask
+    assert ask is not None
+    try:
+        is_async = inspect.iscoroutinefunction(ask)
+        answer: Any = ask(request) if is_async else await run_in_thread(lambda: ask(request))
+        answer = await answer if inspect.isawaitable(answer) else answer
+    except Exception as error:  # noqa: BLE001 - any failure counts as a denial
+        answer = Raised(error)
+    if isinstance(answer, Raised):
+        log_failure(f"The function that asks about {request.tool}", answer.error)
+        return Permission("deny", message("question_failed", error=error_text(answer.error)))
+    return _read_verdict("on_ask", answer)

@@ -1,0 +1,227 @@
+"""Ledgers of a run, part of its state: rulings on calls, and tool state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest
+from pure_agent_loop.prompts.words import message
+from pure_agent_loop.schema.outcome import ToolOutcome
+from pure_agent_loop.support.text import as_text, to_jsonable
+
+# -- pending calls and their rulings ------------------------------ --------------------------------------
+
+NO_CALLS_LEFT = "LimitReached"
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """Ruling on one call. Part of the state, so that nothing is decided or asked twice.
+
+    Args:
+        behavior: ``allow``: it runs with `args`; ``deny``: it does not; ``ask``: it waits for a person.
+        kind: Why it is denied, in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
+        message: Why, in words.
+        read_only: With ``allow``: it runs so that it changes nothing.
+    """
+
+    behavior: Behavior
+    args: dict[str, Any] = field(default_factory=dict)
+    kind: str = ""
+    message: str = ""
+    read_only: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
+        """Load the form of :meth:`to_dict`."""
+        return cls(**data)
+
+
+@dataclass(slots=True)
+class PermissionLedger:
+    """Rulings on calls.
+
+    Args:
+        rulings: Rulings on the pending calls, by call id.
+        denied: Calls that were refused, with the reason: they are not asked about again.
+        always_allowed: Tools that a person allowed for the whole run.
+        denied_rounds: Number of rounds in a row without an allowed call.
+    """
+
+    rulings: dict[str, Ruling] = field(default_factory=dict)
+    denied: dict[str, str] = field(default_factory=dict)
+    always_allowed: list[str] = field(default_factory=list)
+    denied_rounds: int = 0
+
+    def questions(self, pending: Sequence[ToolCall], step: int) -> list[PermissionRequest]:
+        """Return the open questions about the pending calls of a step."""
+        return [
+            PermissionRequest(call.id, call.name, ruling.args, ruling.message, step)
+            for call in pending
+            if (ruling := self.rulings.get(call.id)) is not None and ruling.behavior == "ask"
+        ]
+
+    def rule(self, call: ToolCall, permission: Permission, args: dict[str, Any]) -> Ruling:
+        """Record the ruling on a pending call."""
+        if permission.behavior == "deny":
+            self.denied[call_key(call.name, call.arguments)] = permission.message
+            ruling = Ruling("deny", args, "PermissionDenied", permission.message)
+        else:
+            updated = args if permission.updated_args is None else to_arguments(permission.updated_args)
+            if permission.always and call.name not in self.always_allowed:
+                self.always_allowed.append(call.name)
+            ruling = Ruling(
+                permission.behavior, updated, message=permission.message, read_only=permission.read_only
+            )
+        self.rulings[call.id] = ruling
+        return ruling
+
+    def is_too_many(self, call_id: str) -> bool:
+        """Return True if a pending call exceeds the call limit."""
+        ruling = self.rulings.get(call_id)
+        return ruling is not None and ruling.kind == NO_CALLS_LEFT
+
+    def count_round(self, calls: Sequence[ToolCall]) -> None:
+        """Record whether any of these calls was allowed; see `denied_rounds`."""
+        allowed, refused = False, False
+        for call in calls:
+            ruling = self.rulings[call.id]
+            allowed = allowed or ruling.behavior == "allow"
+            refused = refused or ruling.kind == "PermissionDenied"
+        self.denied_rounds = self.denied_rounds + 1 if refused and not allowed else 0
+
+    def forget_refusals(self) -> None:
+        """Clear the denials, which belong to an earlier task."""
+        self.denied, self.denied_rounds = {}, 0
+
+    def refuse(self, calls: Sequence[ToolCall], message: str) -> None:
+        """Deny pending calls that exceed the call limit."""
+        for call in calls:
+            self.rulings[call.id] = Ruling("deny", call.arguments, NO_CALLS_LEFT, message)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return {
+            "rulings": {call_id: ruling.to_dict() for call_id, ruling in self.rulings.items()},
+            "denied": dict(self.denied),
+            "always_allowed": list(self.always_allowed),
+            "denied_rounds": self.denied_rounds,
+        }
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> PermissionLedger:
+        """Load the form of :meth:`to_dict`."""
+        rulings = {call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()}
+        return cls(rulings, dict(data["denied"]), list(data["always_allowed"]), data["denied_rounds"])
+
+
+def to_arguments(value: object) -> dict[str, Any]:
+    """Convert arguments from a user function to plain JSON: they become part of the state.
+
+    Raises:
+        ConfigError: The arguments are not an object.
+    """
+    if not isinstance(value, Mapping):
+        raise ConfigError(message("no_arguments", value=f"{value!r:.80}"))
+    plain: dict[str, Any] = to_jsonable(value)
+    return plain
+
+
+def call_key(tool: str, args: Mapping[str, Any]) -> str:
+    """Return a key that is equal for equal calls."""
+    return f"{tool} {json.dumps(args, sort_keys=True, default=str)}"
+
+
+# -- tool state of a run: external results, tools from a search, corrections --------------------- --------
+
+
+class OutsideResult(NamedTuple):
+    """Result of a call that is executed outside the run.
+
+    Args:
+        text: Text the model reads; before the result comes, a note that it is missing.
+        is_error: True if the call failed there.
+    """
+
+    text: str
+    is_error: bool = False
+    came: bool = False
+
+
+def check_waits(what: str, call_id: str, waiting: Collection[str]) -> None:
+    """Reject an answer or a result for a call that is not pending.
+
+    Raises:
+        ConfigError: The call is not pending; the message names the pending calls.
+    """
+    if call_id not in waiting:
+        names = ", ".join(waiting) or "none"
+        raise ConfigError(f"Call {call_id!r:.80} has no pending {what}. Pending: {names}.")
+
+
+@dataclass(slots=True)
+class ToolLedger:
+    """Tool state, part of a `QueryState`.
+
+    Args:
+        outside: Pending calls whose results come from outside, by call id.
+        found: Tools from a search, the newest last.
+        retries: By tool, how often in a row it has sent the model back.
+    """
+
+    outside: dict[str, OutsideResult] = field(default_factory=dict)
+    found: list[str] = field(default_factory=list)
+    retries: dict[str, int] = field(default_factory=dict)
+
+    def open_calls(self, pending: Iterable[ToolCall], rulings: Mapping[str, Ruling]) -> list[ToolCall]:
+        """Return the pending calls without a result, with the arguments in force."""
+        waiting = [call for call in pending if self.awaits(call.id)]
+        return [replace(call, arguments=rulings[call.id].args) for call in waiting]
+
+    def awaits(self, call_id: str) -> bool:
+        """Return True if the external result of a call is missing."""
+        return call_id in self.outside and not self.outside[call_id].came
+
+    def text_of(self, call_id: str, default: str) -> str:
+        """Return the text of an external result; `default` for another call."""
+        return self.outside[call_id].text if call_id in self.outside else default
+
+    def give(self, call_id: str, result: Any, *, is_error: bool) -> None:
+        """Store an external result; see `QueryState.give_result`."""
+        check_waits("result", call_id, [each for each in self.outside if self.awaits(each)])
+        if not isinstance(is_error, bool):
+            raise ConfigError(f"is_error must be True or False; it is {is_error!r:.80}.")
+        self.outside[call_id] = OutsideResult(as_text(result), is_error, came=True)
+
+    def take(self, tool: str, outcome: ToolOutcome) -> None:
+        """Record the outcome of a call."""
+        if outcome.found:
+            self.find(outcome.found)
+        if outcome.is_retry:
+            self.retries[tool] = self.retries.get(tool, 0) + 1
+        elif self.retries and not outcome.is_error:
+            self.retries.pop(tool, None)
+
+    def find(self, names: Iterable[str]) -> None:
+        """Add tools from a search; the model may call them from the next step on."""
+        for name in names:
+            self.found = [*(each for each in self.found if each != name), name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self) | {"outside": {call_id: list(each) for call_id, each in self.outside.items()}}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> ToolLedger:
+        """Load the form of :meth:`to_dict`."""
+        outside = {call_id: OutsideResult(*each) for call_id, each in data["outside"].items()}
+        return cls(outside, list(data["found"]), dict(data["retries"]))

@@ -1,0 +1,130 @@
+"""The values that travel through a tool round: one step of a run, and each of its calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
+
+from pure_agent_loop.events import Event
+from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.ledgers import Ruling
+from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.permissions import Permission
+from pure_agent_loop.tool import Tool, ToolOutcome
+
+T = TypeVar("T")
+
+
+class TimedOutcome(NamedTuple):
+    """The outcome of a call and the seconds it took."""
+
+    outcome: ToolOutcome
+    seconds: float
+
+
+class ToolCallRun:
+    """One pending call on its way through a step: decided about, run, finished.
+
+    Args:
+        tool: The tool of that name; None if there is none.
+        args: The arguments in force; hooks and persons may change them.
+        ruling: What was decided; None until then.
+        outcome: What the call returned, or why it is not made; None until then.
+        task: Runs the call; None if it has not begun.
+        seconds: How long it may run; None for no limit.
+        deadline: When its time is over, by the event loop's clock; None for no limit.
+    """
+
+    __slots__ = ("args", "deadline", "id", "name", "outcome", "ruling", "seconds", "task", "tool", "written")
+
+    def __init__(self, written: ToolCall, tool: Tool | None, ruling: Ruling | None) -> None:
+        self.written, self.tool, self.ruling = written, tool, ruling
+        self.id, self.name = written.id, written.name
+        self.args = written.arguments
+        self.outcome: ToolOutcome | None = None
+        self.task: asyncio.Task[TimedOutcome] | None = None
+        self.seconds: float | None = None
+        self.deadline: float | None = None
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether it has other arguments than the model wrote."""
+        return self.args is not self.written.arguments and self.args != self.written.arguments
+
+    def in_force(self) -> ToolCall:
+        """The call with the arguments in force."""
+        return (
+            self.written
+            if self.args is self.written.arguments
+            else replace(self.written, arguments=self.args)
+        )
+
+
+class Step:
+    """One step of a run: its state, its kit and what both are asked for in a tool round."""
+
+    __slots__ = ("emit", "kit", "number", "state")
+
+    def __init__(self, state: QueryState, kit: Kit) -> None:
+        self.state, self.kit, self.number = state, kit, state.step
+        self.emit = kit.emit
+
+    def calls(self) -> list[ToolCallRun]:
+        """The pending calls that have no result yet."""
+        rulings, tools = self.state.permissions.rulings, self.kit.tools
+        return [
+            ToolCallRun(call, tools.get(call.name), rulings.get(call.id))
+            for call in self.state.pending
+            if call.id not in self.state.results
+        ]
+
+    # -- effects: the only place where a tool round names one; sessions keep these keys ----------------------
+
+    def key(self, effect: str, call: ToolCallRun, detail: object = "") -> str:
+        """The key of an effect of a call, such as ``3:tool:call_1`` or ``3:judge:call_1:first``."""
+        key = f"{self.number}:{effect}:{call.id}"
+        return f"{key}:{detail}" if detail != "" else key
+
+    def recorded(self, effect: str, call: ToolCallRun, detail: object = "") -> bool:
+        """Whether an earlier process has recorded this effect."""
+        return self.kit.journal.recorded(self.key(effect, call, detail))
+
+    def intent_of(self, call: ToolCallRun) -> Mapping[str, Any] | None:
+        """What the record says of a call that began in an earlier process; None if it did not."""
+        return self.kit.journal.intent_of(self.key("tool", call))
+
+    def effect(
+        self,
+        effect: str,
+        call: ToolCallRun,
+        run: Callable[[], Awaitable[T]],
+        *,
+        detail: object = "",
+        intent: Mapping[str, Any] | None = None,
+    ) -> Awaitable[T]:
+        """Make an effect happen once: what is recorded is returned without running it again."""
+        return self.kit.journal.effect(self.key(effect, call, detail), run, intent)
+
+    # -- decisions and events --------------------------------------------------------------------------------
+
+    def rule(self, call: ToolCallRun, permission: Permission) -> Ruling:
+        """Keep what was decided about a call, with the arguments in force."""
+        call.ruling = self.state.rule(call.written, permission, call.args)
+        call.args = call.ruling.args
+        return call.ruling
+
+    def seconds_left(self) -> float | None:
+        """Seconds until the run's deadline; None if it has none."""
+        deadline = self.state.deadline
+        return None if deadline is None else max(0.0, deadline - self.kit.clock.monotonic())
+
+    def notify(self, text: str) -> Awaitable[None]:
+        """Send a notice for a person."""
+        return self.emit(Event.notice(self.number, text))
+
+    def emit_permission(self, call: ToolCallRun, behavior: str, message: str) -> Awaitable[None]:
+        """Send what was decided about a call, or that a person has to."""
+        return self.emit(Event.permission(self.number, call.name, call.args, behavior, message, call.id))

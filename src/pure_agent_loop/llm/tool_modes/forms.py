@@ -1,0 +1,140 @@
+"""Call syntax of model families, as data. Add yours with `register_form`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from pure_agent_loop.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True)
+class CallForm:
+    """Syntax of calls. Between the tags: JSON, a name followed by JSON, or calls in the syntax of `call`.
+
+    Args:
+        opens: Tags before calls.
+        closes: Tags after calls.
+        call: Syntax of one call, such as ``<invoke name="{name}">{arguments}</invoke>``; empty if there is
+            only JSON between the tags.
+        argument: Syntax of one argument, such as ``<parameter name="{key}">{value}</parameter>``, optionally
+            with ``{is_text}``, which is ``true`` for a text value and ``false`` for JSON.
+
+    Raises:
+        ConfigError: A placeholder is missing.
+    """
+
+    name: str
+    opens: tuple[str, ...] = ()
+    closes: tuple[str, ...] = ()
+    call: str = ""
+    argument: str = ""
+
+    def __post_init__(self) -> None:
+        for field, text, needed in (
+            ("call", self.call, ("{name}", "{arguments}")),
+            ("argument", self.argument, ("{key}", "{value}")),
+        ):
+            at = [text.find(placeholder) for placeholder in needed]
+            if bool(self.call) and (min(at) < 1 or at != sorted(at)):
+                raise ConfigError(f"CallForm.{field}={text!r} must contain {' followed by '.join(needed)}.")
+
+
+def _invoking(name: str, mark: str, *opens: str, attribute: str = "") -> CallForm:
+    """Return Claude's form; other families use it with a prefix in each tag."""
+    return CallForm(
+        name,
+        tuple(f"<{tag}>" for tag in opens),
+        tuple(f"</{tag}>" for tag in opens),
+        f'<{mark}invoke name="{{name}}">{{arguments}}</{mark}invoke>',
+        f'<{mark}parameter name="{{key}}"{attribute}>{{value}}</{mark}parameter>',
+    )
+
+
+CALL_FORMS: list[CallForm] = [
+    CallForm("Hermes, Qwen, GLM", ("<tool_call>", "<tool_calls>", "<function_call>"), (
+        "</tool_call>", "</tool_calls>", "</function_call>", "<|im_end|>")),
+    CallForm("Qwen3-Coder, Step, Seed-OSS", ("<seed:tool_call>",), ("</seed:tool_call>",),
+        "<function={name}>{arguments}</function>", "<parameter={key}>{value}</parameter>"),
+    _invoking("Claude", "", "function_calls"),
+    _invoking("Claude", "antml:", "antml:function_calls"),
+    _invoking("MiniMax", "", "minimax:tool_call"),
+    _invoking("DeepSeek", "｜DSML｜", "｜DSML｜function_calls", "｜DSML｜tool_calls",
+        attribute=' string="{is_text}"'),
+    _invoking("Step", "steptml:", "steptml:toolcall"),
+    CallForm("DeepSeek", ("<｜tool▁calls▁begin｜>", "<｜tool▁call▁begin｜>"), (
+        "<｜tool▁call▁end｜>", "<｜tool▁calls▁end｜>")),
+    CallForm("Step", (
+        "<｜tool_calls_begin｜>", "<｜tool_call_begin｜>", "<｜tool_call_begin｜>function<｜tool_sep｜>"), (
+        "<｜tool_call_end｜>", "<｜tool_calls_end｜>")),
+    CallForm("Kimi", ("<|tool_calls_section_begin|>", "<|tool_call_begin|>"), (
+        "<|tool_call_end|>", "<|tool_calls_section_end|>")),
+    CallForm("gpt-oss", (
+        "<|start|>assistant<|channel|>commentary to=", "<|channel|>commentary to=",
+        "<|start|>assistant to="), ("<|call|>",)),
+    CallForm("Llama", ("<|python_tag|>",), ("<|eom_id|>", "<|eot_id|>")),
+    CallForm("Mistral", ("[TOOL_CALLS]",), ("</s>",)),
+    CallForm("Granite, Phi", ("<|tool_call|>",), ("<|/tool_call|>",)),
+    CallForm("LFM2", ("<|tool_call_start|>",), ("<|tool_call_end|>",)),
+    CallForm("Cohere", ("<|START_ACTION|>",), ("<|END_ACTION|>",)),
+    CallForm("Nemotron", ("<TOOLCALL>",), ("</TOOLCALL>",)),
+]  # fmt: skip
+
+
+def register_form(form: CallForm) -> None:
+    """Register a form before all others, for this process."""
+    CALL_FORMS.insert(0, form)
+
+
+class Element:
+    """Parser for forms with a separate tag per argument."""
+
+    def __init__(self, form: CallForm) -> None:
+        self.prefix, _, rest = form.call.partition("{name}")
+        self.suffix, _, self.close = rest.partition("{arguments}")
+        start = re.escape(form.argument.partition("{key}")[0])
+        before, _, after = map(re.escape, form.argument.partition("{value}"))
+        before = before.replace(r"\{key\}", r"(?P<key>[\w.-]+)").replace(
+            r"\{is_text\}", "(?P<is_text>true|false)"
+        )
+        self._argument = re.compile(rf"{before}\n?(?P<value>.*?)\n?(?:{after}|(?={start})|\Z)", re.S)
+
+    def arguments(self, text: str) -> list[tuple[str, str, str]]:
+        """Return name, value and ``is_text`` ("true", "false" or empty) of each argument."""
+        return [
+            (match["key"], match["value"], match.groupdict().get("is_text") or "")
+            for match in self._argument.finditer(text)
+        ]
+
+
+class FormPatterns:
+    """Tags and patterns of several forms."""
+
+    def __init__(self, forms: tuple[CallForm, ...]) -> None:
+        self.openings = tuple(dict.fromkeys(tag for form in forms for tag in form.opens))
+        self.closings = tuple(dict.fromkeys(tag for form in forms for tag in form.closes))
+        self.elements = {part.prefix: part for part in (Element(form) for form in forms if form.call)}
+        self.tags = (*self.openings, *self.closings, *self.elements)
+        words = sorted(map(re.escape, self.openings), key=len, reverse=True)
+        closing = "|".join(map(re.escape, self.closings))
+        self.opening = re.compile("|".join(words))
+        self.between = re.compile(rf"(?:{'|'.join(words)}|{closing}|[\s;,])*")
+        self.closers = re.compile(rf"(?:[ \t\r\n}}\])]*(?:{closing}))*")
+
+    def element_at(self, text: str, start: int) -> Element | None:
+        """Return the parser for a call in tags that begins at `start`, if there is one."""
+        return next(
+            (self.elements[prefix] for prefix in self.elements if text.startswith(prefix, start)), None
+        )
+
+
+_cached_forms: list[tuple[list[CallForm], FormPatterns]] = []
+
+
+def forms_in_use() -> FormPatterns:
+    """Return the registered forms, rebuilt when the table has changed."""
+    if (
+        not _cached_forms or _cached_forms[0][0] != CALL_FORMS
+    ):  # identical objects, so the comparison is cheap
+        _cached_forms[:] = [([*CALL_FORMS], FormPatterns(tuple(CALL_FORMS)))]
+    return _cached_forms[0][1]

@@ -1,0 +1,68 @@
+"""Log errors of user functions with a traceback; the model gets only the message."""
+
+from __future__ import annotations
+
+import logging
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING
+
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.support.text import FAILURE_LOGS, clean_text, safe_str
+
+if TYPE_CHECKING:
+    from pure_agent_loop.support.secrets.redaction import Redactor
+
+LOG = logging.getLogger("pure_agent_loop")
+_REDACTOR: ContextVar[Redactor | None] = ContextVar("pure_agent_loop_log_redactor", default=None)
+
+
+@contextmanager
+def logging_without(redactor: Redactor | None) -> Iterator[None]:
+    """Redact known secrets in log entries made inside, in tasks and tool threads too."""
+    token = _REDACTOR.set(redactor)
+    try:
+        yield
+    finally:
+        _REDACTOR.reset(token)
+
+
+def is_meant(error: BaseException) -> bool:
+    """Whether an error carries a message for the model: an error of this package or a subclass."""
+    if isinstance(error, PureAgentLoopError):
+        return not isinstance(error, ConfigError)
+    if isinstance(error.__cause__, (StopIteration, StopAsyncIteration)):  # converted to RuntimeError here
+        error = error.__cause__
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("pure_agent_loop.")
+
+
+def log_failure(owner: str, error: BaseException) -> None:
+    """Log what a function raised, with its traceback, unless it is an error of this package.
+
+    Args:
+        owner: The function, such as ``The tool 'look'``.
+    """
+    if is_meant(error) or not LOG.isEnabledFor(logging.ERROR):
+        return
+    redactor = _REDACTOR.get()
+    if redactor is not None:
+        redactor.clean_error(error)
+    try:
+        text = "".join(traceback.format_exception(error))
+    except Exception:  # noqa: BLE001 - a log entry must not fail the run
+        text = f"{type(error).__name__} (its traceback cannot be formatted)"
+    text, words = (line if redactor is None else redactor.redact(line) for line in (text, safe_str(error)))
+    details = (owner, f"{type(error).__name__}: {words}")
+    raised = (type(error), error, error.__traceback__)
+    record = LOG.makeRecord(LOG.name, logging.ERROR, __file__, 0, "%s failed: %s", details, raised)
+    # A handler's text may hold a lone surrogate, which no file or stream can encode.
+    record.exc_text = clean_text(text).rstrip("\n")
+    LOG.handle(record)
+
+
+FAILURE_LOGS.append(log_failure)

@@ -1,0 +1,381 @@
+"""Describe how a text differs from the most likely place for it in a file.
+
+Both texts are read as letters with gaps between them: escapes are resolved, look-alikes and case are folded,
+and spaces and invisible characters form the gaps. Where the letters agree, each pair of written letters and
+each pair of gaps yields the differences.
+"""
+
+from __future__ import annotations
+
+import difflib
+import errno
+import html
+import os
+import re
+import secrets
+import stat
+import unicodedata
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from pure_agent_loop.support.text import excerpt_around
+from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
+from pure_agent_loop.toolbox.files.walking import FolderHandle
+from pure_agent_loop.toolbox.files.words import message
+
+MAX_CHARS = 1_000_000  # of a file; in a larger one only similar lines are searched
+MAX_PAIRS = 6  # listed pairs of characters
+_TOKEN = re.compile(
+    r"""\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntr"'\\/])|&(?:\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});"""
+    "|[A-Za-z0-9_]+(?![\u0300-\u036f])|.[\u0300-\u036f]*",
+    re.S,
+)
+_ESCAPED = {"\\n": "\n", "\\t": "\t", "\\r": "\r"}
+_QUOTES = "\"“”„‟″＂«»'‘’‚‛′`´"
+_DASHES = "-‐‑‒–—―−﹣－"
+_LOOK_ALIKES = (
+    "АВЕЗКМНОРСТУХаеорсухіјѕһԁΑΒΕΖΗΙΚΜΝΟΡΤΥΧο。、·×",
+    "ABE3KMHOPCTYXaeopcyxijshdABEZHIKMNOPTYXo.,.x",
+)
+_FOLDED: dict[int, str | int] = {
+    **dict.fromkeys(map(ord, _QUOTES[:9]), '"'),
+    **dict.fromkeys(map(ord, _QUOTES[9:]), "'"),
+    **dict.fromkeys(map(ord, _DASHES), "-"),
+    **str.maketrans(*_LOOK_ALIKES),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Letter:
+    """One letter: its folded form, its written form, and the gap before it."""
+
+    key: str
+    written: str
+    gap: str
+    has_escape: bool  # in the gap
+
+
+class FoldedMatch:
+    """The place in a file that matches a text after folding.
+
+    Args:
+        start: Start of its first letter.
+        end: End of its last letter.
+    """
+
+    def __init__(self, text: str, start: int, end: int) -> None:
+        self.start, self.end = start, end
+        self._text = text
+
+    def differences(self, old: str) -> str:
+        """Describe the differences from the searched text, as part of a sentence."""
+        theirs, _, _ = _letters(self._text[self.start : self.end])
+        ours, our_end, has_escape = _letters(old)
+        kinds: dict[str, list[str]] = {}
+        for index, (one, other) in enumerate(zip(theirs, ours, strict=False)):
+            gap = one.gap if index else _gap_at_end(self._text[: self.start], other.gap)
+            inner = "inner_spaces" if index or not self._starts_line() else "indentation"
+            _compare_gaps(kinds, gap, other.gap, inner, has_escape=other.has_escape != one.has_escape)
+            if one.written != other.written:
+                _compare_letters(kinds, one.written, other.written)
+        after = _gap_at_start(self._text[self.end :], our_end)
+        _compare_gaps(kinds, after, our_end, "trailing", has_escape=has_escape)
+        return message("comma").join(_describe(kind, pairs) for kind, pairs in kinds.items())
+
+    def _starts_line(self) -> bool:
+        return self._text[: self.start].rstrip(" \t")[-1:] in ("", "\n")
+
+
+def find_place(text: str, old: str) -> FoldedMatch | None:
+    """Find a text, ignoring spaces, escapes and look-alikes."""
+    if len(text) > MAX_CHARS:
+        return None
+    wanted = "".join(key for key, _ in _folded_tokens(old))
+    keys: list[str] = []
+    starts: list[tuple[int, int]] = []
+    for key, (start, end) in _folded_tokens(text):
+        keys.append(key)
+        is_plain = len(key) == end - start  # a run of plain letters
+        starts += [(start + n, start + n + 1) if is_plain else (start, end) for n in range(len(key))]
+    at = "".join(keys).find(wanted) if wanted else -1
+    return None if at < 0 else FoldedMatch(text, starts[at][0], starts[at + len(wanted) - 1][1])
+
+
+def _folded_tokens(text: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    for token in _TOKEN.finditer(text):
+        key = _fold(token[0])
+        if key:
+            yield key, token.span()
+
+
+def _fold(token: str) -> str:
+    """Return the folded form of a token; empty for spaces and invisible characters."""
+    if token.isascii() and token.isalnum():
+        return token.lower()
+    char = _resolve(token)
+    if char.isspace() or _is_invisible(char):
+        return ""
+    folded = unicodedata.normalize("NFKC", char.translate(_FOLDED)).translate(_FOLDED).casefold()
+    return "".join(folded.split())
+
+
+def _resolve(token: str) -> str:
+    """Return the character of an escape; other tokens unchanged."""
+    if len(token) > 1 and token[0] == "\\":
+        if token[1] in "ux":
+            return chr(int(token[2:], 16))
+        return _ESCAPED.get(token, token[1:])
+    return html.unescape(token) if len(token) > 2 and token[0] == "&" else token
+
+
+def _is_invisible(char: str) -> bool:
+    return unicodedata.category(char[0]) == "Cf" or "\ufe00" <= char[0] <= "\ufe0f"
+
+
+def _letters(text: str) -> tuple[list[_Letter], str, bool]:
+    """Split a text into letters; return them, the final gap, and whether that gap has an escape."""
+    letters: list[_Letter] = []
+    gap, has_escape = "", False
+    for token in _TOKEN.finditer(text):
+        written = token[0]
+        key = _fold(written)
+        if not key:
+            gap += _resolve(written)
+            has_escape |= len(written) > 1 and written[0] in "\\&"
+            continue
+        pieces = written if len(key) == len(written) else [written] * len(key)
+        for letter, piece in zip(key, pieces, strict=True):
+            letters.append(_Letter(letter, piece, gap, has_escape))
+            gap, has_escape = "", False
+    return letters, gap, has_escape
+
+
+def _gap_at_end(text: str, like: str) -> str:
+    """Return the gap at the end of a text, from the same line break on as `like`."""
+    gap = text[len(text.rstrip()) :] if like else ""
+    lines = gap.split("\n")
+    return "\n".join(lines[-1 - like.count("\n") :]) if like.strip(" \t") else lines[-1]
+
+
+def _gap_at_start(text: str, like: str) -> str:
+    """Return the gap at the start of a text, cut in the same way."""
+    gap = text[: len(text) - len(text.lstrip())] if like else ""
+    if "\n" not in like:
+        return gap[: len(like)] if gap.startswith(like) else gap.split("\n")[0]
+    ends = [at for at, char in enumerate(gap) if char == "\n"][: like.count("\n")]
+    rest = gap[ends[-1] + 1 :] if ends else ""
+    tail = like.rpartition("\n")[2]
+    return (gap[: ends[-1] + 1] if ends else gap) + (tail if rest.startswith(tail) else rest.split("\n")[0])
+
+
+def _compare_gaps(
+    kinds: dict[str, list[str]], theirs: str, ours: str, inner: str, *, has_escape: bool
+) -> None:
+    if has_escape:
+        kinds.setdefault("escapes", [])
+    if theirs == ours:
+        return
+    hidden, special = (
+        [_special_chars(gap, invisible=flag) for gap in (theirs, ours)] for flag in (True, False)
+    )
+    for kind, (there, here) in (("invisible", hidden), ("special_spaces", special)):
+        if there != here:
+            kinds.setdefault(kind, []).append(_describe_pair(there or " ", here or " "))
+    plain = [_plain_gap(gap).split("\n") for gap in (theirs, ours)]
+    if len(plain[0]) != len(plain[1]):
+        kinds.setdefault("line_breaks", [])
+    elif plain[0] != plain[1] and len(plain[0]) == 1:
+        kinds.setdefault(inner, [])
+    else:
+        if plain[0][:-1] != plain[1][:-1]:
+            kinds.setdefault("trailing", [])
+        if plain[0][-1] != plain[1][-1]:
+            kinds.setdefault("indentation", [])
+
+
+def _special_chars(gap: str, *, invisible: bool) -> str:
+    return "".join(c for c in gap if c not in " \t\r\n" and _is_invisible(c) is invisible)
+
+
+def _plain_gap(gap: str) -> str:
+    """Return a gap without the characters that are reported separately."""
+    return "".join(c if c in "\t\n" else " " for c in gap.replace("\r\n", "\n") if not _is_invisible(c))
+
+
+def _compare_letters(kinds: dict[str, list[str]], theirs: str, ours: str) -> None:
+    if theirs.casefold() == ours.casefold():
+        kind = "case"
+    elif len(theirs) > 1 and theirs[0] in "\\&":
+        kind = "escaped_there"
+    elif len(ours) > 1 and ours[0] in "\\&":
+        kind = "escapes"
+    elif unicodedata.normalize("NFC", theirs) == unicodedata.normalize("NFC", ours):
+        kind = "composed"
+    elif theirs in _QUOTES and ours in _QUOTES:
+        kind = "quotes"
+    else:
+        kind = "dashes" if theirs in _DASHES and ours in _DASHES else "alike"
+    pairs = kinds.setdefault(kind, [])
+    if kind in ("quotes", "dashes", "alike"):
+        pair = _describe_pair(theirs, ours)
+        pairs += [] if pair in pairs else [pair]
+
+
+def _describe_pair(theirs: str, ours: str) -> str:
+    return message("for", theirs=_show_chars(theirs), ours=_show_chars(ours))
+
+
+def _show_chars(chars: str) -> str:
+    """Show characters, with code points if they could be confused with others."""
+    if chars.isascii():
+        return chars if chars.strip() else message("a_space")
+    codes = " ".join(f"U+{ord(char):04X}" for char in chars)
+    visible = not any(char.isspace() or _is_invisible(char) for char in chars)
+    return f"{chars} ({codes})" if visible else codes
+
+
+def _describe(kind: str, pairs: list[str]) -> str:
+    shown = list(dict.fromkeys(pairs))
+    ellipsis = ", ..." if len(shown) > MAX_PAIRS else ""
+    return message(kind) + (f" ({'; '.join(shown[:MAX_PAIRS])}{ellipsis})" if shown else "")
+
+
+# -- write a file whole or not at all, in an open folder -------------------------------------------------
+
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_PERMISSIONS = 0o777
+_ANY_WRITE = 0o222
+
+
+def replace_file(folder: FolderHandle, name: str, data: bytes, before: os.stat_result | None) -> None:
+    """Atomically write or replace a file.
+
+    Args:
+        before: The replaced file, whose permissions and owner are kept; None for a new file.
+
+    Raises:
+        OSError: The file cannot be written; nothing has changed.
+    """
+    temporary = f".pal-{secrets.token_hex(8)}.tmp"
+    descriptor = folder.open(temporary, _NEW, 0o666 if before is None else 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            if before is not None:
+                _copy_attributes(file.fileno(), before)
+            file.flush()
+            os.fsync(file.fileno())
+        folder.rename(temporary, name)
+    except BaseException:
+        with suppress(OSError):
+            folder.remove(temporary)
+        raise
+    folder.sync()
+
+
+def _copy_attributes(descriptor: int, before: os.stat_result) -> None:
+    if not hasattr(os, "fchown"):  # Windows
+        return
+    current = os.fstat(descriptor)
+    if (current.st_uid, current.st_gid) != (before.st_uid, before.st_gid):
+        with suppress(OSError):  # only root may give files away
+            os.fchown(descriptor, before.st_uid, before.st_gid)
+    os.fchmod(descriptor, before.st_mode & _PERMISSIONS)
+
+
+def require_replaceable(before: os.stat_result | None, path: str) -> None:
+    """Check that a file may be written in place of an existing entry.
+
+    Args:
+        before: The existing entry; None if missing.
+
+    Raises:
+        OSError: ``ELOOP`` for a link, ``EISDIR`` for a folder.
+        WorkspaceError: The entry is not a regular file, or is read-only.
+    """
+    if before is None:
+        return
+    if stat.S_ISLNK(before.st_mode):
+        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
+    if stat.S_ISDIR(before.st_mode):
+        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+    if not stat.S_ISREG(before.st_mode):
+        raise WorkspaceError(message("not_writable", path=shown(path)))
+    if not before.st_mode & _ANY_WRITE:
+        # Replacing a file needs no right to write it, but its read-only mark must be respected.
+        raise WorkspaceError(message("marked_read_only", path=shown(path)))
+
+
+# -- explain why a text to replace is not in a file: the nearest lines and their differences -------------
+
+MAX_LINES = 20_000  # of a file; similar lines are not searched in a longer one
+MAX_COMPARED = 20_000_000  # pairs of characters; further lines are not compared
+MAX_LINE_CHARS = 300
+MAX_SHOWN = 12
+SIMILAR = 0.6
+
+
+def why_not_found(text: str, old: str, path: str) -> str:
+    """Return the message for a text that is not in the file.
+
+    Args:
+        old: The missing text, with plain line ends.
+    """
+
+    start = message("not_in_file", path=shown(path))
+    lines = [line.rstrip("\r") for line in text.split("\n")]
+    wanted = old.strip("\n").split("\n")
+    place = find_place(text, old)
+    differences = "" if place is None else place.differences(old)
+    if place is not None and differences:
+        return message("differs", start=start, what=differences, lines=_place_lines(text, place))
+    at = _nearest(lines, wanted) if len(lines) <= MAX_LINES else None
+    if at is None:
+        return message("nothing_similar", start=start)
+    return message("similar", start=start, lines=_numbered(lines, at, len(wanted)))
+
+
+def _nearest(lines: list[str], wanted: list[str]) -> int | None:
+    """Find the line most similar to the longest wanted line; return where the wanted text would start."""
+    key = max(range(len(wanted)), key=lambda index: len(wanted[index].strip()))
+    matcher = difflib.SequenceMatcher(autojunk=False)
+    looked_for = wanted[key].strip()[:MAX_LINE_CHARS]
+    matcher.set_seq2(looked_for)
+    best, best_number, left = SIMILAR, None, MAX_COMPARED
+    for number, line in enumerate(lines):
+        plain = line.strip()[:MAX_LINE_CHARS]
+        matcher.set_seq1(plain)
+        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
+            left -= len(plain) * len(looked_for)
+            if left < 0:
+                break
+            if matcher.ratio() > best:
+                best, best_number = matcher.ratio(), number
+    return None if best_number is None else max(0, best_number - key)
+
+
+def _place_lines(text: str, place: FoldedMatch) -> str:
+    """Return the lines of a place as in the file; of a long line the part around it."""
+    first = text.rfind("\n", 0, place.start) + 1
+    lines = text[first : text.find("\n", place.end) if "\n" in text[place.end :] else len(text)].split("\n")
+    number = text.count("\n", 0, first)
+    lines[0] = excerpt_around(lines[0], place.start - first, MAX_LINE_CHARS)
+    chosen = [line.rstrip("\r") for line in lines[:MAX_SHOWN]]
+    return _numbered([""] * number + chosen, number, len(chosen))
+
+
+def _numbered(lines: list[str], at: int, count: int) -> str:
+    chosen = lines[at : at + min(count, MAX_SHOWN)]
+    return "\n".join(
+        message("numbered", number=number, line=_visible(line[: MAX_LINE_CHARS + 6]))
+        for number, line in enumerate(chosen, at + 1)
+    )
+
+
+def _visible(line: str) -> str:
+    """Make tabs and spaces at the ends of a line visible."""
+    start = line[: len(line) - len(line.lstrip())].replace("\t", "\\t")
+    body = line.strip()
+    end = line[len(line.rstrip()) :].replace("\t", "\\t") if body else ""
+    return f"{start}{body}{end}|" if end else f"{start}{body}"

@@ -1,0 +1,151 @@
+"""What is typed is a command or a note; what comes in any other way is text for the model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.conversations import Held, idle, leave, said
+from tests.cli.screens import CTRL_C, ENTER
+
+HOME, DELETE, UP, CTRL_E = "\x01", "\x1b[3~", "\x1b[A", "\x05"
+
+
+def notes(pal):
+    found = [path for path in (pal.workspace.parent / "home").glob("memory/*/*") if path.is_file()]
+    return "".join(path.read_text() for path in found)
+
+
+def send(screen, number=1):
+    screen.type(ENTER)
+    screen.until(rf"answer {number}\.")
+    idle(screen)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["!touch ran", "#!/bin/sh\ntouch ran", "# keep this", "/help", "/undo yes\nand more", "!" + "x" * 2000],
+)
+def test_a_paste_is_text_however_it_begins(chat, pal, text):
+    screen = chat(["answer 1."], "chat", "--permission-mode", "auto")
+    screen.until("shows help")
+    screen.paste(text)
+    screen.until(r"\n(text)?> \S|paste 1")
+    send(screen)
+    assert said(screen.server.requests[0]) == text
+    assert not notes(pal)
+    assert not (pal.workspace / "ran").exists()
+    leave(screen)
+
+
+def test_a_paste_that_is_edited_stays_one_and_comes_back_as_one(chat, pal):
+    screen = chat(["answer 1.", "answer 2.", "answer 3."], "chat", "--permission-mode", "auto")
+    screen.until("shows help")
+    screen.paste("x!touch ran")
+    screen.type(HOME + DELETE + CTRL_E + " now")  # its first sign was never typed
+    screen.until("text> !touch ran now")
+    send(screen)
+    screen.type(UP)
+    screen.until("!touch ran now\n.*ask|auto")
+    send(screen, 2)
+    screen.type(" ")
+    screen.paste("!touch ran")
+    screen.type(HOME + DELETE)
+    screen.until("text> !touch ran")
+    send(screen, 3)
+    sent = [said(request).strip() for request in screen.server.requests]
+    assert sent == ["!touch ran now", "!touch ran now", "!touch ran"]
+    assert not (pal.workspace / "ran").exists()
+    leave(screen)
+
+
+def test_lines_that_come_at_once_are_a_paste_where_the_terminal_does_not_mark_it(chat, pal):
+    screen = chat(["answer 1."], "chat", "--permission-mode", "auto")
+    screen.until("shows help")
+    text = "!touch ran\n" + "\n".join(f"line {number}" for number in range(5)) + "\nend"
+    screen.type(text.replace("\n", "\r"))
+    screen.until("end")
+    send(screen)
+    assert said(screen.server.requests[0]) == text
+    assert not (pal.workspace / "ran").exists()
+    leave(screen)
+
+
+def test_what_is_typed_is_done_also_before_a_paste_and_from_the_history(chat, pal):
+    screen = chat([], "chat", "--permission-mode", "auto")
+    screen.until("shows help")
+    screen.paste("echo one >> ran")
+    screen.type(HOME + "!")
+    screen.until("run> !echo one >> ran")
+    screen.type(ENTER)
+    screen.until("exit code 0")
+    idle(screen)
+    screen.type(UP)
+    screen.until("run> !echo one >> ran")
+    screen.type(ENTER)
+    screen.until(lambda screen: screen.all.count("exit code 0") == 2)
+    idle(screen)
+    assert (pal.workspace / "ran").read_text() == "one\none\n"
+    screen.type("#the build is slow")
+    screen.until("note> #the build is slow")
+    screen.type(ENTER)
+    screen.until("# the build is slow\n.*note saved for this folder")
+    assert "the build is slow" in notes(pal)
+    leave(screen)
+
+
+@pytest.mark.parametrize("text", ["#42 is broken", "## Plan", "#!/bin/sh"])
+def test_a_number_a_heading_and_a_script_are_no_notes(chat, pal, text):
+    screen = chat(["answer 1."], "chat")
+    screen.until("shows help")
+    screen.type(text)
+    send(screen)
+    assert said(screen.server.requests[0]) == text
+    assert not notes(pal)
+    leave(screen)
+
+
+def test_an_editor_writes_text(chat, pal):
+    editor = Path(pal.workspace.parent / "editor")
+    editor.write_text('#!/bin/sh\nprintf "!touch ran" > "$1"\n')
+    editor.chmod(0o755)
+    pal.env["VISUAL"] = str(editor)
+    screen = chat(["answer 1."], "chat", "--permission-mode", "auto")
+    screen.until("shows help")
+    screen.type("\x18\x05")
+    screen.until("text> !touch ran")
+    send(screen)
+    assert said(screen.server.requests[0]) == "!touch ran"
+    assert not (pal.workspace / "ran").exists()
+    leave(screen)
+
+
+def test_files_that_a_paste_names_are_not_sent(chat, pal):
+    (pal.workspace / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
+    screen = chat(["answer 1."], "chat")
+    screen.until("shows help")
+    screen.paste("see @dot.png there")
+    screen.type(" please")
+    send(screen)
+    assert said(screen.server.requests[0]) == "see @dot.png there please"
+    leave(screen)
+
+
+def test_the_first_task_may_come_from_a_script(chat, pal):
+    screen = chat(["answer 1."], "chat", "--permission-mode", "auto", "!touch ran")
+    screen.until(r"answer 1\.")
+    idle(screen)
+    assert said(screen.server.requests[0]) == "!touch ran"
+    leave(screen)
+
+
+def test_what_is_sent_behind_a_stop_waits_for_its_end(chat):
+    held = Held("Never shown.", "answer 1.")
+    screen = chat({"handler": held}, "chat", "go")
+    screen.until(lambda _: held.seen)
+    screen.type(CTRL_C + "first of all" + ENTER)
+    screen.until(r"answer 1\.")
+    held.go.set()
+    idle(screen)
+    assert [said(request) for request in held.seen] == ["go", "first of all"]
+    leave(screen)

@@ -1,0 +1,64 @@
+"""The public contract of commit a892dbe still holds; each difference is listed with its reason."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.compatibility.contract import contract
+
+RECORDED = json.loads((Path(__file__).parent / "a892dbe" / "contract.json").read_text(encoding="utf-8"))
+# Differences that were decided, by their place in the contract.
+DECIDED = {
+    "stop_reasons/backgrounded": "no run ended with it; the task in the background has its own stop reason",
+    "names/pure_agent_loop.Part/order": "Part(id, session_id, message_id, type, ...), the order of its row",
+    "options/tasks --status/choices/backgrounded": "the same word, of a run of the engine",
+}
+
+
+def differences(old: Any, new: Any, place: str) -> Iterator[str]:
+    """The places where something is missing or other than it was; what was added is no difference."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        for key, value in old.items():
+            if key not in new:
+                yield f"{place}/{key}"
+            else:
+                yield from differences(value, new[key], f"{place}/{key}")
+    elif isinstance(old, list) and isinstance(new, list):
+        yield from (f"{place}/{value}" for value in old if value not in new)
+    elif old != new:
+        yield place
+
+
+def new_duties(old: dict[str, Any], new: dict[str, Any]) -> Iterator[str]:
+    """Parameters in another order, and new ones without a default."""
+    for name, value in old.items():
+        if not isinstance(value, dict) or not isinstance(new.get(name), dict):
+            continue
+        before, now = value["parameters"], new[name]["parameters"]
+        kept = [parameter for parameter in now if parameter in before]
+        if kept != [parameter for parameter in before if parameter in now]:
+            yield f"names/{name}/order"
+        added = [parameter for parameter in now if parameter not in before]
+        yield from (
+            f"names/{name}/parameters/{parameter}"
+            for parameter in added
+            if parameter.endswith(" *") and "VAR_" not in parameter
+        )
+
+
+@pytest.fixture(scope="module")
+def current():
+    return json.loads(json.dumps(contract()))
+
+
+@pytest.mark.parametrize("chapter", RECORDED)
+def test_nothing_that_was_promised_is_gone(current, chapter):
+    missing = set(differences(RECORDED[chapter], current[chapter], chapter))
+    if chapter == "names":
+        missing |= set(new_duties(RECORDED[chapter], current[chapter]))
+    assert missing == {place for place in DECIDED if place.startswith(f"{chapter}/")}
