@@ -38,9 +38,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.fleet import SERVER, model_process, open_fleet
 from tests.postgres_server import PostgresServer
 
+from benchmarks.fleet import SERVER, model_process, open_fleet
 from pure_agent_loop import Agent, tool
 from pure_agent_loop.durable import Engine
 from pure_agent_loop.llm.openai_client import OpenAIClient

@@ -33,9 +33,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from benchmarks.durable_kill import DONE, compare_runs, make_agent, next_answer
 from tests.postgres_server import PostgresServer
 
+from benchmarks.durable_kill import DONE, compare_runs, make_agent, next_answer
 from pure_agent_loop import Agent, cli
 from pure_agent_loop.durable import Engine, Handle
 from pure_agent_loop.sessions import PostgresStore, SessionStore, SqliteStore

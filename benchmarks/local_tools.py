@@ -32,7 +32,6 @@ from benchmarks.full_tools import (
     right_arguments,
     right_tools,
 )
-
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.local import open_local

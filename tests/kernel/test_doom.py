@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from benchmarks import doom_traces
 from hypothesis import given
 from hypothesis import strategies as st
 
+from benchmarks import doom_traces
 from pure_agent_loop.kernel.doom import (
     WINDOW,
     DoomLedger,
