@@ -34,6 +34,7 @@ def folder(tmp_path):
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked, to be killed by the thousand")
+@pytest.mark.timeout(1200)
 def test_killed_anywhere_a_run_goes_on_and_nothing_happens_twice(folder):
     source = str(Path(pure_agent_loop.__file__).parents[1])
     shares, launchers = [KILLS // 2, KILLS - KILLS // 2], []
