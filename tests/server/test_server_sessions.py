@@ -141,6 +141,19 @@ def test_a_socket_that_is_not_read_is_closed_with_a_reason(server):
         assert (closed.value.rcvd.code, closed.value.rcvd.reason) == (1013, "too slow")
 
 
+def test_a_socket_that_does_not_even_take_the_reason_is_cut_off(serve):
+    limits = {"viewer_seconds": 0.2, "rate": 500}
+    server = serve(answer, people={"ada": ["use"]}, limits=limits)
+    with server.client() as client, server.socket(queue=1) as lazy:
+        lazy.recv()
+        run = begin(client, "flood")
+        lazy.send(json.dumps({"type": "watch", "session": run["session"], "after": 0}))
+        while 'reason="unreachable"} 1' not in client.get("/metrics").text:
+            pass
+        with pytest.raises(ConnectionClosed):
+            list(map(lazy.recv, itertools.repeat(60)))
+
+
 def test_who_is_too_slow_is_dropped_and_told_why_and_who_is_too_late_reads_anew(server):
     with server.client() as client:
         run = begin(client, "flood")

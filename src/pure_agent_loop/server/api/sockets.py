@@ -18,7 +18,7 @@ from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.server.api import actions, models
 from pure_agent_loop.server.api.openapi import read_json, validated
-from pure_agent_loop.server.api.streams import STOPPING, DroppedError, Viewer
+from pure_agent_loop.server.api.streams import CLOSE_FACTOR, STOPPING, DroppedError, Viewer
 from pure_agent_loop.server.channel import Gap
 from pure_agent_loop.server.gate import RateLimiter
 from pure_agent_loop.server.people import HttpProblem, Person, as_problem
@@ -37,6 +37,7 @@ class Socket:
     def __init__(self, service: Service, person: Person, socket: WebSocket) -> None:
         self._service, self._person, self._socket = service, person, socket
         self._watching: dict[str, asyncio.Task[None]] = {}
+        self._unreachable = asyncio.Event()
         rate = service.settings.rate
         self._rates = RateLimiter(rate, rate * 4)
         self._errors = 0
@@ -54,14 +55,16 @@ class Socket:
         await self._socket.accept()
         closing = asyncio.ensure_future(self._service.closing.wait())
         reading = asyncio.ensure_future(self._read())
+        unreachable = asyncio.ensure_future(self._unreachable.wait())
         try:
             hello = {"version": 1, "name": self._person.name}
             await self._control("hello", **hello)
-            await asyncio.wait({closing, reading}, return_when=asyncio.FIRST_COMPLETED)
+            ends = {closing, reading, unreachable}
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
             if closing.done() and not reading.done():
                 await self._close(GOING_AWAY, STOPPING)
         finally:
-            tasks = [closing, reading, *self._watching.values()]
+            tasks = [closing, reading, unreachable, *self._watching.values()]
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
@@ -101,11 +104,14 @@ class Socket:
 
     async def _close(self, code: int, reason: str) -> None:
         with Interrupt() as block:  # a slow client gets the reason after the buffered events
-            block.after(self._service.settings.viewer_seconds)
+            block.after(CLOSE_FACTOR * self._service.settings.viewer_seconds)
             try:
                 await self._socket.close(code, reason)
             except RuntimeError:
                 return  # already closed
+        if block.fired:  # without this, the client would wait on a connection that brings nothing
+            self._service.metrics.count("pal_viewers_dropped_total", reason="unreachable")
+            self._unreachable.set()
 
     # -- watching -------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from pure_agent_loop.server.serving import Service
 LAGGING = "too far behind"
 SLOW = "too slow"
 STOPPING = "the server stops"
+CLOSE_FACTOR = 3  # a dropped viewer may take this many times as long to accept the reason
 
 
 class DroppedError(Exception):
@@ -127,7 +128,7 @@ class EventResponse(Response):
             reason = str(dropped)
             self._service.metrics.count("pal_viewers_dropped_total", reason=reason)
         with Interrupt() as block:  # a slow client gets the reason after the buffered events
-            block.after(self._service.settings.viewer_seconds)
+            block.after(CLOSE_FACTOR * self._service.settings.viewer_seconds)
             await write(f"event: end\ndata: {json.dumps({'reason': reason})}\n\n")
             await send({"type": "http.response.body", "body": b""})
 
