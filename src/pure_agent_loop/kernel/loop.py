@@ -11,7 +11,7 @@ from pure_agent_loop.kernel.around import wants_more
 from pure_agent_loop.kernel.calls import run_calls
 from pure_agent_loop.kernel.equip import bind_kit, check_made, end_background, list_tools, notices_of_client
 from pure_agent_loop.kernel.kit import Kit, spend
-from pure_agent_loop.kernel.model_call import end_open_parts, respond
+from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.request import measure, next_usage
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step
@@ -98,18 +98,19 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
 async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     if kit.tools.changes:
         await list_tools(state, kit)
-    if not state.pending:  # otherwise the run was resumed between an answer and its results
-        if not state.awaiting:
-            await _prepare(state, kit, checker)
-            kit.journal.checkpoint(state)
-            if state.stop_reason is not None:
-                return
-        response = await respond(state, kit)
+    if not (state.pending or state.awaiting):  # otherwise the run was resumed in the middle of this step
+        await _prepare(state, kit, checker)
+        kit.journal.checkpoint(state)
+        if state.stop_reason is not None:
+            return
+    step = Step(state, kit)
+    if not state.pending:
+        response = await respond(step)
         if not state.pending:
             state.finish(response, kit.prompts)
-            await _look_for_more(state, kit)
+            await _look_for_more(step)
     if state.pending:
-        await run_calls(Step(state, kit))
+        await run_calls(step)
     if state.stop_reason not in WAITING:
         end = {"usage": state.usage.to_dict(), "context": measure(state, kit).to_dict()}
         await kit.emit(StepEndEvent(EventType.STEP_END, state.step, end))
@@ -159,13 +160,14 @@ def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: Limi
     return reason, True
 
 
-async def _look_for_more(state: QueryState, kit: Kit) -> None:
+async def _look_for_more(step: Step) -> None:
     """Check after an answer whether a stop hook or a new message continues the run."""
+    state, kit = step.state, step.kit
     if state.stop_reason != "completed":
         return
     try:
         wrong = await correction(state, kit)
-        reason = wrong or await wants_more(state, kit)
+        reason = wrong or await wants_more(step)
         if not reason and kit.background is not None:
             await kit.background.wait()
     except BaseException:  # cancelled while background work was pending: not the end
@@ -206,7 +208,7 @@ async def _end(state: QueryState, kit: Kit) -> None:
         state.held += kit.journal.take(kit.inbox, at_end=True)
     else:
         state.close(kit.prompts.tool_not_started)
-        await end_open_parts(state, kit)
+        await Step(state, kit).end_parts()
     try:
         kit.journal.checkpoint(state)
     except PureAgentLoopError as error:  # earlier records remain valid; the run has ended
