@@ -44,7 +44,8 @@ LAYERS = [
     (
         "ports",
         """
-        llm.calls llm.response llm.wire llm.body llm.arguments llm.types llm.base llm.tool_modes.recover
+        llm.calls llm.response llm.wire llm.completions llm.failures llm.arguments llm.types llm.base
+        llm.tool_modes.recover
         llm.tool_modes.place llm.tool_modes.forms llm.tool_modes.react llm.tool_modes.json_action
         llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose llm.tool_modes.refusals
         output.form output.wanted schema.build llm.tool_modes.chooser llm.tool_modes.examples
@@ -78,7 +79,7 @@ LAYERS = [
         """
         result runs runs.run support.portal runs.options runs.start conversation explain runs.settings
         runs.words runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
-        llm.http.errors llm.http.plain llm.http.pool llm.http.direct llm.http.sdk llm.http.choice
+        llm.http.plain llm.http.httpx llm.http.choice
         llm.http.aio llm.http.connections llm.openai_client local
         runs.choose sessions session subagents.words subagents.definitions subagents.child
         subagents.tasks subagents.run_tasks subagents.places subagents.agent_tool

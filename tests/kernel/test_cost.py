@@ -30,7 +30,7 @@ from pure_agent_loop import (
     tool,
 )
 from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
-from pure_agent_loop.llm.http.pool import library
+from pure_agent_loop.llm.http.httpx import library
 from pure_agent_loop.support.secrets.redaction import Redactor
 
 STEPS = 50

@@ -18,7 +18,7 @@ from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages, adapt_tools
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import BaseLLMClient
-from pure_agent_loop.llm.body import BodyReader
+from pure_agent_loop.llm.completions import BodyReader
 from pure_agent_loop.llm.control_tokens import JOINER_BYTES, control_tokens
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.messages import newest_question, without_refused
@@ -38,7 +38,7 @@ from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, 
 from pure_agent_loop.support.text import shorten, to_jsonable
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http import HttpResponse, Transport
+    from pure_agent_loop.llm.http.plain import HttpResponse, Transport
 
 
 DEFAULT_URL = "https://api.openai.com/v1"
@@ -358,7 +358,7 @@ class OpenAIClient(BaseLLMClient):
         self._redactor.clean_error(error)
         if isinstance(error, LLMError):
             return error
-        from pure_agent_loop.llm.http.errors import translate_error
+        from pure_agent_loop.llm.failures import translate_error
 
         translated = translate_error(error, shown_url(self.base_url), self.model)
         if translated is not error:

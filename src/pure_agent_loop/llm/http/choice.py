@@ -13,8 +13,7 @@ from pure_agent_loop.llm.addresses import has_proxy
 from pure_agent_loop.support.variables import variable
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http import Transport
-    from pure_agent_loop.llm.http.plain import PlainTransport
+    from pure_agent_loop.llm.http.plain import PlainTransport, Transport
 
 HTTP_VARIABLE = "PAL_HTTP"
 MIN_AIOHTTP = (3, 11)
@@ -58,13 +57,13 @@ def transport_for(settings: Mapping[str, Any]) -> Transport:
     if has_aiohttp:
         from pure_agent_loop.llm.http.aio import AioTransport as kind  # noqa: N813 - one of two
     else:
-        from pure_agent_loop.llm.http.direct import DirectTransport as kind  # noqa: N813 - one of two
+        from pure_agent_loop.llm.http.httpx import DirectTransport as kind  # noqa: N813 - one of two
     fallback = None if wanted == "aiohttp" else partial(_through_sdk, settings)
     return kind(settings["base_url"], settings["api_key"], settings, fallback)
 
 
 def _through_sdk(settings: Mapping[str, Any]) -> Transport:
-    from pure_agent_loop.llm.http.sdk import SdkTransport
+    from pure_agent_loop.llm.http.httpx import SdkTransport
 
     return SdkTransport(settings)
 

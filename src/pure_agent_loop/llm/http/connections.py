@@ -9,7 +9,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http import Transport
+    from pure_agent_loop.llm.http.plain import Transport
 
     Transports = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Transport]
     Guards = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[None, None]]
