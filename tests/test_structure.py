@@ -46,10 +46,10 @@ LAYERS = [
         """
         llm.calls llm.response llm.wire llm.completions llm.failures llm.arguments llm.types llm.base
         llm.tool_modes.recover
-        llm.tool_modes.place llm.tool_modes.forms llm.tool_modes.react llm.tool_modes.json_action
-        llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose llm.tool_modes.refusals
-        output.form output.wanted schema.build llm.tool_modes.chooser llm.tool_modes.examples
-        llm.tool_modes.fill llm.tool_modes.tool_choice schema.described schema.mended llm.extra
+        llm.tool_modes.forms llm.tool_modes.react llm.tool_modes.json_action
+        llm.tool_modes.client llm.tool_modes.choose llm.tool_modes.requests
+        output.form output.wanted schema.build llm.tool_modes.examples
+        llm.tool_modes.fill schema.described schema.mended llm.extra
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt
         llm.control_tokens llm.lessons kernel.long_results schema.words schema.outcome
         kernel.run_tools

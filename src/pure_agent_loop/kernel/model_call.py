@@ -27,7 +27,7 @@ from pure_agent_loop.llm.base import model_of, origin_of, stream_of
 from pure_agent_loop.llm.control_tokens import meant_name
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, usage_of
-from pure_agent_loop.llm.tool_modes.refusals import FINAL_RESULT, answered
+from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT, answered
 from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, ToolCallDelta, get
 from pure_agent_loop.output.wanted import PartialOutput
 from pure_agent_loop.parts import PartState, PartType, moved, new_part

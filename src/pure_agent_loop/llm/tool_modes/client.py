@@ -40,7 +40,7 @@ from pure_agent_loop.llm.tool_modes.react import (
     write_react,
 )
 from pure_agent_loop.llm.tool_modes.recover import TextCalls
-from pure_agent_loop.llm.tool_modes.refusals import (
+from pure_agent_loop.llm.tool_modes.requests import (
     MAX_FORMATS,
     REFUSES_STOP,
     REFUSES_TOOLS,
@@ -51,16 +51,18 @@ from pure_agent_loop.llm.tool_modes.refusals import (
     in_words,
     is_refusal,
     output_mode,
+    refuse_choice,
     typed_request,
+    wanted_tools,
     with_room,
+    without_tools,
 )
-from pure_agent_loop.llm.tool_modes.tool_choice import refuse_choice, wanted_tools, without_tools
 from pure_agent_loop.llm.values import NOTHING, Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.abilities import as_protocol
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.tool_modes.chooser import Chooser
+    from pure_agent_loop.llm.tool_modes.choose import Chooser
 
 
 # -- native calls, and recovery of calls that a model left in the text -----------------------------------
@@ -420,11 +422,9 @@ class ToolModeClient(StreamingClient):
     async def _json(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
-        from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
+        from pure_agent_loop.llm.tool_modes.choose import Chooser, NoProbabilitiesError  # rarely needed
 
         if not self._choosers:
-            from pure_agent_loop.llm.tool_modes.chooser import Chooser  # rarely needed
-
             self._choosers.append(Chooser(self.inner, self._prompts))
         chooser = self._choosers[0]
         try:
