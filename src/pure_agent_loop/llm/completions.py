@@ -14,7 +14,6 @@ from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.extra import CALL_FIELDS, FUNCTION_FIELDS, MESSAGE_FIELDS, extra_of, extra_of_call
-from pure_agent_loop.llm.failures import error_from_body
 from pure_agent_loop.llm.values import CLOSED, NOTHING, Delta, TokenUsage, ToolCallDelta, get
 from pure_agent_loop.llm.wire import BOM, SSEDecoder, parse_json, unreadable
 
@@ -294,6 +293,8 @@ def parse_completion(data: Any) -> Delta:
 def _parse_answer(data: Any, places: tuple[str, str]) -> Delta:
     error = _error_in(data)
     if error is not None:
+        from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
+
         raise error_from_body(error)
     choice = first_choice(data)
     raw_usage = get(data, "usage")
