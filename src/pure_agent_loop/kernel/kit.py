@@ -51,8 +51,8 @@ class Timeouts:
     tool: float | None = 120.0
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            check_limit(f"{each.name}_timeout", getattr(self, each.name))
+        for setting in fields(self):
+            check_limit(f"{setting.name}_timeout", getattr(self, setting.name))
 
 
 class ResultLimits(NamedTuple):

@@ -122,9 +122,9 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     incoming = [*held, *kit.journal.take(kit.inbox)]
     if kit.after_tools and state.transition_reason == "tool_results":
         state.add_user(kit.after_tools, synthetic=True)
-    for each in incoming:
-        spend(each.spent, state, kit)
-        state.add_user(each.text, synthetic=each.synthetic)
+    for received in incoming:
+        spend(received.spent, state, kit)
+        state.add_user(received.text, synthetic=received.synthetic)
     reason, fits = _why_close(state, kit, checker, verdict)
     if not fits:
         state.end_unanswered(reason, kit.prompts)
@@ -137,8 +137,8 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     if verdict.action == "warn" and not state.closing:
         state.add_user(verdict.prompt, synthetic=True)
         await kit.emit(Event.soft_limit(state.step, verdict.reason, verdict.prompt))
-    for each in incoming:
-        await kit.emit(Event.notice(state.step, each.text, synthetic=each.synthetic))
+    for received in incoming:
+        await kit.emit(Event.notice(state.step, received.text, synthetic=received.synthetic))
     await kit.compactor.compact(state)
     spent = checker.counts and checker.passed_by(TokenUsage.zero(), model_of(kit.client))
     if spent:  # by a summary
@@ -178,13 +178,13 @@ async def _look_for_more(step: Step) -> None:
         await kit.emit(Event.notice(state.step, reason, synthetic=True))
         return
     incoming = [*state.take_held(at_end=True), *kit.journal.take(kit.inbox, at_end=True)]
-    for number, each in enumerate(incoming):
-        spend(each.spent, state, kit)
+    for number, received in enumerate(incoming):
+        spend(received.spent, state, kit)
         if number == 0:
-            state.go_on(each.text, "follow_up", synthetic=each.synthetic)
+            state.go_on(received.text, "follow_up", synthetic=received.synthetic)
         else:
-            state.add_user(each.text, synthetic=each.synthetic)
-        await kit.emit(Event.notice(state.step, each.text, synthetic=each.synthetic))
+            state.add_user(received.text, synthetic=received.synthetic)
+        await kit.emit(Event.notice(state.step, received.text, synthetic=received.synthetic))
 
 
 async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:

@@ -15,7 +15,7 @@ It remembers what a server refuses (a response format, a parameter) and reports 
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
@@ -230,27 +230,28 @@ class ToolModeClient(StreamingClient):
             self._probed = True
             if await drops_tools(self.inner):
                 yield self._switch("the server's chat template does not support tools")
-        shown = False
-        deltas, watch = self._ask(messages, tools, kwargs)
-        try:
-            async for delta in deltas:
-                seen = delta if watch is None else watch.take(delta)
-                yield seen
-                shown = shown or seen != NOTHING
-        except LLMError as error:
-            if shown or not tools or not self._switches() or not is_refusal(error, REFUSES_TOOLS):
-                raise
-            refusal = error.said
-        else:
-            for last in () if watch is None else self._last(watch):
-                yield last
-            return
-        finally:
-            await deltas.aclose()
-        yield self._switch(f"the server rejects tools ({refusal[:200]})")
-        async with aclosing(self._ask(messages, tools, kwargs)[0]) as deltas:
-            async for delta in deltas:
-                yield delta
+        while True:
+            shown = False
+            deltas, reader = self._ask(messages, tools, kwargs)
+            try:
+                async for delta in deltas:
+                    seen = delta if reader is None else reader.take(delta)
+                    yield seen
+                    shown = shown or seen != NOTHING
+            except LLMError as error:
+                if shown or not tools or not self._may_switch() or not is_refusal(error, REFUSES_TOOLS):
+                    raise
+                refusal = error.said
+            else:
+                break
+            finally:
+                await deltas.aclose()
+            yield self._switch(f"the server rejects tools ({refusal[:200]})")
+        if reader is not None:
+            last = reader.finish()
+            yield last
+            if last.tool_calls and self._may_switch():
+                yield self._switch("the model writes tool calls as text")
 
     def tool_failed(self, name: str, error: BaseException) -> None:
         """Notify the inner client of a bug in a tool, if it supports that."""
@@ -264,13 +265,7 @@ class ToolModeClient(StreamingClient):
         if close is not None:
             await close()
 
-    def _last(self, watch: NativeReader) -> Iterator[Delta]:
-        last = watch.finish()
-        yield last
-        if last.tool_calls and self._switches():
-            yield self._switch("the model writes tool calls as text")
-
-    def _switches(self) -> bool:
+    def _may_switch(self) -> bool:
         """Return True if the client may switch to another mode."""
         return self.mode == "auto" and self.current == "native"
 
@@ -342,7 +337,7 @@ class ToolModeClient(StreamingClient):
         if self._is_plain(messages, tools):
             if format_of(options) is not None:
                 return self._typed(messages, tools, options)
-            return stream_of(self.inner, messages, tools, options), _watch(tools, options)
+            return stream_of(self.inner, messages, tools, options), _native_reader(tools, options)
         tools = self._with_examples(tools or [])
         ask = self._text if self.current == "text" else self._json
         return ask(messages, tools, options), None
@@ -361,7 +356,7 @@ class ToolModeClient(StreamingClient):
         requests = [self._typed_request(messages, tools, options, number) for number in range(MAX_FORMATS)]
         formats = [request.options.get("response_format") for request in requests]
         deltas = self._formats.ask(lambda number: stream_of(self.inner, *requests[number]), formats)
-        return deltas, _watch(requests[0].tools, options)
+        return deltas, _native_reader(requests[0].tools, options)
 
     def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
         if wanted_tools(tools, options)[1]:
@@ -377,24 +372,18 @@ class ToolModeClient(StreamingClient):
     async def _text(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
-        shaped, is_default = (
-            self._shape_text(messages, tools, options),
-            self._takes_stop and "stop" not in options,
-        )
-        try:
-            async with aclosing(self._read(shaped, ReactReader(tools))) as deltas:
-                async for delta in deltas:
-                    yield delta
-        except LLMError as error:
-            if not is_default or not is_refusal(error, REFUSES_STOP):
-                raise
-            self._takes_stop = False  # optional: the reader also drops text after an action
-        else:
-            return
-        shaped = self._shape_text(messages, tools, options)
-        async with aclosing(self._read(shaped, ReactReader(tools))) as deltas:
-            async for delta in deltas:
-                yield delta
+        while True:
+            shaped, is_default = self._shape_text(messages, tools, options), self._takes_stop
+            try:
+                async with aclosing(self._read(shaped, ReactReader(tools))) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            except LLMError as error:
+                if not is_default or "stop" in options or not is_refusal(error, REFUSES_STOP):
+                    raise
+                self._takes_stop = False  # optional: the reader also drops text after an action
+            else:
+                return
 
     def _shape_json(
         self, messages: list[Message], tools: Tools, options: Mapping[str, Any], number: int | None = None
@@ -474,7 +463,7 @@ class ToolModeClient(StreamingClient):
         yield Delta(read.text + last.text, reasoning + read.reasoning + last.reasoning, last.tool_calls)
 
 
-def _watch(tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
+def _native_reader(tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
     return NativeReader(tools) if tools and options.get("tool_choice") != "none" else None
 
 
