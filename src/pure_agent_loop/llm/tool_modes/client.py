@@ -28,6 +28,7 @@ from pure_agent_loop.llm.base import (
     profile_of,
     stream_of,
 )
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import OutputMode
 from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS, OUTPUT_LIMIT, ThinkSplitter
 from pure_agent_loop.llm.tool_modes.examples import check_worked_examples
@@ -46,6 +47,7 @@ from pure_agent_loop.llm.tool_modes.requests import (
     REFUSES_TOOLS,
     Formats,
     Shaped,
+    Tools,
     drops_tools,
     format_of,
     in_words,
@@ -118,8 +120,6 @@ class NativeReader:
 
 ToolMode = Literal["auto", "native", "json", "text"]
 TOOL_MODES: tuple[str, ...] = get_args(ToolMode)
-Message = dict[str, Any]
-Tools = list[dict[str, Any]]
 
 
 class _ResponseReader(Protocol):
@@ -326,7 +326,9 @@ class ToolModeClient(StreamingClient):
         return tools, options
 
     def _is_plain(self, messages: list[Message], tools: Tools | None) -> bool:
-        return self.current == "native" or (not tools and not any(map(_is_tool_message, messages)))
+        if self.current == "native" or tools:
+            return self.current == "native"
+        return not any(m.get("role") in ("tool", "function") or m.get("tool_calls") for m in messages)
 
     def _ask(
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
@@ -465,7 +467,3 @@ class ToolModeClient(StreamingClient):
 
 def _native_reader(tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
     return NativeReader(tools) if tools and options.get("tool_choice") != "none" else None
-
-
-def _is_tool_message(message: Message) -> bool:
-    return message.get("role") in ("tool", "function") or bool(message.get("tool_calls"))

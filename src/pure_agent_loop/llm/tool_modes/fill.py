@@ -111,7 +111,9 @@ async def fill(
     function, question = tool["function"], last_question(messages)
     parameters = function.get("parameters") or {}
     if not is_able:
-        parameters = _complete(parameters)
+        # A schema that requires no argument is read as one that requires all.
+        required = parameters.get("required") or list(parameters.get("properties") or ())
+        parameters = {**parameters, "required": required}
     if not parameters.get("properties"):
         return [{}]
     shots = [*filled_examples(prompts), *_own_examples(function, prompts)]
@@ -176,11 +178,6 @@ async def _ask(
     calls = [call for call in (value if isinstance(value, list) else [value]) if isinstance(call, dict)]
     distinct = [call for number, call in enumerate(calls) if call not in calls[:number]]
     return distinct or None, text
-
-
-def _complete(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema; if it requires no argument, one that requires all."""
-    return {**parameters, "required": parameters.get("required") or list(parameters.get("properties") or ())}
 
 
 def _own_examples(function: Mapping[str, Any], prompts: Prompts) -> list[Filled]:

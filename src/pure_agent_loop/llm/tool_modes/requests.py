@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.messages import joined_content
+from pure_agent_loop.llm.messages import Message, joined_content
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultInt, OutputMode, Profile
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse
 from pure_agent_loop.llm.values import NOTHING, Delta
@@ -113,7 +113,6 @@ async def drops_tools(client: object) -> bool:
 FINAL_RESULT = "final_result"
 MAX_FORMATS = 3
 MIN_TOKENS = 400  # output limit of a typed answer if the profile sets a lower limit
-Message = dict[str, Any]
 Tools = list[dict[str, Any]]
 
 
