@@ -19,11 +19,12 @@ class Connections:
     """Transports of a client, by event loop: a connection pool belongs to one loop, a client to several.
 
     Args:
-        new_transport: Builds a transport; may be called in any thread.
+        new_transport: Method of the client that builds a transport; may be called in any thread. It is held
+            weakly: connections of a client that is no longer used are closed at once.
     """
 
     def __init__(self, new_transport: Callable[[], Transport]) -> None:
-        self._new_transport = new_transport
+        self._builder = weakref.WeakMethod(new_transport)
         self._unused: list[Transport] = []
         self._building = threading.Lock()
         self._transports: Transports = weakref.WeakKeyDictionary()
@@ -35,6 +36,11 @@ class Connections:
         with self._building:
             if not (self._unused or self._transports):
                 self._unused.append(self._new_transport())
+
+    def _new_transport(self) -> Transport:
+        build = self._builder()
+        assert build is not None  # the client is in use
+        return build()
 
     async def transport(self) -> Transport:
         """Return the transport of the running event loop."""
