@@ -41,13 +41,13 @@ LATER += "doctor output toolsets kernel.loop kernel.kit kernel.state kernel.requ
 LATER += "kernel.calls kernel.gate runs.run runs.start sessions.resume sessions.replay "
 LATER += "audit.entries audit.verifying limits sessions.export sessions.story support.secrets.secret_shapes "
 LATER += "toolbox.shell.disasters toolbox.shell.line toolbox.shell.rules toolbox.shell.words "
-LATER += "assistant.agent_loop assistant.memory llm.lessons llm.http.errors llm.tokens llm.tool_modes.client"
+LATER += "assistant.agent_loop assistant.memory llm.lessons llm.failures llm.tokens llm.tool_modes.client"
 # Of the standard library what reads pages, archives and letters.
 FETCHING = {"http.client", "urllib.request", "zipfile", "email"}
 # Of ours what an agent may need, and most do not.
 SELDOM = "explain compaction.rungs toolsets.search runs.choose runs.options "
 SELDOM += "agent_options runs.together kernel.observers output.form "
-SELDOM += "llm.tool_modes.chooser llm.tool_modes.choose llm.tool_modes.fill llm.tool_modes.ask"
+SELDOM += "llm.tool_modes.choose llm.tool_modes.fill"
 HELP = {"", "_version", "errors", "cli", "cli.exits", "cli.parser", "cli.output"}
 HELP |= {
     "stop_reasons",

@@ -44,11 +44,12 @@ LAYERS = [
     (
         "ports",
         """
-        llm.calls llm.response llm.wire llm.body llm.arguments llm.types llm.base llm.tool_modes.recover
-        llm.tool_modes.place llm.tool_modes.forms llm.tool_modes.react llm.tool_modes.json_action
-        llm.tool_modes.client llm.tool_modes.ask llm.tool_modes.choose llm.tool_modes.refusals
-        output.form output.wanted schema.build llm.tool_modes.chooser llm.tool_modes.examples
-        llm.tool_modes.fill llm.tool_modes.tool_choice schema.described schema.mended llm.extra
+        llm.calls llm.response llm.wire llm.completions llm.failures llm.arguments llm.types llm.base
+        llm.tool_modes.recover
+        llm.tool_modes.forms llm.tool_modes.react llm.tool_modes.json_action
+        llm.tool_modes.client llm.tool_modes.choose llm.tool_modes.requests
+        output.form output.wanted schema.build llm.tool_modes.examples
+        llm.tool_modes.fill schema.described schema.mended llm.extra
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt
         llm.control_tokens llm.lessons kernel.long_results schema.words schema.outcome
         kernel.run_tools
@@ -78,8 +79,8 @@ LAYERS = [
         """
         result runs runs.run support.portal runs.options runs.start conversation explain runs.settings
         runs.words runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
-        llm.http.errors llm.http.plain llm.http.pool llm.http.direct llm.http.sdk llm.http.choice
-        llm.http.aio llm.openai_client local
+        llm.http.plain llm.http.httpx llm.http.choice
+        llm.http.aio llm.http.connections llm.openai_client local
         runs.choose sessions session subagents.words subagents.definitions subagents.child
         subagents.tasks subagents.run_tasks subagents.places subagents.agent_tool
         """,

@@ -23,7 +23,7 @@ from pure_agent_loop.llm.base import BaseLLMClient, ShowsRequest, model_of, orig
 from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
-from pure_agent_loop.llm.tool_modes.refusals import format_of
+from pure_agent_loop.llm.tool_modes.requests import format_of
 from pure_agent_loop.permissions import Rule
 from pure_agent_loop.prompts.words import message
 from pure_agent_loop.runs.live import drive

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable
 from typing import Any
 
-from pure_agent_loop.llm.body import BodyReader
+from pure_agent_loop.llm.completions import BodyReader
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.response import Assembler, LLMResponse
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall
-from pure_agent_loop.llm.wire import CLOSED
+from pure_agent_loop.llm.values import CLOSED, Delta, TokenUsage, ToolCall
 
 from .streams import assemble, part
 

@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.body import BodyReader
+from pure_agent_loop.llm.completions import BodyReader
+from pure_agent_loop.llm.failures import classify
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.llm.wire import classify
 
 from .streams import DONE, calls, event, fragment, read, said, stream
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pure_agent_loop.llm.wire import classify
+from pure_agent_loop.llm.failures import classify
 
 OVERFLOWS = [
     (

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.completions import parse_chunk, parse_completion
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.llm.wire import parse_chunk, parse_completion
 
 from .streams import calls, event, fragment, read, said, stream
 

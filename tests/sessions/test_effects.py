@@ -7,7 +7,7 @@ import json
 import pytest
 
 from pure_agent_loop import BeforeTool, LLMResponse, Permission, TokenUsage, ToolCall
-from pure_agent_loop.kernel.request import is_of_one_request
+from pure_agent_loop.kernel.model_call import is_of_one_request
 from pure_agent_loop.sessions.transcript import decode, encode
 from pure_agent_loop.tool import ToolOutcome
 

@@ -15,7 +15,7 @@ import pytest
 
 from pure_agent_loop import Agent, RetryConfig, tool
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.body import BodyReader
+from pure_agent_loop.llm.completions import BodyReader
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import TokenUsage, ToolCall

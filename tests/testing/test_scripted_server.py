@@ -11,9 +11,10 @@ import pytest
 from http_probe import HELLO, Probe, ask
 
 from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.completions import parse_chunk
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
-from pure_agent_loop.llm.wire import SSEDecoder, parse_chunk
+from pure_agent_loop.llm.wire import SSEDecoder
 from pure_agent_loop.testing import (
     Gate,
     ScriptedLLM,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import weakref
 from typing import Any
 
 import pytest
@@ -207,6 +208,17 @@ def test_a_client_that_is_forgotten_gives_its_connections_back():
 
         asyncio.run(main())
         gc.collect()
+
+
+def test_a_forgotten_client_is_freed_without_a_search_for_garbage():
+    gc.disable()
+    try:
+        client = client_of("http://127.0.0.1:9/v1")
+        is_alive = weakref.ref(client)
+        del client
+        assert is_alive() is None
+    finally:
+        gc.enable()
 
 
 def test_closing_twice_and_going_on_afterwards():

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.http.errors import parse_retry_after, translate_error
+from pure_agent_loop.llm.failures import parse_retry_after, translate_error
 from pure_agent_loop.testing import (
     EndEarly,
     ErrorChunk,

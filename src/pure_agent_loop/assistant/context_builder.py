@@ -31,7 +31,6 @@ from pure_agent_loop.llm.extra import MESSAGE_FIELDS, extra_of
 from pure_agent_loop.llm.messages import Message, text_of, tool_message, user_message, wire_call
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta, ToolCall, get
-from pure_agent_loop.llm.wire import parse_chunk
 from pure_agent_loop.media import MediaItem, media_parts
 from pure_agent_loop.support.abilities import as_protocol, checked_function
 from pure_agent_loop.support.disk import data_folder
@@ -358,6 +357,8 @@ def as_delta(item: Any) -> Delta:
     Raises:
         LLMError: The item has another type.
     """
+    from pure_agent_loop.llm.completions import parse_chunk  # only for clients of one's own
+
     if isinstance(item, Delta):
         return item
     if item is None or isinstance(item, str):

@@ -28,9 +28,10 @@ from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Compactor, Kit, KitAware, force
 from pure_agent_loop.kernel.long_results import ResultFolder, result_file_in
-from pure_agent_loop.kernel.model_call import Tries, charge, client_failure, tell_retry
+from pure_agent_loop.kernel.model_call import Attempts, client_failure
 from pure_agent_loop.kernel.request import Request, measure
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.step import Step
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.messages import Message, in_words, is_media, user_message
 from pure_agent_loop.llm.response import LLMResponse
@@ -38,7 +39,6 @@ from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, estima
 from pure_agent_loop.llm.values import Delta, TokenUsage
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.words import message as sentence
-from pure_agent_loop.retry import RetryAttempt, RetryHandler
 from pure_agent_loop.support.abilities import as_protocol, check_method
 from pure_agent_loop.support.locking import MEMORY_FILE, append_section
 from pure_agent_loop.support.text import safe_str, shorten
@@ -245,15 +245,15 @@ class Summariser:
             {"role": "user", "content": task},
         ]
         request = Request(messages, None, self._options(tokens, window))
-        asking = _Asking(request, self._state, self._kit)
+        attempts = SummaryAttempts(request, Step(self._state, self._kit))
         try:
-            response = await self._kit.journal.effect(self._key(), asking.run)
+            response = await self._kit.journal.effect(self._key(), attempts.run)
         except (LLMError, LimitExceededError) as error:
-            asking.take(error.spent)
+            attempts.take(error.spent)
             raise
-        asking.take(response.spent)
+        attempts.take(response.spent)
         usage = response.usage or estimate_usage(messages, response)
-        self._state.count(usage, charge(usage, self._kit))
+        self._state.count(usage, self._kit.charge(usage))
         summary = (response.content or "").strip()
         if not summary:
             raise LLMError("The model returned an empty summary.", kind="incomplete")
@@ -272,34 +272,30 @@ class Summariser:
         return f"{self._step}:{self._name}:{self._asked}"
 
 
-class _Asking(Tries):
-    """Send one request, with retries; its response is not shown."""
+class SummaryAttempts(Attempts):
+    """Attempts to get a summary, which is not shown."""
 
     def prompt_tokens(self) -> int:
+        """Estimate the tokens of the request."""
         return sum(map(estimate_message, self.request.messages))
 
     def next_usage(self) -> TokenUsage:
+        """Estimate the usage of the next attempt."""
         tokens = self.prompt_tokens()
         return TokenUsage(tokens, 0, tokens, estimated=True)
 
+    async def show(self, delta: Delta) -> None:
+        """Show nothing: a summary is not part of the answer."""
+
     async def run(self) -> LLMResponse:
+        """Return the summary. See `Attempts.run`."""
         try:
-            handler = RetryHandler(self.kit.retry, self.kit.clock)
-            response = await handler.execute(self.listen, _show_nothing, on_retry=self._on_retry)
-            return replace(response, spent=self.spent)
+            return replace(await super().run(), spent=self.spent)
         except BaseException as error:
             self.break_off(error)
             if isinstance(error, (LLMError, LimitExceededError)) or not isinstance(error, Exception):
                 raise
             raise client_failure(error) from error
-
-    async def _on_retry(self, attempt: RetryAttempt) -> None:
-        self.check_limits(attempt.error)
-        await tell_retry(attempt, self.state, self.kit, discard=False)
-
-
-async def _show_nothing(delta: Delta) -> None:
-    """Drop the event: a summary is not part of the answer."""
 
 
 class _Line(NamedTuple):

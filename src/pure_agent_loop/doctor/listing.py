@@ -8,7 +8,7 @@ from typing import Any
 from pure_agent_loop.doctor.values import Target
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.addresses import is_private
-from pure_agent_loop.llm.http.errors import translate_error
+from pure_agent_loop.llm.failures import translate_error
 
 # Names of the context window: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp.
 _SIZES = (

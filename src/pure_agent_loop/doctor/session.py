@@ -12,11 +12,11 @@ from pure_agent_loop.cancel import CancelToken, Interrupt
 from pure_agent_loop.doctor.values import Target
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.base import ChatModel, stream_of
+from pure_agent_loop.llm.completions import first_choice
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import get
-from pure_agent_loop.llm.wire import first_choice
 
 ANSWER_TOKENS = 300  # room for a short answer, and for a little thinking before it
 LONGEST_WAIT = 20.0

@@ -18,7 +18,6 @@ from pure_agent_loop.hooks import BeforeTool, HookContext
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.kit import Kit, ListsTasks
 from pure_agent_loop.kernel.ledgers import Ruling, to_arguments
-from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step, ToolCallRun
 from pure_agent_loop.permissions import Permission, PermissionContext
 from pure_agent_loop.prompts.frames import framed
@@ -112,15 +111,16 @@ async def after_tool(text: str, step: Step, call: ToolCallRun) -> str:
     return text
 
 
-async def wants_more(state: QueryState, kit: Kit) -> str:
+async def wants_more(step: Step) -> str:
     """Return what a stop hook still wants done; empty if the run may end."""
-    if state.stop_hook_count >= kit.hooks.max_stops:
+    hooks = step.kit.hooks
+    if step.state.stop_hook_count >= hooks.max_stops:
         return ""
-    on_stop: Sequence[Callable[..., Any]] = kit.hooks.on_stop
+    on_stop: Sequence[Callable[..., Any]] = hooks.on_stop
     for number, hook in enumerate(on_stop):
-        run = partial(_awaited, partial(hook, state.content, HookContext(state.step)))
-        effect = kit.journal.effect(f"{state.step}:stop:{number}", run)
-        request = await _or_notice("A stop hook", effect, Step(state, kit))
+        run = partial(_awaited, partial(hook, step.state.content, HookContext(step.number)))
+        effect = step.kit.journal.effect(f"{step.number}:stop:{number}", run)
+        request = await _or_notice("A stop hook", effect, step)
         if request:
             return as_text(request)
     return ""

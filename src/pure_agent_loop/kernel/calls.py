@@ -25,7 +25,6 @@ from pure_agent_loop.kernel.gate import decide
 from pure_agent_loop.kernel.kit import spend
 from pure_agent_loop.kernel.ledgers import OutsideResult
 from pure_agent_loop.kernel.long_results import READ_RESULT, ResultFolder, cut_text, result_file_in
-from pure_agent_loop.kernel.model_call import as_recorded, change_part
 from pure_agent_loop.kernel.request import result_chars
 from pure_agent_loop.kernel.step import Step, TimedOutcome, ToolCallRun
 from pure_agent_loop.llm.base import TracksToolFailures
@@ -155,7 +154,7 @@ async def _start(step: Step, call: ToolCallRun) -> None:
     if call.outcome is not None:
         await audit_denied(step, call)
         return
-    await change_part(step.state, kit, call.id, "running", step=step.number)
+    await step.change_part(call, "running")
     loop, seconds, left = asyncio.get_running_loop(), kit.timeouts.tool, step.seconds_left()
     if tool is not None and tool.timeout is not None:
         seconds = tool.timeout
@@ -255,7 +254,7 @@ async def _finish(step: Step, call: ToolCallRun) -> None:
     call.outcome = outcome = replace(outcome, text=outcome.text + warning) if warning else outcome
     ended: PartState = "backgrounded" if outcome.is_background else "completed"
     ended = "error" if outcome.is_error else ended
-    await change_part(state, kit, call.id, ended, outcome.text, step=step.number)
+    await step.change_part(call, ended, outcome.text)
     if outcome.spent:
         spend(outcome.spent, state, kit)
     text = outcome.text if outcome.is_error else wrap_untrusted(outcome.text, step, call)
@@ -301,7 +300,7 @@ def _repetition_warning(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> 
     if outcome.is_error and kit.prompts.tool_interrupted in outcome.text:
         return ""  # the process ended during the call, perhaps several times: not the model's fault
     if outcome.is_error:  # arguments matter only then
-        written = as_recorded(written, kit.redactor)
+        written = step.as_recorded(written)
     threshold = kit.limits.doom_loop_threshold
     verdict = note_result(step.state.doom, written, outcome.text, outcome.is_error, threshold)
     if verdict.action != "warn":

@@ -134,7 +134,7 @@ class DoomLedger:
 
 
 _PLAIN = ("last", "count", "turn", "text", "texts")
-_MADE = tuple(each.name for each in fields(Made))
+_MADE = tuple(entry.name for entry in fields(Made))
 
 
 def note_answer(ledger: DoomLedger, text: str, threshold: int | None) -> DoomVerdict:
@@ -222,17 +222,17 @@ def _in_a_row(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict | N
     if ledger.count < threshold:
         return None
     row = takewhile(lambda before: before.call == made.call, reversed(ledger.window))
-    told = any(before.kind == "refused" and before.turn < made.turn for before in row)
-    return DoomVerdict("stop" if told else "refuse", "identical_call", ledger.count - 1)
+    was_refused = any(before.kind == "refused" and before.turn < made.turn for before in row)
+    return DoomVerdict("stop" if was_refused else "refuse", "identical_call", ledger.count - 1)
 
 
 def _in_turn(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict:
     """Judge a repeated call among other repeated calls, after a warning."""
     laps = _laps(ledger, made)
     since_news = takewhile(lambda before: not before.news, reversed(ledger.window))
-    told = {before.action for before in since_news if before.turn < made.turn}
-    refused = bool(told & {"refuse", "stop"})
-    if laps < max(LAPS, threshold) or not (refused or "warn" in told):
+    actions = {before.action for before in since_news if before.turn < made.turn}
+    refused = bool(actions & {"refuse", "stop"})
+    if laps < max(LAPS, threshold) or not (refused or "warn" in actions):
         return RUN
     return DoomVerdict("stop" if refused else "refuse", "alternating", laps)
 
@@ -286,7 +286,7 @@ def _shape_of(made: Made, call: ToolCall, text: str) -> str:
         return _digest(f"{made.tool} {made.outcome}") if len(text) >= LONG else ""
     text = text[:MASKED]
     strings = (value for value in call.arguments.values() if isinstance(value, str))
-    for value in sorted((each for each in strings if 2 <= len(each) <= LONG), key=len, reverse=True):
+    for value in sorted((text for text in strings if 2 <= len(text) <= LONG), key=len, reverse=True):
         text = text.replace(value, "?")
     return _digest(f"{made.tool} {_DIGITS.sub('#', text)}")
 

@@ -26,7 +26,6 @@ from pure_agent_loop.kernel.around import (
 from pure_agent_loop.kernel.doom import judge
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.ledgers import Ruling, call_key, to_arguments
-from pure_agent_loop.kernel.model_call import as_recorded
 from pure_agent_loop.kernel.step import Step, ToolCallRun
 from pure_agent_loop.permissions import (
     ALLOWED,
@@ -105,7 +104,7 @@ async def repeated(step: Step, call: ToolCallRun) -> Ruling | None:
     polls = call.tool is not None and call.tool.polls
     written = call.written
     if kit.redactor is not None and not kit.redactor.is_empty:
-        written = as_recorded(written, kit.redactor)
+        written = step.as_recorded(written)
     verdict = judge(state.doom, written, kit.limits.doom_loop_threshold, polls=polls)
     if verdict.action == "run":
         return None
@@ -179,7 +178,7 @@ STAGES: Sequence[Stage] = (repeated, unreadable, out_of_retries, denied_before, 
 async def _resume_begun(step: Step, call: ToolCallRun, intent: Mapping[str, Any]) -> Ruling:
     """Allow a call that has begun, and restore what its decision said about later calls."""
     if call.ruling is None:
-        recorded = as_recorded(call.written, step.kit.redactor)
+        recorded = step.as_recorded(call.written)
         judge(step.state.doom, recorded, step.kit.limits.doom_loop_threshold, polls=False)  # it counts
         await before_tool(step, call, has_begun=True)
     decision = ALLOWED

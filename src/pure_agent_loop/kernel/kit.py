@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pure_agent_loop.budget import Budget, check_limit
+from pure_agent_loop.budget import Budget, check_limit, price_for
 from pure_agent_loop.cancel import CancelToken, Interrupt
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Emit, Event
@@ -16,7 +16,7 @@ from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import Journal, MemoryJournal
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.llm.base import ChatModel, model_of
 from pure_agent_loop.llm.profiles import DefaultFloat
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.output.wanted import OutputSpec
@@ -51,8 +51,8 @@ class Timeouts:
     tool: float | None = 120.0
 
     def __post_init__(self) -> None:
-        for each in fields(self):
-            check_limit(f"{each.name}_timeout", getattr(self, each.name))
+        for setting in fields(self):
+            check_limit(f"{setting.name}_timeout", getattr(self, setting.name))
 
 
 class ResultLimits(NamedTuple):
@@ -275,6 +275,19 @@ class Kit:
     """Watchdog for a silent model, one request at a time; None before the run begins."""
     start_notices: tuple[str, ...] = ()
     """Notices for the beginning of the run: the model in use, a repaired history."""
+
+    def charge(self, usage: TokenUsage) -> float:
+        """Charge tokens and cost to the shared budget, at its own prices if set, and return the cost."""
+        if self.budget is None and not self.limits.prices:
+            return 0.0
+        model = model_of(self.client)
+        own = price_for(self.limits.prices, model)
+        shared = None if self.budget is None else price_for(self.budget.prices, model)
+        if self.budget is not None:
+            price = shared or own
+            self.budget.add(tokens=usage.total_tokens, cost=price.of(usage) if price else 0.0)
+        price = own or shared
+        return price.of(usage) if price else 0.0
 
     def replace(self, **fields: Any) -> Kit:
         """Return a copy with other fields. `dataclasses.replace` is slower: it visits every field.

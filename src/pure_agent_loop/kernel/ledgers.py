@@ -120,7 +120,7 @@ class PermissionLedger:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PermissionLedger:
         """Load the form of :meth:`to_dict`."""
-        rulings = {call_id: Ruling.from_dict(each) for call_id, each in data["rulings"].items()}
+        rulings = {call_id: Ruling.from_dict(ruling) for call_id, ruling in data["rulings"].items()}
         return cls(rulings, dict(data["denied"]), list(data["always_allowed"]), data["denied_rounds"])
 
 
@@ -197,7 +197,7 @@ class ToolLedger:
 
     def give(self, call_id: str, result: Any, *, is_error: bool) -> None:
         """Store an external result; see `QueryState.give_result`."""
-        check_waits("result", call_id, [each for each in self.outside if self.awaits(each)])
+        check_waits("result", call_id, [known for known in self.outside if self.awaits(known)])
         if not isinstance(is_error, bool):
             raise ConfigError(f"is_error must be True or False; it is {is_error!r:.80}.")
         self.outside[call_id] = OutsideResult(as_text(result), is_error, came=True)
@@ -214,14 +214,14 @@ class ToolLedger:
     def find(self, names: Iterable[str]) -> None:
         """Add tools from a search; the model may call them from the next step on."""
         for name in names:
-            self.found = [*(each for each in self.found if each != name), name]
+            self.found = [*(known for known in self.found if known != name), name]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
-        return asdict(self) | {"outside": {call_id: list(each) for call_id, each in self.outside.items()}}
+        return asdict(self) | {"outside": {call_id: list(result) for call_id, result in self.outside.items()}}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ToolLedger:
         """Load the form of :meth:`to_dict`."""
-        outside = {call_id: OutsideResult(*each) for call_id, each in data["outside"].items()}
+        outside = {call_id: OutsideResult(*result) for call_id, result in data["outside"].items()}
         return cls(outside, list(data["found"]), dict(data["retries"]))

@@ -137,8 +137,8 @@ def cut_text(text: str, limit: int, folder: ResultFolder, prompts: Prompts) -> s
 
 def result_file_in(text: str) -> str | None:
     """Return the id of a truncated text's file, if the text names one."""
-    found = _MENTION.search(text)
-    return found[1] if found else None
+    mention = _MENTION.search(text)
+    return mention[1] if mention else None
 
 
 def any_cut(messages: Iterable[Message]) -> bool:

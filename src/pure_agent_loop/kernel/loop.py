@@ -11,7 +11,7 @@ from pure_agent_loop.kernel.around import wants_more
 from pure_agent_loop.kernel.calls import run_calls
 from pure_agent_loop.kernel.equip import bind_kit, check_made, end_background, list_tools, notices_of_client
 from pure_agent_loop.kernel.kit import Kit, spend
-from pure_agent_loop.kernel.model_call import end_open_parts, respond
+from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.request import measure, next_usage
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step
@@ -98,18 +98,19 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
 async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     if kit.tools.changes:
         await list_tools(state, kit)
-    if not state.pending:  # otherwise the run was resumed between an answer and its results
-        if not state.awaiting:
-            await _prepare(state, kit, checker)
-            kit.journal.checkpoint(state)
-            if state.stop_reason is not None:
-                return
-        response = await respond(state, kit)
+    if not (state.pending or state.awaiting):  # otherwise the run was resumed in the middle of this step
+        await _prepare(state, kit, checker)
+        kit.journal.checkpoint(state)
+        if state.stop_reason is not None:
+            return
+    step = Step(state, kit)
+    if not state.pending:
+        response = await respond(step)
         if not state.pending:
             state.finish(response, kit.prompts)
-            await _look_for_more(state, kit)
+            await _look_for_more(step)
     if state.pending:
-        await run_calls(Step(state, kit))
+        await run_calls(step)
     if state.stop_reason not in WAITING:
         end = {"usage": state.usage.to_dict(), "context": measure(state, kit).to_dict()}
         await kit.emit(StepEndEvent(EventType.STEP_END, state.step, end))
@@ -121,9 +122,9 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     incoming = [*held, *kit.journal.take(kit.inbox)]
     if kit.after_tools and state.transition_reason == "tool_results":
         state.add_user(kit.after_tools, synthetic=True)
-    for each in incoming:
-        spend(each.spent, state, kit)
-        state.add_user(each.text, synthetic=each.synthetic)
+    for received in incoming:
+        spend(received.spent, state, kit)
+        state.add_user(received.text, synthetic=received.synthetic)
     reason, fits = _why_close(state, kit, checker, verdict)
     if not fits:
         state.end_unanswered(reason, kit.prompts)
@@ -136,8 +137,8 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     if verdict.action == "warn" and not state.closing:
         state.add_user(verdict.prompt, synthetic=True)
         await kit.emit(Event.soft_limit(state.step, verdict.reason, verdict.prompt))
-    for each in incoming:
-        await kit.emit(Event.notice(state.step, each.text, synthetic=each.synthetic))
+    for received in incoming:
+        await kit.emit(Event.notice(state.step, received.text, synthetic=received.synthetic))
     await kit.compactor.compact(state)
     spent = checker.counts and checker.passed_by(TokenUsage.zero(), model_of(kit.client))
     if spent:  # by a summary
@@ -159,13 +160,14 @@ def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: Limi
     return reason, True
 
 
-async def _look_for_more(state: QueryState, kit: Kit) -> None:
+async def _look_for_more(step: Step) -> None:
     """Check after an answer whether a stop hook or a new message continues the run."""
+    state, kit = step.state, step.kit
     if state.stop_reason != "completed":
         return
     try:
         wrong = await correction(state, kit)
-        reason = wrong or await wants_more(state, kit)
+        reason = wrong or await wants_more(step)
         if not reason and kit.background is not None:
             await kit.background.wait()
     except BaseException:  # cancelled while background work was pending: not the end
@@ -176,13 +178,13 @@ async def _look_for_more(state: QueryState, kit: Kit) -> None:
         await kit.emit(Event.notice(state.step, reason, synthetic=True))
         return
     incoming = [*state.take_held(at_end=True), *kit.journal.take(kit.inbox, at_end=True)]
-    for number, each in enumerate(incoming):
-        spend(each.spent, state, kit)
+    for number, received in enumerate(incoming):
+        spend(received.spent, state, kit)
         if number == 0:
-            state.go_on(each.text, "follow_up", synthetic=each.synthetic)
+            state.go_on(received.text, "follow_up", synthetic=received.synthetic)
         else:
-            state.add_user(each.text, synthetic=each.synthetic)
-        await kit.emit(Event.notice(state.step, each.text, synthetic=each.synthetic))
+            state.add_user(received.text, synthetic=received.synthetic)
+        await kit.emit(Event.notice(state.step, received.text, synthetic=received.synthetic))
 
 
 async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
@@ -206,7 +208,7 @@ async def _end(state: QueryState, kit: Kit) -> None:
         state.held += kit.journal.take(kit.inbox, at_end=True)
     else:
         state.close(kit.prompts.tool_not_started)
-        await end_open_parts(state, kit)
+        await Step(state, kit).end_parts()
     try:
         kit.journal.checkpoint(state)
     except PureAgentLoopError as error:  # earlier records remain valid; the run has ended

@@ -7,23 +7,21 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import Any, NamedTuple, TypeAlias
 
-from pure_agent_loop.errors import LLMError
-from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.kit import Kit, force
+from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.long_results import ReadableTools
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.base import FindsWindow, takes_meta, window_known_to
 from pure_agent_loop.llm.messages import Message, to_wire
 from pure_agent_loop.llm.profiles import NO_CALLS
-from pure_agent_loop.llm.response import LLMResponse
-from pure_agent_loop.llm.tokens import MESSAGE_OVERHEAD, estimate_message, estimate_tokens
-from pure_agent_loop.llm.values import TokenUsage, get
+from pure_agent_loop.llm.tokens import MESSAGE_OVERHEAD, estimate_tokens
+from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.abilities import as_protocol
 
 _ANYTHING: dict[str, Any] = {"type": "object", "properties": {}}
 _OF_CALLS = ("tool_choice", "parallel_tool_calls")  # only for requests that allow calls
+Tools: TypeAlias = "list[dict[str, Any]] | None"
 
 
 class Request(NamedTuple):
@@ -35,7 +33,7 @@ class Request(NamedTuple):
     """
 
     messages: list[Message]
-    tools: list[dict[str, Any]] | None
+    tools: Tools
     options: dict[str, Any]
 
 
@@ -44,9 +42,12 @@ def build_request(state: QueryState, kit: Kit) -> Request:
     messages = list(state.messages) if takes_meta(kit.client) else to_wire(state.messages, kit.client)
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
-    options = _with_more_output(kit.options) if state.answer.output_raised else kit.options
+    options = kit.options
+    if state.answer.output_raised:  # a call that was cut off would be cut off again
+        limits = {name: options[name] for name in TOKEN_LIMITS if isinstance(options.get(name), int)}
+        options = {**options, **{name: 2 * limit for name, limit in limits.items()}}
     allowed = may_call(state, kit)
-    tools = _offered(state, kit, allowed=allowed)
+    tools = offered_tools(state, kit, allowed=allowed)
     if kit.output is not None and is_typed(state, kit):
         options = {**options, "response_format": kit.output.response_format}
     if not allowed and (tools or kit.tools):
@@ -66,45 +67,31 @@ def may_call(state: QueryState, kit: Kit) -> bool:
     return not state.closing and has_rounds and bool(kit.tools)
 
 
-def offered_tools(state: QueryState, kit: Kit) -> list[dict[str, Any]] | None:
+def offered_tools(state: QueryState, kit: Kit, *, allowed: bool) -> Tools:
     """Return the tools of the next request; after the first cut result also the tool that reads the rest.
 
-    If no calls are allowed, tools are still listed if the history has calls: servers reject such a history
-    without tools. For an agent without tools they are made from the names of these calls.
+    Args:
+        allowed: Whether calls are allowed; see `may_call`. If not, tools are still listed if the history has
+            calls: servers reject such a history without tools. For an agent without tools they are made from
+            the names of these calls.
     """
-    return _offered(state, kit, allowed=may_call(state, kit))
-
-
-def _offered(state: QueryState, kit: Kit, *, allowed: bool) -> list[dict[str, Any]] | None:
     if not allowed:
         calls = [call for m in state.messages for call in m.get("tool_calls") or ()]
-        if not kit.tools:
-            names = dict.fromkeys(call["function"]["name"] for call in calls)
-            return [_placeholder(name) for name in names] or None
         if not calls:
             return None
+        if not kit.tools:
+            words = {"description": message("called_before"), "parameters": _ANYTHING}
+            names = dict.fromkeys(call["function"]["name"] for call in calls)
+            return [{"type": "function", "function": {"name": name, **words}} for name in names]
     if state.context.results_cut and isinstance(kit.tools, ReadableTools):
         return kit.tools.all_schemas(kit.prompts)
     return kit.tools.to_openai_schema(kit.prompts)
-
-
-def _placeholder(name: str) -> dict[str, Any]:
-    """Return the schema of a tool of which only the name is known."""
-    function = {"name": name, "description": message("called_before"), "parameters": _ANYTHING}
-    return {"type": "function", "function": function}
-
-
-def _with_more_output(options: dict[str, Any]) -> dict[str, Any]:
-    """Double the caller's output limit: a call that was cut off would be cut off again."""
-    raised = {name: 2 * options[name] for name in TOKEN_LIMITS if isinstance(options.get(name), int)}
-    return {**options, **raised}
 
 
 # -- the context window: length of the next request against what fits --------------------
 
 SHORT_ANSWER = 100  # tokens
 CHARS_A_TOKEN = 2  # a result may take about half of the window
-Tools: TypeAlias = "list[dict[str, Any]] | None"
 
 
 class ContextSize(NamedTuple):
@@ -154,15 +141,17 @@ def guess(state: QueryState, tools: Tools) -> int:
 
 def fixed_tokens(state: QueryState, kit: Kit) -> int:
     """Return the tokens of the system message and the tools."""
-    return _fixed(state, offered_tools(state, kit))
+    return _fixed(state, offered_tools(state, kit, allowed=may_call(state, kit)))
 
 
 def _fixed(state: QueryState, tools: Tools) -> int:
+    system = _estimate(state.system_prompt) + MESSAGE_OVERHEAD if state.system_prompt else 0
+    if not tools:
+        return system
     known = state.context.tools
     if known is None or known[0] is not tools:  # the same list object was measured before
-        text = json.dumps(tools, ensure_ascii=False, default=str) if tools else ""
+        text = json.dumps(tools, ensure_ascii=False, default=str)
         state.context.tools = known = (tools, _estimate(text))
-    system = _estimate(state.system_prompt) + MESSAGE_OVERHEAD if state.system_prompt else 0
     return system + known[1]
 
 
@@ -195,80 +184,3 @@ def result_chars(state: QueryState, kit: Kit) -> int:
     window = window_in_step(state, kit)
     max_chars = kit.results.max_chars
     return max_chars if window is None else min(max_chars, CHARS_A_TOKEN * window)
-
-
-# -- overflow: recognise a request that is too long after all, and make room once per step --------------
-
-# Some servers reject a long request without a reason; a short one was rejected for another reason.
-SUSPECT_SHARE = 0.5
-SUSPECT_TOKENS = 20_000
-FULL_SHARE = 0.8
-CUT_SHARE = 0.5
-SILENT = "silent_truncation"
-
-
-def as_overflow(error: LLMError, state: QueryState, kit: Kit) -> LLMError | None:
-    """Return the error as kind ``context_overflow``; None if it is another error."""
-    if error.kind == "context_overflow":
-        return error
-    if not _is_bare_refusal(error):
-        return None
-    tokens, window = guess(state, offered_tools(state, kit)), window_in_step(state, kit)
-    if tokens <= (SUSPECT_TOKENS if window is None else SUSPECT_SHARE * window):
-        return None
-    message = (
-        f"{error.message} The server gives no reason. The request has about {tokens} tokens and is "
-        "probably longer than the model's context window."
-    )
-    return LLMError(message, error.original_error, kind="context_overflow", status=error.status)
-
-
-def _is_bare_refusal(error: LLMError) -> bool:
-    if error.kind != "bad_request" or error.status != 400:
-        return False
-    body = getattr(error.original_error, "body", error.message)
-    return not body or (isinstance(body, str) and not body.strip())
-
-
-async def make_room(state: QueryState, kit: Kit) -> bool:
-    """Shorten the history although it seemed to fit; at most once per step.
-
-    Returns:
-        True if it is shorter now, so that the request can be sent again.
-    """
-    if state.has_attempted_reactive_compact:
-        return False
-    state.has_attempted_reactive_compact = True
-    before = sum(map(estimate_message, state.messages))
-    await force(kit.compactor, state)
-    return sum(map(estimate_message, state.messages)) < before
-
-
-def counts_less(response: LLMResponse, tokens: int) -> bool:
-    """Whether the server counted far fewer tokens than estimated."""
-    usage = response.usage
-    return usage is not None and not usage.estimated and 0 < usage.prompt_tokens < CUT_SHARE * tokens
-
-
-async def note_length(response: LLMResponse, tokens: int, state: QueryState, kit: Kit) -> None:
-    """Send a notice if a low count means that the server cut the request."""
-    window = window_in_step(state, kit)
-    is_full = window is not None and tokens > FULL_SHARE * window
-    if not is_full or SILENT in state.auto_compact_tracking or not is_of_one_request(response):
-        return
-    state.auto_compact_tracking[SILENT] = {"acted": 1, "saved": 0}
-    counted = 0 if response.usage is None else response.usage.prompt_tokens
-    await kit.emit(
-        Event.notice(
-            state.step,
-            f"The server counted {counted} tokens in a request of about {tokens}: it seems to "
-            "drop the beginning of long requests silently. Set the real size with context_window=..., "
-            "or start the server with a larger window.",
-        )
-    )
-
-
-def is_of_one_request(response: LLMResponse) -> bool:
-    """Whether the response took a single request; the sum of several does not measure the history."""
-    requests = get(response.raw, "requests")
-    return not isinstance(requests, int) or requests <= 1

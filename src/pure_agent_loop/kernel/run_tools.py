@@ -32,9 +32,9 @@ _DEFAULTS = {
 
 def flags_of(tool: Tool) -> dict[str, Any]:
     """Return a tool's non-default flags besides its schema, as plain JSON."""
-    found = {name: getattr(tool, name) for name in _DEFAULTS if getattr(tool, name) != _DEFAULTS[name]}
+    changed = {name: getattr(tool, name) for name in _DEFAULTS if getattr(tool, name) != _DEFAULTS[name]}
     depends = {"destructive": "depends"} if callable(tool.destructive) else {}
-    return {**found, **depends, **({"judge": True} if tool.judge is not None else {})}
+    return {**changed, **depends, **({"judge": True} if tool.judge is not None else {})}
 
 
 class RunTools(ToolRegistry):
@@ -87,7 +87,9 @@ class RunTools(ToolRegistry):
         while journal.recorded(key := f"{context.step}:tools:{number}"):  # by a killed process
             await journal.effect(key, partial(_same, []))
             number += 1
-        tools = self._usable([tool for each in self.toolsets for tool in await _listed_by(each, context)])
+        tools = self._usable(
+            [tool for toolset in self.toolsets for tool in await _listed_by(toolset, context)]
+        )
         if self._recorded is None or tools != self._in_step:
             plain = [self._plain(tool) for tool in tools]
             if plain != self._recorded:

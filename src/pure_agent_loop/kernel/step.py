@@ -1,4 +1,4 @@
-"""The values that travel through a tool round: one step of a run, and each of its calls."""
+"""The values that travel through a step: the step itself, and each of its tool calls."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
-from pure_agent_loop.events import Event
+from pure_agent_loop.events import Event, EventType, PartEvent
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.ledgers import Ruling
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import ToolCall
+from pure_agent_loop.parts import PartState, moved, new_part
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.tool import Tool, ToolOutcome
 
@@ -64,7 +65,7 @@ class ToolCallRun:
 
 
 class Step:
-    """One step of a run: its state, its kit and what both are asked for in a tool round."""
+    """One step of a run: its state, its kit and what both are asked for on the way."""
 
     __slots__ = ("emit", "kit", "number", "state")
 
@@ -107,6 +108,65 @@ class Step:
     ) -> Awaitable[T]:
         """Make an effect happen once: what is recorded is returned without running it again."""
         return self.kit.journal.effect(self.key(effect, call, detail), run, intent)
+
+    def as_recorded(self, call: ToolCall) -> ToolCall:
+        """The call as a session records it; the state uses this form, so that a replay is the same."""
+        redactor = self.kit.redactor
+        if redactor is None:
+            return call
+        args = redactor.redact_value(call.arguments)
+        invalid = call.invalid and redactor.redact_value(call.invalid)
+        if args is call.arguments and invalid is call.invalid:
+            return call
+        return replace(call, arguments=args, invalid=invalid)
+
+    # -- parts of a display, recorded and sent whenever they change; see `parts` -----------------------------
+
+    def send_part(self, part: dict[str, Any]) -> Awaitable[None]:
+        """Record a change, then send it. The event has `part` itself; the state keeps a copy."""
+        self.kit.journal.note_part(part)
+        return self.emit(PartEvent(EventType.PART, self.number, {"part": part}))
+
+    async def open_parts(self) -> None:
+        """Open a pending part for each call of a complete response."""
+        for call in self.state.pending:
+            part = self._new_part(call)
+            self.state.parts[call.id] = {**part}
+            await self.send_part(part)
+
+    def change_part(self, call: ToolCallRun, to: PartState, output: str | None = None) -> Awaitable[None]:
+        """Move the part of a call to another state."""
+        part = self.state.parts.get(call.id)
+        if part is None:  # the run was resumed: another process opened the part
+            part = self._new_part(call.written)
+        part = moved(part, to, self.kit.clock.now(), output)
+        if part["ended"] is None:
+            self.state.parts[call.id] = {**part}
+        else:
+            self.state.parts.pop(call.id, None)
+        return self.send_part(part)
+
+    async def end_parts(self) -> None:
+        """End the parts of calls that have not ended as failed, with their result in the history."""
+        parts, messages = self.state.parts, self.state.messages
+        newest = messages[-len(parts) :] if parts else ()
+        results = {m.get("tool_call_id"): m["content"] for m in newest if m["role"] == "tool"}
+        for call_id in list(parts):
+            part = moved(parts.pop(call_id), "error", self.kit.clock.now(), results.get(call_id, ""))
+            await self.send_part(part)
+
+    def _new_part(self, call: ToolCall) -> dict[str, Any]:
+        message_id = f"msg_{self.state.answers}"
+        return new_part(
+            f"{message_id}.{call.id}",
+            message_id,
+            "tool",
+            self.kit.clock.now(),
+            session_id=self.state.session_id,
+            tool=call.name,
+            call_id=call.id,
+            given=call.arguments,
+        )
 
     # -- decisions and events --------------------------------------------------------------------------------
 

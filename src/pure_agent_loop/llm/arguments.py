@@ -134,15 +134,15 @@ def _check(value: Any, depth: int = 0) -> None:
         _check(item, depth + 1)
 
 
-def check_numbers(given: Any, made: Any) -> None:
+def check_numbers(written: Any, made: Any) -> None:
     """Reject non-finite floats that were converted from JSON, such as ``"NaN"`` or a huge number.
 
     The same text is allowed where it stays a string, and a type's default may be infinite.
 
     Raises:
-        ValueError: `made` holds a non-finite number from `given`.
+        ValueError: `made` holds a non-finite number from `written`.
     """
-    if (spelled := next(_non_finite_values(given), None)) is not None and _holds_infinite(made):
+    if (spelled := next(_non_finite_values(written), None)) is not None and _holds_infinite(made):
         raise _RefusedError(message("not_allowed", value=shorten(str(spelled), PREVIEW_CHARS)))
 
 

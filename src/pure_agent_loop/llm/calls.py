@@ -19,8 +19,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any
 
 from pure_agent_loop.llm.arguments import parse_arguments
@@ -30,6 +31,8 @@ from pure_agent_loop.llm.values import ToolCall, ToolCallDelta
 from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.text import clean_text, shorten
 
+Parsed = tuple[dict[str, Any], "str | None"]  # the arguments, and why they are rejected
+
 
 @dataclass(frozen=True, slots=True)
 class Marked:
@@ -38,26 +41,58 @@ class Marked:
     reason: str
 
 
+class Phase(Enum):
+    """How far the arguments of a call have come."""
+
+    EMPTY = 0
+    CUT = 1  # a JSON text without its end
+    UNREADABLE = 2  # a text that ends, but is not a JSON object
+    COMPLETE = 3  # a JSON object, even one that is rejected later
+
+
+def phase_of(text: str) -> Phase:
+    """Return the phase of arguments that came as text."""
+    text = text.rstrip()
+    if not text.endswith("}"):
+        return Phase.CUT if text.strip() else Phase.EMPTY
+    try:
+        is_object = isinstance(json.loads(text, strict=False), dict)
+    except json.JSONDecodeError as error:
+        has_no_end = error.pos >= len(text) or error.msg.startswith("Unterminated")
+        return Phase.CUT if has_no_end else Phase.UNREADABLE
+    except (ValueError, RecursionError):
+        return Phase.UNREADABLE
+    return Phase.COMPLETE if is_object else Phase.UNREADABLE
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class OpenCall:
-    """A call whose fragments are still coming in."""
+    """A call whose fragments are still coming in.
+
+    Args:
+        pieces: The arguments, if they came as text.
+        whole: The arguments, if they came as an object.
+        changes_id: Fragments had different ids.
+        is_named_again: A fragment with the name alone came after complete arguments.
+    """
 
     index: int | None
     id: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
-    whole: Any = None  # arguments that came as an object
+    whole: Any = None
     extra: list[dict[str, Any]] = field(default_factory=list)
     changes_id: bool = False
-    is_named_again: bool = False  # by a fragment without arguments, after complete arguments
-    read: tuple[dict[str, Any], str | None] | None = None  # the parsed arguments
+    is_named_again: bool = False
 
     def add(self, part: ToolCallDelta) -> None:
         """Add a fragment of this call."""
-        self.read = None
         if part.id and self.id and part.id != self.id:
             self.changes_id = True
         self.id = self.id or part.id or ""
+        is_name_alone = part.name and part.name == self.name and _stripped(part.arguments) in (None, "")
+        if is_name_alone and self.phase is Phase.COMPLETE:
+            self.is_named_again = True
         if part.name and part.name != self.name:
             # A name is sent once, repeatedly, with growing length, or (rarely) in pieces.
             self.name = part.name if part.name.startswith(self.name) else self.name + part.name
@@ -75,21 +110,31 @@ class OpenCall:
         return "".join(self.pieces)
 
     @property
-    def has_arguments(self) -> bool:
-        """True if the arguments hold more than white space."""
-        return self.whole is not None or any(map(str.strip, self.pieces))
-
-    @property
-    def is_complete(self) -> bool:
-        """True if the arguments so far are a whole JSON object, even one that is rejected later."""
-        return self.whole is not None or _is_object(self.text)
+    def phase(self) -> Phase:
+        """How far the arguments have come."""
+        return phase_of(self.text) if self.whole is None else Phase.COMPLETE
 
     @property
     def is_cut(self) -> bool:
-        """True if the arguments are truncated."""
-        return self.whole is None and _has_no_end(self.text.rstrip())
+        """True if the arguments are truncated or missing."""
+        return self.phase in (Phase.EMPTY, Phase.CUT)
 
-    def is_repeated_by(self, part: ToolCallDelta) -> bool:
+    def ends_before(self, part: ToolCallDelta) -> bool:
+        """Return True if a fragment that could belong to this call begins another one (rules 2 to 4)."""
+        if not part.name:
+            return False
+        new_id = bool(part.id and self.id and part.id != self.id and not self.changes_id)
+        other_name = part.name != self.name
+        brings = _stripped(part.arguments)
+        phase = self.phase
+        if phase is Phase.COMPLETE:
+            repeats = not _begins_object(brings) or self._is_repeated_by(part)
+            return new_id or other_name or not repeats
+        if phase is Phase.EMPTY:
+            return new_id and (other_name or not brings)
+        return other_name or (new_id and phase is Phase.UNREADABLE)
+
+    def _is_repeated_by(self, part: ToolCallDelta) -> bool:
         """Return True if a fragment repeats complete arguments, or replaces a placeholder."""
         same_id = bool(part.id) and part.id == self.id
         if not isinstance(part.arguments, str):
@@ -99,19 +144,15 @@ class OpenCall:
         grows = part.arguments.startswith(self.pieces[-1]) if self.pieces else False
         return grows and (same_id or (len(self.pieces) > 1 and _is_chain(self.pieces)))
 
-    def arguments(self) -> tuple[dict[str, Any], str | None]:
+    def parsed(self) -> Parsed:
         """Return the parsed arguments, and the reason if they are rejected."""
-        self.read = self.read or self._parsed()
-        return self.read
-
-    def _parsed(self) -> tuple[dict[str, Any], str | None]:
         if isinstance(self.whole, Marked):
             return {}, self.whole.reason
         if self.whole is not None and (self.whole or not self.text.strip()):
             return parse_arguments(self.whole)
         parsed, invalid = parse_arguments(self.text)
         for text in [*self._other_readings(), meant_arguments(self.text)] if invalid else ():
-            if _is_object(text):
+            if phase_of(text) is Phase.COMPLETE:
                 return parse_arguments(text)
         return parsed, invalid
 
@@ -129,25 +170,14 @@ def _is_chain(pieces: list[str]) -> bool:
     return all(later.startswith(earlier) for earlier, later in itertools.pairwise(pieces))
 
 
-def _has_no_end(text: str) -> bool:
-    if not text.endswith("}"):
-        return True
-    try:
-        json.loads(text, strict=False)
-    except json.JSONDecodeError as error:
-        return error.pos >= len(text) or error.msg.startswith("Unterminated")
-    except (ValueError, RecursionError):
-        return False
-    return False
+def _stripped(arguments: Any) -> Any:
+    return arguments.strip() if isinstance(arguments, str) else arguments
 
 
-def _is_object(text: str) -> bool:
-    if not text.rstrip().endswith("}"):
-        return False
-    try:
-        return isinstance(json.loads(text, strict=False), dict)
-    except (ValueError, RecursionError):
-        return False
+def _begins_object(arguments: Any) -> bool:
+    return isinstance(arguments, Mapping) or (
+        isinstance(arguments, str) and arguments.lstrip().startswith("{")
+    )
 
 
 class CallGatherer:
@@ -166,7 +196,7 @@ class CallGatherer:
 
     def _add_part(self, part: ToolCallDelta, is_separate: bool) -> None:
         call = self._call_for(part)
-        if call is None or is_separate or _starts_another(call, part):
+        if call is None or is_separate or call.ends_before(part):
             call = self._open(part.index)
         elif call.is_named_again and _begins_object(part.arguments):
             call = self._open(call.index, call.name)
@@ -176,7 +206,7 @@ class CallGatherer:
     def is_cut(self) -> bool:
         """True if the arguments of the last call are incomplete."""
         calls = self._named()
-        return bool(calls) and calls[-1].is_cut and not calls[-1].is_complete
+        return bool(calls) and calls[-1].is_cut
 
     @property
     def written(self) -> str:
@@ -198,9 +228,9 @@ class CallGatherer:
         calls: list[ToolCall] = []
         used: set[str] = set()
         best = self._best()
-        for number, call in enumerate(best, 1):
-            arguments, invalid = call.arguments()
-            if cut_off and call.is_cut and (invalid or call is best[-1]):
+        for number, (call, parsed) in enumerate(best, 1):
+            arguments, invalid = parsed
+            if cut_off and call.is_cut and (invalid or number == len(best)):
                 written = shorten(call.text, 200)
                 arguments, invalid = {}, message("cut_off", reason=cut_off, written=written)
             call_id = unique_id(clean_text(call.id) or f"call_{number}", used)
@@ -210,15 +240,17 @@ class CallGatherer:
         return calls
 
     def _named(self) -> list[OpenCall]:
-        return [call for call in self._calls if call.name or call.has_arguments]
+        return [call for call in self._calls if call.name or call.phase is not Phase.EMPTY]
 
-    def _best(self) -> list[OpenCall]:
-        calls = self._named()
-        if all(call.arguments()[1] is None for call in calls):
+    def _best(self) -> list[tuple[OpenCall, Parsed]]:
+        """Return the calls in the best order of the fragments (rule 5), with their arguments."""
+        calls = [(call, call.parsed()) for call in self._named()]
+        if all(invalid is None for _, (_, invalid) in calls):
             return calls
-        for key in (lambda part: part.id or None, lambda part: part.index):
-            others = _sorted_by(key, self._parts)
-            if len(others) > 1 and all(c.name and c.is_complete and not c.arguments()[1] for c in others):
+        for key in ("id", "index"):
+            others = [(call, call.parsed()) for call in _sorted_by(key, self._parts)]
+            are_complete = all(call.name and call.phase is Phase.COMPLETE for call, _ in others)
+            if len(others) > 1 and are_complete and not any(invalid for _, (_, invalid) in others):
                 return others
         return calls
 
@@ -239,38 +271,15 @@ class CallGatherer:
         return same_id[-1] if same_id else None if part.id else self._calls[-1]
 
 
-def _sorted_by(key: Callable[[ToolCallDelta], Any], parts: list[ToolCallDelta]) -> list[OpenCall]:
-    """Sort fragments into calls by one key alone; a fragment without it continues the last call."""
+def _sorted_by(field_name: str, parts: list[ToolCallDelta]) -> list[OpenCall]:
+    """Sort fragments into calls by one field alone; a fragment without it continues the last call."""
     calls: dict[Any, OpenCall] = {}
     current = None
     for part in parts:
-        value = key(part)
-        current = current if value is None else value
+        value = getattr(part, field_name)
+        current = current if value in (None, "") else value
         calls.setdefault(current, OpenCall(part.index)).add(part)
     return list(calls.values())
-
-
-def _starts_another(call: OpenCall, part: ToolCallDelta) -> bool:
-    """Return True if a fragment that could belong to `call` begins a new one (rules 2 to 4)."""
-    if not part.name:
-        return False
-    new_id = bool(part.id and call.id and part.id != call.id and not call.changes_id)
-    other_name = part.name != call.name
-    brings = part.arguments.strip() if isinstance(part.arguments, str) else part.arguments
-    if call.is_complete:
-        if brings in (None, ""):
-            call.is_named_again = not new_id and not other_name
-            return new_id or other_name
-        return new_id or other_name or (_begins_object(brings) and not call.is_repeated_by(part))
-    if call.has_arguments:
-        return other_name or (new_id and not call.is_cut)
-    return new_id and (other_name or not brings)
-
-
-def _begins_object(arguments: Any) -> bool:
-    return isinstance(arguments, Mapping) or (
-        isinstance(arguments, str) and arguments.lstrip().startswith("{")
-    )
 
 
 def unique_id(wanted: str, used: set[str]) -> str:

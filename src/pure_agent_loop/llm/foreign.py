@@ -92,11 +92,8 @@ def _are_foreign(parts: list[Any]) -> bool:
     """Return True for blocks of another protocol, and texts among blocks; other values are repaired later."""
     blocks = [part for part in parts if not isinstance(part, str)]
     has_texts = len(blocks) < len(parts)
-    return not all(map(_is_native, blocks)) or (has_texts and all(map(_is_block, blocks)))
-
-
-def _is_block(part: Any) -> bool:
-    return isinstance(part, Mapping) and isinstance(part.get("type"), str)
+    have_types = all(isinstance(block, Mapping) and isinstance(block.get("type"), str) for block in blocks)
+    return not all(map(_is_native, blocks)) or (has_texts and have_types)
 
 
 def _is_other_call(call: Any) -> bool:

@@ -14,9 +14,9 @@ from typing import Any
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.adapt import DATA_KEYWORDS, NAMED_SCHEMAS, TOKEN_LIMITS
 from pure_agent_loop.llm.extra import not_of_protocol
+from pure_agent_loop.llm.failures import read_error
 from pure_agent_loop.llm.messages import Message, is_media, mark_of, newest_question
 from pure_agent_loop.llm.profiles import Profile
-from pure_agent_loop.llm.wire import read_error
 from pure_agent_loop.media import MEDIA_KINDS
 
 _KINDS = ("bad_request", "overloaded", "unknown")  # llama.cpp reports template errors with 500

@@ -98,14 +98,17 @@ def in_words(message: Message, keep: Collection[str] = ()) -> Message:
         message: A message whose content is a list of parts.
     """
     kept = ("text", *keep)
-    content = [
-        part
-        if part["type"] in kept
-        else {"type": "text", "text": sentence("media_gone", what=part_words(part))}
-        for part in message["content"]
+    return _with_words(message, "media_gone", [part["type"] not in kept for part in message["content"]])
+
+
+def _with_words(message: Message, sentence_id: str, replaced: Iterable[bool]) -> Message:
+    """Replace some parts of a message by words; a message of words alone has a text."""
+    parts = [
+        {"type": "text", "text": sentence(sentence_id, what=part_words(part))} if is_replaced else part
+        for part, is_replaced in zip(message["content"], replaced, strict=True)
     ]
-    is_text = all(part["type"] == "text" for part in content)
-    return {**message, "content": text_of(content) if is_text else content}
+    is_text = all(part["type"] == "text" for part in parts)
+    return {**message, "content": text_of(parts) if is_text else parts}
 
 
 def newest_question(messages: Sequence[Message]) -> Message | None:
@@ -130,15 +133,9 @@ def without_refused(message: Message, refused: frozenset[int]) -> Message:
         refused: Marks of the refused parts; see `mark_of`.
     """
     content = message.get("content")
-    if not isinstance(content, list) or refused.isdisjoint(map(mark_of, content)):
+    if not isinstance(content, list) or refused.isdisjoint(marks := list(map(mark_of, content))):
         return message
-    parts = [
-        {"type": "text", "text": sentence("media_refused", what=part_words(part))}
-        if mark_of(part) in refused
-        else part
-        for part in content
-    ]
-    return {**message, "content": text_of(parts) if all(p["type"] == "text" for p in parts) else parts}
+    return _with_words(message, "media_refused", [mark in refused for mark in marks])
 
 
 def mark_of(part: Mapping[str, Any]) -> int:

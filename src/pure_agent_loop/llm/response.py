@@ -20,8 +20,7 @@ from typing import Any
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.calls import CallGatherer, Marked, unique_id
 from pure_agent_loop.llm.extra import joined
-from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, ToolCall, ToolCallDelta
-from pure_agent_loop.llm.wire import CLOSED, parse_completion
+from pure_agent_loop.llm.values import CLOSED, NOTHING, Delta, TokenUsage, ToolCall, ToolCallDelta
 from pure_agent_loop.support.text import clean_text
 
 # -- reasoning that a server leaves in the text, between ``<think>`` and ``</think>`` --------------------
@@ -173,6 +172,8 @@ class LLMResponse:
         Raises:
             LLMError: The completion holds no choice, or an error object.
         """
+        from pure_agent_loop.llm.completions import parse_completion  # for other clients
+
         assembler = Assembler()
         assembler.feed(parse_completion(response)._replace(raw=response))
         return assembler.finish()

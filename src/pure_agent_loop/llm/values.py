@@ -182,3 +182,4 @@ class Delta(NamedTuple):
 
 
 NOTHING = Delta()
+CLOSED = "closed_without_reason"  # internal finish reason: the response is complete, but the server sent none

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
 from pure_agent_loop.errors import ConfigError, Retry
 from pure_agent_loop.llm.arguments import check_numbers, loads_strictly
 from pure_agent_loop.llm.profiles import AnswerFormat
-from pure_agent_loop.llm.tool_modes.refusals import FINAL_RESULT
+from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.prompts.words import message
 from pure_agent_loop.schema.build import (

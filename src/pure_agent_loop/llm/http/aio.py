@@ -20,6 +20,7 @@ from pure_agent_loop.llm.http.plain import (
     KEPT_SECONDS,
     LARGE,
     REDIRECTS,
+    HttpResponse,
     HttpTimeouts,
     PlainRequest,
     PlainTransport,
@@ -31,7 +32,6 @@ if TYPE_CHECKING:
 
     from aiohttp.connector import Connection
 
-    from pure_agent_loop.llm.http import HttpResponse
 
 MAX_HEADER_BYTES = 65_536
 _POLL = getattr(select, "poll", None)  # missing on Windows
@@ -267,6 +267,6 @@ def _timeout(timeouts: HttpTimeouts, *, waits: bool = False) -> aiohttp.ClientTi
 
 
 def _tls_context() -> ssl.SSLContext:
-    from pure_agent_loop.llm.http.pool import tls_for
+    from pure_agent_loop.llm.http.httpx import tls_for
 
     return tls_for("https")

@@ -13,13 +13,14 @@ from pure_agent_loop.llm.addresses import has_proxy
 from pure_agent_loop.support.variables import variable
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http import Transport
-    from pure_agent_loop.llm.http.plain import PlainTransport
+    from pure_agent_loop.llm.http.plain import PlainTransport, Transport
 
 HTTP_VARIABLE = "PAL_HTTP"
 MIN_AIOHTTP = (3, 11)
 _LIBRARIES = ("aiohttp", "httpx")
-_PLAIN_SETTINGS = {"api_key", "base_url", "max_retries", "timeout", "default_headers"}
+_PLAIN_SETTINGS = {
+    "api_key", "base_url", "max_retries", "timeout", "default_headers", "endpoint", "auth_headers",
+}  # fmt: skip
 _READ_VARIABLES = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"}
 
 
@@ -30,7 +31,8 @@ def transport_for(settings: Mapping[str, Any]) -> Transport:
     ``PAL_HTTP`` can require ``aiohttp`` or ``httpx``.
 
     Args:
-        settings: Arguments of ``openai.AsyncOpenAI``, with the key and the base URL.
+        settings: Arguments of ``openai.AsyncOpenAI``, with the key and the base URL. Other protocols add
+            ``endpoint``, the URL for requests, and ``auth_headers``, sent in place of a bearer token.
 
     Raises:
         ConfigError: A setting or the variable is invalid, or the required library cannot be used.
@@ -55,13 +57,13 @@ def transport_for(settings: Mapping[str, Any]) -> Transport:
     if has_aiohttp:
         from pure_agent_loop.llm.http.aio import AioTransport as kind  # noqa: N813 - one of two
     else:
-        from pure_agent_loop.llm.http.direct import DirectTransport as kind  # noqa: N813 - one of two
+        from pure_agent_loop.llm.http.httpx import DirectTransport as kind  # noqa: N813 - one of two
     fallback = None if wanted == "aiohttp" else partial(_through_sdk, settings)
     return kind(settings["base_url"], settings["api_key"], settings, fallback)
 
 
 def _through_sdk(settings: Mapping[str, Any]) -> Transport:
-    from pure_agent_loop.llm.http.sdk import SdkTransport
+    from pure_agent_loop.llm.http.httpx import SdkTransport
 
     return SdkTransport(settings)
 
@@ -82,7 +84,7 @@ def sdk_only_reason(settings: Mapping[str, Any]) -> str:
     variables = sorted(
         n for n, v in os.environ.items() if n.startswith("OPENAI_") and v and n not in _READ_VARIABLES
     )
-    if variables:
+    if variables and "endpoint" not in settings:
         return f"the variable {variables[0]}"
     return "a proxy" if has_proxy(settings["base_url"]) else ""
 
@@ -92,7 +94,7 @@ def _is_plain(name: str, value: object) -> bool:
         return value == 0
     if name == "timeout":
         return value is None or isinstance(value, (int, float))
-    if name == "default_headers":
+    if name in ("default_headers", "auth_headers"):
         from pure_agent_loop.llm.http.plain import are_plain
 
         return are_plain(value)

@@ -1,4 +1,4 @@
-"""Base of the plain transports. Requests with SDK-only options use the fallback transport."""
+"""What a transport is, and the base of those without the SDK: requests that need it use a fallback."""
 
 from __future__ import annotations
 
@@ -7,12 +7,11 @@ import math
 import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.http import HttpResponse, Transport
-from pure_agent_loop.llm.http.errors import RefusedError, UnansweredError, UnsendableError
+from pure_agent_loop.llm.failures import Headers, RefusedError, UnansweredError, UnsendableError
 from pure_agent_loop.support.lazy import lazy_pattern
 
 # The SDK's defaults, so that all transports behave alike.
@@ -23,6 +22,55 @@ _OPTIONS = frozenset({"timeout", "extra_headers", "extra_query"})  # request opt
 _NAME, _TEXT = lazy_pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+"), lazy_pattern(r"(?:[!-~](?:[ -~]*[!-~])?)?")
 # Headers that libraries set themselves: https://www.rfc-editor.org/rfc/rfc9112#section-6
 _LIBRARY_HEADERS = {"content-length", "transfer-encoding", "expect"}
+
+
+class HttpResponse(Protocol):
+    """A successful response whose body has not been read."""
+
+    @property
+    def headers(self) -> Headers:
+        """Response headers."""
+        ...
+
+    @property
+    def at_end(self) -> bool:
+        """True if the body is known to be read to its end."""
+        ...
+
+    async def read(self) -> bytes:
+        """Wait for the next piece of the body, decompressed; empty at the end."""
+        ...
+
+    def buffered(self) -> bytes:
+        """Return the bytes received before `read` failed, once."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release the connection; close it if the body was not read to its end."""
+        ...
+
+
+class Transport(Protocol):
+    """The connections of one event loop to one server. Created anywhere, then used by that loop only."""
+
+    async def post(self, body: bytes, options: Mapping[str, Any]) -> HttpResponse:
+        """Send a request.
+
+        Args:
+            options: ``extra_headers``, ``extra_query`` and ``timeout`` of the request, among others.
+
+        Raises:
+            Exception: An error that `failures.translate_error` handles.
+        """
+        ...
+
+    async def get(self, url: str, seconds: float) -> Any:
+        """Get JSON from another URL of the server. Raises any error."""
+        ...
+
+    async def close(self) -> None:
+        """Close the connections; one in use closes with its response."""
+        ...
 
 
 class HttpTimeouts(NamedTuple):
@@ -47,7 +95,7 @@ class PlainTransport(ABC):
     Args:
         base_url: The server's URL.
         key: The server's API key.
-        settings: ``timeout`` and ``default_headers``, as in the SDK.
+        settings: ``timeout`` and ``default_headers``, as in the SDK; ``endpoint`` and ``auth_headers``.
         fallback: Builds the transport for requests with SDK-only options; None to reject them.
     """
 
@@ -60,9 +108,9 @@ class PlainTransport(ABC):
         settings: Mapping[str, Any],
         fallback: Callable[[], Transport] | None,
     ) -> None:
-        self.url = f"{base_url.rstrip('/')}/chat/completions"
+        self.url = settings.get("endpoint") or f"{base_url.rstrip('/')}/chat/completions"
         self.headers = {
-            "authorization": f"Bearer {key}",
+            **(settings.get("auth_headers") or {"authorization": f"Bearer {key}"}),
             "accept": "application/json",
             "accept-encoding": "gzip, deflate",
             "content-type": "application/json",
@@ -130,7 +178,7 @@ class PlainTransport(ABC):
         if self._fallback is None:
             if self._new_fallback is None:
                 raise ConfigError(
-                    "PURE_AGENT_LOOP_HTTP=aiohttp supports only strings in extra_headers, strings and numbers"
+                    "PAL_HTTP=aiohttp supports only strings in extra_headers, strings and numbers"
                     " in extra_query, and seconds as timeout. Unset it to use the SDK for other values."
                 )
             self._fallback = self._new_fallback()

@@ -15,7 +15,7 @@ It remembers what a server refuses (a response format, a parameter) and reports 
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
@@ -28,6 +28,7 @@ from pure_agent_loop.llm.base import (
     profile_of,
     stream_of,
 )
+from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import OutputMode
 from pure_agent_loop.llm.response import CUT_OFF, FINISH_REASONS, OUTPUT_LIMIT, ThinkSplitter
 from pure_agent_loop.llm.tool_modes.examples import check_worked_examples
@@ -40,27 +41,30 @@ from pure_agent_loop.llm.tool_modes.react import (
     write_react,
 )
 from pure_agent_loop.llm.tool_modes.recover import TextCalls
-from pure_agent_loop.llm.tool_modes.refusals import (
+from pure_agent_loop.llm.tool_modes.requests import (
     MAX_FORMATS,
     REFUSES_STOP,
     REFUSES_TOOLS,
     Formats,
     Shaped,
+    Tools,
     drops_tools,
     format_of,
     in_words,
     is_refusal,
     output_mode,
+    refuse_choice,
     typed_request,
+    wanted_tools,
     with_room,
+    without_tools,
 )
-from pure_agent_loop.llm.tool_modes.tool_choice import refuse_choice, wanted_tools, without_tools
 from pure_agent_loop.llm.values import NOTHING, Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.abilities import as_protocol
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.tool_modes.chooser import Chooser
+    from pure_agent_loop.llm.tool_modes.choose import Chooser
 
 
 # -- native calls, and recovery of calls that a model left in the text -----------------------------------
@@ -116,8 +120,6 @@ class NativeReader:
 
 ToolMode = Literal["auto", "native", "json", "text"]
 TOOL_MODES: tuple[str, ...] = get_args(ToolMode)
-Message = dict[str, Any]
-Tools = list[dict[str, Any]]
 
 
 class _ResponseReader(Protocol):
@@ -228,27 +230,28 @@ class ToolModeClient(StreamingClient):
             self._probed = True
             if await drops_tools(self.inner):
                 yield self._switch("the server's chat template does not support tools")
-        shown = False
-        deltas, watch = self._ask(messages, tools, kwargs)
-        try:
-            async for delta in deltas:
-                seen = delta if watch is None else watch.take(delta)
-                yield seen
-                shown = shown or seen != NOTHING
-        except LLMError as error:
-            if shown or not tools or not self._switches() or not is_refusal(error, REFUSES_TOOLS):
-                raise
-            refusal = error.said
-        else:
-            for last in () if watch is None else self._last(watch):
-                yield last
-            return
-        finally:
-            await deltas.aclose()
-        yield self._switch(f"the server rejects tools ({refusal[:200]})")
-        async with aclosing(self._ask(messages, tools, kwargs)[0]) as deltas:
-            async for delta in deltas:
-                yield delta
+        while True:
+            shown = False
+            deltas, reader = self._ask(messages, tools, kwargs)
+            try:
+                async for delta in deltas:
+                    seen = delta if reader is None else reader.take(delta)
+                    yield seen
+                    shown = shown or seen != NOTHING
+            except LLMError as error:
+                if shown or not tools or not self._may_switch() or not is_refusal(error, REFUSES_TOOLS):
+                    raise
+                refusal = error.said
+            else:
+                break
+            finally:
+                await deltas.aclose()
+            yield self._switch(f"the server rejects tools ({refusal[:200]})")
+        if reader is not None:
+            last = reader.finish()
+            yield last
+            if last.tool_calls and self._may_switch():
+                yield self._switch("the model writes tool calls as text")
 
     def tool_failed(self, name: str, error: BaseException) -> None:
         """Notify the inner client of a bug in a tool, if it supports that."""
@@ -262,13 +265,7 @@ class ToolModeClient(StreamingClient):
         if close is not None:
             await close()
 
-    def _last(self, watch: NativeReader) -> Iterator[Delta]:
-        last = watch.finish()
-        yield last
-        if last.tool_calls and self._switches():
-            yield self._switch("the model writes tool calls as text")
-
-    def _switches(self) -> bool:
+    def _may_switch(self) -> bool:
         """Return True if the client may switch to another mode."""
         return self.mode == "auto" and self.current == "native"
 
@@ -329,7 +326,9 @@ class ToolModeClient(StreamingClient):
         return tools, options
 
     def _is_plain(self, messages: list[Message], tools: Tools | None) -> bool:
-        return self.current == "native" or (not tools and not any(map(_is_tool_message, messages)))
+        if self.current == "native" or tools:
+            return self.current == "native"
+        return not any(m.get("role") in ("tool", "function") or m.get("tool_calls") for m in messages)
 
     def _ask(
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
@@ -340,7 +339,7 @@ class ToolModeClient(StreamingClient):
         if self._is_plain(messages, tools):
             if format_of(options) is not None:
                 return self._typed(messages, tools, options)
-            return stream_of(self.inner, messages, tools, options), _watch(tools, options)
+            return stream_of(self.inner, messages, tools, options), _native_reader(tools, options)
         tools = self._with_examples(tools or [])
         ask = self._text if self.current == "text" else self._json
         return ask(messages, tools, options), None
@@ -359,7 +358,7 @@ class ToolModeClient(StreamingClient):
         requests = [self._typed_request(messages, tools, options, number) for number in range(MAX_FORMATS)]
         formats = [request.options.get("response_format") for request in requests]
         deltas = self._formats.ask(lambda number: stream_of(self.inner, *requests[number]), formats)
-        return deltas, _watch(requests[0].tools, options)
+        return deltas, _native_reader(requests[0].tools, options)
 
     def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
         if wanted_tools(tools, options)[1]:
@@ -375,24 +374,18 @@ class ToolModeClient(StreamingClient):
     async def _text(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
-        shaped, is_default = (
-            self._shape_text(messages, tools, options),
-            self._takes_stop and "stop" not in options,
-        )
-        try:
-            async with aclosing(self._read(shaped, ReactReader(tools))) as deltas:
-                async for delta in deltas:
-                    yield delta
-        except LLMError as error:
-            if not is_default or not is_refusal(error, REFUSES_STOP):
-                raise
-            self._takes_stop = False  # optional: the reader also drops text after an action
-        else:
-            return
-        shaped = self._shape_text(messages, tools, options)
-        async with aclosing(self._read(shaped, ReactReader(tools))) as deltas:
-            async for delta in deltas:
-                yield delta
+        while True:
+            shaped, is_default = self._shape_text(messages, tools, options), self._takes_stop
+            try:
+                async with aclosing(self._read(shaped, ReactReader(tools))) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            except LLMError as error:
+                if not is_default or "stop" in options or not is_refusal(error, REFUSES_STOP):
+                    raise
+                self._takes_stop = False  # optional: the reader also drops text after an action
+            else:
+                return
 
     def _shape_json(
         self, messages: list[Message], tools: Tools, options: Mapping[str, Any], number: int | None = None
@@ -420,11 +413,9 @@ class ToolModeClient(StreamingClient):
     async def _json(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
-        from pure_agent_loop.llm.tool_modes.choose import NoProbabilitiesError
+        from pure_agent_loop.llm.tool_modes.choose import Chooser, NoProbabilitiesError  # rarely needed
 
         if not self._choosers:
-            from pure_agent_loop.llm.tool_modes.chooser import Chooser  # rarely needed
-
             self._choosers.append(Chooser(self.inner, self._prompts))
         chooser = self._choosers[0]
         try:
@@ -474,9 +465,5 @@ class ToolModeClient(StreamingClient):
         yield Delta(read.text + last.text, reasoning + read.reasoning + last.reasoning, last.tool_calls)
 
 
-def _watch(tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
+def _native_reader(tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
     return NativeReader(tools) if tools and options.get("tool_choice") != "none" else None
-
-
-def _is_tool_message(message: Message) -> bool:
-    return message.get("role") in ("tool", "function") or bool(message.get("tool_calls"))

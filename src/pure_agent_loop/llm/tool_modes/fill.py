@@ -1,4 +1,4 @@
-"""Arguments of a chosen tool, constrained by its schema.
+"""Constrained requests of a likelihood choice, and the arguments of the chosen tool.
 
 An able model may write several calls, with any values. Other models write one call, and a value that does not
 occur in the question counts as made up: an optional argument is dropped; a required one, if short, is
@@ -13,11 +13,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pure_agent_loop.llm.arguments import loads_strictly
-from pure_agent_loop.llm.messages import Message
-from pure_agent_loop.llm.response import CUT_OFF
-from pure_agent_loop.llm.tool_modes.ask import AuxiliaryRequests
-from pure_agent_loop.llm.tool_modes.choose import last_question
+from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.llm.messages import Message, is_question, text_of
+from pure_agent_loop.llm.response import CUT_OFF, LLMResponse
 from pure_agent_loop.llm.tool_modes.examples import Filled, filled_examples
+from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.lazy import lazy_pattern
 
@@ -31,6 +31,59 @@ _NUMBER = lazy_pattern(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
 _EDGES = " \t\r\n.,;:!?\"'()[]，。；：！？“”「」（）"
 
 Arguments = dict[str, Any]
+
+# -- requests --------------------------------------------------------------------------------------------
+
+# Disables thinking in templates that have it: the next token has to be the answer. Others ignore the field.
+_NO_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+_PASSED_OPTIONS = ("extra_headers", "extra_query", "timeout")
+
+
+class AuxiliaryRequests:
+    """Sends auxiliary requests for one response.
+
+    Args:
+        options: The caller's request options; only headers, query and timeout are passed on.
+    """
+
+    def __init__(self, client: ChatModel, options: Mapping[str, Any]) -> None:
+        self._client = client
+        self._options = {name: options[name] for name in _PASSED_OPTIONS if name in options}
+        self.usage: TokenUsage | None = None
+        self.sent = 0
+
+    async def ask(self, messages: Sequence[Message], schema: Mapping[str, Any], **fields: Any) -> LLMResponse:
+        """Send a request constrained by a JSON Schema, at temperature 0.
+
+        Raises:
+            LLMError: The request failed.
+        """
+        self.sent += 1
+        response_format = {"type": "json_schema", "json_schema": {"name": "choice", "schema": dict(schema)}}
+        response = await self._client.chat(
+            list(messages),
+            None,
+            **self._options,
+            temperature=0,
+            response_format=response_format,
+            extra_body=_NO_THINKING,
+            **fields,
+        )
+        self.count(response.usage)
+        return response
+
+    def count(self, usage: TokenUsage | None) -> None:
+        """Add the usage of a request."""
+        if usage is not None:
+            self.usage = usage if self.usage is None else self.usage + usage
+
+
+def last_question(messages: Sequence[Message]) -> str:
+    """Return the last two questions of the user: "And in Paris?" needs the one before."""
+    return "\n".join([text_of(m.get("content") or "") for m in messages if is_question(m)][-2:])
+
+
+# -- arguments -------------------------------------------------------------------------------------------
 
 
 async def fill(
@@ -58,7 +111,9 @@ async def fill(
     function, question = tool["function"], last_question(messages)
     parameters = function.get("parameters") or {}
     if not is_able:
-        parameters = _complete(parameters)
+        # A schema that requires no argument is read as one that requires all.
+        required = parameters.get("required") or list(parameters.get("properties") or ())
+        parameters = {**parameters, "required": required}
     if not parameters.get("properties"):
         return [{}]
     shots = [*filled_examples(prompts), *_own_examples(function, prompts)]
@@ -123,11 +178,6 @@ async def _ask(
     calls = [call for call in (value if isinstance(value, list) else [value]) if isinstance(call, dict)]
     distinct = [call for number, call in enumerate(calls) if call not in calls[:number]]
     return distinct or None, text
-
-
-def _complete(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the schema; if it requires no argument, one that requires all."""
-    return {**parameters, "required": parameters.get("required") or list(parameters.get("properties") or ())}
 
 
 def _own_examples(function: Mapping[str, Any], prompts: Prompts) -> list[Filled]:

@@ -18,13 +18,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pure_agent_loop.llm.extra import MESSAGE_FIELDS
-from pure_agent_loop.llm.messages import joined_content, text_of
+from pure_agent_loop.llm.messages import Message, joined_content, text_of
 from pure_agent_loop.llm.response import split_unopened
 from pure_agent_loop.llm.tool_modes.recover import TextCalls, end_of_json, find_calls, schemas_of
 from pure_agent_loop.llm.values import Delta, ToolCall, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
 
-Message = dict[str, Any]
 STOP = ["\nObservation:", "\n观察："]  # at the start of a line: an answer may hold the word
 
 

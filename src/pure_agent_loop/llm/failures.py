@@ -1,23 +1,32 @@
-"""Translation of errors of the SDK and of HTTP libraries to `LLMError`."""
+"""Failures of servers, the SDK and HTTP libraries, and the `LLMError` that each becomes. Pure: no I/O."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import math
+import re
 import sys
 import time
 from collections.abc import Mapping
 from datetime import timezone
-from typing import Any
+from typing import Any, Protocol
 
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.addresses import proxy_for
-from pure_agent_loop.llm.http import Headers
-from pure_agent_loop.llm.wire import classify, read_error
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.text import safe_str, shorten
 
+MESSAGE_CHARS = 500
 TRANSPORT_PACKAGES = ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "anyio", "ssl", "aiohttp")
+
+
+class Headers(Protocol):
+    """Response headers with case-insensitive names."""
+
+    def get(self, name: str, default: str, /) -> str:
+        """Return a header, or the default."""
+        ...
 
 
 class UnsendableError(Exception):
@@ -168,3 +177,68 @@ def _number(text: str) -> float | None:
 
 def _wait(seconds: float) -> float | None:
     return seconds if 0 <= seconds < math.inf else None
+
+
+# -- what a server says in place of a response -----------------------------------------------------------
+
+_QUOTA = lazy_pattern(
+    r"insufficient[ _](quota|balance|credit|fund)|exceeded your current quota|billing[ _]hard[ _]limit"
+    r"|credit balance is too low|quota[ _]exhausted"
+)
+# Errors for a request longer than the model's window, as opposed to a limit of tokens per minute.
+_OVERFLOW = lazy_pattern(
+    r"context[ _]length[ _]exceeded|exceed_context_size|model_max_prompt_tokens_exceeded|context window"
+    r"|(?:maximum|available|model'?s?|than the) context (?:length|size)|maximum prompt length"
+    r"|prompt is too long|input is too long|input length.{0,40}exceed|too large for model with \d+"
+    r"|(?:input )?token count.{0,60}exceeds?|exceeded model token limit|prompt token count.{0,40}exceeds"
+    r"|tokens to keep from the initial prompt|reduce the length of the (?:messages|prompt)"
+    r"|too many (?:input )?tokens|prompt (?:is )?too long|request too large for model"
+    r"|exceeds the limit of \d+ tokens"
+)
+_TRY_LATER = lazy_pattern(r"(try again|retry) in \d")  # sent with a rate limit, never with an empty account
+_RATE = lazy_pattern(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
+_BUSY = lazy_pattern(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
+
+
+def error_from_body(error: Any) -> LLMError:
+    """Convert an error object sent in place of a response (with status 200, or inside a stream)."""
+    message, codes = read_error(error)
+    status = next((int(code) for code in codes if re.fullmatch("[1-5][0-9][0-9]", code)), None)
+    kind = classify(status, message, " ".join(codes))
+    return LLMError(f"The server reported an error: {message}", kind=kind, status=status, said=message)
+
+
+def read_error(error: Any) -> tuple[str, list[str]]:
+    """Return the message and the codes of an error, in any form that servers use."""
+    while isinstance(error, list) and error:
+        error = error[0]
+    if isinstance(error, Mapping) and isinstance(error.get("error"), Mapping):
+        error = error["error"]
+    if not isinstance(error, Mapping):
+        is_code = isinstance(error, int) and not isinstance(error, bool)
+        return shorten(safe_str(error), MESSAGE_CHARS), [safe_str(error)[:100]] if is_code else []
+    message = safe_str(error.get("message") or error.get("detail") or error)
+    field = error.get("param")
+    if isinstance(field, str) and field and field not in message:
+        message = f"{message} (field: {field[:100]})"
+    codes = [safe_str(error[key])[:100] for key in ("code", "status", "type") if error.get(key)]
+    return shorten(message, MESSAGE_CHARS), codes
+
+
+def classify(status: int | None, message: str, code: str = "") -> ErrorKind:
+    """Classify an error by its HTTP status and message."""
+    words = f"{code} {message}".lower()
+    if (status is None or 400 <= status < 500) and _QUOTA.search(words) and not _TRY_LATER.search(words):
+        return "quota"
+    if status != 429 and _OVERFLOW.search(words) and not _RATE.search(words):
+        return "context_overflow"
+    if status is None or status < 400:
+        return "rate_limit" if _RATE.search(words) else "overloaded" if _BUSY.search(words) else "unknown"
+    if status == 429:
+        return "rate_limit"
+    if status == 413:
+        return "context_overflow"
+    if status in (408, 409, 425) or status >= 500:
+        return "overloaded"
+    kinds: dict[int, ErrorKind] = {401: "auth", 403: "auth", 404: "not_found", 402: "quota"}
+    return kinds.get(status, "bad_request")

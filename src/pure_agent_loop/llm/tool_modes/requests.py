@@ -1,4 +1,4 @@
-"""Detection of refusals, and fallback to other response formats."""
+"""Requests in a tool mode: `tool_choice`, typed answers, and what to request where a server refuses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.messages import joined_content
+from pure_agent_loop.llm.messages import Message, joined_content
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultInt, OutputMode, Profile
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse
 from pure_agent_loop.llm.values import NOTHING, Delta
@@ -113,7 +113,6 @@ async def drops_tools(client: object) -> bool:
 FINAL_RESULT = "final_result"
 MAX_FORMATS = 3
 MIN_TOKENS = 400  # output limit of a typed answer if the profile sets a lower limit
-Message = dict[str, Any]
 Tools = list[dict[str, Any]]
 
 
@@ -226,3 +225,49 @@ def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
     new = f"\n\n{text}" if response.content else text
     content = f"{response.content or ''}{new}"
     return replace(response, content=content, tool_calls=[], finish_reason="stop"), new
+
+
+# -- `tool_choice` for tools in the prompt: the server does not get these fields -------------------------
+
+_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers reject without tools
+
+
+def without_tools(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Remove the fields of a request that need tools."""
+    return {key: value for key, value in options.items() if key not in _NEED_TOOLS}
+
+
+def wanted_tools(tools: Tools, options: Mapping[str, Any]) -> tuple[Tools, bool]:
+    """Return the tools that may be called, and whether a call is required.
+
+    Args:
+        options: Fields of the request. ``tool_choice`` may be ``auto``, ``none``, ``required`` or
+            ``{"type": "function", "function": {"name": NAME}}``.
+
+    Raises:
+        LLMError: ``tool_choice`` names an unknown tool or has another form.
+    """
+    choice = options.get("tool_choice")
+    if choice is None or choice in ("auto", "none") or not tools:
+        return tools, False
+    if choice == "required":
+        return tools, True
+    function = choice.get("function") if isinstance(choice, Mapping) else None
+    name = function.get("name") if isinstance(function, Mapping) else None
+    named = [tool for tool in tools if tool["function"]["name"] == name]
+    if not named:
+        raise LLMError(
+            f"tool_choice={choice!r} does not name a tool of this request. Use 'auto', 'none', 'required', "
+            "or a function's name.",
+            kind="bad_request",
+        )
+    return named, True
+
+
+def refuse_choice(options: Mapping[str, Any], context: str) -> LLMError:
+    """Return the error for a choice that cannot be enforced."""
+    return LLMError(
+        f"tool_choice={options.get('tool_choice')!r} cannot be enforced {context}. Remove it, or use a "
+        "server that supports a JSON schema as response_format.",
+        kind="bad_request",
+    )

@@ -1,0 +1,340 @@
+"""Transports through the SDK's HTTP library: without the SDK, which is slow to import, or with it.
+
+The library's own pool scans all its connections for each request. Here each connection has a separate pool,
+and free connections are kept on a stack: fast with many concurrent requests.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import json
+import ssl
+from collections import deque
+from collections.abc import AsyncIterator, Mapping
+from functools import partial
+from types import AsyncGeneratorType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.addresses import has_proxy, proxy_variables
+from pure_agent_loop.llm.http.plain import (
+    CONNECTIONS,
+    KEPT_SECONDS,
+    LARGE,
+    HttpResponse,
+    HttpTimeouts,
+    PlainRequest,
+    PlainTransport,
+    check_seconds,
+    raise_failed,
+)
+
+try:
+    import httpx2 as library
+except ImportError:  # SDK before version 3
+    import httpx as library  # type: ignore[import-not-found, no-redef, unused-ignore] # one of both
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+__all__ = ["DirectTransport", "HttpxResponse", "SdkTransport", "StackedTransport", "library", "tls_for"]
+
+CHUNK_BYTES = 65_536
+_ONE = library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_SECONDS)
+
+
+def tls_for(scheme: str) -> ssl.SSLContext:
+    """Return the TLS context of the SDK's HTTP library.
+
+    Loading the system's certificates takes a sixth of a first task. Without TLS, the context has no
+    certificates and rejects every server.
+    """
+    return library.create_ssl_context() if scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+
+
+class StackedTransport(library.AsyncBaseTransport):
+    """Sends each request over a free connection, the most recently used first.
+
+    Args:
+        tls: See `tls_for`.
+    """
+
+    def __init__(self, tls: ssl.SSLContext) -> None:
+        self._tls = tls
+        self._free: deque[tuple[float, library.AsyncHTTPTransport]] = (
+            deque()
+        )  # (time released, connection), newest last
+        self._broken: list[library.AsyncHTTPTransport] = []
+        self._slots = asyncio.Semaphore(CONNECTIONS)
+        self._is_closed = False
+
+    async def handle_async_request(self, request: library.Request) -> library.Response:
+        """See the base class."""
+        oldest = asyncio.get_running_loop().time() - KEPT_SECONDS
+        while self._free and self._free[0][0] < oldest:
+            await self._free.popleft()[1].aclose()
+        while self._broken:
+            await self._broken.pop().aclose()
+        await self._wait_for_slot(request)
+        sender = self._free.pop()[1] if self._free else library.AsyncHTTPTransport(self._tls, limits=_ONE)
+        release = partial(self._release, sender)
+        try:
+            response = await sender.handle_async_request(request)
+        except BaseException:
+            if (unused := release(is_broken=True)) is not None:
+                await unused.aclose()
+            raise
+        assert isinstance(response.stream, library.AsyncByteStream)
+        response.stream = _Body(response.stream, release)
+        return response
+
+    async def _wait_for_slot(self, request: library.Request) -> None:
+        if not self._slots.locked():
+            await self._slots.acquire()  # does not wait
+            return
+        seconds = request.extensions.get("timeout", {}).get("pool")
+        try:
+            await asyncio.wait_for(self._slots.acquire(), seconds)
+        except (TimeoutError, asyncio.TimeoutError) as error:
+            raise library.PoolTimeout("All connections are in use.") from error
+
+    def _release(
+        self, sender: library.AsyncHTTPTransport, *, is_broken: bool
+    ) -> library.AsyncHTTPTransport | None:
+        self._slots.release()
+        if self._is_closed:
+            return sender
+        if is_broken or _has_more(sender):  # may hold unread bytes: do not reuse
+            self._broken.append(sender)
+        else:
+            self._free.append((asyncio.get_running_loop().time(), sender))
+        return None
+
+    async def aclose(self) -> None:
+        """See the base class. A connection in use closes when it is released."""
+        self._is_closed = True
+        while self._free:
+            await self._free.pop()[1].aclose()
+        while self._broken:
+            await self._broken.pop().aclose()
+
+
+def _has_more(sender: library.AsyncHTTPTransport) -> bool:
+    """Return True if bytes follow a response: they would be read as the response to the next request.
+
+    The library has no public API for this; with other internals, the result is False.
+    """
+    for connection in getattr(getattr(sender, "_pool", None), "connections", ()):
+        state = getattr(getattr(connection, "_connection", None), "_h11_state", None)
+        if state is not None and state.trailing_data[0]:
+            return True
+    return False
+
+
+class HttpxResponse:
+    """See `HttpResponse`.
+
+    Args:
+        response: A response whose body has not been read.
+    """
+
+    at_end = False  # unknown
+
+    def __init__(self, response: library.Response) -> None:
+        self.response, self.headers = response, response.headers
+        stream, is_packed = response.stream, "content-encoding" in response.headers
+        # Without compression, the raw stream saves two generators per piece.
+        pieces = aiter(stream) if isinstance(stream, _Body) and not is_packed else response.aiter_bytes()
+        assert isinstance(pieces, AsyncGeneratorType)  # for aclose()
+        self._pieces = pieces
+
+    async def read(self) -> bytes:
+        """See `HttpResponse`."""
+        return await anext(self._pieces, b"")
+
+    def buffered(self) -> bytes:
+        """See `HttpResponse`. Always empty: the library returns all bytes before it fails."""
+        return b""
+
+    async def aclose(self) -> None:
+        """See `HttpResponse`."""
+        await self._pieces.aclose()
+        await self.response.aclose()
+
+
+class _Release(Protocol):
+    def __call__(self, *, is_broken: bool) -> library.AsyncHTTPTransport | None:
+        """Release a connection; return it if the caller has to close it."""
+
+
+class _Body(library.AsyncByteStream):
+    """A body that releases its connection once, when closed."""
+
+    def __init__(self, stream: library.AsyncByteStream, release: _Release) -> None:
+        self._stream = stream
+        self._release: _Release | None = release
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._stream.__aiter__()
+
+    async def aclose(self) -> None:
+        """See the base class."""
+        release, self._release = self._release, None
+        is_broken = True
+        try:
+            await self._stream.aclose()
+            is_broken = False
+        finally:
+            if release is not None and (unused := release(is_broken=is_broken)) is not None:
+                await unused.aclose()
+
+
+# -- without the SDK -------------------------------------------------------------------------------------
+
+
+class DirectTransport(PlainTransport):
+    """See `PlainTransport`."""
+
+    follows = False
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        try:
+            self._address = library.URL(self.url)
+        except library.InvalidURL as error:
+            raise ConfigError(f"base_url is invalid: {error}") from error
+        self._fields = library.Headers(self.headers)
+        self._sender = StackedTransport(tls_for(self._address.scheme))
+
+    async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
+        fields, body = self._fields if request.headers is None else request.headers, request.body
+        content: bytes | AsyncIterator[bytes] = body
+        if len(body) >= LARGE:
+            fields, content = {**fields, "content-length": str(len(body))}, _pieces(body)
+        sent = library.Request(
+            "POST",
+            library.URL(f"{self.url}?{request.query}") if request.query else self._address,
+            headers=fields,
+            content=content,
+            extensions={"timeout": _timeout(request.timeouts)},
+        )
+        response = await self._answered(sent)
+        return response.status_code, HttpxResponse(response)
+
+    async def _answered(self, request: library.Request) -> library.Response:
+        try:
+            return await self._sender.handle_async_request(request)
+        except library.TimeoutException as error:
+            raise TimeoutError(str(error)) from error
+        except library.LocalProtocolError as error:
+            raise ValueError from error
+
+    async def _read(self, answer: HttpResponse) -> bytes:
+        assert isinstance(answer, HttpxResponse)
+        return await answer.response.aread()
+
+    async def get(self, url: str, seconds: float) -> Any:
+        """See `Transport`."""
+        timeout = _timeout(HttpTimeouts(seconds, seconds))
+        request = library.Request("GET", url, headers=self._fields, extensions={"timeout": timeout})
+        response = await self._answered(request)
+        data = await response.aread()
+        if response.status_code != 200:
+            raise ValueError(f"status {response.status_code}")
+        return json.loads(data)
+
+    async def _close(self) -> None:
+        await self._sender.aclose()
+
+
+async def _pieces(body: bytes) -> AsyncIterator[bytes]:
+    """Yield pieces of a body: the library's write timeout applies to each piece."""
+    for start in range(0, len(body), CHUNK_BYTES):
+        yield body[start : start + CHUNK_BYTES]
+
+
+def _timeout(timeouts: HttpTimeouts) -> dict[str, float | None]:
+    reading, connecting = timeouts
+    return {"connect": connecting, "read": reading, "write": reading, "pool": reading}
+
+
+# -- with the SDK, by its low-level ``post`` with an encoded body ----------------------------------------
+
+_BODY_PARAMETERS: dict[type, str] = {}
+
+
+class SdkTransport:
+    """See `Transport`.
+
+    Args:
+        settings: Arguments of ``openai.AsyncOpenAI``, and what `transport_for` takes besides.
+
+    Raises:
+        ConfigError: The SDK rejects them.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit, OpenAIError
+
+        own: dict[str, Any] = {}
+        settings = dict(settings)
+        self._path = settings.pop("endpoint", "/chat/completions")
+        if auth := settings.pop("auth_headers", None):
+            headers = settings.get("default_headers") or {}
+            settings["default_headers"] = {"Authorization": Omit(), **auth, **headers}
+        if settings.get("http_client") is None and not has_proxy(settings["base_url"]):
+            # Follows redirects, also from http to https. With a proxy, the library builds its own client.
+            own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport(tls_for("https")))
+        try:
+            client = AsyncOpenAI(**{**settings, **own})
+            client._platform = "Unknown"  # else the SDK runs `uname` from the PATH
+        except (OpenAIError, TypeError, ValueError, ImportError, library.InvalidURL) as error:
+            proxies = proxy_variables() if has_proxy(settings["base_url"]) else ""
+            hint = f". It reads its proxy from {proxies}: correct that, or unset it." if proxies else ""
+            raise ConfigError(f"The OpenAI client cannot be built: {error}{hint}") from error
+        self._client: Any = client  # Any: the body parameter differs between SDK versions
+        self._body = _body_parameter(client)
+
+    async def post(self, body: bytes, options: Mapping[str, Any]) -> HttpResponse:
+        """See `Transport`."""
+        from openai import AsyncStream, OpenAIError
+
+        fields = _request_options(options)
+        try:
+            opened = await self._client.post(
+                self._path,
+                **{self._body: body},
+                cast_to=object,
+                options=fields,
+                stream=True,
+                stream_cls=AsyncStream[object],
+            )
+        except (OpenAIError, TimeoutError, asyncio.TimeoutError):
+            raise
+        except Exception as error:  # noqa: BLE001 - translated and raised
+            raise_failed(error)
+        return HttpxResponse(opened.response)
+
+    async def get(self, url: str, seconds: float) -> Any:
+        """See `Transport`."""
+        return await self._client.get(url, cast_to=object, options={"timeout": seconds})
+
+    async def close(self) -> None:
+        """See `Transport`."""
+        await self._client.close()
+
+
+def _request_options(options: Mapping[str, Any]) -> Any:
+    check_seconds(options.get("timeout"))
+    names = {"extra_headers": "headers", "extra_query": "params", "timeout": "timeout"}
+    return {new: options[old] for old, new in names.items() if options.get(old) is not None}
+
+
+def _body_parameter(client: AsyncOpenAI) -> str:
+    """Return the name of the SDK's parameter for bytes: ``content``, in older versions ``body``."""
+    kind = type(client)
+    if kind not in _BODY_PARAMETERS:
+        parameters = inspect.signature(kind.post).parameters
+        _BODY_PARAMETERS[kind] = "content" if "content" in parameters else "body"
+    return _BODY_PARAMETERS[kind]
