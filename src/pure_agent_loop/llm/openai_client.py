@@ -96,7 +96,7 @@ class OpenAIClient(BaseLLMClient):
         self.profile = profile or profile_for(self.base_url, model)
         self.keeps_choices = True  # False while a server is being probed
         self._left_out = frozenset(profile.refuses if profile else ())
-        key = _checked_key(api_key) or _key_at_hand(self.base_url)
+        key = checked_key(api_key) or _key_at_hand(self.base_url)
         local = {"timeout": LOCAL_SECONDS} if is_loopback(self.base_url) else {}
         self._take_settings(
             {"max_retries": 0, **local, **client_kwargs, "api_key": key, "base_url": self.base_url}
@@ -501,7 +501,7 @@ class _ResponseReading:
 
 def _key_at_hand(base_url: str) -> Any:
     """Return the key of the environment, or a dummy key for this machine; empty without either."""
-    return _checked_key(os.environ.get("OPENAI_API_KEY")) or ("not-needed" if is_loopback(base_url) else "")
+    return checked_key(os.environ.get("OPENAI_API_KEY")) or ("not-needed" if is_loopback(base_url) else "")
 
 
 def _no_key(base_url: str) -> NoReturn:
@@ -512,7 +512,7 @@ def _no_key(base_url: str) -> NoReturn:
     )
 
 
-def _checked_key(key: Any) -> Any:
+def checked_key(key: Any) -> Any:
     """Return the key, stripped of white space. Errors never show the key."""
     if not isinstance(key, str):
         return key  # the SDK also accepts a function

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 HTTP_VARIABLE = "PAL_HTTP"
 MIN_AIOHTTP = (3, 11)
 _LIBRARIES = ("aiohttp", "httpx")
-_PLAIN_SETTINGS = {"api_key", "base_url", "max_retries", "timeout", "default_headers"}
+_PLAIN_SETTINGS = {
+    "api_key", "base_url", "max_retries", "timeout", "default_headers", "endpoint", "auth_headers",
+}  # fmt: skip
 _READ_VARIABLES = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"}
 
 
@@ -30,7 +32,8 @@ def transport_for(settings: Mapping[str, Any]) -> Transport:
     ``PAL_HTTP`` can require ``aiohttp`` or ``httpx``.
 
     Args:
-        settings: Arguments of ``openai.AsyncOpenAI``, with the key and the base URL.
+        settings: Arguments of ``openai.AsyncOpenAI``, with the key and the base URL. Other protocols add
+            ``endpoint``, the URL for requests, and ``auth_headers``, sent in place of a bearer token.
 
     Raises:
         ConfigError: A setting or the variable is invalid, or the required library cannot be used.
@@ -82,7 +85,7 @@ def sdk_only_reason(settings: Mapping[str, Any]) -> str:
     variables = sorted(
         n for n, v in os.environ.items() if n.startswith("OPENAI_") and v and n not in _READ_VARIABLES
     )
-    if variables:
+    if variables and "endpoint" not in settings:
         return f"the variable {variables[0]}"
     return "a proxy" if has_proxy(settings["base_url"]) else ""
 
@@ -92,7 +95,7 @@ def _is_plain(name: str, value: object) -> bool:
         return value == 0
     if name == "timeout":
         return value is None or isinstance(value, (int, float))
-    if name == "default_headers":
+    if name in ("default_headers", "auth_headers"):
         from pure_agent_loop.llm.http.plain import are_plain
 
         return are_plain(value)

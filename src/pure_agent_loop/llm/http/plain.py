@@ -47,7 +47,7 @@ class PlainTransport(ABC):
     Args:
         base_url: The server's URL.
         key: The server's API key.
-        settings: ``timeout`` and ``default_headers``, as in the SDK.
+        settings: ``timeout`` and ``default_headers``, as in the SDK; ``endpoint`` and ``auth_headers``.
         fallback: Builds the transport for requests with SDK-only options; None to reject them.
     """
 
@@ -60,9 +60,9 @@ class PlainTransport(ABC):
         settings: Mapping[str, Any],
         fallback: Callable[[], Transport] | None,
     ) -> None:
-        self.url = f"{base_url.rstrip('/')}/chat/completions"
+        self.url = settings.get("endpoint") or f"{base_url.rstrip('/')}/chat/completions"
         self.headers = {
-            "authorization": f"Bearer {key}",
+            **(settings.get("auth_headers") or {"authorization": f"Bearer {key}"}),
             "accept": "application/json",
             "accept-encoding": "gzip, deflate",
             "content-type": "application/json",
@@ -130,7 +130,7 @@ class PlainTransport(ABC):
         if self._fallback is None:
             if self._new_fallback is None:
                 raise ConfigError(
-                    "PURE_AGENT_LOOP_HTTP=aiohttp supports only strings in extra_headers, strings and numbers"
+                    "PAL_HTTP=aiohttp supports only strings in extra_headers, strings and numbers"
                     " in extra_query, and seconds as timeout. Unset it to use the SDK for other values."
                 )
             self._fallback = self._new_fallback()

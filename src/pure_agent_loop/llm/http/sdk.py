@@ -23,18 +23,23 @@ class SdkTransport:
     """See `Transport`.
 
     Args:
-        settings: Arguments of ``openai.AsyncOpenAI``.
+        settings: Arguments of ``openai.AsyncOpenAI``, and what `transport_for` takes besides.
 
     Raises:
         ConfigError: The SDK rejects them.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
+        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit, OpenAIError
 
         from pure_agent_loop.llm.http.pool import StackedTransport, library, tls_for
 
         own: dict[str, Any] = {}
+        settings = dict(settings)
+        self._path = settings.pop("endpoint", "/chat/completions")
+        if auth := settings.pop("auth_headers", None):
+            headers = settings.get("default_headers") or {}
+            settings["default_headers"] = {"Authorization": Omit(), **auth, **headers}
         if settings.get("http_client") is None and not has_proxy(settings["base_url"]):
             # Follows redirects, also from http to https. With a proxy, the library builds its own client.
             own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport(tls_for("https")))
@@ -57,7 +62,7 @@ class SdkTransport:
         fields = _request_options(options)
         try:
             opened = await self._client.post(
-                "/chat/completions",
+                self._path,
                 **{self._body: body},
                 cast_to=object,
                 options=fields,
