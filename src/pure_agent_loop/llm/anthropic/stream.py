@@ -81,6 +81,8 @@ class MessagesReader:
         """Yield the last deltas at the end of the body. Raises what `feed` raises."""
         if not self.is_document:
             yield from self._read(self._decoder.flush())
+            if not self.is_done:
+                self._finish()
             return
         message = parse_json(b"".join(self._document))
         if message.get("type") == "error":
@@ -92,7 +94,8 @@ class MessagesReader:
             yield from self._end(number)
         self._count(message.get("usage"))
         self._stop(message)
-        yield from self._finish()
+        yield from _transformed(message)
+        self._finish()
 
     def last(self, blocks: list[dict[str, Any]]) -> Delta:
         """Return the delta that ends the response.
@@ -139,7 +142,7 @@ class MessagesReader:
             self._stop(event.get("delta") or {})
             yield from _transformed(event)
         elif kind == "message_stop":
-            yield from self._finish()
+            self._finish()
         elif kind == "error" or (kind is None and "error" in event):
             raise _error(event)
 
@@ -160,13 +163,12 @@ class MessagesReader:
             self.stop_reason = delta["stop_reason"]
         self._details = delta.get("stop_details") or self._details
 
-    def _finish(self) -> Iterator[Delta]:
+    def _finish(self) -> None:
         if not self.stop_reason or self._open:
             raise LLMError(
                 "The model's response ended early: the server sent no stop reason.", kind="incomplete"
             )
         self.is_done = True
-        yield from ()
 
     def _count(self, usage: Any) -> None:
         """Add counts; later ones replace earlier ones, since they are cumulative."""
