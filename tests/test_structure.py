@@ -24,7 +24,7 @@ LAYERS = [
     (
         "vocabulary",
         """
-        support.failures support.secrets llm.tool_modes llm.http kernel schema
+        support.failures support.secrets llm.tool_modes llm.http llm.anthropic kernel schema
         support.front_matter support.lazy support.disk support.locking support _version errors
         support.text support.abilities stop_reasons schema.forms support.terminal prompts
         support.clock cancel events inbox kernel.journal output support.threads support.numbers
@@ -39,6 +39,7 @@ LAYERS = [
         "policies",
         """
         limits budget retry kernel.doom permissions renderer llm.profiles llm.arguments
+        llm.anthropic.families
         """,
     ),
     (
@@ -51,7 +52,7 @@ LAYERS = [
         llm.tool_modes.fill llm.tool_modes.tool_choice schema.described schema.mended llm.extra
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt
         llm.control_tokens llm.lessons kernel.long_results schema.words schema.outcome
-        kernel.run_tools
+        kernel.run_tools llm.anthropic.request llm.anthropic.stream
         """,
     ),
     (
@@ -79,7 +80,7 @@ LAYERS = [
         result runs runs.run support.portal runs.options runs.start conversation explain runs.settings
         runs.words runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
         llm.http.errors llm.http.plain llm.http.pool llm.http.direct llm.http.sdk llm.http.choice
-        llm.http.aio llm.openai_client local
+        llm.http.aio llm.http.connections llm.openai_client llm.anthropic.client local
         runs.choose sessions session subagents.words subagents.definitions subagents.child
         subagents.tasks subagents.run_tasks subagents.places subagents.agent_tool
         """,
@@ -131,6 +132,7 @@ PUBLIC = [
     "AgentOptions",
     "AgentResult",
     "AlreadyAnsweredError",
+    "AnthropicClient",
     "AnyEvent",
     "AskFunction",
     "BaseLLMClient",

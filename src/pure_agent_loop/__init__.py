@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.inbox import Inbox
     from pure_agent_loop.kernel.state import QueryState
     from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
+    from pure_agent_loop.llm.anthropic.client import AnthropicClient
     from pure_agent_loop.llm.base import BaseLLMClient, ChatModel
     from pure_agent_loop.llm.messages import Message
     from pure_agent_loop.llm.openai_client import OpenAIClient
@@ -107,6 +108,7 @@ _PLACES = {
     "limits": "LimitChecker LimitResult LoopLimits",
     "llm.base": "BaseLLMClient ChatModel",
     "llm.messages": "Message",
+    "llm.anthropic.client": "AnthropicClient",
     "llm.openai_client": "OpenAIClient",
     "llm.profiles": "Profile ThinkingLevel",
     "llm.response": "LLMResponse",
@@ -178,6 +180,7 @@ __all__ = [
     "AgentOptions",
     "AgentResult",
     "AlreadyAnsweredError",
+    "AnthropicClient",
     "AnyEvent",
     "AskFunction",
     "BaseLLMClient",

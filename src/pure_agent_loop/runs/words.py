@@ -41,6 +41,10 @@ notice = partial(
             "No API key for {url}. Set PAL_API_KEY (or OPENAI_API_KEY).",
             "没有用于 {url} 的 API 密钥。请设置 PAL_API_KEY（或 OPENAI_API_KEY）。",
         ),
+        "no_anthropic_key": (
+            "No API key for {url}. Set PAL_API_KEY (or ANTHROPIC_API_KEY, for Anthropic's URL).",
+            "没有用于 {url} 的 API 密钥。请设置 PAL_API_KEY（或 ANTHROPIC_API_KEY，仅用于 Anthropic）。",
+        ),
         "key_unset": (
             "{variable} is not set, but the settings name it as the API key variable. Set it.",
             "设置中以 {variable} 作为 API 密钥的环境变量，但它未设置。请设置它。",

@@ -6,9 +6,8 @@ import json
 
 import pytest
 
-from pure_agent_loop import Agent, EventType
+from pure_agent_loop import Agent, AnthropicClient, EventType
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.anthropic import AnthropicClient
 from pure_agent_loop.llm.response import assembled
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.testing import answer, call, deltas, raw_call

@@ -82,7 +82,7 @@ class AnthropicClient(StreamingClient):
         self.base_url = checked_url(str(base_url or os.environ.get("ANTHROPIC_BASE_URL") or DEFAULT_URL))
         self.origin = f"{shown_url(self.base_url.rstrip('/'))} {model}"
         self._caches = caches
-        self._takes_variable = base_url is None or _is_anthropic(self.base_url)
+        self._takes_variable = base_url is None or is_anthropic(self.base_url)
         self._settings: dict[str, Any] = {
             "base_url": self.base_url,
             "max_retries": 0,
@@ -131,8 +131,8 @@ class AnthropicClient(StreamingClient):
             self._take_key(None)
         if not self.has_key:
             raise ConfigError(
-                f"No API key for {shown_url(self.base_url)}. Pass api_key=..., or set ANTHROPIC_API_KEY, whose "
-                "value is sent only to Anthropic or to ANTHROPIC_BASE_URL."
+                f"No API key for {shown_url(self.base_url)}. Pass api_key=..., or set ANTHROPIC_API_KEY, "
+                "which is sent only to Anthropic or to ANTHROPIC_BASE_URL."
             )
         return transport_for({**self._settings, "endpoint": self._settings["endpoint"] + path})
 
@@ -325,6 +325,7 @@ def _endpoint(base_url: str) -> str:
     return f"{base}/messages" if base.endswith("/v1") else f"{base}/v1/messages"
 
 
-def _is_anthropic(url: str) -> bool:
+def is_anthropic(url: str) -> bool:
+    """Return True for a URL of Anthropic."""
     host = urllib.parse.urlsplit(url).hostname or ""
     return host == "anthropic.com" or host.endswith(".anthropic.com")
