@@ -80,7 +80,7 @@ LAYERS = [
         result runs runs.run support.portal runs.options runs.start conversation explain runs.settings
         runs.words runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
         llm.http.errors llm.http.plain llm.http.pool llm.http.direct llm.http.sdk llm.http.choice
-        llm.http.aio llm.http.connections llm.openai_client llm.anthropic.client local
+        llm.http.aio llm.http.connections llm.openai_client llm.protocol_client llm.anthropic.client local
         runs.choose sessions session subagents.words subagents.definitions subagents.child
         subagents.tasks subagents.run_tasks subagents.places subagents.agent_tool
         """,

@@ -182,18 +182,17 @@ def plan_model(
 def _plan_anthropic(
     name: SourcedValue, base_url: str | None, environ: Mapping[str, str], configured: Configured
 ) -> Endpoint:
-    """Select a server of the Messages protocol. ``ANTHROPIC_API_KEY`` goes to Anthropic or its variable's URL."""
-    from pure_agent_loop.llm.anthropic.client import DEFAULT_URL as anthropic_url  # noqa: N811 - a constant
-    from pure_agent_loop.llm.anthropic.client import is_anthropic
+    """Select a server of the Messages protocol. Anthropic's key goes to Anthropic or its variable's URL."""
+    from pure_agent_loop.llm.anthropic.client import AnthropicClient
 
     option = (configured.origins.get("base_url", "--base-url"), base_url)
     url = _first(environ, option, "PAL_BASE_URL", "ANTHROPIC_BASE_URL")
-    address = _check_url(url) if url else anthropic_url
+    address = _check_url(url) if url else AnthropicClient.default_url
     why = notice("selected_by", source=(url or name).source)
     own = configured.keys.get(address)
     if own is not None:
         return Endpoint(name.value, address, _value_of(own, environ), why)
-    is_own = url is None or url.source == "ANTHROPIC_BASE_URL" or is_anthropic(address)
+    is_own = url is None or url.source == "ANTHROPIC_BASE_URL" or AnthropicClient.is_own(address)
     key = _first(environ, ("", None), "PAL_API_KEY", *(["ANTHROPIC_API_KEY"] if is_own else []))
     if key is None and not is_loopback(address):
         raise ConfigError(notice("no_anthropic_key", url=show_url(address)))
@@ -297,8 +296,8 @@ def choose_model(
     """Select a model and build its client. Blocks: it may search for servers, download a model and start it.
 
     Args:
-        model: Model name, ``anthropic:NAME`` for the Messages protocol; without a URL ``local``, ``local:NAME``
-            or ``PATH.gguf`` for an embedded model; a `DefaultModel` or None for no preference.
+        model: Model name, ``anthropic:NAME`` for the Messages protocol; without a URL ``local``,
+            ``local:NAME`` or ``PATH.gguf`` for an embedded model; a `DefaultModel` or None for no preference.
         api_key: API key, if given.
         base_url: Server URL, if given.
         on_progress: Callback for slow steps.
