@@ -24,7 +24,7 @@ LAYERS = [
     (
         "vocabulary",
         """
-        support.failures support.secrets llm.tool_modes llm.http llm.anthropic kernel schema
+        support.failures support.secrets llm.tool_modes llm.http llm.anthropic llm.responses kernel schema
         support.front_matter support.lazy support.disk support.locking support _version errors
         support.text support.abilities stop_reasons schema.forms support.terminal prompts
         support.clock cancel events inbox kernel.journal output support.threads support.numbers
@@ -53,6 +53,7 @@ LAYERS = [
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt
         llm.control_tokens llm.lessons kernel.long_results schema.words schema.outcome
         kernel.run_tools llm.anthropic.request llm.anthropic.stream
+        llm.responses.request llm.responses.stream
         """,
     ),
     (
@@ -80,7 +81,8 @@ LAYERS = [
         result runs runs.run support.portal runs.options runs.start conversation explain runs.settings
         runs.words runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
         llm.http.errors llm.http.plain llm.http.pool llm.http.direct llm.http.sdk llm.http.choice
-        llm.http.aio llm.http.connections llm.openai_client llm.protocol_client llm.anthropic.client local
+        llm.http.aio llm.http.connections llm.openai_client llm.protocol_client llm.anthropic.client
+        llm.responses.client local
         runs.choose sessions session subagents.words subagents.definitions subagents.child
         subagents.tasks subagents.run_tasks subagents.places subagents.agent_tool
         """,
@@ -194,6 +196,7 @@ PUBLIC = [
     "Renderer",
     "Retry",
     "RetryAttempt",
+    "ResponsesClient",
     "RetryConfig",
     "RetryHandler",
     "RunInterrupted",

@@ -54,6 +54,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.openai_client import OpenAIClient
     from pure_agent_loop.llm.profiles import Profile, ThinkingLevel
     from pure_agent_loop.llm.response import LLMResponse
+    from pure_agent_loop.llm.responses.client import ResponsesClient
     from pure_agent_loop.llm.tool_modes.client import ToolMode
     from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
     from pure_agent_loop.loop import ReactLoop
@@ -110,6 +111,7 @@ _PLACES = {
     "llm.messages": "Message",
     "llm.anthropic.client": "AnthropicClient",
     "llm.openai_client": "OpenAIClient",
+    "llm.responses.client": "ResponsesClient",
     "llm.profiles": "Profile ThinkingLevel",
     "llm.response": "LLMResponse",
     "llm.tool_modes.client": "ToolMode",
@@ -240,6 +242,7 @@ __all__ = [
     "QueryState",
     "ReactLoop",
     "Renderer",
+    "ResponsesClient",
     "Retry",
     "RetryAttempt",
     "RetryConfig",

@@ -9,5 +9,20 @@ from pure_agent_loop.testing.protocols.messages import (
     check_messages_request,
     message_blocks,
 )
+from pure_agent_loop.testing.protocols.responses import (
+    ResponseItems,
+    ResponsesServer,
+    check_responses_request,
+    response_items,
+)
 
-__all__ = ["MessageBlocks", "MessagesServer", "check_messages_request", "message_blocks"]
+__all__ = [
+    "MessageBlocks",
+    "MessagesServer",
+    "ResponseItems",
+    "ResponsesServer",
+    "check_messages_request",
+    "check_responses_request",
+    "message_blocks",
+    "response_items",
+]
