@@ -24,8 +24,8 @@ _TRANSLATED = frozenset({"reasoning_effort", "response_format", "tool_choice", "
 _FIELDS = frozenset({
     "background", "background_options", "context_management", "include", "max_output_tokens",
     "max_tool_calls", "metadata", "moderation", "parallel_tool_calls", "prompt", "prompt_cache_key",
-    "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier", "store", "stream_options",
-    "temperature", "text", "top_logprobs", "top_p", "truncation", "user",
+    "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier",
+    "store", "stream_options", "temperature", "text", "top_logprobs", "top_p", "truncation", "user",
 })  # fmt: skip
 _NOT_IN_BODY = frozenset(
     {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream"}

@@ -249,8 +249,9 @@ def _emptied(item: Mapping[str, Any]) -> dict[str, Any]:
 
 _TOP_LEVEL = frozenset({
     "background", "background_options", "context_management", "conversation", "include", "input",
-    "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model", "moderation", "parallel_tool_calls",
-    "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention",
+    "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model", "moderation",
+    "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key", "prompt_cache_options",
+    "prompt_cache_retention",
     "reasoning", "safety_identifier", "service_tier", "store", "stream", "stream_options", "temperature",
     "text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user",
 })  # fmt: skip

@@ -1,7 +1,5 @@
 """`AnthropicClient` against a strict server: streams, errors, pauses, refusals, and whole runs."""
 
-import asyncio
-import functools
 import json
 
 import pytest
@@ -13,18 +11,8 @@ from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.testing import answer, call, deltas, raw_call
 from pure_agent_loop.testing.faults import EndEarly, ErrorChunk, Reset, status
 from pure_agent_loop.testing.protocols import MessagesServer, message_blocks
-from tests.llm.messages.typed import assert_typed
-
-
-def in_a_loop(test):
-    """Run an async test."""
-
-    @functools.wraps(test)
-    def run(*arguments, **settings):
-        return asyncio.run(test(*arguments, **settings))
-
-    return run
-
+from tests.llm.protocols.loops import in_a_loop
+from tests.llm.protocols.typed import assert_typed
 
 USER = [{"role": "user", "content": "q"}]
 

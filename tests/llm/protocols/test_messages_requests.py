@@ -12,7 +12,7 @@ from pure_agent_loop.llm.anthropic.families import FAMILIES, OTHER, ClaudeFamily
 from pure_agent_loop.llm.anthropic.request import RequestWriter
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultFloat, DefaultText
 from pure_agent_loop.testing.protocols import check_messages_request
-from tests.llm.messages.typed import assert_typed
+from tests.llm.protocols.typed import assert_typed
 
 ORIGIN = "https://api.anthropic.com m"
 SAMPLING = ("temperature", "top_p", "top_k")
