@@ -44,7 +44,7 @@ def test_a_prefix_says_the_protocol(name, monkeypatch):
     ("model", "words"),
     [
         ("anthropic:", "Write anthropic:NAME"),
-        ("responses:gpt-x", "Use chat completions: model='gpt-x'"),
+        ("responses:", "Write responses:NAME"),
         ("openai:", "Write openai:NAME"),
     ],
 )

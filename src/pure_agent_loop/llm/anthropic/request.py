@@ -435,7 +435,7 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _tools_in(history: Iterable[Message]) -> list[dict[str, Any]]:
-    """Return tools for the calls of a history: the server wants each tool of a call declared."""
+    """Return tools for the calls of a history: the server rejects calls in a request without tools."""
     names = (call["function"]["name"] for m in history for call in m.get("tool_calls") or ())
     return [{"name": name, "input_schema": {"type": "object"}} for name in dict.fromkeys(names)]
 

@@ -382,7 +382,6 @@ class _RequestCheck:
         self._family: ClaudeFamily = family_for(str(body.get("model")))
         self._problems: list[str] = []
         self._marks = 0
-        self._names: set[str] = set()
         self._calls: list[str] = []
 
     def run(self) -> list[str]:
@@ -475,7 +474,6 @@ class _RequestCheck:
             rule = self._family.takes_forced_choice
             if rule == "no" or (rule == "without_thinking" and is_thinking):
                 self._add(f"tool_choice.type: {kind!r} is not supported here [P]")
-        self._names = names
 
     def _check_messages(self) -> None:
         body = self._body
@@ -541,13 +539,12 @@ class _RequestCheck:
         if kind in ("thinking", "redacted_thinking") and "cache_control" in block:
             self._add(f"{place}: thinking takes no cache_control [A]")
         if kind == "tool_use":
-            name = block.get("name")
             if not isinstance(block.get("input"), Mapping):
                 self._add(f"{place}.input: must be an object [A]")
             if not _NAME.fullmatch(str(block.get("id") or "")):
                 self._add(f"{place}.id: letters, digits, _ and - only [A]")
-            if name not in self._names:
-                self._add(f"{place}: tool {name!r} is not declared [A]")
+            if not self._body.get("tools"):
+                self._add(f"{place}: requests with tool_use blocks must define tools [A]")
         if kind == "tool_result" and role != "user":
             self._add(f"{place}: tool_result belongs into a user message [A]")
         if kind in ("tool_use", "thinking", "redacted_thinking") and role != "assistant":

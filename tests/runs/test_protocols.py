@@ -1,10 +1,10 @@
-"""A model named ``anthropic:NAME``: for an agent, and for the command."""
+"""A model named with its protocol: for an agent, and for the command."""
 
 import pytest
 
 from pure_agent_loop import Agent, AnthropicClient, ConfigError
 from pure_agent_loop.runs import Endpoint, plan_model
-from pure_agent_loop.testing.protocols import MessagesServer
+from pure_agent_loop.testing.protocols import MessagesServer, ResponsesServer
 
 NAME = "anthropic:claude-opus-4-6"
 
@@ -15,6 +15,14 @@ def test_an_agent_speaks_the_protocol():
     assert result.output == "hello"
     assert server.requests[0].body["model"] == "claude-opus-4-6"
     assert "thinking" not in server.requests[0].body
+
+
+def test_an_agent_speaks_the_responses_protocol():
+    with ResponsesServer(["hello"], api_key="k") as server:
+        assert Agent("responses:gpt-5", "k", server.base_url).run("hi").output == "hello"
+        assert "reasoning" not in server.requests[0].body
+    plan = plan_model("responses:gpt-5", None, {"OPENAI_API_KEY": "o"})
+    assert plan == Endpoint("responses:gpt-5", "https://api.openai.com/v1", "o", plan.why)
 
 
 def test_the_default_leaves_thinking_to_the_model_and_off_is_refused(monkeypatch):
