@@ -24,7 +24,7 @@ LAYERS = [
     (
         "vocabulary",
         """
-        support.failures support.secrets llm.tool_modes llm.http kernel schema
+        support.failures support.secrets llm.tool_modes llm.http llm.anthropic llm.responses kernel schema
         support.front_matter support.lazy support.disk support.locking support _version errors
         support.text support.abilities stop_reasons schema.forms support.terminal prompts
         support.clock cancel events inbox kernel.journal output support.threads support.numbers
@@ -39,6 +39,7 @@ LAYERS = [
         "policies",
         """
         limits budget retry kernel.doom permissions renderer llm.profiles llm.arguments
+        llm.anthropic.families
         """,
     ),
     (
@@ -52,7 +53,8 @@ LAYERS = [
         llm.tool_modes.fill schema.described schema.mended llm.extra
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt
         llm.control_tokens llm.lessons kernel.long_results schema.words schema.outcome
-        kernel.run_tools
+        kernel.run_tools llm.anthropic.request llm.anthropic.stream
+        llm.responses.request llm.responses.stream
         """,
     ),
     (
@@ -80,7 +82,8 @@ LAYERS = [
         result runs runs.run support.portal runs.options runs.start conversation explain runs.settings
         runs.words runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
         llm.http.plain llm.http.httpx llm.http.choice
-        llm.http.aio llm.http.connections llm.openai_client local
+        llm.http.aio llm.http.connections llm.openai_client llm.protocol_client
+        llm.anthropic.client llm.responses.client local
         runs.choose sessions session subagents.words subagents.definitions subagents.child
         subagents.tasks subagents.run_tasks subagents.places subagents.agent_tool
         """,
@@ -132,6 +135,7 @@ PUBLIC = [
     "AgentOptions",
     "AgentResult",
     "AlreadyAnsweredError",
+    "AnthropicClient",
     "AnyEvent",
     "AskFunction",
     "BaseLLMClient",
@@ -193,6 +197,7 @@ PUBLIC = [
     "Renderer",
     "Retry",
     "RetryAttempt",
+    "ResponsesClient",
     "RetryConfig",
     "RetryHandler",
     "RunInterrupted",

@@ -48,11 +48,13 @@ if TYPE_CHECKING:
     from pure_agent_loop.inbox import Inbox
     from pure_agent_loop.kernel.state import QueryState
     from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
+    from pure_agent_loop.llm.anthropic.client import AnthropicClient
     from pure_agent_loop.llm.base import BaseLLMClient, ChatModel
     from pure_agent_loop.llm.messages import Message
     from pure_agent_loop.llm.openai_client import OpenAIClient
     from pure_agent_loop.llm.profiles import Profile, ThinkingLevel
     from pure_agent_loop.llm.response import LLMResponse
+    from pure_agent_loop.llm.responses.client import ResponsesClient
     from pure_agent_loop.llm.tool_modes.client import ToolMode
     from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCall, ToolCallDelta
     from pure_agent_loop.loop import ReactLoop
@@ -107,7 +109,9 @@ _PLACES = {
     "limits": "LimitChecker LimitResult LoopLimits",
     "llm.base": "BaseLLMClient ChatModel",
     "llm.messages": "Message",
+    "llm.anthropic.client": "AnthropicClient",
     "llm.openai_client": "OpenAIClient",
+    "llm.responses.client": "ResponsesClient",
     "llm.profiles": "Profile ThinkingLevel",
     "llm.response": "LLMResponse",
     "llm.tool_modes.client": "ToolMode",
@@ -178,6 +182,7 @@ __all__ = [
     "AgentOptions",
     "AgentResult",
     "AlreadyAnsweredError",
+    "AnthropicClient",
     "AnyEvent",
     "AskFunction",
     "BaseLLMClient",
@@ -237,6 +242,7 @@ __all__ = [
     "QueryState",
     "ReactLoop",
     "Renderer",
+    "ResponsesClient",
     "Retry",
     "RetryAttempt",
     "RetryConfig",

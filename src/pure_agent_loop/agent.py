@@ -32,6 +32,7 @@ from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import (
     DEFAULT_MODEL,
     DEFAULT_TEMPERATURE,
+    NO_THINKING,
     Profile,
     ThinkingLevel,
     check_thinking_level,
@@ -105,10 +106,10 @@ class Agent(Variants[Deps, Out]):
     ``Agent[Deps, Out]``: `Deps` is the type of `RunContext.deps`, `Out` the type of `AgentResult.output`.
 
     Args:
-        model: Model name. Without a base URL also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an
-            embedded model.
-        api_key: API key; ``OPENAI_API_KEY`` if None.
-        base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI.
+        model: Model name; ``"anthropic:NAME"`` or ``"responses:NAME"`` for its maker's protocol. Without a
+            base URL also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an embedded model.
+        api_key: API key; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
+        base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI, or the protocol's own.
         llm: Custom client, instead of `model`.
         tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`.
         system_prompt: Leading system message; empty for none. `react_prompt` writes one. Also a sync or async
@@ -117,7 +118,8 @@ class Agent(Variants[Deps, Out]):
         retry: Retry policy for failed requests.
         temperature: Sampling temperature; None sends none. The default of 0.7 is omitted for models that
             reject it.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``.
+        thinking_level: ``off``, ``low``, ``medium`` or ``high``. The default leaves models that think unasked
+            as they are.
         emit_reasoning_events: True emits the model's reasoning as events.
         output_type: Type of the answer: a dataclass, a TypedDict, a pydantic model, `Literal`, an enum, a
             list, a union, a plain type, or a function that takes the answer as its arguments; or a list of
@@ -188,7 +190,7 @@ class Agent(Variants[Deps, Out]):
         limits: LoopLimits | None = None,
         retry: RetryConfig | None = None,
         temperature: float | None = DEFAULT_TEMPERATURE,
-        thinking_level: ThinkingLevel = "off",
+        thinking_level: ThinkingLevel = NO_THINKING,
         emit_reasoning_events: bool = False,
         *,
         output_type: OutputType[Out] | None = None,

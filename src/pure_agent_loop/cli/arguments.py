@@ -143,14 +143,14 @@ def add_trust(group: Any) -> None:
 
 def add_model_choice(group: argparse._ArgumentGroup) -> None:
     """Add the options that select a model and how to call it."""
-    from pure_agent_loop.llm.profiles import THINKING_LEVELS
+    from pure_agent_loop.llm.profiles import NO_THINKING, THINKING_LEVELS
 
     add_endpoint(group)
     group.add_argument(
         "--temperature", type=number_from(0, 2), metavar="T", help="sampling temperature, 0 to 2"
     )
     group.add_argument(
-        "--thinking", choices=THINKING_LEVELS, default="off", help="reasoning effort (default: off)"
+        "--thinking", choices=THINKING_LEVELS, default=NO_THINKING, help="reasoning effort (default: off)"
     )
     group.add_argument(
         "--tool-mode",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, cast, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.media import MEDIA_KINDS
@@ -82,6 +82,7 @@ DEFAULT_MODELS = {"gpt-4o-mini": "2027-01-14", "gpt-6-luna": "", "gpt-6.1-terra"
 DEFAULT_MODEL = DefaultModel(next(iter(DEFAULT_MODELS)))
 DEFAULT_TEMPERATURE = DefaultFloat(0.7)
 NO_CALLS = DefaultText("none")  # of `tool_choice`
+NO_THINKING = cast("ThinkingLevel", DefaultText("off"))  # a default: models that always think may think
 
 
 def chosen_fields(options: Mapping[str, Any]) -> frozenset[str]:

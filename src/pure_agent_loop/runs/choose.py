@@ -13,13 +13,13 @@ import urllib.parse
 from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
 from contextlib import aclosing
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.llm.base import BaseLLMClient, StreamingClient, stream_of
 from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient
-from pure_agent_loop.llm.profiles import DEFAULT_MODEL, DefaultModel, Profile
+from pure_agent_loop.llm.profiles import DEFAULT_MODEL, NO_THINKING, Default, DefaultModel, Profile
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.runs.words import notice
@@ -27,14 +27,13 @@ from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.secrets.redaction import shown_url
 from pure_agent_loop.support.threads import in_thread
 
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.protocol_client import ProtocolClient
+
 LOG = logging.getLogger("pure_agent_loop")
 ASK_SECONDS = 2.0
 LOCAL_KEY = "not-needed"  # never send the real key to an unknown local server
-_OTHER_PROTOCOLS = {
-    "anthropic": "this protocol is not supported yet. Anthropic models are also available at "
-    "base_url='https://api.anthropic.com/v1' (or OPENAI_BASE_URL), with an Anthropic key, as model={name!r}.",
-    "responses": "this protocol is not supported yet. Use chat completions: model={name!r}.",
-}
+PROTOCOLS = ("anthropic", "responses")  # prefixes of model names, other than chat completions
 NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these:
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
   2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
@@ -64,13 +63,27 @@ def without_protocol(model: str, owner: str = "model") -> str:
         ConfigError: The protocol has no client, or the name is missing.
     """
     protocol, _, name = model.partition(":")
-    if protocol in _OTHER_PROTOCOLS:
-        raise ConfigError(f"{owner}={model!r}: {_OTHER_PROTOCOLS[protocol].format(name=name or 'NAME')}")
-    if protocol == "openai" and protocol != model:
-        if not name.strip():
-            raise ConfigError(f"{owner}={model!r} has no model name. Write openai:NAME.")
-        return name
-    return model
+    if protocol not in ("openai", *PROTOCOLS) or protocol == model:
+        return model
+    if not name.strip():
+        raise ConfigError(f"{owner}={model!r} has no model name. Write {protocol}:NAME.")
+    return name
+
+
+def protocol_of(model: str) -> str:
+    """Return the protocol that a model's name begins with; empty for chat completions."""
+    protocol, colon, _ = model.partition(":")
+    return protocol if colon and protocol in PROTOCOLS else ""
+
+
+def _client_of(protocol: str) -> type[ProtocolClient]:
+    if protocol == "anthropic":
+        from pure_agent_loop.llm.anthropic.client import AnthropicClient
+
+        return AnthropicClient
+    from pure_agent_loop.llm.responses.client import ResponsesClient
+
+    return ResponsesClient
 
 
 class SourcedValue(NamedTuple):
@@ -145,7 +158,7 @@ def plan_model(
     """Select a model for a command from its options and the environment, without side effects.
 
     Precedence: options, then ``PAL_MODEL``, ``PAL_BASE_URL``, ``PAL_API_KEY``, then the ``OPENAI_``
-    variables.
+    variables; for a model ``PROTOCOL:NAME`` the variables of the protocol's maker.
 
     Args:
         model: Option ``--model``.
@@ -158,6 +171,8 @@ def plan_model(
     origins = configured.origins
     name = _first(environ, (origins.get("model", "--model"), model), "PAL_MODEL", "OPENAI_MODEL")
     named, name = name, name and name._replace(value=without_protocol(name.value, name.source))
+    if named and (protocol := protocol_of(named.value)):
+        return _plan_protocol(_client_of(protocol), named, base_url, environ, configured)
     url = _first(
         environ, (origins.get("base_url", "--base-url"), base_url), "PAL_BASE_URL", "OPENAI_BASE_URL"
     )
@@ -176,6 +191,28 @@ def plan_model(
     if key:
         return Endpoint(model_name, DEFAULT_URL, key.value, notice("is_set", variable=key.source))
     return Search(model_name)
+
+
+def _plan_protocol(
+    client: type[ProtocolClient],
+    name: SourcedValue,
+    base_url: str | None,
+    environ: Mapping[str, str],
+    configured: Configured,
+) -> Endpoint:
+    """Select a server of a maker's protocol. The maker's key goes only to the maker or its variable's URL."""
+    option = (configured.origins.get("base_url", "--base-url"), base_url)
+    url = _first(environ, option, "PAL_BASE_URL", client.url_variable)
+    address = _check_url(url) if url else client.default_url
+    why = notice("selected_by", source=(url or name).source)
+    own = configured.keys.get(address)
+    if own is not None:
+        return Endpoint(name.value, address, _value_of(own, environ), why)
+    takes_variable = url is None or url.source == client.url_variable or client.is_own(address)
+    key = _first(environ, ("", None), "PAL_API_KEY", *([client.key_variable] if takes_variable else []))
+    if key is None and not is_loopback(address):
+        raise ConfigError(notice("no_own_key", url=show_url(address), variable=client.key_variable))
+    return Endpoint(name.value, address, key.value if key else LOCAL_KEY, why)
 
 
 def _first(
@@ -266,7 +303,7 @@ def choose_model(
     model: str | None = None,
     api_key: str | None = None,
     base_url: str | None = None,
-    thinking_level: str = "off",
+    thinking_level: str = NO_THINKING,
     on_progress: Callable[[str], None] | None = None,
     profile: Profile | None = None,
     *,
@@ -275,8 +312,8 @@ def choose_model(
     """Select a model and build its client. Blocks: it may search for servers, download a model and start it.
 
     Args:
-        model: Model name; without a URL ``local``, ``local:NAME`` or ``PATH.gguf`` for an embedded model; a
-            `DefaultModel` or None for no preference.
+        model: Model name; ``anthropic:NAME`` or ``responses:NAME`` for its protocol; without a URL ``local``,
+            ``local:NAME`` or ``PATH.gguf`` for an embedded model; a `DefaultModel` or None for no preference.
         api_key: API key, if given.
         base_url: Server URL, if given.
         on_progress: Callback for slow steps.
@@ -288,6 +325,9 @@ def choose_model(
     """
     tell = on_progress or _ignore
     named, model = model, model and without_protocol(model)
+    if named is not None and model is not None and (protocol := protocol_of(named)):
+        client = _client_of(protocol)
+        return _by_protocol(client, model, api_key, base_url, thinking_level, profile, prepared=prepared)
     if model is not None and _is_embedded(named, base_url):
         return _embedded(model.partition(":")[2] if model.startswith("local:") else model, tell, "as asked")
     has_wish = model is not None and not isinstance(model, DefaultModel)
@@ -433,6 +473,27 @@ def _asked_for(
     if prepared and client.has_key:  # without a key the first request raises, so that modules import
         client.prepare()
     return Choice(client, client.model, f"{client.model} at {shown_url(client.base_url)}, {why}")
+
+
+def _by_protocol(
+    kind: type[ProtocolClient],
+    model: str,
+    api_key: str | None,
+    base_url: str | None,
+    thinking_level: str,
+    profile: Profile | None,
+    *,
+    prepared: bool,
+) -> Choice:
+    if profile is not None:
+        raise ConfigError(
+            f"profile is for servers with chat completions. Leave it out, or pass {kind.__name__}."
+        )
+    level = None if isinstance(thinking_level, Default) else thinking_level
+    client = kind(model, api_key, base_url, level, prepared=False)
+    if prepared and client.has_key:
+        client.prepare()
+    return Choice(client, model, f"{model} at {shown_url(client.base_url)}, as configured")
 
 
 def _embedded(name: str, tell: Callable[[str], None], why: str) -> Choice:

@@ -41,6 +41,10 @@ notice = partial(
             "No API key for {url}. Set PAL_API_KEY (or OPENAI_API_KEY).",
             "没有用于 {url} 的 API 密钥。请设置 PAL_API_KEY（或 OPENAI_API_KEY）。",
         ),
+        "no_own_key": (
+            "No API key for {url}. Set PAL_API_KEY, or {variable}, which is sent only to its maker.",
+            "没有用于 {url} 的 API 密钥。请设置 PAL_API_KEY，或设置只发送给其厂商的 {variable}。",
+        ),
         "key_unset": (
             "{variable} is not set, but the settings name it as the API key variable. Set it.",
             "设置中以 {variable} 作为 API 密钥的环境变量，但它未设置。请设置它。",

@@ -36,6 +36,11 @@ def error_body(message: str, kind: str = "invalid_request_error", code: str | in
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
+def sse(payload: bytes, name: str = "") -> bytes:
+    """Return one server-sent event."""
+    return (f"event: {name}\n".encode() if name else b"") + b"data: " + payload + b"\n\n"
+
+
 @dataclass(slots=True)
 class Writing:
     """Writer of one answer: makes the chunks of a stream, or collects a whole body.
@@ -50,6 +55,18 @@ class Writing:
     model: str
     empty: str | None = None
     _deltas: list[Delta] = field(default_factory=list)
+
+    def frames(self, delta: Delta) -> list[bytes]:
+        """Return the server-sent events for a delta."""
+        return [sse(self.chunk(delta))]
+
+    def last_frames(self, *, done: bool) -> list[bytes]:
+        """Return the events that end a stream; with ``[DONE]`` if `done`."""
+        return [sse(b"[DONE]")] if done else []
+
+    def error(self, body: bytes) -> bytes:
+        """Return the body of an error in the protocol's form."""
+        return body
 
     def chunk(self, delta: Delta) -> bytes:
         """Return the payload of one streamed chunk."""
@@ -281,6 +298,7 @@ class Exchange:
         headers: Sequence[tuple[str, str]] = (),
     ) -> None:
         """Send a whole HTTP answer; only its body if the headers are out already."""
+        body = self.writing.error(body) if status >= 400 else body
         if self.begun:
             await self.write(body)
             await self.end()
@@ -310,12 +328,13 @@ class Exchange:
 
     async def event(self, payload: bytes) -> None:
         """Send one server-sent event."""
-        await self.write(b"data: " + payload + b"\n\n")
+        await self.write(sse(payload))
 
     async def delta(self, delta: Delta) -> None:
         """Send a delta, or keep it for the whole body if no stream was asked for."""
         if self.streamed:
-            await self.event(self.writing.chunk(delta))
+            for frame in self.writing.frames(delta):
+                await self.write(frame)
         else:
             self.writing.keep(delta)
 
@@ -329,8 +348,8 @@ class Exchange:
     async def finish(self, *, done: bool) -> None:
         """End the answer properly; with ``[DONE]`` if it is a stream and `done`."""
         if self.streamed:
-            if done:
-                await self.event(b"[DONE]")
+            for frame in self.writing.last_frames(done=done):
+                await self.write(frame)
         elif not self.begun:
             await self.respond(200, self.writing.body())
             return

@@ -152,7 +152,7 @@ class ScriptedServer:
         while (request := await read_request(reader)) is not None:
             number = len(self.requests) + 1
             sizes = [self.rechunk] if isinstance(self.rechunk, int) else self.rechunk
-            writing = Writing(number, str(request.options.get("model")))
+            writing = self._new_writing(number, request)
             out = Exchange(request, reader, writer, writing, sizes if request.streamed else None)
             try:
                 await self._route(request, out)
@@ -166,19 +166,40 @@ class ScriptedServer:
 
     async def _route(self, request: ServerRequest, out: Exchange) -> None:
         path = request.path.partition("?")[0]
-        chat = request.method == "POST" and path.endswith("/chat/completions")
-        (self.requests if chat else self.other_requests).append(request)
-        if self._api_key is not None and request.headers.get("authorization") != f"Bearer {self._api_key}":
+        is_task = request.method == "POST" and path.endswith(self._path)
+        (self.requests if is_task else self.other_requests).append(request)
+        if self._api_key is not None and self._key_of(request) != self._api_key:
             await unauthorized().play(out)
-        elif chat:
+        elif is_task:
             await self._chat(request, out)
-        elif request.method == "GET" and path.endswith("/models"):
-            await out.respond(200, to_json(_model_list(self._models)))
+        elif (value := self._other(request, path)) is not None:
+            await out.respond(200, to_json(value))
         else:
             await out.respond(404, to_json(error_body(f"Unknown endpoint {request.method} {path}.")))
 
+    # -- what another protocol changes -----------------------------------------------------------
+
+    _path = "/chat/completions"
+    _always_counts = False  # sends the usage unasked
+
+    def _new_writing(self, number: int, request: ServerRequest) -> Writing:
+        """Return the writer of the answer to a request."""
+        return Writing(number, str(request.options.get("model")))
+
+    def _key_of(self, request: ServerRequest) -> str:
+        """Return the API key of a request."""
+        return request.headers.get("authorization", "").removeprefix("Bearer ")
+
+    def _problems_of(self, request: ServerRequest) -> list[str]:
+        """Return the violations of a request."""
+        return check_request(request.body, extra_keys=self._extra_keys)
+
+    def _other(self, request: ServerRequest, path: str) -> Any:
+        """Return the JSON for a request to another endpoint; None for an unknown one."""
+        return _model_list(self._models) if request.method == "GET" and path.endswith("/models") else None
+
     async def _chat(self, request: ServerRequest, out: Exchange) -> None:
-        problems = check_request(request.body, extra_keys=self._extra_keys) if self._check else []
+        problems = self._problems_of(request) if self._check else []
         if problems:
             self._complain(problems)
             await out.respond(400, to_json(error_body("Invalid request: " + "; ".join(problems))))
@@ -219,7 +240,7 @@ class ScriptedServer:
         if plan.begun and out.streamed:
             await out.begin()
         for step in plan.steps:
-            if _is_only_usage(step) and not request.wants_usage:
+            if _is_only_usage(step) and not (self._always_counts or request.wants_usage):
                 continue
             if not await _play_step(step, out):
                 return

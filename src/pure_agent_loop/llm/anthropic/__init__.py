@@ -1,0 +1,5 @@
+"""Anthropic's Messages API.
+
+`families` holds what each Claude model accepts, as data; `request` writes a history as a request, `stream`
+reads responses, `client` has `AnthropicClient`, which sends requests over the transports of `llm.http`.
+"""

@@ -1,0 +1,194 @@
+"""Client for servers with Anthropic's Messages protocol."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.anthropic.families import ClaudeFamily, family_for
+from pure_agent_loop.llm.anthropic.request import MessagesRequest, RequestWriter
+from pure_agent_loop.llm.anthropic.stream import MessagesReader
+from pure_agent_loop.llm.http.connections import Connections
+from pure_agent_loop.llm.openai_client import encode_body
+from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.protocol_client import ProtocolClient
+from pure_agent_loop.llm.response import OUTPUT_LIMIT
+from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.llm.wire import parse_json
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.http.plain import Transport
+
+MAX_CONTINUATIONS = 10  # of one response that the server paused
+# Closed models: no text of theirs is read as a control token, and typed answers are constrained.
+_PROFILE = Profile("Anthropic Messages", control_tokens=(), output_mode="native")
+_NOT_COUNTED = (
+    "max_tokens", "stream", "stop_sequences", "temperature", "top_p", "top_k", "metadata", "service_tier",
+)  # fmt: skip
+
+
+class AnthropicClient(ProtocolClient):
+    """A Claude model, or another model behind the Messages protocol.
+
+    Thinking, citations and results of server tools stay in the history, and go back to the same model only.
+    What is the same in each request is marked for the prompt cache.
+
+    Args:
+        model: The model's name on the server.
+        api_key: The API key; default ``ANTHROPIC_API_KEY``, which is sent only to Anthropic or to
+            ``ANTHROPIC_BASE_URL``. Not needed for servers on this machine.
+        base_url: The server's URL; default ``ANTHROPIC_BASE_URL``, else Anthropic. ``/v1/messages`` is added.
+        thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
+        family: What the model accepts; if None, chosen by its name.
+        caches: Whether to place cache marks.
+        settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
+
+    Raises:
+        ConfigError: An argument is invalid, or the model has no such thinking level, or there is no key. With
+            ``prepared=False``, the first request raises for a missing key.
+    """
+
+    profile = _PROFILE
+    default_url = "https://api.anthropic.com"
+    url_variable = "ANTHROPIC_BASE_URL"
+    key_variable = "ANTHROPIC_API_KEY"
+    own_host = "anthropic.com"
+    path = "/messages"
+
+    def __init__(
+        self,
+        model: str,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        thinking_level: str | None = None,
+        *,
+        family: ClaudeFamily | None = None,
+        caches: bool = True,
+        **settings: Any,
+    ) -> None:
+        self.family = family or family_for(str(model))
+        super().__init__(model, api_key, base_url, thinking_level, **settings)
+        self.family.thinking_fields(thinking_level)
+        self._caches = caches
+        self._left_out: set[str] = set()  # digests of responses whose thinking was left out, with a notice
+
+    def request_body(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: Mapping[str, Any],
+        stream: bool,
+    ) -> dict[str, Any]:
+        """Build the body of a request; see `ShowsRequest`."""
+        return self._write(messages, tools, options, stream=stream).body
+
+    async def count_tokens(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> int:
+        """Return the number of input tokens of a request, counted by the server.
+
+        Raises:
+            LLMError: The server has no such endpoint, or the request failed.
+        """
+        body = self._write(messages, tools, kwargs, stream=False).body
+        for name in _NOT_COUNTED:
+            body.pop(name, None)
+        counter = Connections(self._counting_transport)
+        try:
+            response = await (await counter.transport()).post(encode_body(body), {})
+            try:
+                data = b""
+                while piece := await response.read():
+                    data += piece
+            finally:
+                await response.aclose()
+            return int(parse_json(data)["input_tokens"])
+        except Exception as error:  # noqa: BLE001 - raised below
+            raise self._translated(error)  # noqa: B904 - its cause is set
+        finally:
+            await counter.aclose()
+
+    def _counting_transport(self) -> Transport:
+        return self._transport_to("/count_tokens")
+
+    def _auth_headers(self, key: str) -> dict[str, str]:
+        return {"x-api-key": key, "anthropic-version": self.family.version}
+
+    def _write(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: Mapping[str, Any],
+        *,
+        stream: bool,
+    ) -> MessagesRequest:
+        writer = RequestWriter(self.model, self.family, self.thinking_level, self.origin, self._caches)
+        return writer.write(messages, tools, options, stream)
+
+    async def _ask(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: dict[str, Any],
+        stream: bool,
+    ) -> AsyncGenerator[Delta, None]:
+        """Send a request and stream its response; continue one that the server paused."""
+        request = self._write(messages, tools, options, stream=stream)
+        if notice := self._notice(request):
+            yield Delta(notice=notice)
+        options = _with_betas(options, request.betas)
+        limit_is_ours = request.body["max_tokens"] == self.family.max_output
+        blocks: list[dict[str, Any]] = []
+        spent: TokenUsage | None = None
+        calls = 0
+        for _ in range(MAX_CONTINUATIONS):
+            reader = MessagesReader(request.prefix, calls)
+            async with aclosing(self._exchange(request.body, reader, options)) as deltas:
+                async for delta in deltas:
+                    yield delta
+            blocks += reader.blocks
+            calls = reader.calls
+            if reader.stop_reason != "pause_turn":
+                break
+            spent = _sum(spent, reader.usage)
+            paused = {"role": "assistant", "content": reader.blocks}
+            messages_so_far = [*request.body["messages"], paused]
+            request = replace(request, body={**request.body, "messages": messages_so_far})
+        else:
+            raise LLMError(
+                f"The server paused its response {MAX_CONTINUATIONS} times without an end.", kind="incomplete"
+            )
+        last = reader.last(blocks)
+        if limit_is_ours and last.finish_reason == "length":
+            last = last._replace(finish_reason=OUTPUT_LIMIT)
+        yield last._replace(usage=_sum(spent, last.usage))
+
+    def _notice(self, request: MessagesRequest) -> str:
+        """Return a notice for thinking that is left out for the first time; empty for none."""
+        new = set(request.left_out) - self._left_out
+        self._left_out |= new
+        if not new:
+            return ""
+        return (
+            f"The thinking of {len(new)} earlier responses is left out: this model accepts it only after the "
+            "same system prompt, tools and messages, and these have changed."
+        )
+
+
+def _sum(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | None:
+    if first is None or second is None:
+        return first or second
+    return first + second
+
+
+def _with_betas(options: dict[str, Any], betas: tuple[str, ...]) -> dict[str, Any]:
+    """Return the options of the transport, with the header for betas."""
+    if not betas:
+        return options
+    headers = dict(options.get("extra_headers") or {})
+    name = next((known for known in headers if known.lower() == "anthropic-beta"), "anthropic-beta")
+    own = [value.strip() for value in headers.get(name, "").split(",") if value.strip()]
+    return {**options, "extra_headers": {**headers, name: ",".join(dict.fromkeys([*own, *betas]))}}

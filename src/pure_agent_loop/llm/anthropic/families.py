@@ -1,0 +1,183 @@
+"""Families of Claude models: what each accepts, as data, checked 2026-11-25.
+
+Source: the ``anthropic`` package 2.13.0, and pydantic-ai 2.68.0 (``profiles/anthropic.py``), which probed
+most of these rules. The first matching family wins; `register` puts yours first. Models of other vendors
+behind the same protocol get `OTHER`.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from pure_agent_loop.errors import ConfigError
+
+OLD_VERSION, VERSION = "2023-06-01", "2026-10-21"  # of the API; the newer one rejects sampling fields
+Thinking = Literal["none", "budget", "adaptive", "enabled"]
+# Tokens for thinking, for models that take a budget. Anthropic's lower limit is 1,024.
+BUDGETS = {"low": 4_096, "medium": 12_288, "high": 24_576}
+EFFORTS = ("low", "medium", "high", "xhigh", "max")
+
+
+@dataclass(frozen=True)
+class ClaudeFamily:
+    """Rules of a family of models.
+
+    Args:
+        name: Name for messages.
+        models: Regular expression for the names of the models.
+        thinking: How thinking is requested: ``budget`` (``budget_tokens``), ``adaptive``, ``enabled`` (other
+            vendors' switch without a budget), or ``none``.
+        thinks_unasked: Whether the model thinks if ``thinking`` is omitted.
+        off: The ``thinking.type`` that switches thinking off; None if it cannot be switched off.
+        efforts: Levels of ``output_config.effort``; empty if the field is rejected.
+        takes_sampling: Whether ``temperature``, ``top_p`` and ``top_k`` are accepted.
+        takes_forced_choice: Whether ``tool_choice`` may force a call: ``yes``, ``no``, ``without_thinking``.
+        binds_thinking: Whether thinking is valid only after the same system prompt, tools and messages.
+        max_output: Largest ``max_tokens``, in tokens.
+        version: Header ``anthropic-version``.
+    """
+
+    name: str
+    models: str
+    thinking: Thinking = "adaptive"
+    thinks_unasked: bool = False
+    off: str | None = "disabled"
+    efforts: tuple[str, ...] = EFFORTS
+    takes_sampling: bool = False
+    takes_forced_choice: Literal["yes", "no", "without_thinking"] = "yes"
+    binds_thinking: bool = False
+    max_output: int = 128_000
+    version: str = VERSION
+
+    def thinking_fields(self, level: str | None) -> dict[str, Any]:
+        """Return the request fields for a level.
+
+        Args:
+            level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
+
+        Raises:
+            ConfigError: The family has no such level.
+        """
+        if level is None:
+            return {"thinking": _ADAPTIVE} if self.thinks_unasked else {}
+        if level == "off":
+            if self.off is None:
+                raise ConfigError(
+                    f"thinking_level='off': {self.name} always thinks. Use 'low', or leave it out."
+                )
+            return {"thinking": {"type": self.off}} if self.thinks_unasked else {}
+        if self.thinking == "none":
+            raise ConfigError(
+                f"thinking_level={level!r}: {self.name} cannot think. Use 'off', or leave it out."
+            )
+        if self.thinking == "budget":
+            return {"thinking": {"type": "enabled", "budget_tokens": BUDGETS[level]}}
+        if self.thinking == "enabled":
+            return {"thinking": {"type": "enabled"}}
+        return {"thinking": _ADAPTIVE, **({"output_config": {"effort": level}} if self.efforts else {})}
+
+
+# Without `display`, newer models return thinking without its text.
+_ADAPTIVE = {"type": "adaptive", "display": "summarized"}
+
+
+def _model(names: str, *versions: str) -> str:
+    """Return the pattern of Claude models; a version is followed by a date or nothing."""
+    numbers = "|".join(version.replace(".", "[-.]") for version in versions)
+    return rf"claude-(?:{names})-(?:{numbers})(?![-.]?\d{{1,2}}(?!\d))"
+
+
+_BUDGET = ClaudeFamily(
+    "Claude 4 and 4.5",
+    _model("sonnet|haiku", "4", "4.0", "4.5"),
+    "budget",
+    efforts=(),
+    takes_sampling=True,
+    takes_forced_choice="without_thinking",
+    max_output=64_000,
+    version=OLD_VERSION,
+)
+_ADAPTS = ClaudeFamily("Claude Opus 4.7 and 4.8", _model("opus", "4.7", "4.8"), version=OLD_VERSION)
+_THINKS = ClaudeFamily("Claude 5", _model("sonnet|opus", "5", "5.0"), thinks_unasked=True)
+_BINDS = replace(_THINKS, name="Claude Haiku 5.5", models=_model("haiku", "5.5"), binds_thinking=True)
+
+FAMILIES: list[ClaudeFamily] = [
+    replace(
+        _BUDGET,
+        name="Claude 3",
+        models=r"claude-(?:3-[05]|3-haiku|3-opus|3-sonnet|3\.[05]|2)",
+        thinking="none",
+        max_output=4_096,
+    ),
+    replace(_BUDGET, name="Claude 3.7", models="claude-3[-.]7"),
+    replace(
+        _BUDGET, name="Claude Opus 4 and 4.1", models=_model("opus", "4", "4.0", "4.1"), max_output=32_000
+    ),
+    replace(_BUDGET, name="Claude Opus 4.5", models=_model("opus", "4.5"), efforts=("low", "medium", "high")),
+    _BUDGET,
+    replace(
+        _ADAPTS,
+        name="Claude 4.6",
+        models=_model("opus|sonnet", "4.6"),
+        efforts=("low", "medium", "high", "max"),
+        takes_sampling=True,
+    ),
+    _ADAPTS,
+    _THINKS,
+    replace(_THINKS, name="Claude Fable 5 and Mythos 5", models=_model("fable|mythos", "5", "5.0"), off=None),
+    _BINDS,
+    replace(
+        _BINDS,
+        name="Claude Sonnet 5.5",
+        models=_model("sonnet", "5.5"),
+        off="between_tools",
+        takes_forced_choice="no",
+    ),
+    replace(
+        _THINKS,
+        name="Claude Mythos 5.1",
+        models=_model("mythos", "5.1"),
+        off=None,
+        takes_forced_choice="no",
+    ),
+    # Newer models most likely follow the newest rules.
+    replace(
+        _BINDS, name="Claude 5.1 and later", models=r"claude-[a-z]+-\d", off=None, takes_forced_choice="no"
+    ),
+]
+OTHER = ClaudeFamily(
+    "another vendor's model",
+    "",
+    "enabled",
+    efforts=(),
+    takes_sampling=True,
+    max_output=8_192,
+    version=OLD_VERSION,
+)
+
+
+def family_for(model: str) -> ClaudeFamily:
+    """Return the family of a model by its name.
+
+    Args:
+        model: Name, also with a prefix or suffix of a cloud, such as ``anthropic.claude-opus-4-6-v1:0``.
+    """
+    name = model.lower()
+    return next((family for family in FAMILIES if re.search(family.models, name)), OTHER)
+
+
+def register(family: ClaudeFamily) -> None:
+    """Put a family first.
+
+    Raises:
+        ConfigError: Its pattern is not a regular expression.
+    """
+    try:
+        re.compile(family.models)
+    except re.error as error:
+        raise ConfigError(
+            f"ClaudeFamily.models={family.models!r} is not a regular expression: {error}"
+        ) from error
+    FAMILIES.insert(0, family)

@@ -1,0 +1,264 @@
+"""Responses of the Messages protocol, decoded from bytes to deltas. Pure: no I/O.
+
+Unknown events and deltas are ignored: new ones may appear within one version of the API. Source of the event
+grammar: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.anthropic.request import BLOCKS, PREFIX
+from pure_agent_loop.llm.response import OUTPUT_LIMIT
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
+from pure_agent_loop.llm.wire import SSEDecoder, parse_json
+from pure_agent_loop.support.text import shorten
+
+# HTTP statuses of the error types, for errors that come inside a stream.
+_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+_REASONS = {
+    "end_turn": "stop",
+    "stop_sequence": "stop",
+    "tool_use": "tool_calls",
+    "max_tokens": "length",
+    "refusal": "content_filter",
+    "model_context_window_exceeded": OUTPUT_LIMIT,
+}
+_CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
+_PLAIN_KEYS = {"text": {"type", "text"}, "tool_use": {"type", "id", "name", "input"}}
+
+
+class MessagesReader:
+    """Reads deltas from a response: a stream of events, or one JSON document.
+
+    Set `is_document` before the first byte, by the response's content type.
+
+    Args:
+        prefix: Digest of the request, kept with the blocks of the response; see `MessagesRequest`.
+        calls: Number of calls in earlier parts of the same response.
+    """
+
+    def __init__(self, prefix: str = "", calls: int = 0) -> None:
+        self.is_document = False
+        self.is_done = False
+        self.stop_reason = ""
+        self.blocks: list[dict[str, Any]] = []  # complete ones, in order
+        self.calls = calls
+        self.usage: TokenUsage | None = None
+        self._prefix = prefix
+        self._document: list[bytes] = []
+        self._decoder = SSEDecoder()
+        self._open: dict[int, _OpenBlock] = {}
+        self._counts: dict[str, Any] = {}
+        self._details: Any = None
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """Add bytes; yield the deltas they complete.
+
+        Raises:
+            LLMError: The bytes cannot be read, or report a failed request.
+        """
+        if self.is_document:
+            self._document.append(data)
+            return
+        yield from self._read(self._decoder.feed(data))
+
+    def close(self) -> Iterator[Delta]:
+        """Yield the last deltas at the end of the body. Raises what `feed` raises."""
+        if not self.is_document:
+            yield from self._read(self._decoder.flush())
+            if not self.is_done:
+                self._finish()
+            return
+        message = parse_json(b"".join(self._document))
+        if message.get("type") == "error":
+            raise _error(message)
+        if not isinstance(message.get("content"), list):
+            raise LLMError("The server's response is not a message of the Messages API.", kind="incomplete")
+        for number, block in enumerate(message["content"]):
+            yield from self._begin(number, block)
+            yield from self._end(number)
+        self._count(message.get("usage"))
+        self._stop(message)
+        yield from _transformed(message)
+        self._finish()
+
+    def last(self, blocks: list[dict[str, Any]]) -> Delta:
+        """Return the delta that ends the response.
+
+        Args:
+            blocks: All blocks of the response, those of its earlier parts included.
+        """
+        extra: dict[str, Any] | None = None
+        if any(set(block) - _PLAIN_KEYS.get(block["type"], set()) for block in blocks):
+            extra = {BLOCKS: blocks, **({PREFIX: self._prefix} if self._prefix else {})}
+        notice = ""
+        if self.stop_reason == "refusal":
+            category = (self._details or {}).get("category")
+            notice = f"The model refused to answer{f' (category: {category})' if category else ''}."
+        reason = _REASONS.get(self.stop_reason, self.stop_reason or "stop")
+        return Delta(finish_reason=reason, usage=self.usage, notice=notice, extra=extra)
+
+    def _read(self, payloads: Iterable[bytes]) -> Iterator[Delta]:
+        for payload in payloads:
+            if self.is_done or not payload.strip():
+                continue
+            try:
+                yield from self._event(parse_json(payload))
+            except (KeyError, TypeError, AttributeError) as error:
+                text = shorten(payload.decode("utf-8", "replace"), 120)
+                raise LLMError(f"The server sent an unreadable event: {text}", kind="incomplete") from error
+
+    def _event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
+        kind = event.get("type")
+        if kind == "content_block_delta":
+            block = self._open.get(event["index"])
+            if block is not None:
+                yield from block.add(event["delta"])
+        elif kind == "content_block_start":
+            yield from self._begin(event["index"], event["content_block"])
+        elif kind == "content_block_stop":
+            yield from self._end(event["index"])
+        elif kind == "message_start":
+            message = event.get("message") or {}
+            self._count(message.get("usage"))
+            yield from _transformed(message)
+        elif kind == "message_delta":
+            self._count(event.get("usage"))
+            self._stop(event.get("delta") or {})
+            yield from _transformed(event)
+        elif kind == "message_stop":
+            self._finish()
+        elif kind == "error" or (kind is None and "error" in event):
+            raise _error(event)
+
+    def _begin(self, index: int, content: Mapping[str, Any]) -> Iterator[Delta]:
+        is_call = content.get("type") == "tool_use"
+        self._open[index] = block = _OpenBlock(dict(content), self.calls if is_call else None)
+        self.calls += is_call
+        yield from block.begin()
+
+    def _end(self, index: int) -> Iterator[Delta]:
+        block = self._open.pop(index, None)
+        if block is not None:
+            yield from block.end()
+            self.blocks.append(block.content)
+
+    def _stop(self, delta: Mapping[str, Any]) -> None:
+        if isinstance(delta.get("stop_reason"), str):
+            self.stop_reason = delta["stop_reason"]
+        self._details = delta.get("stop_details") or self._details
+
+    def _finish(self) -> None:
+        if not self.stop_reason or self._open:
+            raise LLMError(
+                "The model's response ended early: the server sent no stop reason.", kind="incomplete"
+            )
+        self.is_done = True
+
+    def _count(self, usage: Any) -> None:
+        """Add counts; later ones replace earlier ones, since they are cumulative."""
+        if not isinstance(usage, Mapping):
+            return
+        self._counts.update({name: count for name, count in usage.items() if count is not None})
+        counts = {name: self._counts.get(name) or 0 for name in _COUNTS}
+        prompt = sum(counts[name] for name in _COUNTS[:3])
+        written = counts["output_tokens"]
+        details = self._counts.get("output_tokens_details")
+        thinking = details.get("thinking_tokens") if isinstance(details, Mapping) else None
+        cached = self._counts.get("cache_read_input_tokens")
+        self.usage = TokenUsage(prompt, written, prompt + written, thinking, cached)
+
+
+_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
+
+
+class _OpenBlock:
+    """A block that is being received.
+
+    Args:
+        content: The block as it began.
+        call: Index of the call, if the block is one of our tools.
+    """
+
+    def __init__(self, content: dict[str, Any], call: int | None) -> None:
+        self.content = content
+        self._call = call
+        self._input: list[str] = []
+
+    def begin(self) -> Iterator[Delta]:
+        """Yield the delta of the block's beginning."""
+        content = self.content
+        if self._call is not None:
+            yield Delta(tool_calls=(ToolCallDelta(self._call, content.get("id"), content.get("name")),))
+        elif content.get("text") or content.get("thinking"):
+            yield Delta(content.get("text") or "", content.get("thinking") or "")
+
+    def add(self, delta: Mapping[str, Any]) -> Iterator[Delta]:
+        """Add a delta of the block; yield the delta to display."""
+        kind, content = delta.get("type"), self.content
+        if kind == "text_delta":
+            content["text"] = content.get("text", "") + delta["text"]
+            yield Delta(delta["text"])
+        elif kind == "thinking_delta":
+            content["thinking"] = content.get("thinking", "") + delta["thinking"]
+            yield Delta(reasoning=delta["thinking"])
+        elif kind == "signature_delta":
+            content["signature"] = content.get("signature", "") + delta["signature"]
+        elif kind == "citations_delta":
+            content["citations"] = [*(content.get("citations") or ()), delta["citation"]]
+        elif kind == "input_json_delta" and delta["partial_json"]:
+            self._input.append(delta["partial_json"])
+            if self._call is not None:
+                yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=delta["partial_json"]),))
+        elif kind == "compaction_delta":
+            content["content"] = delta.get("content")
+
+    def end(self) -> Iterator[Delta]:
+        """Complete the block; yield the arguments of a call that had no deltas."""
+        content = self.content
+        if content.get("citations") is None:
+            content.pop("citations", None)
+        if content.get("type") not in _CALLS:
+            return
+        if not self._input:
+            if self._call is not None:
+                yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=content.get("input") or {}),))
+            return
+        try:
+            value = json.loads("".join(self._input))
+        except (ValueError, RecursionError):
+            value = {}  # the call itself is rejected where its arguments are read
+        content["input"] = value if isinstance(value, dict) else {}
+
+
+def _transformed(message: Mapping[str, Any]) -> Iterator[Delta]:
+    """Yield a notice if the server dropped thinking."""
+    changes = message.get("input_transformations")
+    reasons = [change.get("reason") for change in changes or () if isinstance(change, Mapping)]
+    if reasons:
+        named = ", ".join(dict.fromkeys(str(reason) for reason in reasons))
+        yield Delta(notice=f"The server dropped the thinking of {len(reasons)} earlier responses ({named}).")
+
+
+def _error(event: Mapping[str, Any]) -> LLMError:
+    from pure_agent_loop.llm.failures import classify, read_error  # loaded only after a failure
+
+    message, codes = read_error(event.get("error"))
+    status = next((_STATUSES[code] for code in codes if code in _STATUSES), None)
+    kind = classify(status, message, " ".join(codes))
+    return LLMError(f"The server reported an error: {message}", kind=kind, status=status, said=message)

@@ -1,0 +1,28 @@
+"""Strict servers of other protocols, on loopback, that refuse what the real ones refuse.
+
+Each plays a script, as `ScriptedServer` does, and names the source of each refusal.
+"""
+
+from pure_agent_loop.testing.protocols.messages import (
+    MessageBlocks,
+    MessagesServer,
+    check_messages_request,
+    message_blocks,
+)
+from pure_agent_loop.testing.protocols.responses import (
+    ResponseItems,
+    ResponsesServer,
+    check_responses_request,
+    response_items,
+)
+
+__all__ = [
+    "MessageBlocks",
+    "MessagesServer",
+    "ResponseItems",
+    "ResponsesServer",
+    "check_messages_request",
+    "check_responses_request",
+    "message_blocks",
+    "response_items",
+]

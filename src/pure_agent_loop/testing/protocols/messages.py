@@ -1,0 +1,590 @@
+"""A server with Anthropic's Messages protocol that plays a script and refuses what the real one refuses.
+
+Sources of the refusals: ``[A]`` types and docstrings of the ``anthropic`` package 2.13.0, ``[P]`` pydantic-ai
+2.68.0, which probed the API, ``[S]`` Anthropic's skill ``claude-api`` of July 2026.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pure_agent_loop.llm.anthropic.families import VERSION, ClaudeFamily, family_for
+from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.testing.exchange import Exchange, ServerRequest, Writing, sse, to_json
+from pure_agent_loop.testing.faults import ServerFault
+from pure_agent_loop.testing.server import ScriptedServer
+
+_STOP_REASONS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+_ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    402: "billing_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    504: "timeout_error",
+    529: "overloaded_error",
+}
+
+
+class MessagesServer(ScriptedServer):
+    """Messages server that plays a script over real sockets; see `ScriptedServer`.
+
+    It answers ``POST .../v1/messages``, ``POST .../v1/messages/count_tokens`` and ``GET .../v1/models/NAME``.
+    Thinking gets a signature, and must come back as it was sent; for models that bind thinking, also after
+    the same system prompt, tools and messages. Scripts may hold `message_blocks` besides the usual items.
+
+    Args:
+        script: See `ScriptedServer`.
+        options: Further arguments of `ScriptedServer`.
+
+    Example:
+        with MessagesServer([answer("It is 3.", reasoning="1 + 2")]) as server:
+            client = AnthropicClient("claude-opus-4-6", api_key="k", base_url=server.base_url)
+    """
+
+    _path = "/messages"
+    _always_counts = True
+
+    def __init__(self, script: Any = None, **options: Any) -> None:
+        super().__init__(script, **options)
+        self.issued = IssuedThinking()
+
+    def _new_writing(self, number: int, request: ServerRequest) -> Writing:
+        digest = _digest(request.body, None) if isinstance(request.body, dict) else ""
+        return MessagesWriting(number, str(request.options.get("model")), issued=self.issued, digest=digest)
+
+    def _key_of(self, request: ServerRequest) -> str:
+        return request.headers.get("x-api-key", "")
+
+    def _problems_of(self, request: ServerRequest) -> list[str]:
+        return check_messages_request(request.body, request.headers, issued=self.issued)
+
+    def _other(self, request: ServerRequest, path: str) -> Any:
+        if request.method == "POST" and path.endswith("/messages/count_tokens"):
+            return {"input_tokens": len(request.raw) // 4}
+        name = path.rpartition("/models/")[2]
+        if request.method == "GET" and "/models/" in path and name:
+            family = family_for(name)
+            return {
+                "type": "model",
+                "id": name,
+                "display_name": name,
+                "created_at": "2026-01-01T00:00:00Z",
+                "lifecycle": "active",
+                "max_tokens": family.max_output,
+                "max_input_tokens": 200_000,
+            }
+        return None
+
+
+# -- answers ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class IssuedThinking:
+    """Thinking that a server has sent: its text and the digest of what came before, by signature."""
+
+    texts: dict[str, tuple[str, str]] = field(default_factory=dict)
+
+    def sign(self, text: str, digest: str) -> str:
+        """Return a new signature for a text that follows a request."""
+        signature = hashlib.sha256(f"{len(self.texts)} {text}".encode("utf-8", "replace")).hexdigest()[:32]
+        self.texts[signature] = (text, digest)
+        return signature
+
+
+@dataclass(slots=True)
+class MessagesWriting(Writing):
+    """Writer of one answer in the Messages protocol.
+
+    Args:
+        issued: Where signatures are kept.
+        digest: Digest of the request.
+    """
+
+    issued: IssuedThinking = field(default_factory=IssuedThinking)
+    digest: str = ""
+    _index: int = -1
+    _kind: str = ""  # of the open block: "text", "thinking" or the index of a call
+    _thought: str = ""
+    _has_begun: bool = False
+    _reason: str | None = None
+    _usage: TokenUsage | None = None
+
+    def frames(self, delta: Delta) -> list[bytes]:
+        """Return the events for a delta."""
+        return [_frame(event) for event in self._events(delta)]
+
+    def last_frames(self, *, done: bool) -> list[bytes]:
+        """Return the events that end the message; without ``message_stop`` unless `done`."""
+        events = [*self._begun(), *self._closed()]
+        if self._reason is not None:
+            delta = {"stop_reason": _STOP_REASONS.get(self._reason, self._reason), "stop_sequence": None}
+            events.append({"type": "message_delta", "delta": delta, "usage": _usage(self._usage)})
+            if done:
+                events.append({"type": "message_stop"})
+        return [_frame(event) for event in events]
+
+    def error(self, body: bytes) -> bytes:
+        """Return the error in this protocol's form."""
+        try:
+            error = json.loads(body)["error"]
+        except (ValueError, KeyError, TypeError):
+            return body
+        kind = error.get("type") if error.get("type") in _ERROR_TYPES.values() else "api_error"
+        if error.get("type") == "invalid_request_error":
+            kind = "invalid_request_error"
+        return to_json({"type": "error", "error": {"type": kind, "message": error.get("message", "")}})
+
+    def prefix(self) -> bytes:
+        """Return the start of a whole message."""
+        return to_json(self._message())[:-1]
+
+    def body(self) -> bytes:
+        """Return the whole message."""
+        content: list[dict[str, Any]] = []
+        partial: list[str] = []
+        for delta in self._deltas:
+            for event in self._events(delta):
+                _apply(event, content, partial)
+        for event in self._closed():
+            _apply(event, content, partial)
+        reason = None if self._reason is None else _STOP_REASONS.get(self._reason, self._reason)
+        usage = _usage(self._usage)
+        return to_json({**self._message(), "content": content, "stop_reason": reason, "usage": usage})
+
+    def _events(self, delta: Delta) -> Iterator[dict[str, Any]]:
+        yield from self._begun()
+        if delta.reasoning:
+            yield from self._opened("thinking", {"type": "thinking", "thinking": "", "signature": ""})
+            self._thought += delta.reasoning
+            yield self._delta({"type": "thinking_delta", "thinking": delta.reasoning})
+        if delta.text:
+            yield from self._opened("text", {"type": "text", "text": ""})
+            yield self._delta({"type": "text_delta", "text": delta.text})
+        for part in delta.tool_calls:
+            call = {"type": "tool_use", "id": part.id or "", "name": part.name or "", "input": {}}
+            yield from self._opened(f"call {part.index}", call)
+            if isinstance(part.arguments, str) and part.arguments:
+                yield self._delta({"type": "input_json_delta", "partial_json": part.arguments})
+        self._reason = delta.finish_reason or self._reason
+        self._usage = delta.usage or self._usage
+
+    def _begun(self) -> Iterator[dict[str, Any]]:
+        if not self._has_begun:
+            self._has_begun = True
+            yield {"type": "message_start", "message": self._message()}
+            yield {"type": "ping"}
+
+    def _opened(self, kind: str, block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        if self._kind != kind:
+            yield from self._closed()
+            self._index, self._kind = self._index + 1, kind
+            yield {"type": "content_block_start", "index": self._index, "content_block": block}
+
+    def _closed(self) -> Iterator[dict[str, Any]]:
+        if not self._kind:
+            return
+        if self._kind == "thinking":
+            signature, self._thought = self.issued.sign(self._thought, self.digest), ""
+            half = len(signature) // 2
+            yield self._delta({"type": "signature_delta", "signature": signature[:half]})
+            yield self._delta({"type": "signature_delta", "signature": signature[half:]})
+        yield {"type": "content_block_stop", "index": self._index}
+        self._kind = ""
+
+    def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
+        return {"type": "content_block_delta", "index": self._index, "delta": delta}
+
+    def _message(self) -> dict[str, Any]:
+        return {
+            "id": f"msg_{self.number}",
+            "type": "message",
+            "role": "assistant",
+            "model": self.model,
+            "content": [],
+            "stop_reason": None,
+            "stop_sequence": None,
+            "usage": {"input_tokens": 1, "output_tokens": 1},
+        }
+
+
+def _frame(event: Mapping[str, Any]) -> bytes:
+    return sse(to_json(event), event["type"])
+
+
+def _usage(usage: TokenUsage | None) -> dict[str, Any]:
+    if usage is None:
+        return {"output_tokens": 1}
+    cached = usage.cached_tokens or 0
+    data = {"input_tokens": usage.prompt_tokens - cached, "output_tokens": usage.completion_tokens}
+    if usage.cached_tokens is not None:
+        data["cache_read_input_tokens"] = cached
+    details = {"output_tokens_details": {"thinking_tokens": usage.reasoning_tokens}}
+    return data if usage.reasoning_tokens is None else {**data, **details}
+
+
+def _apply(event: Mapping[str, Any], content: list[dict[str, Any]], partial: list[str]) -> None:
+    """Add an event of a stream to the content of a whole message."""
+    if event["type"] == "content_block_start":
+        content.append(dict(event["content_block"]))
+        partial.clear()
+    elif event["type"] == "content_block_delta":
+        delta = dict(event["delta"])
+        kind = delta.pop("type")
+        if kind == "input_json_delta":
+            partial.append(delta["partial_json"])
+            return
+        for name, value in delta.items():
+            content[-1][name] = content[-1].get(name, "") + value
+    elif event["type"] == "content_block_stop" and content[-1]["type"] == "tool_use" and partial:
+        try:
+            content[-1]["input"] = json.loads("".join(partial))
+        except ValueError:
+            content[-1]["input"] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class MessageBlocks(ServerFault):
+    """An answer made of blocks of the protocol; make one with `message_blocks`."""
+
+    blocks: tuple[Mapping[str, Any], ...]
+    fields: Mapping[str, Any]
+
+    async def play(self, out: Exchange) -> bool:
+        """Send the answer."""
+        writing = out.writing
+        assert isinstance(writing, MessagesWriting)
+        blocks = [_signed(block, writing) for block in self.blocks]
+        usage = self.fields.get("usage") or {"input_tokens": 10, "output_tokens": 5}
+        ending = {"stop_sequence": None, **{k: v for k, v in self.fields.items() if k != "usage"}}
+        message = {**writing._message(), "usage": usage}
+        if not out.streamed:
+            await out.respond(200, to_json({**message, "content": blocks, **ending}))
+            return False
+        await out.write(_frame({"type": "message_start", "message": {**message, **_early(ending)}}))
+        for index, block in enumerate(blocks):
+            for event in _block_events(index, block):
+                await out.write(_frame(event))
+        delta = {"type": "message_delta", "delta": ending, "usage": usage, "unknown_field": 1}
+        await out.write(_frame(delta))
+        await out.write(_frame({"type": "message_stop"}))
+        await out.end()
+        return False
+
+
+def message_blocks(
+    *blocks: Mapping[str, Any],
+    stop_reason: str = "end_turn",
+    usage: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> MessageBlocks:
+    """Return an answer made of these blocks, for `MessagesServer`.
+
+    Args:
+        blocks: Content blocks. Thinking without a signature gets one.
+        stop_reason: Why the answer ended.
+        usage: The ``usage``; None for a small one.
+        fields: Further fields of the message, such as ``stop_details`` or ``input_transformations``.
+    """
+    return MessageBlocks(blocks, {"stop_reason": stop_reason, "usage": usage, **fields})
+
+
+def _signed(block: Mapping[str, Any], writing: MessagesWriting) -> dict[str, Any]:
+    if block.get("type") == "thinking" and not block.get("signature"):
+        signature = writing.issued.sign(block.get("thinking", ""), writing.digest)
+        return {**block, "signature": signature}
+    return dict(block)
+
+
+def _early(ending: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields that are known when a message starts."""
+    return {name: value for name, value in ending.items() if name == "input_transformations"}
+
+
+def _block_events(index: int, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a block as events, its text and input in pieces."""
+    start, deltas = dict(block), list[dict[str, Any]]()
+    if block["type"] == "text":
+        start["text"] = ""
+        deltas = [
+            {"type": "text_delta", "text": piece} for piece in re.findall(r".{1,7}", block["text"], re.S)
+        ]
+        citations = start.pop("citations", ())
+        deltas += [{"type": "citations_delta", "citation": citation} for citation in citations]
+    elif block["type"] == "thinking":
+        start |= {"thinking": "", "signature": ""}
+        pieces = re.findall(r".{1,7}", block["thinking"], re.S)
+        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
+        deltas.append({"type": "signature_delta", "signature": block["signature"]})
+    elif isinstance(block.get("input"), Mapping) and block["input"]:
+        start["input"] = {}
+        text = json.dumps(block["input"])
+        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", text[:5], text[5:])]
+    yield {"type": "content_block_start", "index": index, "content_block": start}
+    yield {"type": "an_event_of_the_future", "index": index}
+    for delta in deltas:
+        yield {"type": "content_block_delta", "index": index, "delta": delta}
+    yield {"type": "content_block_stop", "index": index}
+
+
+# -- refusals --------------------------------------------------------------------------------------------
+
+_TOP_LEVEL = frozenset({
+    "model", "max_tokens", "messages", "cache_control", "container", "diagnostics", "inference_geo",
+    "metadata", "output_config", "service_tier", "speed", "stop_sequences", "stream", "system", "temperature",
+    "thinking", "tool_choice", "tools", "top_k", "top_p",
+})  # fmt: skip
+_BETA_FIELDS = frozenset({
+    "compaction", "context_management", "fallback_credit_token", "fallbacks", "mcp_servers", "thread",
+})  # fmt: skip
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_BINDING_BETA = "thinking-binding-controls-2026-08-01"
+
+
+def check_messages_request(
+    body: Any, headers: Mapping[str, str] | None = None, *, issued: IssuedThinking | None = None
+) -> list[str]:
+    """Check the body of a Messages request as the API does.
+
+    Args:
+        body: The parsed JSON.
+        headers: Headers, with names in lower case; None to skip their rules.
+        issued: Thinking that was sent before; None to skip the rules for it.
+
+    Returns:
+        One sentence per violation, with the source of the rule; empty if the request is valid.
+    """
+    if not isinstance(body, Mapping):
+        return ["the body is not a JSON object"]
+    return _RequestCheck(body, headers, issued).run()
+
+
+class _RequestCheck:
+    """Checker of one request."""
+
+    def __init__(
+        self, body: Mapping[str, Any], headers: Mapping[str, str] | None, issued: IssuedThinking | None
+    ) -> None:
+        self._body, self._headers, self._issued = body, headers, issued
+        self._family: ClaudeFamily = family_for(str(body.get("model")))
+        self._problems: list[str] = []
+        self._marks = 0
+        self._calls: list[str] = []
+
+    def run(self) -> list[str]:
+        body = self._body
+        if not isinstance(body.get("model"), str) or not body["model"]:
+            self._add("model: a text is required [A]")
+        limit = body.get("max_tokens")
+        if type(limit) is not int or not 0 <= limit <= self._family.max_output:
+            self._add(f"max_tokens: an integer up to {self._family.max_output} is required [A]")
+        betas = (self._headers or {}).get("anthropic-beta", "")
+        for name in body:
+            if name not in _TOP_LEVEL and not (name in _BETA_FIELDS and betas):
+                self._add(f"{name}: extra inputs are not permitted [A]")
+        self._check_headers()
+        self._check_thinking()
+        self._check_tools()
+        self._check_messages()
+        if self._marks > 4:
+            self._add(f"at most 4 blocks with cache_control; found {self._marks} [S]")
+        return self._problems
+
+    def _add(self, problem: str) -> None:
+        self._problems.append(problem)
+
+    def _check_headers(self) -> None:
+        headers = self._headers
+        if headers is None:
+            return
+        if not headers.get("anthropic-version"):
+            self._add("anthropic-version: header is required [A]")
+        if "authorization" in headers and "x-api-key" in headers:
+            self._add("x-api-key and authorization together are refused [S]")
+        if headers.get("anthropic-version") == VERSION and self._sampling():
+            self._add(f"{', '.join(self._sampling())}: not supported in this API version [A]")
+
+    def _sampling(self) -> list[str]:
+        return [name for name in ("temperature", "top_p", "top_k") if name in self._body]
+
+    def _check_thinking(self) -> None:
+        family, body = self._family, self._body
+        if self._sampling() and not family.takes_sampling:
+            self._add(f"{', '.join(self._sampling())}: not supported by this model [P]")
+        thinking = body.get("thinking") or {}
+        kind = thinking.get("type")
+        allowed = {
+            "none": {None, "disabled"},
+            "budget": {None, "enabled", "disabled"},
+            "adaptive": {None, "adaptive", family.off},
+            "enabled": {None, "enabled", "disabled"},
+        }[family.thinking]
+        if kind not in allowed:
+            self._add(f"thinking.type: {kind!r} is not supported by this model [P]")
+        budget = thinking.get("budget_tokens")
+        if kind == "enabled" and family.thinking == "budget":
+            if type(budget) is not int or not 1024 <= budget < body.get("max_tokens", 0):
+                self._add("thinking.budget_tokens: at least 1024 and less than max_tokens [A]")
+            if body.get("temperature") not in (None, 1):
+                self._add("temperature: only 1 while thinking is enabled [A]")
+        if "block_binding" in thinking:
+            betas = (self._headers or {}).get("anthropic-beta", "")
+            if kind != "adaptive" or (self._headers is not None and _BINDING_BETA not in betas):
+                self._add(f"thinking.block_binding: needs 'adaptive' and the beta {_BINDING_BETA} [A]")
+        effort = (body.get("output_config") or {}).get("effort")
+        if effort is not None and effort not in family.efforts:
+            self._add(f"output_config.effort: {effort!r} is not supported by this model [P]")
+
+    def _check_tools(self) -> None:
+        tools, choice = self._body.get("tools"), self._body.get("tool_choice") or {}
+        if tools is not None and (not isinstance(tools, list) or not tools):
+            self._add("tools: a list with at least one tool is required [A]")
+        names: set[str] = set()
+        for number, tool in enumerate(tools or ()):
+            self._count_mark(tool)
+            name = tool.get("name")
+            if not isinstance(name, str) or not _NAME.fullmatch(name) or name in names:
+                self._add(f"tools.{number}.name: {name!r} is invalid or used twice [A]")
+            names.add(str(name))
+            schema = tool.get("input_schema")
+            if tool.get("type") in (None, "custom") and (
+                not isinstance(schema, Mapping) or schema.get("type") != "object"
+            ):
+                self._add(f"tools.{number}.input_schema: type 'object' is required [A]")
+        kind = choice.get("type")
+        if choice and not tools:
+            self._add("tool_choice: may only be specified with tools [A]")
+        if kind == "tool" and choice["name"] not in names:
+            self._add(f"tool_choice.name: {choice['name']!r} is not among the tools [A]")
+        if kind in ("any", "tool"):
+            is_thinking = (self._body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
+            rule = self._family.takes_forced_choice
+            if rule == "no" or (rule == "without_thinking" and is_thinking):
+                self._add(f"tool_choice.type: {kind!r} is not supported here [P]")
+
+    def _check_messages(self) -> None:
+        body = self._body
+        system = body.get("system")
+        for number, block in enumerate(system if isinstance(system, list) else ()):
+            self._check_text(block, f"system.{number}")
+        messages = body.get("messages")
+        if not isinstance(messages, list) or not messages:
+            self._add("messages: a list with at least one message is required [A]")
+            return
+        if messages[0].get("role") != "user":
+            self._add("messages.0.role: the first message must be a user's [A]")
+        if messages[-1].get("role") == "assistant" and self._family.version == VERSION:
+            self._add("messages: the conversation must end with a user message [A]")
+        pending: list[str] = []
+        for number, message in enumerate(messages):
+            pending = self._check_message(message, number, pending)
+        if pending:
+            self._add(f"tool_use ids without tool_result blocks: {', '.join(map(str, pending))} [A]")
+
+    def _check_message(self, message: Mapping[str, Any], number: int, pending: list[str]) -> list[str]:
+        """Check a message; return the ids of its calls."""
+        place, role, content = f"messages.{number}", message.get("role"), message.get("content")
+        if role not in ("user", "assistant"):
+            self._add(f"{place}.role: {role!r} [A]")
+        if isinstance(content, str):
+            content = [{"type": "text", "text": content}]
+        if not isinstance(content, list) or not content:
+            self._add(f"{place}.content: must not be empty [A]")
+            return []
+        self._check_results(content, pending, place)
+        for index, block in enumerate(content):
+            self._check_block(block, str(role), f"{place}.content.{index}")
+        calls = [str(block.get("id")) for block in content if block.get("type") == "tool_use"]
+        if len({*calls, *self._calls}) < len(calls) + len(self._calls):
+            self._add(f"{place}: tool_use ids must be unique [A]")
+        self._calls += calls
+        if role == "assistant":
+            self._check_thoughts(number, content)
+        return calls
+
+    def _check_results(self, content: Sequence[Mapping[str, Any]], pending: list[str], place: str) -> None:
+        results = [block.get("tool_use_id") for block in content if block.get("type") == "tool_result"]
+        if missing := [call for call in pending if call not in results]:
+            self._add(
+                f"{place}: tool_use ids without tool_result blocks right after: {', '.join(missing)} [A]"
+            )
+        if unknown := [str(call) for call in results if call not in pending]:
+            self._add(f"{place}: unexpected tool_use_id: {', '.join(unknown)} [A]")
+        if (
+            pending
+            and results
+            and [b.get("type") for b in content[: len(results)]] != ["tool_result"] * len(results)
+        ):
+            self._add(f"{place}: tool_result blocks must come first [A]")
+
+    def _check_block(self, block: Mapping[str, Any], role: str, place: str) -> None:
+        kind = block.get("type")
+        if kind == "text":
+            self._check_text(block, place)
+            return
+        self._count_mark(block)
+        if kind in ("thinking", "redacted_thinking") and "cache_control" in block:
+            self._add(f"{place}: thinking takes no cache_control [A]")
+        if kind == "tool_use":
+            if not isinstance(block.get("input"), Mapping):
+                self._add(f"{place}.input: must be an object [A]")
+            if not _NAME.fullmatch(str(block.get("id") or "")):
+                self._add(f"{place}.id: letters, digits, _ and - only [A]")
+            if not self._body.get("tools"):
+                self._add(f"{place}: requests with tool_use blocks must define tools [A]")
+        if kind == "tool_result" and role != "user":
+            self._add(f"{place}: tool_result belongs into a user message [A]")
+        if kind in ("tool_use", "thinking", "redacted_thinking") and role != "assistant":
+            self._add(f"{place}: {kind} belongs into an assistant message [A]")
+
+    def _check_text(self, block: Mapping[str, Any], place: str) -> None:
+        self._count_mark(block)
+        if not str(block.get("text") or "").strip():
+            self._add(f"{place}.text: text blocks must contain non-whitespace text [A]")
+
+    def _count_mark(self, block: Mapping[str, Any]) -> None:
+        self._marks += "cache_control" in block
+
+    def _check_thoughts(self, number: int, content: Sequence[Mapping[str, Any]]) -> None:
+        """Check that thinking is unchanged, and valid after what comes before it."""
+        issued = self._issued
+        if issued is None:
+            return
+        for block in content:
+            if block.get("type") != "thinking":
+                continue
+            known = issued.texts.get(str(block.get("signature")))
+            if known is None or known[0] != block.get("thinking"):
+                self._add(f"messages.{number}: thinking must not be modified, nor made up [A]")
+                continue
+            binding = (self._body.get("thinking") or {}).get("block_binding") or {}
+            drops = binding.get("prefix_mismatch_behavior") == "drop_block"
+            if self._family.binds_thinking and not drops and known[1] != _digest(self._body, number):
+                self._add(f"messages.{number}: thinking came after another system, tools or messages [A]")
+
+
+def _digest(body: Mapping[str, Any], end: int | None) -> str:
+    """Return a digest of the system prompt, the tools and the first messages, without cache marks."""
+    parts = [body.get("system"), body.get("tools"), (body.get("messages") or [])[:end]]
+    return hashlib.sha256(json.dumps(_unmarked(parts), sort_keys=True).encode()).hexdigest()
+
+
+def _unmarked(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_unmarked(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: _unmarked(item) for name, item in value.items() if name != "cache_control"}
+    return value

@@ -1,0 +1,316 @@
+"""`AnthropicClient` against a strict server: streams, errors, pauses, refusals, and whole runs."""
+
+import json
+
+import pytest
+
+from pure_agent_loop import Agent, AnthropicClient, EventType
+from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.response import assembled
+from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.testing import answer, call, deltas, raw_call
+from pure_agent_loop.testing.faults import EndEarly, ErrorChunk, Reset, status
+from pure_agent_loop.testing.protocols import MessagesServer, message_blocks
+from tests.llm.protocols.loops import in_a_loop
+from tests.llm.protocols.typed import assert_typed
+
+USER = [{"role": "user", "content": "q"}]
+
+
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
+
+
+def client_of(server, model="claude-opus-4-6", level=None, **settings):
+    return AnthropicClient(model, "k", server.base_url, level, **settings)
+
+
+@pytest.fixture(params=[True, False], ids=["streamed", "whole"])
+def streams(request):
+    return request.param
+
+
+async def respond(server, streams, **settings):
+    client = client_of(server, **settings)
+    try:
+        if streams:
+            return await assembled(client.chat_stream(USER))
+        return await client.chat(USER)
+    finally:
+        await client.aclose()
+
+
+@in_a_loop
+async def test_text_and_thinking_and_calls(streams):
+    item = answer("It is ", call("add", a=1, b=2), call("add", a=3, b=4), reasoning="Let me see.")
+    with MessagesServer([item], rechunk=(1, 7, 3)) as server:
+        response = await respond(server, streams)
+    assert (response.content, response.reasoning_content) == ("It is ", "Let me see.")
+    assert [(c.name, c.arguments) for c in response.tool_calls] == [
+        ("add", {"a": 1, "b": 2}),
+        ("add", {"a": 3, "b": 4}),
+    ]
+    assert response.finish_reason == "tool_calls"
+    assert response.usage == TokenUsage(10, 5, 15)
+    blocks = response.extra["content_blocks"]
+    assert [block["type"] for block in blocks] == ["thinking", "text", "tool_use", "tool_use"]
+    assert server.issued.texts[blocks[0]["signature"]][0] == "Let me see."
+
+
+@in_a_loop
+async def test_plain_answers_keep_no_blocks(streams):
+    with MessagesServer([answer("It is 3.", call("add", a=1, b=2))]) as server:
+        assert (await respond(server, streams)).extra is None
+
+
+@in_a_loop
+async def test_unknown_blocks_and_citations_are_kept(streams):
+    citation = {"type": "web_search_result_location", "url": "https://example.org", "cited_text": "x"}
+    blocks = [
+        {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": []},
+        {"type": "a_block_of_the_future", "data": "y"},
+        {"type": "text", "text": "Found it.", "citations": [citation]},
+    ]
+    with MessagesServer([message_blocks(*blocks)]) as server:
+        response = await respond(server, streams)
+    assert response.content == "Found it."
+    assert response.tool_calls == []
+    assert response.extra["content_blocks"] == blocks
+
+
+@in_a_loop
+async def test_cached_tokens_are_part_of_the_prompt(streams):
+    usage = {
+        "input_tokens": 5,
+        "cache_creation_input_tokens": 20,
+        "cache_read_input_tokens": 100,
+        "output_tokens": 9,
+        "output_tokens_details": {"thinking_tokens": 4},
+    }
+    with MessagesServer([message_blocks({"type": "text", "text": "x"}, usage=usage)]) as server:
+        response = await respond(server, streams)
+    assert response.usage == TokenUsage(125, 9, 134, 4, 100)
+
+
+@in_a_loop
+async def test_a_paused_response_is_continued_as_it_is(streams):
+    first = [
+        {"type": "text", "text": "Searching. "},
+        {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}},
+    ]
+    items = [
+        message_blocks(*first, stop_reason="pause_turn"),
+        message_blocks({"type": "text", "text": "Done."}),
+    ]
+    with MessagesServer(items) as server:
+        response = await respond(server, streams)
+        sent = server.requests[1].messages
+    assert response.content == "Searching. Done."
+    assert (response.finish_reason, response.usage) == ("stop", TokenUsage(20, 10, 30))
+    assert sent[-1] == {"role": "assistant", "content": first}
+    assert [block["type"] for block in response.extra["content_blocks"]] == [
+        "text",
+        "server_tool_use",
+        "text",
+    ]
+
+
+@in_a_loop
+async def test_endless_pauses_end(streams):
+    paused = message_blocks({"type": "text", "text": "."}, stop_reason="pause_turn")
+    with (
+        MessagesServer(handler=lambda _: paused) as server,
+        pytest.raises(LLMError, match="paused its response 10 times") as raised,
+    ):
+        await respond(server, streams)
+    assert raised.value.kind == "incomplete"
+
+
+@in_a_loop
+async def test_a_refusal_has_its_category():
+    refused = message_blocks(
+        stop_reason="refusal", stop_details={"type": "refusal", "category": "cyber", "explanation": None}
+    )
+    with MessagesServer([refused]) as server:
+        client = client_of(server)
+        seen = [delta async for delta in client.chat_stream(USER)]
+        await client.aclose()
+    assert seen[-1].finish_reason == "content_filter"
+    assert seen[-1].notice == "The model refused to answer (category: cyber)."
+
+
+@pytest.mark.parametrize(
+    ("reason", "expected"),
+    [
+        ("end_turn", "stop"),
+        ("stop_sequence", "stop"),
+        ("max_tokens", "output_limit"),
+        ("model_context_window_exceeded", "output_limit"),
+    ],
+)
+@in_a_loop
+async def test_stop_reasons(reason, expected, streams):
+    with MessagesServer([message_blocks({"type": "text", "text": "x"}, stop_reason=reason)]) as server:
+        assert (await respond(server, streams)).finish_reason == expected
+
+
+@in_a_loop
+async def test_the_callers_own_limit_may_be_continued():
+    with MessagesServer([message_blocks({"type": "text", "text": "x"}, stop_reason="max_tokens")]) as server:
+        client = client_of(server)
+        response = await assembled(client.chat_stream(USER, max_tokens=7))
+        await client.aclose()
+    assert response.finish_reason == "length"
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind"),
+    [
+        (status(529, "Overloaded", kind="overloaded_error"), "overloaded"),
+        (status(429, "slow down", kind="rate_limit_error", headers={"retry-after": "7"}), "rate_limit"),
+        (status(400, "prompt is too long: 210000 tokens", kind="invalid_request_error"), "context_overflow"),
+        (status(401, "invalid x-api-key", kind="authentication_error"), "auth"),
+        (status(404, "model: x", kind="not_found_error"), "not_found"),
+        (ErrorChunk("Overloaded", None, "overloaded_error"), "overloaded"),
+        (deltas("It is ", ErrorChunk("Overloaded", None, "overloaded_error")), "overloaded"),
+        (deltas("It is ", ErrorChunk("slow", None, "rate_limit_error")), "rate_limit"),
+        (deltas("It is ", EndEarly()), "incomplete"),
+        (deltas("It is ", Reset()), "connection"),
+    ],
+)
+@in_a_loop
+async def test_errors_have_their_kind(fault, kind):
+    with MessagesServer([fault]) as server:
+        with pytest.raises(LLMError) as raised:
+            await respond(server, True)
+        assert raised.value.kind == kind
+        if kind == "rate_limit" and raised.value.status == 429 and raised.value.retry_after:
+            assert raised.value.retry_after == 7
+
+
+@in_a_loop
+async def test_unreadable_events_end_the_response():
+    class Garbage(ErrorChunk):
+        async def play(self, out):
+            await out.event(b'{"type": "content_block_delta"}')
+            return False
+
+    with MessagesServer([deltas("x", Garbage())]) as server, pytest.raises(LLMError, match="unreadable"):
+        await respond(server, True)
+
+
+@in_a_loop
+async def test_dropped_thinking_is_a_notice(streams):
+    changes = [{"path": "messages.1", "reason": "prefix_mismatch"}]
+    item = message_blocks({"type": "text", "text": "x"}, input_transformations=changes)
+    with MessagesServer([item]) as server:
+        client = client_of(server)
+        seen = [delta async for delta in client.chat_stream(USER, stream=streams)]
+        await client.aclose()
+    notices = [delta.notice for delta in seen if delta.notice]
+    assert notices[0] == "The server dropped the thinking of 1 earlier responses (prefix_mismatch)."
+
+
+@in_a_loop
+async def test_tokens_are_counted_by_the_server():
+    with MessagesServer(handler=lambda _: "never") as server:
+        client = client_of(server)
+        assert await client.count_tokens(USER) > 0
+        assert server.other_requests[0].path == "/v1/messages/count_tokens"
+        assert "max_tokens" not in server.other_requests[0].body
+        await client.aclose()
+
+
+# -- keys --------------------------------------------------------------------------------------------------
+
+
+def test_the_environments_key_goes_to_anthropic_only(monkeypatch):
+    monkeypatch.setenv("ANTHROPIC_API_KEY", "secret")
+    assert AnthropicClient("claude-opus-4-6", prepared=False).has_key
+    with pytest.raises(ConfigError, match=r"https://other\.example"):
+        AnthropicClient("claude-opus-4-6", base_url="https://other.example")
+    for host in ("https://anthropic.com.other.example", "https://notanthropic.com"):
+        assert not AnthropicClient("claude-opus-4-6", base_url=host, prepared=False).has_key
+    monkeypatch.setenv("ANTHROPIC_BASE_URL", "https://gateway.example")
+    assert AnthropicClient("claude-opus-4-6", prepared=False).has_key
+
+
+@in_a_loop
+async def test_the_key_and_the_version_are_headers():
+    with MessagesServer(["a", "b"], api_key="k") as server:
+        for model in ("claude-opus-4-6", "claude-fable-5-2"):
+            client = client_of(server, model)
+            await client.chat(USER, betas=["some-beta"], extra_headers={"anthropic-beta": "other"})
+            await client.aclose()
+        headers = [request.headers for request in server.requests]
+    assert [h["anthropic-version"] for h in headers] == ["2023-06-01", "2026-10-21"]
+    assert {h["anthropic-beta"] for h in headers} == {"other,some-beta"}
+    assert not any("authorization" in h for h in headers)
+
+
+@in_a_loop
+async def test_another_transport_sends_the_same(monkeypatch):
+    monkeypatch.setenv("PAL_HTTP", "httpx")
+    with MessagesServer(["a"], api_key="k") as server:
+        assert (await respond(server, True)).content == "a"
+
+
+@in_a_loop
+async def test_own_headers_and_queries_are_sent():
+    with MessagesServer(["a"], api_key="k") as server:
+        client = client_of(server, default_headers={"x-own": "1"})
+        response = await client.chat(USER, extra_query={"beta": "true"})
+        await client.aclose()
+        assert response.content == "a"
+        assert (server.requests[0].path, server.requests[0].headers["x-own"]) == (
+            "/v1/messages?beta=true",
+            "1",
+        )
+
+
+# -- runs --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "model", ["claude-haiku-4-5", "claude-opus-4-6", "claude-sonnet-5-5", "claude-fable-5-2"]
+)
+def test_a_run_keeps_its_thinking(model, streams):
+    items = [
+        answer(call("add", a=1, b=2), reasoning="first"),
+        answer(raw_call("add", "{broken"), reasoning="second"),
+        answer(call("add", a=3, b=3), reasoning="third"),
+        answer("It is 6.", reasoning="fourth"),
+    ]
+    with MessagesServer(items) as server:
+        agent = Agent(llm=client_of(server, model, "low"), tools=[add], stream=streams)
+        result = agent.run("Add.")
+        bodies = [request.body for request in server.requests]
+    assert result.output == "It is 6."
+    for body in bodies:
+        assert_typed(body)
+    thoughts = [
+        block["thinking"]
+        for message in bodies[-1]["messages"]
+        for block in message["content"]
+        if block["type"] == "thinking"
+    ]
+    assert thoughts == ["first", "second", "third"]
+
+
+def test_a_conversation_whose_tools_change_loses_its_thinking_with_a_notice():
+    items = [answer("a", reasoning="first"), answer("b", reasoning="second"), answer("c", reasoning="third")]
+    with MessagesServer(items) as server:
+        client = client_of(server, "claude-fable-5-2")
+        first = Agent(llm=client).run("one")
+        second_agent = Agent(llm=client, tools=[add])
+        result = second_agent.run("two", messages=first.messages)
+        notices = [e.data["message"] for e in result.events if e.type is EventType.NOTICE]
+        third = second_agent.run("three", messages=result.messages)
+        again = [e.data["message"] for e in third.events if e.type is EventType.NOTICE]
+        bodies = [request.body for request in server.requests]
+    assert any("thinking of 1 earlier responses is left out" in notice for notice in notices)
+    assert not any("thinking" in notice for notice in again)
+    assert "first" not in json.dumps(bodies[1])
+    assert "second" in json.dumps(bodies[2])
