@@ -237,7 +237,9 @@ class OpenAIClient(BaseLLMClient):
         if not self.keeps_choices:
             return frozenset()
         level = options.get("thinking_level") or self.thinking_level
-        return chosen_fields(options) | frozenset(profile.thinking_fields(level))
+        # A model that rejects the fields for "off" cannot think, so these may be left out.
+        fields = profile.thinking_fields(level) if level != "off" else ()
+        return chosen_fields(options) | frozenset(fields)
 
     async def _ask(
         self,

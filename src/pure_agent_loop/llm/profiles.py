@@ -101,6 +101,8 @@ THINKING_ENABLED = {"thinking": {"type": "enabled"}}  # DeepSeek, GLM, Kimi, Dou
 ENABLE_THINKING = {"enable_thinking": True}  # Qwen on DashScope
 TEMPLATE_KWARGS = {"chat_template_kwargs": {"enable_thinking": True}}  # vLLM, SGLang, llama.cpp
 REASONING = {"reasoning": {"effort": "{level}"}}  # OpenRouter
+THINKING_DISABLED = {"thinking": {"type": "disabled"}}
+NO_EFFORT = {"reasoning_effort": "none"}
 
 
 # Texts that servers of open models turn into control tokens; `*` matches up to 64 characters. Tokens of
@@ -146,6 +148,8 @@ class Profile:
         url: Regular expression searched in the base URL; empty matches all.
         model: Regular expression searched in the model name; empty matches all.
         thinking: Request fields that enable thinking.
+        thinking_off: Request fields for ``thinking_level="off"``, for models that think unasked. The default
+            level sends nothing.
         refuses: Request fields to leave out, such as ``temperature`` or ``stream_options``.
         output_limit_field: Name of the output limit, ``max_tokens`` or ``max_completion_tokens``; empty
             keeps the caller's.
@@ -181,6 +185,7 @@ class Profile:
     url: str = ""
     model: str = ""
     thinking: Mapping[str, Any] = field(default_factory=lambda: THINKING_ENABLED)
+    thinking_off: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
     refuses: Collection[str] = ()
     output_limit_field: str = ""
     reasoning_echo: str = ""
@@ -232,13 +237,15 @@ class Profile:
         return bool(re.search(self.url, base_url, re.I) and re.search(self.model, model, re.I))
 
     def thinking_fields(self, level: str) -> dict[str, Any]:
-        """Return the request fields for a thinking level; none for ``off``.
+        """Return the request fields for a thinking level; none for the default level.
 
         Raises:
             ConfigError: The level is unknown.
         """
         check_thinking_level(level)
-        return {} if level == "off" else _filled(self.thinking, level)
+        if level == "off":
+            return {} if isinstance(level, Default) else dict(self.thinking_off)
+        return dict(_filled(self.thinking, level))
 
 
 _OPENAI_REASONING = Profile(
@@ -268,28 +275,95 @@ _OPENAI_WINDOWS = [
     ),
 ]
 # Providers of closed models: their servers never read text as control tokens.
-_HOSTED = r"(api\.openai|openai\.azure|api\.anthropic|generativelanguage\.googleapis)\.com"
+_HOSTED = r"(api\.openai|openai\.azure|api\.anthropic)\.com"
 
 PLAIN = Profile("any other server")
 
-# From the providers' documentation; other settings are learned from refusals (`lessons`).
+# From the providers' documentation and the provider packages of pydantic-ai 2.68 and the AI SDK, checked
+# 2026-11-25; other settings are learned from refusals (`lessons`).
 PROFILES: list[Profile] = [
-    Profile("OpenRouter", url=r"openrouter\.ai", thinking=REASONING),
-    Profile("DashScope", url=r"dashscope[\w-]*\.aliyuncs\.com", thinking=ENABLE_THINKING),
-    Profile("DeepSeek", url=r"api\.deepseek\.com", reasoning_echo="reasoning_content", takes=()),
-    Profile("Kimi", url=r"api\.moonshot\.(ai|cn)", reasoning_echo="reasoning_content"),
+    Profile(
+        "OpenRouter",
+        url=r"openrouter\.ai",
+        thinking=REASONING,
+        thinking_off={"reasoning": {"enabled": False}},
+        output_limit_field="max_tokens",
+    ),
+    Profile(
+        "DashScope",
+        url=r"dashscope[\w-]*\.aliyuncs\.com",
+        thinking=ENABLE_THINKING,
+        thinking_off={"enable_thinking": False},
+    ),
+    Profile(
+        "DeepSeek",
+        url=r"api\.deepseek\.com",
+        thinking={**THINKING_ENABLED, **REASONING_EFFORT},
+        thinking_off=THINKING_DISABLED,
+        output_limit_field="max_tokens",  # the other name is ignored
+        reasoning_echo="reasoning_content",
+        echo_scope="history",
+        takes=(),
+    ),
+    Profile(
+        "Kimi K3",
+        url=r"api\.moonshot\.(ai|cn)",
+        model="^kimi-k3",
+        thinking=REASONING_EFFORT,
+        refuses=["temperature"],
+        reasoning_echo="reasoning_content",
+    ),
+    Profile(
+        "Kimi",
+        url=r"api\.moonshot\.(ai|cn)",
+        thinking_off=THINKING_DISABLED,
+        refuses=["temperature"],
+        reasoning_echo="reasoning_content",
+    ),
+    Profile(
+        "GLM 5.3",
+        url=r"(api\.z\.ai|open\.bigmodel\.cn)",
+        model=r"^glm-5\.3",
+        thinking={"thinking": {"type": "enabled", "clear_thinking": False}, **REASONING_EFFORT},
+        reasoning_echo="reasoning_content",
+        echo_scope="history",
+        schema_without=["$ref", "$defs"],  # arguments behind a reference come back as text
+    ),
+    Profile(
+        "GLM",
+        url=r"(api\.z\.ai|open\.bigmodel\.cn)",
+        thinking={"thinking": {"type": "enabled", "clear_thinking": False}},
+        thinking_off=THINKING_DISABLED,
+        reasoning_echo="reasoning_content",
+        echo_scope="history",
+    ),
+    Profile(
+        "MiniMax",
+        url=r"api\.minimaxi?\.(io|com|chat)",
+        thinking={"thinking": {"type": "adaptive"}},
+        thinking_off=THINKING_DISABLED,
+    ),
     Profile(
         "Mistral",
         url=r"api\.mistral\.ai",
+        thinking={"reasoning_effort": "high"},
+        thinking_off=NO_EFFORT,
         refuses=["stream_options"],
         output_limit_field="max_tokens",
         user_after_tool=False,
         call_id_length=9,
     ),
-    Profile("Groq and xAI", url=r"api\.(groq\.com|x\.ai)", thinking=REASONING_EFFORT),
+    Profile("Groq, xAI and Cerebras", url=r"api\.(groq\.com|x\.ai|cerebras\.ai)", thinking=REASONING_EFFORT),
+    Profile(
+        "Gemini",
+        url=r"generativelanguage\.googleapis\.com",
+        thinking=REASONING_EFFORT,
+        thinking_off=NO_EFFORT,
+        control_tokens=(),
+    ),
     *_OPENAI_WINDOWS,
     _OPENAI_REASONING,
-    Profile("OpenAI, Anthropic and Google", url=_HOSTED, control_tokens=()),
+    Profile("OpenAI and Anthropic", url=_HOSTED, control_tokens=()),
     PLAIN,
 ]
 

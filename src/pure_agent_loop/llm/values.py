@@ -63,8 +63,10 @@ class TokenUsage:
             return None
         reasoning = _count(get(usage, "completion_tokens_details"), "reasoning_tokens")
         cached = _count(get(usage, "prompt_tokens_details"), "cached_tokens")
-        if cached is None:  # DeepSeek's own name
-            cached = _count(usage, "prompt_cache_hit_tokens")
+        if cached is None:
+            cached = next((n for name in _CACHED if (n := _count(usage, name)) is not None), None)
+        if cached is not None and prompt is not None:
+            cached = min(cached, prompt)  # some reports exceed the prompt
         prompt, completion = prompt or 0, completion or 0
         return cls(prompt, completion, total or prompt + completion, reasoning, cached)
 
@@ -78,6 +80,7 @@ class TokenUsage:
         return cls(**{name: data[name] for name in _USAGE_FIELDS if name in data})
 
 
+_CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")  # DeepSeek, Kimi, Mistral
 _USAGE_FIELDS = (
     "prompt_tokens",
     "completion_tokens",

@@ -1,0 +1,87 @@
+"""Profiles of providers: what each gets for a thinking level, and what its usage says of the cache."""
+
+import pytest
+
+from pure_agent_loop import Agent, OpenAIClient
+from pure_agent_loop.llm.profiles import NO_THINKING, Profile, profile_for
+from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.testing import ScriptedServer, answer, call
+from pure_agent_loop.testing.faults import status
+
+PROVIDERS = {
+    "DeepSeek": ("https://api.deepseek.com/v1", "deepseek-v4"),
+    "DashScope": ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "qwen3"),
+    "Kimi": ("https://api.moonshot.ai/v1", "kimi-k2.6"),
+    "Kimi K3": ("https://api.moonshot.cn/v1", "kimi-k3.1"),
+    "GLM": ("https://api.z.ai/api/paas/v4", "glm-5.2"),
+    "GLM 5.3": ("https://open.bigmodel.cn/api/paas/v4", "glm-5.3"),
+    "MiniMax": ("https://api.minimaxi.com/v1", "minimax-m3"),
+    "Mistral": ("https://api.mistral.ai/v1", "mistral-large"),
+    "Groq, xAI and Cerebras": ("https://api.cerebras.ai/v1", "gpt-oss"),
+    "Gemini": ("https://generativelanguage.googleapis.com/v1beta/openai", "gemini-3-pro"),
+    "OpenRouter": ("https://openrouter.ai/api/v1", "x"),
+}
+
+
+@pytest.mark.parametrize("name", PROVIDERS)
+def test_a_provider_is_known_by_its_address(name):
+    profile = profile_for(*PROVIDERS[name])
+    assert profile.name == name
+    assert profile.thinking_fields("high")
+    assert profile.thinking_fields(NO_THINKING) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "fields"),
+    [
+        ("DeepSeek", {"thinking": {"type": "disabled"}}),
+        ("DashScope", {"enable_thinking": False}),
+        ("OpenRouter", {"reasoning": {"enabled": False}}),
+        ("Gemini", {"reasoning_effort": "none"}),
+        ("Kimi K3", {}),
+    ],
+)
+def test_thinking_is_switched_off_where_that_is_possible(name, fields):
+    assert profile_for(*PROVIDERS[name]).thinking_fields("off") == fields
+
+
+def test_thinking_of_all_rounds_goes_back_to_deepseek():
+    profile = profile_for(*PROVIDERS["DeepSeek"])
+
+    def look() -> str:
+        """Look."""
+        return "seen"
+
+    items = [answer(call("look"), reasoning="first"), "a", answer(call("look"), reasoning="second"), "b"]
+    with ScriptedServer(items, extra_keys=["reasoning_content"]) as server:
+        agent = Agent(llm=OpenAIClient("m", "k", server.base_url, profile=profile), tools=[look])
+        conversation = agent.conversation()
+        conversation.send_sync("one")
+        conversation.send_sync("two")
+        sent = server.requests[-1].messages
+    assert [m["reasoning_content"] for m in sent if m.get("tool_calls")] == ["first", "second"]
+
+
+def test_a_switch_that_a_server_rejects_is_left_out():
+    refusal = status(400, "Unrecognized request argument supplied: thinking", kind="invalid_request_error")
+    profile = Profile("mine", thinking_off={"thinking": {"type": "disabled"}})
+    with ScriptedServer([refusal, "a"]) as server:
+        agent = Agent(llm=OpenAIClient("m", "k", server.base_url, "off", profile=profile))
+        assert agent.run("q").output == "a"
+        assert ["thinking" in request.body for request in server.requests] == [True, False]
+
+
+@pytest.mark.parametrize(
+    ("report", "cached"),
+    [
+        ({"prompt_tokens_details": {"cached_tokens": 3}}, 3),
+        ({"prompt_cache_hit_tokens": 4}, 4),
+        ({"cached_tokens": 5}, 5),
+        ({"num_cached_tokens": 6}, 6),
+        ({"prompt_tokens_details": {"cached_tokens": 30}}, 10),
+        ({}, None),
+    ],
+)
+def test_cached_tokens_are_read_in_every_form(report, cached):
+    usage = TokenUsage.from_openai({"prompt_tokens": 10, "completion_tokens": 1, **report})
+    assert usage.cached_tokens == cached
