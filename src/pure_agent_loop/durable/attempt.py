@@ -17,8 +17,8 @@ from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.durable.client import Client, result_key
 from pure_agent_loop.durable.database import EventWriter
+from pure_agent_loop.durable.run_queue import RunQueue, result_key
 from pure_agent_loop.durable.schedules.delivery import bring_notices
 from pure_agent_loop.durable.task_options import kept_options
 from pure_agent_loop.durable.values import DurableError
@@ -236,7 +236,7 @@ class Attempt:
 
     def __init__(
         self,
-        client: Client,
+        queue: RunQueue,
         store: SessionStore,
         agent: Agent,
         run_id: str,
@@ -250,7 +250,7 @@ class Attempt:
         deps: DepsOfRun | None = None,
     ) -> None:
         self._trace_context, self._inputs, self._deps = trace_context, inputs, deps
-        self._client, self._store, self._agent = client, store, agent
+        self._queue, self._store, self._agent = queue, store, agent
         self._run_id, self._task, self._session_id = run_id, task, session_id
         self._in_thread, self._takeover = in_thread, takeover
         self.guard = Guard()
@@ -285,9 +285,9 @@ class Attempt:
         return isinstance(error, away) or (self._takeover and isinstance(error, SessionReadError))
 
     async def _try_once(self) -> dict[str, Any] | None:
-        if await self._in_thread(self._client.is_cancelled, self._run_id):
+        if await self._in_thread(self._queue.is_cancelled, self._run_id):
             return {"stop_reason": "cancelled", "content": "", "error": "", "steps": 0}
-        self.run_ahead = await self._in_thread(self._client.take_turn, self._run_id, self._session_id)
+        self.run_ahead = await self._in_thread(self._queue.take_turn, self._run_id, self._session_id)
         if self.run_ahead:
             return None
         records = await self._in_thread(self._records)
@@ -302,7 +302,7 @@ class Attempt:
         # Another run has used the session since: this run starts again after it.
         must_restart = count > 0 and len(part) < len(records)
         if must_restart:
-            await self._in_thread(self._client.forget_answers, self._run_id)
+            await self._in_thread(self._queue.forget_answers, self._run_id)
         run: Run = await self._in_thread(partial(self._open, records, is_new=count == 0 or must_restart))
         await self._run_shielded(run)
         failure = run.state.failure
@@ -314,7 +314,7 @@ class Attempt:
         return outcome_of(run.result())
 
     def _records(self) -> list[Record]:
-        self._client.database.check_file()
+        self._queue.database.check_file()
         return self._store.read(self._session_id).records if self._store.exists(self._session_id) else []
 
     def _open(self, records: list[Record], *, is_new: bool) -> Run:
@@ -322,7 +322,7 @@ class Attempt:
         store = GuardedStore(
             self._store, self._run_id, self._session_id, self.guard, records, takeover=takeover
         )
-        options = kept_options(self._client.database, self._run_id, self._inputs)
+        options = kept_options(self._queue.database, self._run_id, self._inputs)
         if attempts_of(records, self._run_id):  # the session holds these messages already
             options.pop("messages", None)
         if not is_new:
@@ -338,8 +338,8 @@ class Attempt:
             deps=self._deps,
             **options,
         )
-        bring_notices(self._client.database, self._session_id, store.records, run.prompts, inbox)
-        answers = self._client.answers(self._run_id)
+        bring_notices(self._queue.database, self._session_id, store.records, run.prompts, inbox)
+        answers = self._queue.answers(self._run_id)
         for question in run.state.questions:
             verdict = answers.get((question.step, question.call_id))
             if verdict is not None:
@@ -361,7 +361,7 @@ class Attempt:
             raise
 
     async def _write_events(self, run: Run) -> None:
-        writer = EventWriter(self._client.database, self._run_id, secrets.token_hex(4), self._in_thread)
+        writer = EventWriter(self._queue.database, self._run_id, secrets.token_hex(4), self._in_thread)
         try:
             async with aclosing(run.stream()) as events:
                 async for event in events:

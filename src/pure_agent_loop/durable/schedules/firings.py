@@ -19,7 +19,7 @@ from pure_agent_loop.durable.database import Change
 from pure_agent_loop.durable.schedules.delivery import Delivery
 from pure_agent_loop.durable.schedules.schedule import HEARTBEAT_OK, Schedule, due_times
 from pure_agent_loop.durable.schedules.schedules import FIRE, stamp
-from pure_agent_loop.durable.values import TaskInfo, task_info
+from pure_agent_loop.durable.values import TaskInfo
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.media import ImageError
 from pure_agent_loop.support.text import safe_str
@@ -131,8 +131,8 @@ class Firings:
         )
         if not running:
             return
-        workflows = self._client.engine.list_workflows(workflow_ids=[run_id for run_id, _ in running])
-        ended = {info.run_id: info for info in map(task_info, workflows) if info.has_ended}
+        runs = self._client.queue.find_runs(workflow_ids=[run_id for run_id, _ in running])
+        ended = {info.run_id: info for info in runs if info.has_ended}
         for run_id, spec in running:
             schedule = _load_schedule(run_id, spec) if run_id in ended else None
             if schedule is not None:
