@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions.store import SessionLog, SessionStore, check_session_name, new_session_id
-from pure_agent_loop.sessions.stores.jsonl import BaseLog
+from pure_agent_loop.sessions.store import (
+    BaseLog,
+    SessionLog,
+    SessionStore,
+    check_session_name,
+    new_session_id,
+)
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import step_of
 from pure_agent_loop.sessions.transcript import read_resume_point

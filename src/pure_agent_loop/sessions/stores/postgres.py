@@ -14,9 +14,16 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import ConfigError, SessionNotFoundError, SessionWriteError
-from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_name
-from pure_agent_loop.sessions.stores.jsonl import BaseLog
+from pure_agent_loop.errors import ConfigError, SessionLockedError, SessionWriteError
+from pure_agent_loop.sessions.store import (
+    BaseLog,
+    Loaded,
+    SessionInfo,
+    check_session_name,
+    info_of_row,
+    newest_first,
+    not_found,
+)
 from pure_agent_loop.sessions.stores.postgres_link import Holder, Link, StoreOwner, find_holder
 from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
@@ -76,9 +83,6 @@ class _Claim:
     def release(self) -> None:
         self.store._owner.release(self._id, self.token)
 
-    def forget(self) -> None:
-        """Do nothing: a forked child has nothing to release."""
-
 
 class PostgresLog(BaseLog):
     """Session in PostgreSQL open for writing, as returned by `PostgresStore.open`."""
@@ -104,14 +108,7 @@ class PostgresLog(BaseLog):
         if self._is_uncertain:
             self._link.run(self._undo_uncertain)
         self._is_uncertain = True  # until the write is known to have succeeded
-        row = self._row(line, record, durable=durable)
-        self._link.run(lambda connection: self._insert_or_verify(connection, row))
-        self._is_uncertain = False
-        self._last = row["number"]
-        self._not_durable = [] if durable else [*self._not_durable, row]
-
-    def _row(self, line: bytes, record: Record, *, durable: bool) -> dict[str, Any]:
-        return {
+        row: dict[str, Any] = {
             "id": self.session_id,
             "token": self._claim.token,
             "number": self._last + 1,
@@ -120,6 +117,10 @@ class PostgresLog(BaseLog):
             "line": line.decode("ascii").rstrip("\n"),
             "mode": "on" if durable else "off",
         }
+        self._link.run(lambda connection: self._insert_or_verify(connection, row))
+        self._is_uncertain = False
+        self._last = row["number"]
+        self._not_durable = [] if durable else [*self._not_durable, row]
 
     def _insert_or_verify(self, connection: Connection, row: dict[str, Any]) -> None:
         """Insert a row, unless an earlier attempt has inserted it."""
@@ -227,7 +228,7 @@ class PostgresStore:
     def read(self, session_id: str) -> Loaded:
         """Read a session, even while another process writes it; see `SessionStore.read`."""
         if not self.exists(session_id):
-            raise self._not_found(session_id)
+            raise not_found(session_id, self._link.name)
         transcript, _ = self._link.run(
             lambda connection: self._read_transcript(connection, session_id), writing=False
         )
@@ -242,11 +243,7 @@ class PostgresStore:
         rows = self._link.run(
             lambda connection: connection.execute(self._link.sql(_LIST)).fetchall(), writing=False
         )
-        infos = []
-        for session_id, created_at, first, last, size in rows:
-            created = created_at if first is None else first
-            infos.append(SessionInfo(session_id, created, created if last is None else last, int(size)))
-        return sorted(infos, key=lambda info: (-info.updated, info.id))
+        return newest_first(map(info_of_row, rows))
 
     def exists(self, session_id: str) -> bool:
         """Return True if the session exists.
@@ -270,7 +267,7 @@ class PostgresStore:
     def delete(self, session_id: str) -> None:
         """Delete a session; see `SessionStore.delete`."""
         if not self.exists(session_id):
-            raise self._not_found(session_id)
+            raise not_found(session_id, self._link.name)
         owner, token = self._owner.number(), secrets.token_hex(8)
         # Taken over first, so that a writer that is considered dead cannot leave a row.
         self._link.run(lambda connection: self._take(connection, session_id, owner, token, force=False))
@@ -291,7 +288,7 @@ class PostgresStore:
         while True:
             holder = find_holder(connection, self._link, session_id)
             if holder is None:
-                raise self._not_found(session_id)
+                raise not_found(session_id, self._link.name)
             if holder.token == token:
                 return holder.fence
             if holder.is_alive and not force:
@@ -306,17 +303,14 @@ class PostgresStore:
         last = connection.execute(self._link.sql(_LAST), (session_id,)).fetchone()
         return transcript, int(last[0]) if last else 0
 
-    def _not_found(self, session_id: str) -> SessionNotFoundError:
-        return SessionNotFoundError(f"Session {session_id!r} does not exist in {self._link.name}.")
-
 
 def _lines(rows: Iterator[tuple[Any, ...]] | Any) -> Iterator[bytes]:
     return (f"{line}\n".encode("utf-8", "replace") for (line,) in rows)
 
 
 def _lost_error(session_id: str, holder: Holder | None) -> Exception:
-    if holder is None or holder.pid is None:
-        return Holder(0, None, None, None, None, None, None, is_alive=False).locked_error(session_id)
+    if holder is None:
+        return SessionLockedError(session_id, "another, unidentified process")
     return holder.locked_error(session_id)
 
 
