@@ -17,9 +17,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from pure_agent_loop.durable.values import DurableError
-from pure_agent_loop.errors import ConfigError, MissingExtraError, SessionWriteError
+from pure_agent_loop.errors import ConfigError, SessionWriteError
 from pure_agent_loop.events import AnyEvent, Event, EventType
 from pure_agent_loop.sessions import SessionStore, SqliteStore
+from pure_agent_loop.sessions.stores.postgres import PostgresStore
+from pure_agent_loop.sessions.stores.postgres_link import connect, import_psycopg
 from pure_agent_loop.sessions.stores.sqlite import OpenFiles
 from pure_agent_loop.support.disk import data_folder, expanded
 from pure_agent_loop.support.text import clean_text, safe_str
@@ -30,15 +32,6 @@ _PAUSE = 0.1
 _T = TypeVar("_T")
 Change = Callable[..., Any]  # function of a statement and its values
 _SCHEMA = "pal_durable"
-# Detects a connection whose other end has vanished.
-_OPTIONS: dict[str, Any] = {
-    "connect_timeout": 10,
-    "keepalives": 1,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-}
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS @agents (name TEXT PRIMARY KEY, queue TEXT NOT NULL)",
     """CREATE TABLE IF NOT EXISTS @workers (
@@ -192,7 +185,7 @@ class Database:
             )
             connection.execute("PRAGMA synchronous = NORMAL")
             return connection
-        return _psycopg().connect(self.url, autocommit=True, **_options(self.url))
+        return connect(self.url)
 
     def sessions(self, *, owner: str | None = None, lease: float = 10.0) -> SessionStore:
         """Return the session store of the runs.
@@ -203,8 +196,6 @@ class Database:
         """
         if self.is_sqlite:
             return SqliteStore(self.path)
-        from pure_agent_loop.sessions.stores.postgres import PostgresStore
-
         return PostgresStore(self.url, owner=owner, lease=lease)
 
     def close(self) -> None:
@@ -296,12 +287,12 @@ class Database:
 
     def errors(self) -> tuple[type[BaseException], ...]:
         """Return the exception types of the driver."""
-        return (sqlite3.Error,) if self.is_sqlite else (_psycopg().Error,)
+        return (sqlite3.Error,) if self.is_sqlite else (import_psycopg().Error,)
 
     def _is_transient(self, error: BaseException) -> bool:
         if self.is_sqlite:
             return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-        return isinstance(error, (_psycopg().OperationalError, _psycopg().InterfaceError))
+        return isinstance(error, (import_psycopg().OperationalError, import_psycopg().InterfaceError))
 
     def _redacted_text(self, error: BaseException) -> str:
         return _PASSWORD.sub(r"\1***", " ".join(safe_str(error).split()))
@@ -339,20 +330,6 @@ def _names_database(url: str) -> bool:
         return bool(urllib.parse.urlsplit(url).path.strip("/"))
     except ValueError:
         return False
-
-
-def _options(url: str) -> dict[str, Any]:
-    """Return connection options that the URL does not set."""
-    url_options = urllib.parse.parse_qs(urllib.parse.urlsplit(url).query)
-    return {name: value for name, value in _OPTIONS.items() if name not in url_options}
-
-
-def _psycopg() -> Any:
-    try:
-        import psycopg
-    except ImportError as error:
-        raise MissingExtraError("PostgreSQL", "durable") from error
-    return psycopg
 
 
 # -- events of durable runs for readers in other processes, as rows in the database ----------------------

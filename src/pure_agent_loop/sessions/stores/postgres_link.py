@@ -2,6 +2,12 @@
 
 Work may run twice: when a connection breaks, it is unknown whether the database executed the statement. So
 each piece of work must be idempotent.
+
+`psycopg_pool` (3.3) was tried and is not used. A pool of it reports a wrong address or password only as a
+timeout, without the reason; this one fails at once with the server's own words. After a restart of the server
+each of its connections fails once, so that `Link.run` has to retry as it does now. A forked child gets its
+parent's connections, and none of the threads that open new ones, so that `Link.forget` has to stay too. Only
+the queue of slots (about 20 lines) would go, for four more threads in each process.
 """
 
 from __future__ import annotations
@@ -87,8 +93,24 @@ def import_psycopg() -> Any:
     try:
         import psycopg
     except ImportError as error:
-        raise MissingExtraError("PostgresStore", "durable") from error
+        raise MissingExtraError("PostgreSQL", "durable") from error
     return psycopg
+
+
+def connect(url: str) -> Connection:
+    """Open a connection in autocommit mode. An option in the URL replaces the default of this package."""
+    psycopg = import_psycopg()
+    options = psycopg.conninfo.conninfo_to_dict(url)
+    defaults = {name: value for name, value in _OPTIONS.items() if name not in options}
+    connection: Connection = psycopg.connect(url, autocommit=True, **defaults)
+    try:
+        # A durable record must be durable whatever the server's setting is. A process that is frozen in a
+        # transaction must not block others.
+        connection.execute("SET synchronous_commit = on; SET idle_in_transaction_session_timeout = '10s'")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 class Link:
@@ -122,18 +144,6 @@ class Link:
     def sql(self, text: str) -> bytes:
         """Return a statement with the schema in place of each ``@``."""
         return text.replace("@", f"{self._schema}.").replace("{schema}", self._schema).encode()
-
-    def connect(self) -> Connection:
-        """Open a connection in autocommit mode."""
-        connection: Connection = self._psycopg.connect(self.url, autocommit=True, **_OPTIONS)
-        try:
-            # A durable record must be durable whatever the server's setting is. A process that is frozen in
-            # a transaction must not block others.
-            connection.execute("SET synchronous_commit = on; SET idle_in_transaction_session_timeout = '10s'")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
 
     def run(
         self, work: Callable[[Connection], T], *, writing: bool = True, patience: float | None = None
@@ -190,7 +200,7 @@ class Link:
             if self._is_closed:
                 raise ConfigError("This PostgresStore is closed; create a new one.")  # noqa: TRY301 - the slot
             if connection is None or connection.closed:
-                connection = self.connect()
+                connection = connect(self.url)
             if not self._is_prepared:
                 self._prepare(connection)
                 self._is_prepared = True
@@ -429,7 +439,7 @@ class StoreOwner:
     def _beat(self) -> None:
         connection = self._connection
         if connection is None or connection.closed:
-            connection = self._connection = self._link.connect()
+            connection = self._connection = connect(self._link.url)
         try:
             # Also repeated while held: a lock of the previous connection becomes free a little later.
             connection.execute(
