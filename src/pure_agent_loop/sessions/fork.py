@@ -61,8 +61,8 @@ def fork_session(
 
 def _without_unused_answers(records: Sequence[Record], session_id: str) -> Sequence[Record]:
     """Leave out answers to calls that have not begun: one approval allows one call in one session."""
-    past = read_resume_point(records, session_id)
-    unused = {key for key in past.effects if ":ask:" in key and not past.has_begun(key)}
+    point = read_resume_point(records, session_id)
+    unused = {key for key in point.effects if ":ask:" in key and not point.has_begun(key)}
     dropped = {number for number, record in enumerate(records) if str(record.data.get("key")) in unused}
     last_state = max((number for number, record in enumerate(records) if record.type == "state"), default=-1)
     copied: list[Record] = []

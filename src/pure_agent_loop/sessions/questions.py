@@ -38,10 +38,10 @@ def open_questions(records: Sequence[Record], session_id: str = "") -> list[Perm
     Raises:
         SessionReadError: The recorded state is invalid.
     """
-    past, state = _waiting(records, session_id, SUSPENDED)
+    point, state = _waiting(records, session_id, SUSPENDED)
     if state is None:
         return []
-    answers = {key: read_effect(key, *effect) for key, effect in past.effects.items() if ":ask:" in key}
+    answers = {key: read_effect(key, *effect) for key, effect in point.effects.items() if ":ask:" in key}
     answered = {
         key for key, answer in answers.items() if isinstance(answer, Permission) and answer.behavior != "ask"
     }
@@ -53,9 +53,9 @@ def open_questions(records: Sequence[Record], session_id: str = "") -> list[Perm
 def _waiting(
     records: Sequence[Record], session_id: str, reason: str
 ) -> tuple[ResumePoint, QueryState | None]:
-    past = read_resume_point(records, session_id)
-    is_waiting = past.begun is None and past.state is not None and past.state.get("stop_reason") == reason
-    return past, past.to_state() if is_waiting else None
+    point = read_resume_point(records, session_id)
+    is_waiting = point.begun is None and point.state is not None and point.state.get("stop_reason") == reason
+    return point, point.to_state() if is_waiting else None
 
 
 def open_calls(records: Sequence[Record]) -> list[ToolCall]:
@@ -68,9 +68,9 @@ def open_calls(records: Sequence[Record]) -> list[ToolCall]:
 
 
 def _open_results(records: Sequence[Record]) -> list[tuple[str, ToolCall]]:
-    past, state = _waiting(records, "", WAITING_TOOL)
+    point, state = _waiting(records, "", WAITING_TOOL)
     calls = [] if state is None else [(f"{state.step}:tool:{call.id}", call) for call in state.open_calls]
-    return [(key, call) for key, call in calls if key not in past.effects]
+    return [(key, call) for key, call in calls if key not in point.effects]
 
 
 def give_result(

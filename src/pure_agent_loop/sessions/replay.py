@@ -38,10 +38,10 @@ from pure_agent_loop.runs.handoff import HandoffTarget, handed_state, member_at,
 from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.sessions.resume import first_state, recorded_input
 from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
-from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, dicts_in, read_effect
+from pure_agent_loop.sessions.stores.records import Record, dicts_in
+from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, read_effect
 from pure_agent_loop.support.clock import SystemClock
-from pure_agent_loop.support.text import to_jsonable
+from pure_agent_loop.support.text import counted, to_jsonable
 
 # -- replay journal: returns recorded effects and compares the run with the recording at each checkpoint ---
 
@@ -327,9 +327,6 @@ def _as_error(failure: Mapping[str, Any]) -> Exception:
     return kind(failure["message"])
 
 
-__all__ = ["Difference", "ReplayReport", "replay_session"]
-
-
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
     """Result of a replay.
@@ -351,12 +348,7 @@ class ReplayReport:
     def __str__(self) -> str:
         if self.difference is not None:
             return str(self.difference)
-        runs, steps = _counted(self.runs, "run"), _counted(self.steps, "step")
-        return f"{runs}, {steps}: identical"
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+        return f"{counted(self.runs, 'run')}, {counted(self.steps, 'step')}: identical"
 
 
 def replay_session(records: Sequence[Record], *, agent: HandoffTarget | None = None) -> ReplayReport:
@@ -402,7 +394,7 @@ class _Replay:
         self.report = ReplayReport(0, 0)
         self._records = list(records)
         self._agent = agent
-        self._past = ResumePoint()
+        self._point = ResumePoint()
         self._journal: ReplayJournal | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -425,7 +417,7 @@ class _Replay:
         if not begins:
             raise ConfigError("The records contain no run to replay.")
         for record in self._records[: begins[0]]:
-            self._past.take(record)
+            self._point.take(record)
         for begin, end in zip(begins, [*begins[1:], len(self._records)], strict=True):
             await self._run(self._records[begin], self._records[begin + 1 : end])
             if self.report.difference is not None:
@@ -434,10 +426,10 @@ class _Replay:
     def _windows(self, window: Window, records: list[Record]) -> Iterator[Window]:
         """Yield the records between two checkpoints, and keep the resume point up to date."""
         for record in records:
-            self._past.take(record)
+            self._point.take(record)
             key = str(record.data.get("key"))
             if record.type == "state":
-                yield replace(window, messages=self._past.messages, state=record.data)
+                yield replace(window, messages=self._point.messages, state=record.data)
                 window = Window({})
             elif record.type == "intent":
                 window.begun.add(key)
@@ -450,19 +442,19 @@ class _Replay:
         yield window
 
     async def _run(self, record: Record, records: list[Record]) -> None:
-        run, past = record.data, replace(self._past)
+        run, point = record.data, replace(self._point)
         number = self.report.runs + 1
         try:
-            config = self._run_config(run, past)
+            config = self._run_config(run, point)
             kit = rebuild(config)
-            state = self._first_state(run, past, kit)
+            state = self._first_state(run, point, kit)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
                 f"Run {number} cannot be replayed: its record lacks data that this version needs "
                 f"({type(error).__name__}: {error})."
             ) from error
-        self._past.take(record)
-        windows = self._windows(Window(dict(past.effects), past.unfinished, dict(past.intents)), records)
+        self._point.take(record)
+        windows = self._windows(Window(dict(point.effects), point.unfinished, dict(point.intents)), records)
         self._journal = journal = ReplayJournal(number, windows, state)
         journal.difference = _compare_request(number, run, config)
         if journal.difference is None:
@@ -471,10 +463,10 @@ class _Replay:
         for _ in windows:  # update the resume point with the rest of the records
             pass
 
-    def _run_config(self, run: Mapping[str, Any], past: ResumePoint) -> Mapping[str, Any]:
+    def _run_config(self, run: Mapping[str, Any], point: ResumePoint) -> Mapping[str, Any]:
         if self._agent is None:
             return run
-        state = past.to_state() or QueryState()
+        state = point.to_state() or QueryState()
         state.handed_to, state.stop_reason = list(run.get("in_charge", ())), None
         kit, _ = resolve_handoff(self._agent, kit_of(self._agent), state, new_task=False)
         description: dict[str, Any] = to_jsonable(describe(kit))
@@ -483,14 +475,14 @@ class _Replay:
             **{name: run[name] for name in ("model", "takes_meta", "origin") if name in run},
         }
 
-    def _first_state(self, run: Mapping[str, Any], past: ResumePoint, kit: Kit) -> QueryState:
+    def _first_state(self, run: Mapping[str, Any], point: ResumePoint, kit: Kit) -> QueryState:
         recorded, prompt = recorded_input(run), run["system_prompt"]
         chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
         if self._agent is not None and (is_handed or recorded.messages is None):
             prompt = member_at(self._agent, chain).system_prompt  # otherwise the history may bring its own
         if is_handed:
-            return handed_state(past.to_state() or QueryState(), prompt, run.get("history", past.messages))
-        state = first_state(past, "", replace(recorded, system_prompt=prompt), kit.prompts)[0]
+            return handed_state(point.to_state() or QueryState(), prompt, run.get("history", point.messages))
+        state = first_state(point, "", replace(recorded, system_prompt=prompt), kit.prompts)[0]
         if state.handed_to and recorded.task is not None:
             state.handed_to, state.system_prompt = chain, prompt
         return state

@@ -40,7 +40,7 @@ from pure_agent_loop.parts import change_of
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, is_remote
-from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread
@@ -222,9 +222,12 @@ class ResumePoint:
             hooks = functions.get("after_tool") if isinstance(functions, dict) else 0
             self.after_hooks = max(self.after_hooks, hooks if isinstance(hooks, int) else 0)
         elif record.type == "messages":
-            self.coming = [*(self.messages if self.coming is None else self.coming), *_messages_in(data)]
+            self.coming = [
+                *(self.messages if self.coming is None else self.coming),
+                *dicts_in(data, "messages"),
+            ]
         elif record.type == "boundary":
-            self.coming = _messages_in(data)
+            self.coming = dicts_in(data, "messages")
         elif record.type == "state":
             self.messages = self.messages if self.coming is None else self.coming
             is_newer = _newer_than(data, new_task=self.begun is not None)
@@ -311,20 +314,10 @@ def read_resume_point(records: Sequence[Record], session_id: str = "") -> Resume
         records: Records of the session, in the order they were written.
         session_id: Id of the session; empty to count answers copied from another session.
     """
-    past = ResumePoint(session_id=session_id)
+    point = ResumePoint(session_id=session_id)
     for record in records:
-        past.take(record)
-    return past.without_copied()
-
-
-def _messages_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return dicts_in(data, "messages")
-
-
-def dicts_in(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects in a list field of a record; other items are skipped."""
-    items = data.get(name)
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+        point.take(record)
+    return point.without_copied()
 
 
 class SessionJournal:
@@ -335,24 +328,24 @@ class SessionJournal:
     next effect begins, or at the end of the run.
 
     Args:
-        past: Resume point at opening; its effects are returned instead of executed.
+        point: Resume point at opening; its effects are returned instead of executed.
         unknown: Function from a tool's name to the outcome of an interrupted call.
     """
 
     def __init__(
         self,
         log: SessionLog,
-        past: ResumePoint,
+        point: ResumePoint,
         unknown: Callable[[str], ToolOutcome],
         redactor: Redactor | None = None,
     ) -> None:
         self._log = log
         self._redactor = redactor
-        self._recorded = dict(past.effects)
-        self._intents = dict(past.intents)
-        self._unfinished = past.unfinished
+        self._recorded = dict(point.effects)
+        self._intents = dict(point.intents)
+        self._unfinished = point.unfinished
         self._unknown = unknown
-        self._written = list(past.messages)
+        self._written = list(point.messages)
         self._compared = False
         self._taken = 0
         self._is_remote: bool = is_remote(log)
@@ -361,13 +354,13 @@ class SessionJournal:
         self._turn = threading.Lock()
         self.store: SessionStore | None = None  # store of the session, for other data of the run
 
-    def begin(self, about: Mapping[str, Any]) -> None:
+    def begin(self, description: Mapping[str, Any]) -> None:
         """Record the start of a run.
 
         Raises:
             SessionWriteError: The record cannot be written.
         """
-        self._log.append("run", self._clean(about))
+        self._log.append("run", self._clean(description))
 
     def begin_handed(self, state: QueryState, kit: Kit, *, history: bool) -> None:
         """Record the start of a handoff: the loop of another agent begins.
@@ -407,11 +400,7 @@ class SessionJournal:
             raise
         step, _, what = key.partition(":")
         if what == "model":  # a new response: records of calls of the lost one do not apply
-            self._recorded = {
-                k: effect for k, effect in self._recorded.items() if k.partition(":")[0] != step
-            }
-            self._unfinished = {k for k in self._unfinished if k.partition(":")[0] != step}
-            self._intents = {k: intent for k, intent in self._intents.items() if k.partition(":")[0] != step}
+            self._keep_effects(lambda other: other.partition(":")[0] != step)
         return await self._record(key, value)
 
     def recorded(self, key: str) -> bool:
@@ -463,14 +452,18 @@ class SessionJournal:
         self._write("state", form, durable=True)
         if form["stop_reason"] is not None:
             self._write_due()  # the run writes no further record
-        is_newer, self._taken = _newer_than(form), 0
-        self._recorded = {key: effect for key, effect in self._recorded.items() if is_newer(key)}
-        self._unfinished = {key for key in self._unfinished if is_newer(key)}
-        self._intents = {key: intent for key, intent in self._intents.items() if is_newer(key)}
+        self._taken = 0
+        self._keep_effects(_newer_than(form))
 
     def close(self) -> None:
         """Release the session for other writers."""
         self._log.close()
+
+    def _keep_effects(self, is_kept: Callable[[str], bool]) -> None:
+        """Drop the recorded effects and intents whose key does not pass a test."""
+        self._recorded = {key: effect for key, effect in self._recorded.items() if is_kept(key)}
+        self._unfinished = {key for key in self._unfinished if is_kept(key)}
+        self._intents = {key: intent for key, intent in self._intents.items() if is_kept(key)}
 
     def _clean(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         return data if self._redactor is None else self._redactor.redact_value(data)
