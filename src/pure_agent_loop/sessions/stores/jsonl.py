@@ -17,7 +17,7 @@ import os
 import re
 import stat
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
@@ -46,7 +46,7 @@ from pure_agent_loop.sessions.stores.records import (
 )
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import Appender, sync_folder
-from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock
+from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, replace_file, take_lock
 
 if TYPE_CHECKING:
     pass
@@ -204,7 +204,8 @@ class JsonlStore:
             path = self._path(new_id)
             with write_errors(path):
                 self._write_name(new_id)
-                write_whole(path, [record.to_line() for record in loaded.records])
+                replace_file(path, b"".join(record.to_line() for record in loaded.records))
+                sync_folder(self.folder)
             return RepairReport(new_id, path, len(loaded.records), loaded.problems)
         finally:
             lock.release()
@@ -219,7 +220,8 @@ class JsonlStore:
         """Write the id to a separate file if the session's file name is only a hash."""
         path = self._file(session_id, NAME_SUFFIX)
         if is_hashed(path.name) and not os.path.lexists(path):
-            write_whole(path, [session_id.encode()])
+            replace_file(path, session_id.encode())
+            sync_folder(self.folder)
 
     def _open_locked(self, session_id: str, lock: SessionLock, *, create: bool) -> JsonlLog:
         path = self._path(session_id)
@@ -283,21 +285,6 @@ def _info(path: Path) -> SessionInfo | None:
         return None
     created = status.st_mtime if created is None else created
     return SessionInfo(session_id, created, created if updated is None else updated, status.st_size)
-
-
-def write_whole(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file atomically."""
-    draft = path.with_name(path.name + ".new")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_folder(path.parent)
 
 
 _HEAD = re.compile(rb'\{"id":"[^"]{1,64}","parent":(?:null|"[^"]{1,64}"),"time":(-?[0-9.e+-]{1,30}),')
