@@ -20,7 +20,7 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.durable.database import EventWriter
 from pure_agent_loop.durable.run_queue import RunQueue, result_key
 from pure_agent_loop.durable.schedules.delivery import bring_notices
-from pure_agent_loop.durable.task_options import kept_options
+from pure_agent_loop.durable.task_options import load_options
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import (
     LLMError,
@@ -322,7 +322,7 @@ class Attempt:
         store = GuardedStore(
             self._store, self._run_id, self._session_id, self.guard, records, takeover=takeover
         )
-        options = kept_options(self._queue.database, self._run_id, self._inputs)
+        options = load_options(self._queue.database, self._run_id, self._inputs)
         if attempts_of(records, self._run_id):  # the session holds these messages already
             options.pop("messages", None)
         if not is_new:

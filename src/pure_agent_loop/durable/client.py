@@ -10,8 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.durable.database import Database, read_events
 from pure_agent_loop.durable.run_queue import RunQueue
-from pure_agent_loop.durable.task_options import keep_options, pack_options
-from pure_agent_loop.durable.values import APP_VERSION, TASK_STATES, WORKFLOW, TaskInfo, check_agent_name
+from pure_agent_loop.durable.task_options import pack_options, store_options
+from pure_agent_loop.durable.values import (
+    APP_VERSION,
+    TASK_STATES,
+    WORKFLOW,
+    TaskInfo,
+    check_agent_name,
+    states_of,
+)
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.values import ToolCall
@@ -30,13 +37,6 @@ if TYPE_CHECKING:
 POLL_SECONDS = 0.1
 _PAGE = 200
 _MAX_PRIORITY = 2_147_483_647
-_ENGINE_STATES = {
-    "pending": ["ENQUEUED", "DELAYED"],
-    "running": ["PENDING"],
-    "cancelled": ["CANCELLED", "SUCCESS"],
-    "failed": ["ERROR", "SUCCESS"],
-    "killed": ["MAX_RECOVERY_ATTEMPTS_EXCEEDED", "SUCCESS"],
-}
 
 
 class Client:
@@ -97,7 +97,7 @@ class Client:
         }
         with self.queue.translate_errors():
             trace_context = carrier()  # trace of the caller, if any
-            inputs = keep_options(self.database, run_id, packed)
+            inputs = store_options(self.database, run_id, packed)
             extra_args = (
                 (trace_context or {}, inputs) if inputs else (trace_context,) if trace_context else ()
             )
@@ -146,7 +146,7 @@ class Client:
             raise ConfigError(f"status={status!r:.40} is unknown. Use one of: {', '.join(TASK_STATES)}.")
         criteria: dict[str, Any] = {"sort_desc": True, "limit": _PAGE, "offset": 0}
         if status is not None:
-            criteria["status"] = _ENGINE_STATES.get(status, ["SUCCESS"])
+            criteria["status"] = states_of(status)
         tasks: list[TaskInfo] = []
         while limit is None or len(tasks) < limit:
             page = self.queue.find_runs(**criteria)
