@@ -1,4 +1,4 @@
-"""Database of durable runs: its URL, its connection, and the tables of this package."""
+"""Database of durable runs: its URL, its connection, the tables of this package, and the events of runs."""
 
 from __future__ import annotations
 
@@ -131,18 +131,14 @@ class Database:
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query; write ``@`` before each table and ``?`` for each value."""
-        parameters = _storable(values)
-        rows = self._run(lambda connection: connection.execute(self.sql(statement), parameters).fetchall())
-        return list(rows)
+        return list(self._run(lambda connection: self._execute(connection, statement, values).fetchall()))
 
     def change(self, statement: str, *values: Any) -> int:
         """Change rows and return their number. May run twice if a connection breaks."""
-        parameters = _storable(values)
-        return int(self._run(lambda connection: connection.execute(self.sql(statement), parameters).rowcount))
+        return int(self._run(lambda connection: self._execute(connection, statement, values).rowcount))
 
     def change_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Execute a statement for several rows in one transaction."""
-
         parameters = [_storable(row) for row in rows]
 
         def write(connection: Any) -> None:
@@ -160,12 +156,9 @@ class Database:
 
         def write(connection: Any) -> _T:
             with self._transaction(connection):
-                return work(
-                    lambda statement, *values: connection.execute(self.sql(statement), _storable(values))
-                )
+                return work(lambda statement, *values: self._execute(connection, statement, values))
 
-        result: _T = self._run(write)
-        return result
+        return self._run(write)
 
     def prepare(self) -> None:
         """Create missing tables.
@@ -205,7 +198,10 @@ class Database:
                 self._connection.close()
             self._connection = None
 
-    def _run(self, work: Callable[[Any], Any], patience: float = PATIENCE) -> Any:
+    def _execute(self, connection: Any, statement: str, values: Sequence[Any]) -> Any:
+        return connection.execute(self.sql(statement), _storable(values))
+
+    def _run(self, work: Callable[[Any], _T], patience: float = PATIENCE) -> _T:
         deadline = time.monotonic() + patience
         with self._lock:
             while True:
@@ -221,9 +217,7 @@ class Database:
                     self._connection = None
                     is_transient = self._was_reachable and self._is_transient(error)
                     if not is_transient or time.monotonic() >= deadline:
-                        raise DurableError(
-                            f"The database {self.display_url} is unavailable: {self._redacted_text(error)}"
-                        ) from error
+                        raise self.unavailable(safe_str(error)) from error
                 time.sleep(_PAUSE)
 
     def check_file(self) -> None:
@@ -238,9 +232,12 @@ class Database:
             try:
                 self._files.check()
             except SessionWriteError as error:
-                raise DurableError(
-                    f"The database {self.display_url} is unavailable: {error.reason}."
-                ) from error
+                raise self.unavailable(f"{error.reason}.") from error
+
+    def unavailable(self, reason: str) -> DurableError:
+        """Return the error for a database that cannot be used now."""
+        reason = _PASSWORD.sub(r"\1***", " ".join(reason.split()))
+        return DurableError(f"The database {self.display_url} is unavailable: {reason}")
 
     def _open(self) -> Any:
         if self._files is not None:
@@ -293,9 +290,6 @@ class Database:
         if self.is_sqlite:
             return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
         return isinstance(error, (import_psycopg().OperationalError, import_psycopg().InterfaceError))
-
-    def _redacted_text(self, error: BaseException) -> str:
-        return _PASSWORD.sub(r"\1***", " ".join(safe_str(error).split()))
 
 
 def storable(text: str) -> str:

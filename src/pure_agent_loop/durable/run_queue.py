@@ -350,9 +350,7 @@ class RunQueue:
             yield
         except raised as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-            raise DurableError(
-                f"The database {self.database.display_url} is unavailable: {reason}"
-            ) from error
+            raise self.database.unavailable(reason) from error
 
     def _migrate(self, dbos: Any) -> None:
         if self.database.is_sqlite:

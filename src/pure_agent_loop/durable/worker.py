@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from pure_agent_loop.agent import Agent
@@ -112,7 +113,8 @@ class Worker:
     async def _work(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
         await self._in_thread(lambda: self._queue.dbos_client)  # fails if the database is unavailable
-        self._store = await self._in_thread(self._sessions)
+        open_store = partial(self._queue.database.sessions, owner=self.executor, lease=self._lease)
+        self._store: SessionStore = await self._in_thread(open_store)
         with self._queue.translate_errors():
             liveness = await self._in_thread(self._make_liveness)
         dbos = import_dbos().DBOS
@@ -276,14 +278,11 @@ class Worker:
     def _sweep(self, liveness: Liveness) -> None:
         """Run the sweeps in a separate thread: a tool that blocks the event loop must not look like death."""
         while not self._stop_sweeping.wait(SWEEP_SECONDS):
-            self._sweep_once(liveness)
-
-    def _sweep_once(self, liveness: Liveness) -> None:
-        try:
-            if liveness.beat():
-                self._take_over(liveness)
-        except Exception as error:  # noqa: BLE001 - database unavailable; the next sweep tries again
-            LOG.warning("Checking other workers failed: %s", safe_str(error))
+            try:
+                if liveness.beat():
+                    self._take_over(liveness)
+            except Exception as error:  # noqa: BLE001, PERF203 - database unavailable; the next sweep tries again
+                LOG.warning("Checking other workers failed: %s", safe_str(error))
 
     def _take_over(self, liveness: Liveness) -> None:
         self._ticker.take_over(liveness)
@@ -300,9 +299,6 @@ class Worker:
                     LOG.warning("Run %s of dead worker %s resumes on another worker.", run_id, executor)
 
     # -- dependencies ---------------------------------------------------------------------------
-
-    def _sessions(self) -> SessionStore:
-        return self._queue.database.sessions(owner=self.executor, lease=self._lease)
 
     def _make_liveness(self) -> Liveness:
         database = self._queue.database
