@@ -436,16 +436,18 @@ def newest_first(sessions: Iterable[SessionInfo | None]) -> list[SessionInfo]:
     return sorted((info for info in sessions if info is not None), key=lambda info: (-info.updated, info.id))
 
 
-def info_of_row(row: tuple[Any, ...]) -> SessionInfo | None:
-    """Return the list entry of a database row; None if the row is damaged.
+def list_entry(session_id: Any, made: Any, first: Any, last: Any, size: Any) -> SessionInfo | None:
+    """Return the list entry of a session as a store holds it; None if a value is damaged.
 
     Args:
-        row: Session id, time of creation, times of the first and the last record, size in bytes.
+        made: Time of the session's creation.
+        first: Time of the first record; None if there is none.
+        last: Time of the last record; None if there is none.
+        size: Size in bytes.
     """
-    session_id, created_at, first, last, size = row
     try:
-        check_session_name(session_id)
-        created = float(created_at if first is None else first)
-        return SessionInfo(session_id, created, float(created if last is None else last), int(size))
+        created = float(made if first is None else first)
+        updated = float(created if last is None else last)
+        return SessionInfo(check_session_name(session_id), created, updated, int(size))
     except (ConfigError, TypeError, ValueError):
         return None

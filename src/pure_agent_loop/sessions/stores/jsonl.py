@@ -20,18 +20,15 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
-from pure_agent_loop.errors import (
-    ConfigError,
-    SessionError,
-    SessionReadError,
-)
+from pure_agent_loop.errors import SessionError, SessionReadError
 from pure_agent_loop.sessions.store import (
     BaseLog,
     Loaded,
     SessionInfo,
     check_session_name,
+    list_entry,
     newest_first,
     not_found,
     write_errors,
@@ -47,10 +44,6 @@ from pure_agent_loop.sessions.stores.records import (
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import Appender, sync_folder
 from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, replace_file, take_lock
-
-if TYPE_CHECKING:
-    pass
-
 
 SUFFIX, NAME_SUFFIX = ".jsonl", ".name"
 _READ_ATTEMPTS = 3
@@ -277,14 +270,13 @@ def _info(path: Path) -> SessionInfo | None:
     try:
         name = path.name.removesuffix(SUFFIX)
         name_file = path.with_name(name + NAME_SUFFIX)
-        session_id = check_session_name(name_file.read_text("utf-8") if is_hashed(name) else session_of(name))
+        session_id = name_file.read_text("utf-8") if is_hashed(name) else session_of(name)
         with _open_for_reading(path) as source:
             status = os.fstat(source.fileno())
             created, updated = first_and_last_time(source)
-    except (OSError, UnicodeError, SessionError, ConfigError):
+    except (OSError, UnicodeError, SessionError):
         return None
-    created = status.st_mtime if created is None else created
-    return SessionInfo(session_id, created, created if updated is None else updated, status.st_size)
+    return list_entry(session_id, status.st_mtime, created, updated, status.st_size)
 
 
 _HEAD = re.compile(rb'\{"id":"[^"]{1,64}","parent":(?:null|"[^"]{1,64}"),"time":(-?[0-9.e+-]{1,30}),')

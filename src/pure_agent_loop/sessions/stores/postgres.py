@@ -20,7 +20,7 @@ from pure_agent_loop.sessions.store import (
     Loaded,
     SessionInfo,
     check_session_name,
-    info_of_row,
+    list_entry,
     newest_first,
     not_found,
 )
@@ -243,7 +243,7 @@ class PostgresStore:
         rows = self._link.run(
             lambda connection: connection.execute(self._link.sql(_LIST)).fetchall(), writing=False
         )
-        return newest_first(map(info_of_row, rows))
+        return newest_first(list_entry(*row) for row in rows)
 
     def exists(self, session_id: str) -> bool:
         """Return True if the session exists.

@@ -23,7 +23,7 @@ from pure_agent_loop.sessions.store import (
     Loaded,
     SessionInfo,
     check_session_name,
-    info_of_row,
+    list_entry,
     newest_first,
     not_found,
     write_errors,
@@ -198,7 +198,7 @@ class SqliteStore:
         if not self.path.exists():
             return []
         with self._connected() as connection:
-            return newest_first(map(info_of_row, connection.execute(_LIST)))
+            return newest_first(list_entry(*row) for row in connection.execute(_LIST))
 
     def exists(self, session_id: str) -> bool:
         """Return True if the session exists.
