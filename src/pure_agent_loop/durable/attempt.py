@@ -403,6 +403,6 @@ def already_done(records: Sequence[Record]) -> dict[str, Any] | None:
     """Return the outcome of a run that had ended when its process died; None if it had not."""
     point = read_resume_point(records)
     reason = None if point.was_cut_off or point.state is None else point.state.get("stop_reason")
-    is_unfinished = reason in (None, *WAITING, HANDED_OFF, "cancelled") or point.begun is not None
+    is_unfinished = reason in (None, *WAITING, HANDED_OFF, "cancelled") or point.started_run is not None
     state = None if is_unfinished else point.to_state()
     return None if state is None else outcome_of(AgentResult.from_state(state, []))

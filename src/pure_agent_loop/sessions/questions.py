@@ -54,7 +54,7 @@ def _waiting(
     records: Sequence[Record], session_id: str, reason: str
 ) -> tuple[ResumePoint, QueryState | None]:
     point = read_resume_point(records, session_id)
-    is_waiting = point.begun is None and point.state is not None and point.state.get("stop_reason") == reason
+    is_waiting = point.started_run is None and (point.state or {}).get("stop_reason") == reason
     return point, point.to_state() if is_waiting else None
 
 

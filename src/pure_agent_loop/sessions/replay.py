@@ -96,7 +96,7 @@ class Window:
     """Records between two checkpoints, with the state of the second one, if there is one."""
 
     effects: dict[str, tuple[str, Any]]
-    begun: set[str] = field(default_factory=set)  # calls that were running when the run was interrupted
+    running: set[str] = field(default_factory=set)  # calls that were running when the run was interrupted
     intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # recorded by earlier processes
     parts: list[dict[str, Any]] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -249,7 +249,7 @@ class ReplayJournal:
     def _stop_at_unrecorded(self, key: str, others: list[str]) -> None:
         """Stop at an unrecorded effect: it is the end of the recording, or a difference."""
         is_end = self.window.state is None or self.window.was_cancelled
-        if not is_end or (others and key not in self.window.begun):
+        if not is_end or (others and key not in self.window.running):
             self._stop(self._difference("effect", expected=others or "none", got=key))
         self._stop(
             self._compare_messages(self._state.messages, beginning=True) if self.window.state else None
@@ -432,7 +432,7 @@ class _Replay:
                 yield replace(window, messages=self._point.messages, state=record.data)
                 window = Window({})
             elif record.type == "intent":
-                window.begun.add(key)
+                window.running.add(key)
             elif record.type == "parts":
                 window.parts += dicts_in(record.data, "parts")
             elif record.type == "failure":

@@ -62,10 +62,10 @@ def begin_in_session(
 
 def _begin(log: SessionLog, store: SessionStore, run_input: RunInput, kit: Kit) -> tuple[QueryState, Kit]:
     point = read_resume_point(log.records, log.session_id)
-    if point.wrong:
+    if point.unreadable:
         raise SessionReadError(
-            f"Session {log.session_id!r} cannot be read: {'; '.join(point.wrong)}. Effects of the last run "
-            "are unknown; fork an earlier step (SessionManager.fork), or start a new session."
+            f"Session {log.session_id!r} cannot be read: {'; '.join(point.unreadable)}. Effects of the last "
+            "run are unknown; fork an earlier step (SessionManager.fork), or start a new session."
         )
     notices = [f"Session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
     is_new = point.state is None
@@ -100,21 +100,21 @@ def first_state(
         ConfigError: There is no task and nothing to resume, or a session that has begun gets messages.
     """
     previous = point.to_state()
-    if run_input.messages and (previous is not None or point.begun is not None):
+    if run_input.messages and (previous is not None or point.started_run is not None):
         raise ConfigError(
             f"messages ({len(run_input.messages)}) cannot be passed: session {session_id!r} has begun and "
             "has its own history. Leave messages out, or use a new session_id."
         )
     notices: list[str] = []
-    if run_input.task is None and point.begun is not None and point.begun.get("handoff"):
+    if run_input.task is None and point.started_run is not None and point.started_run.get("handoff"):
         if previous is None:
             raise SessionReadError(f"Session {session_id!r} cannot be read: handoff without a state.")
-        history = point.begun.get("history", previous.messages)
-        state = handed_state(previous, str(point.begun.get("system_prompt", "")), history)
+        history = point.started_run.get("history", previous.messages)
+        state = handed_state(previous, str(point.started_run.get("system_prompt", "")), history)
         state.session_id = session_id
         return state, notices
-    if run_input.task is None and point.begun is not None:  # interrupted before its first checkpoint
-        run_input = recorded_input(point.begun)
+    if run_input.task is None and point.started_run is not None:  # interrupted before its first checkpoint
+        run_input = recorded_input(point.started_run)
     if previous is None:
         if run_input.task is None:
             raise ConfigError(f"Session {session_id!r} has nothing to resume: pass a task.")
@@ -153,7 +153,7 @@ def _allowed_call(point: ResumePoint, state: QueryState) -> ToolCall | None:
     """Return a call that a person has allowed since the run was suspended."""
     for call in state.pending if state.stop_reason == SUSPENDED else ():
         key = ask_key(state.step, call.id)
-        is_new = key in point.effects and key in point.accepted
+        is_new = key in point.effects and key in point.unused_answers
         answer = read_effect(key, *point.effects[key]) if is_new else None
         if answer is not None and answer.behavior == "allow":
             return call

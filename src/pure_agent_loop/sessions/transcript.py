@@ -167,14 +167,14 @@ class ResumePoint:
         state: Plain form of the newest state, without messages; None before the first checkpoint.
         effects: Effects recorded after that state, by key, as (type, data).
         intents: Intents of the tools that have begun, by key.
-        begun: Record of the newest run that has a task or is a handoff, until its first state.
-        coming: History for the next state; None if no message was added since the last one.
+        started_run: Record of the newest run that has a task or is a handoff, until its first state.
+        next_messages: History of the next state.
         after_hooks: Number of hooks that process each result before the model sees it.
-        unnamed: Descriptions of effects after the state that have no key.
+        without_key: Descriptions of effects after the state that have no key.
         session_id: Id of the session; empty if it does not matter.
-        copied: Keys of answers copied from another session by a fork. An approval allows one call, so it
-            counts here only if that call had begun.
-        accepted: Keys of answers from outside a run that no run has used yet.
+        copied_answers: Keys of answers copied from another session by a fork. An approval allows one call,
+            so it counts here only if that call had begun.
+        unused_answers: Keys of answers from outside a run that no run has used yet.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -182,21 +182,21 @@ class ResumePoint:
     effects: dict[str, tuple[str, Any]] = field(default_factory=dict)
     intents: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: int = 0
-    begun: dict[str, Any] | None = None
-    coming: list[dict[str, Any]] | None = None
+    started_run: dict[str, Any] | None = None
+    next_messages: list[dict[str, Any]] = field(default_factory=list)
     after_hooks: int = 0
-    unnamed: list[str] = field(default_factory=list)
+    without_key: list[str] = field(default_factory=list)
     session_id: str = ""
-    copied: set[str] = field(default_factory=set)
-    accepted: set[str] = field(default_factory=set)
+    copied_answers: set[str] = field(default_factory=set)
+    unused_answers: set[str] = field(default_factory=set)
 
     @property
-    def wrong(self) -> list[str]:
+    def unreadable(self) -> list[str]:
         """Descriptions of unreadable effects after the newest state; empty if all can be read."""
         intents = {key: mistyped(data, _Intent) for key, data in self.intents.items()}
         effects = {key: wrong_effect(key, *effect) for key, effect in self.effects.items()}
         named = [f"{key}: {why}" for problems in (intents, effects) for key, why in problems.items() if why]
-        return [*self.unnamed, *named]
+        return [*self.without_key, *named]
 
     @property
     def unfinished(self) -> set[str]:
@@ -214,44 +214,42 @@ class ResumePoint:
         """Add the next record; skip an invalid one, as files can be damaged."""
         data = record.data
         if record.type == "run":
-            self.accepted = set()
-            self.runs, self.coming = self.runs + 1, None  # messages without a state are recorded again
+            self.unused_answers = set()
+            self.runs += 1
+            self.next_messages = self.messages  # messages without a state are recorded again
             if isinstance(data.get("task"), str) or data.get("handoff"):
-                self.begun = data
+                self.started_run = data
             functions = data.get("functions")
             hooks = functions.get("after_tool") if isinstance(functions, dict) else 0
             self.after_hooks = max(self.after_hooks, hooks if isinstance(hooks, int) else 0)
         elif record.type == "messages":
-            self.coming = [
-                *(self.messages if self.coming is None else self.coming),
-                *dicts_in(data, "messages"),
-            ]
+            self.next_messages = [*self.next_messages, *dicts_in(data, "messages")]
         elif record.type == "boundary":
-            self.coming = dicts_in(data, "messages")
+            self.next_messages = dicts_in(data, "messages")
         elif record.type == "state":
-            self.messages = self.messages if self.coming is None else self.coming
-            is_newer = _newer_than(data, new_task=self.begun is not None)
+            self.messages = self.next_messages
+            is_newer = _newer_than(data, new_task=self.started_run is not None)
             self.effects = {key: effect for key, effect in self.effects.items() if is_newer(key)}
             self.intents = {key: intent for key, intent in self.intents.items() if is_newer(key)}
             self.state = data
-            self.begun = self.coming = None
-            self.unnamed = []
+            self.started_run = None
+            self.without_key = []
         elif record.type == "intent" or record.type in EFFECTS:
             if not isinstance(key := data.get("key"), str):
-                self.unnamed.append(f"record {record.id} ({record.type}): key is {key!r:.40}")
+                self.without_key.append(f"record {record.id} ({record.type}): key is {key!r:.40}")
             elif record.type == "intent":
                 self.intents[key] = data
             else:
                 self.effects[key] = (record.type, data.get("value"))
                 is_own = not self.session_id or data.get("session", self.session_id) == self.session_id
-                (self.copied.discard if is_own else self.copied.add)(key)
+                self.copied_answers = self.copied_answers - {key} if is_own else self.copied_answers | {key}
                 if "by" in data and ":ask:" in key:
-                    self.accepted.add(key)
+                    self.unused_answers.add(key)
 
     def without_copied(self) -> ResumePoint:
         """Drop answers copied from another session about calls that have not begun."""
-        self.copied = {key for key in self.copied if not self.has_begun(key)}
-        self.effects = {key: effect for key, effect in self.effects.items() if key not in self.copied}
+        self.copied_answers = {key for key in self.copied_answers if not self.has_begun(key)}
+        self.effects = {key: effect for key, effect in self.effects.items() if key not in self.copied_answers}
         return self
 
     def has_begun(self, key: str) -> bool:
@@ -271,18 +269,14 @@ class ResumePoint:
             state = QueryState.from_dict({**self.state, "messages": self.messages})
         except ConfigError as error:
             raise SessionReadError(f"The newest state of the session cannot be read: {error}") from error
-        requested = (
-            [call["id"] for call in state.messages[-1].get("tool_calls") or ()] if state.messages else []
-        )
+        last_message = state.messages[-1] if state.messages else {}
+        requested = [call["id"] for call in last_message.get("tool_calls") or ()]
         if [call.id for call in state.pending] != requested:  # the file is damaged
             state.drop_calls()
         for call in state.pending:
             ruling = state.permissions.rulings.get(call.id)
-            if (
-                ruling is not None
-                and ruling.behavior == "allow"
-                and ask_key(state.step, call.id) in self.copied
-            ):
+            is_copied = ask_key(state.step, call.id) in self.copied_answers
+            if is_copied and ruling is not None and ruling.behavior == "allow":
                 state.permissions.rulings[call.id] = replace(ruling, behavior="ask")
         return state
 
