@@ -286,7 +286,7 @@ class Attempt:
 
     async def _try_once(self) -> dict[str, Any] | None:
         if await self._in_thread(self._queue.is_cancelled, self._run_id):
-            return {"stop_reason": "cancelled", "content": "", "error": "", "steps": 0}
+            return _outcome_without_steps("cancelled")
         self.run_ahead = await self._in_thread(self._queue.take_turn, self._run_id, self._session_id)
         if self.run_ahead:
             return None
@@ -297,8 +297,7 @@ class Attempt:
         if done is not None:
             return done
         if count >= MAX_ATTEMPTS:
-            error = f"{count} attempts ended without finishing the run"
-            return {"stop_reason": "killed", "content": "", "error": error, "steps": 0}
+            return _outcome_without_steps("killed", f"{count} attempts ended without finishing the run")
         # Another run has used the session since: this run starts again after it.
         must_restart = count > 0 and len(part) < len(records)
         if must_restart:
@@ -396,7 +395,11 @@ def outcome_of(result: AgentResult) -> dict[str, Any]:
 
 def failed_with(error: PureAgentLoopError) -> dict[str, Any]:
     """Return the recorded outcome of a run that could not continue."""
-    return {"stop_reason": "error", "content": "", "error": safe_str(error), "steps": 0}
+    return _outcome_without_steps("error", safe_str(error))
+
+
+def _outcome_without_steps(stop_reason: str, error: str = "") -> dict[str, Any]:
+    return {"stop_reason": stop_reason, "content": "", "error": error, "steps": 0}
 
 
 def already_done(records: Sequence[Record]) -> dict[str, Any] | None:

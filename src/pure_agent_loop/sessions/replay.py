@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
-import operator
 import selectors
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -39,7 +38,7 @@ from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.sessions.resume import first_state, recorded_input
 from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
 from pure_agent_loop.sessions.stores.records import Record, dicts_in
-from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, read_effect
+from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, read_effect, starts_with
 from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.text import counted, to_jsonable
 
@@ -266,7 +265,7 @@ class ReplayJournal:
             shared = min(len(messages), len(expected))
             messages, expected = messages[:shared], expected[:shared]
         known, before = self._equal
-        if not (_is_prefix(messages, known) and _is_prefix(expected, before)):
+        if not (starts_with(messages, known) and starts_with(expected, before)):
             known = []
         self._equal = list(messages), list(expected)
         begin = len(known)
@@ -296,11 +295,6 @@ class ReplayJournal:
         return Difference(self._run, self._state.step, what, message, expected, got)
 
 
-def _is_prefix(messages: list[dict[str, Any]], known: list[dict[str, Any]]) -> bool:
-    """Return True if `known` are the first messages, by identity."""
-    return len(messages) >= len(known) and all(map(operator.is_, known, messages))
-
-
 def _call_states(changes: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
     return [[change.get("id"), change.get("state")] for change in changes if change.get("call_id")]
 
@@ -311,20 +305,19 @@ def _without_times(value: Any) -> Any:
 
 
 def _as_error(failure: Mapping[str, Any]) -> Exception:
-    if "kind" in failure or "limit" in failure:
-        error: LLMError | LimitExceededError = (
-            LLMError(failure["message"], kind=failure["kind"])
-            if "kind" in failure
-            else LimitExceededError(
-                failure["limit"][0], failure["limit"][1], failure["limit"][2], failure["message"]
-            )
-        )
-        error.spent = TokenUsage.from_dict(failure["spent"]) if "spent" in failure else None
-        return error
-    if failure["error"] == VerdictError.__name__:  # the only other error that ends a run
-        return VerdictError(failure["message"])
-    kind: type[Exception] = type(failure["error"], (Exception,), {})
-    return kind(failure["message"])
+    name, text = failure["error"], failure["message"]
+    if "kind" in failure:
+        error: LLMError | LimitExceededError = LLMError(text, kind=failure["kind"])
+    elif "limit" in failure:
+        kind, limit, reached = failure["limit"]
+        error = LimitExceededError(kind, limit, reached, text)
+    elif name == VerdictError.__name__:  # the only other error that ends a run
+        return VerdictError(text)
+    else:
+        unknown_error: Exception = type(name, (Exception,), {})(text)
+        return unknown_error
+    error.spent = TokenUsage.from_dict(failure["spent"]) if "spent" in failure else None
+    return error
 
 
 @dataclass(frozen=True, slots=True)

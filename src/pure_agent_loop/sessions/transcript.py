@@ -314,6 +314,11 @@ def read_resume_point(records: Sequence[Record], session_id: str = "") -> Resume
     return point.without_copied()
 
 
+def starts_with(messages: list[dict[str, Any]], known: list[dict[str, Any]]) -> bool:
+    """Return True if `known` are the first messages, by identity."""
+    return len(messages) >= len(known) and all(map(operator.is_, known, messages))
+
+
 class SessionJournal:
     """Journal that records a run in its session.
 
@@ -464,11 +469,10 @@ class SessionJournal:
 
     def _continues_written(self, messages: list[dict[str, Any]]) -> bool:
         """Return True if the written messages are still the beginning of the history."""
-        known = len(self._written)
         if not self._compared:  # messages read from the file are equal to these, but not identical
             self._compared = True
-            return messages[:known] == self._written
-        return len(messages) >= known and all(map(operator.is_, self._written, messages))
+            return messages[: len(self._written)] == self._written
+        return starts_with(messages, self._written)
 
     async def _record(self, key: str, value: T) -> T:
         self._unfinished.discard(key)
