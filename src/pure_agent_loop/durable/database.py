@@ -21,7 +21,7 @@ from pure_agent_loop.errors import ConfigError, SessionWriteError
 from pure_agent_loop.events import AnyEvent, Event, EventType
 from pure_agent_loop.sessions import SessionStore, SqliteStore
 from pure_agent_loop.sessions.stores.postgres import PostgresStore
-from pure_agent_loop.sessions.stores.postgres_link import connect, import_psycopg
+from pure_agent_loop.sessions.stores.postgres_pool import connect, import_psycopg
 from pure_agent_loop.sessions.stores.sqlite import OpenFiles
 from pure_agent_loop.support.disk import data_folder, expanded
 from pure_agent_loop.support.text import clean_text, safe_str

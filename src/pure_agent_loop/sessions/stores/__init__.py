@@ -4,5 +4,5 @@ records        one record, its line format, and recovery of records from damaged
 jsonl          one file per session
 sqlite         all sessions in one SQLite file
 postgres       sessions in a database, for fleets
-postgres_link  connections of a store to PostgreSQL, and the liveness of writers
+postgres_pool  connections of a store to PostgreSQL, and the liveness of writers
 """

@@ -24,14 +24,14 @@ from pure_agent_loop.sessions.store import (
     newest_first,
     not_found,
 )
-from pure_agent_loop.sessions.stores.postgres_link import Holder, Link, StoreOwner, find_holder
+from pure_agent_loop.sessions.stores.postgres_pool import ConnectionPool, Holder, StoreOwner, find_holder
 from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pure_agent_loop.sessions.stores.postgres_link import Connection
+    from pure_agent_loop.sessions.stores.postgres_pool import Connection
 
 # The row of the session is locked briefly, so that a takeover waits for this append before it reads. The
 # previous record must exist: a crash of the database may have lost records that were not durable.
@@ -48,8 +48,8 @@ ON CONFLICT DO NOTHING
 _LINE = "SELECT line FROM @records WHERE session = %s AND number = %s"
 _LINES = "SELECT line FROM @records WHERE session = %s ORDER BY number"
 _LAST = "SELECT coalesce(max(number), 0) FROM @records WHERE session = %s"
-_MAKE = "INSERT INTO @sessions (id, made, fence) VALUES (%s, %s, 0) ON CONFLICT DO NOTHING"
-_TAKE = """
+_INSERT_SESSION = "INSERT INTO @sessions (id, made, fence) VALUES (%s, %s, 0) ON CONFLICT DO NOTHING"
+_TAKE_SESSION = """
 UPDATE @sessions SET fence = fence + 1, owner = %s, token = %s, since = clock_timestamp()
 WHERE id = %s AND fence = %s AND token IS NOT DISTINCT FROM %s
 """
@@ -99,14 +99,14 @@ class PostgresLog(BaseLog):
         last: int,
     ) -> None:
         super().__init__(session_id, transcript, claim, now)
-        self._claim, self._link = claim, claim.store._link
+        self._claim, self._pool = claim, claim.store._pool
         self._fence, self._last = fence, last
         self._not_durable: list[dict[str, Any]] = []  # rows since the last durable one
         self._is_uncertain = False
 
     def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
         if self._is_uncertain:
-            self._link.run(self._undo_uncertain)
+            self._pool.run(self._undo_uncertain)
         self._is_uncertain = True  # until the write is known to have succeeded
         row: dict[str, Any] = {
             "id": self.session_id,
@@ -117,7 +117,7 @@ class PostgresLog(BaseLog):
             "line": line.decode("ascii").rstrip("\n"),
             "mode": "on" if durable else "off",
         }
-        self._link.run(lambda connection: self._insert_or_verify(connection, row))
+        self._pool.run(lambda connection: self._insert_or_verify(connection, row))
         self._is_uncertain = False
         self._last = row["number"]
         self._not_durable = [] if durable else [*self._not_durable, row]
@@ -126,31 +126,31 @@ class PostgresLog(BaseLog):
         """Insert a row, unless an earlier attempt has inserted it."""
         if self._insert(connection, row):
             return
-        existing = connection.execute(self._link.sql(_LINE), (self.session_id, row["number"])).fetchone()
+        existing = connection.execute(self._pool.sql(_LINE), (self.session_id, row["number"])).fetchone()
         if existing is not None and existing[0] == row["line"]:
             return
-        holder = find_holder(connection, self._link, self.session_id)
+        holder = find_holder(connection, self._pool, self.session_id)
         if holder is None or (holder.token, holder.fence) != (self._claim.token, self._fence):
             raise _lost_error(self.session_id, holder)
         for row_before in self._not_durable:  # the database crashed before these reached its disk
             self._insert(connection, {**row_before, "mode": "on"})
         if not self._insert(connection, row):
-            raise SessionWriteError(self._link.name, "another program changed records of this session")
+            raise SessionWriteError(self._pool.name, "another program changed records of this session")
 
     def _insert(self, connection: Connection, row: dict[str, Any]) -> bool:
-        return connection.execute(self._link.sql(_APPEND), {**row, "fence": self._fence}).rowcount == 1
+        return connection.execute(self._pool.sql(_APPEND), {**row, "fence": self._fence}).rowcount == 1
 
     def _undo_uncertain(self, connection: Connection) -> None:
         """Raise the fence and delete a record whose append failed but may still have been written."""
         row = connection.execute(
-            self._link.sql(_RAISE_FENCE), (self.session_id, self._claim.token)
+            self._pool.sql(_RAISE_FENCE), (self.session_id, self._claim.token)
         ).fetchone()
         if row is None:
-            raise _lost_error(self.session_id, find_holder(connection, self._link, self.session_id))
+            raise _lost_error(self.session_id, find_holder(connection, self._pool, self.session_id))
         self._fence = int(row[0])
         values = {"id": self.session_id, "number": self._last + 1}
         connection.execute(
-            self._link.sql(_UNDO), {**values, "fence": self._fence, "token": self._claim.token}
+            self._pool.sql(_UNDO), {**values, "fence": self._fence, "token": self._claim.token}
         )
 
     def _release(self) -> None:
@@ -193,11 +193,11 @@ class PostgresStore:
             raise ConfigError(f"lease={lease!r} must be greater than 0 seconds.")
         if not patience >= 0:
             raise ConfigError(f"patience={patience!r} must be at least 0 seconds.")
-        self._link = Link(url, schema, patience, connections)
-        self._owner = StoreOwner(self._link, owner, lease)
+        self._pool = ConnectionPool(url, schema, patience, connections)
+        self._owner = StoreOwner(self._pool, owner, lease)
         self._now = checked_function("now", now)
         _STORES.add(self)
-        self._close_all = weakref.finalize(self, _close_all, self._link, self._owner)
+        self._close_all = weakref.finalize(self, _close_all, self._pool, self._owner)
 
     def open(self, session_id: str, *, create: bool = True, takeover: bool = False) -> PostgresLog:
         """Open a session for writing; see `SessionStore.open`.
@@ -211,13 +211,15 @@ class PostgresStore:
         owner, token = self._owner.number(), secrets.token_hex(8)
         if create:
             session_row = (session_id, round(self._now(), 6))
-            self._link.run(lambda connection: connection.execute(self._link.sql(_MAKE), session_row))
+            self._pool.run(
+                lambda connection: connection.execute(self._pool.sql(_INSERT_SESSION), session_row)
+            )
         claim = _Claim(self, session_id, token)
         try:
-            fence = self._link.run(
+            fence = self._pool.run(
                 lambda connection: self._take(connection, session_id, owner, token, force=takeover)
             )
-            transcript, last = self._link.run(
+            transcript, last = self._pool.run(
                 lambda connection: self._read_transcript(connection, session_id)
             )
         except SessionWriteError:
@@ -228,8 +230,8 @@ class PostgresStore:
     def read(self, session_id: str) -> Loaded:
         """Read a session, even while another process writes it; see `SessionStore.read`."""
         if not self.exists(session_id):
-            raise not_found(session_id, self._link.name)
-        transcript, _ = self._link.run(
+            raise not_found(session_id, self._pool.name)
+        transcript, _ = self._pool.run(
             lambda connection: self._read_transcript(connection, session_id), writing=False
         )
         return Loaded(transcript.records, transcript.problems)
@@ -240,8 +242,8 @@ class PostgresStore:
         Raises:
             SessionReadError: The database cannot be read.
         """
-        rows = self._link.run(
-            lambda connection: connection.execute(self._link.sql(_LIST)).fetchall(), writing=False
+        rows = self._pool.run(
+            lambda connection: connection.execute(self._pool.sql(_LIST)).fetchall(), writing=False
         )
         return newest_first(list_entry(*row) for row in rows)
 
@@ -260,18 +262,18 @@ class PostgresStore:
             SessionReadError: The database cannot be read.
         """
         check_session_name(session_id)
-        return self._link.run(
-            lambda connection: find_holder(connection, self._link, session_id), writing=False
+        return self._pool.run(
+            lambda connection: find_holder(connection, self._pool, session_id), writing=False
         )
 
     def delete(self, session_id: str) -> None:
         """Delete a session; see `SessionStore.delete`."""
         if not self.exists(session_id):
-            raise not_found(session_id, self._link.name)
+            raise not_found(session_id, self._pool.name)
         owner, token = self._owner.number(), secrets.token_hex(8)
         # Taken over first, so that a writer that is considered dead cannot leave a row.
-        self._link.run(lambda connection: self._take(connection, session_id, owner, token, force=False))
-        self._link.run(lambda connection: connection.execute(self._link.sql(_DELETE), (session_id, token)))
+        self._pool.run(lambda connection: self._take(connection, session_id, owner, token, force=False))
+        self._pool.run(lambda connection: connection.execute(self._pool.sql(_DELETE), (session_id, token)))
 
     def close(self) -> None:
         """Close the connections. Other processes may then take the sessions that are open here."""
@@ -286,21 +288,21 @@ class PostgresStore:
     def _take(self, connection: Connection, session_id: str, owner: int, token: str, *, force: bool) -> int:
         """Take a session unless a live process has it. Return the fence."""
         while True:
-            holder = find_holder(connection, self._link, session_id)
+            holder = find_holder(connection, self._pool, session_id)
             if holder is None:
-                raise not_found(session_id, self._link.name)
+                raise not_found(session_id, self._pool.name)
             if holder.token == token:
                 return holder.fence
             if holder.is_alive and not force:
                 raise holder.locked_error(session_id)
             # If another process was faster, the fence has changed and this statement does nothing.
             parameters = (owner, token, session_id, holder.fence, holder.token)
-            connection.execute(self._link.sql(_TAKE), parameters)
+            connection.execute(self._pool.sql(_TAKE_SESSION), parameters)
 
     def _read_transcript(self, connection: Connection, session_id: str) -> tuple[Transcript, int]:
-        rows = connection.execute(self._link.sql(_LINES), (session_id,))
+        rows = connection.execute(self._pool.sql(_LINES), (session_id,))
         transcript = parse(_lines(rows))
-        last = connection.execute(self._link.sql(_LAST), (session_id,)).fetchone()
+        last = connection.execute(self._pool.sql(_LAST), (session_id,)).fetchone()
         return transcript, int(last[0]) if last else 0
 
 
@@ -314,9 +316,9 @@ def _lost_error(session_id: str, holder: Holder | None) -> Exception:
     return holder.locked_error(session_id)
 
 
-def _close_all(link: Link, owner: StoreOwner) -> None:
+def _close_all(pool: ConnectionPool, owner: StoreOwner) -> None:
     owner.stop()
-    link.close()
+    pool.close()
 
 
 _STORES: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
@@ -324,7 +326,7 @@ _STORES: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
 
 def _forget_all() -> None:
     for store in list(_STORES):
-        store._link.forget()
+        store._pool.forget()
         store._owner.forget()
 
 

@@ -3,11 +3,11 @@
 Work may run twice: when a connection breaks, it is unknown whether the database executed the statement. So
 each piece of work must be idempotent.
 
-`psycopg_pool` (3.3) was tried and is not used. A pool of it reports a wrong address or password only as a
-timeout, without the reason; this one fails at once with the server's own words. After a restart of the server
-each of its connections fails once, so that `Link.run` has to retry as it does now. A forked child gets its
-parent's connections, and none of the threads that open new ones, so that `Link.forget` has to stay too. Only
-the queue of slots (about 20 lines) would go, for four more threads in each process.
+`psycopg_pool` (3.3) was tried and is not used. Its pool reports a wrong address or password only as a
+timeout, without the reason; this one fails at once with the server's own message. After a restart of the
+server each of its connections fails once, so `run` would still have to retry. A forked child gets its parent's
+connections, and none of the threads that open new ones, so `forget` would stay, too. Only the queue of slots
+(about 20 lines) would go, for four more threads in each process.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def connect(url: str) -> Connection:
     return connection
 
 
-class Link:
+class ConnectionPool:
     """Connection pool of one database.
 
     Args:
@@ -134,7 +134,7 @@ class Link:
         if connections < 2:
             raise ConfigError(f"connections={connections!r} must be 2 or more.")
         self.url, self.patience = url, patience
-        self.space = zlib.crc32(schema.encode()) & 0x7FFFFFFF
+        self.lock_space = zlib.crc32(schema.encode()) & 0x7FFFFFFF
         self._schema, self._connections = schema, connections
         self.name = self._display_name()
         self._pid = os.getpid()
@@ -219,7 +219,7 @@ class Link:
         version = self._version(connection)
         if version is None:
             with connection.transaction():
-                connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (self.space,))
+                connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (self.lock_space,))
                 if self._version(connection) is None:
                     connection.execute(self.sql(_TABLES % VERSION))
             version = self._version(connection)
@@ -297,7 +297,7 @@ def _in_event_loop() -> bool:
 _BEATS_PER_LEASE = 5
 _RETRY_SECONDS = 0.25
 _JOIN_SECONDS = 1.0
-_ENTER = """
+_INSERT_OWNER = """
 INSERT INTO @owners (name, host, pid, beat, lease) VALUES (%s, %s, %s, clock_timestamp(), %s) RETURNING number
 """
 # The row may have been deleted: others clean up after an owner that has been silent for a day.
@@ -305,13 +305,13 @@ _BEAT = """
 INSERT INTO @owners (number, name, host, pid, beat, lease) OVERRIDING SYSTEM VALUE
 VALUES (%s, %s, %s, %s, clock_timestamp(), %s) ON CONFLICT (number) DO UPDATE SET beat = clock_timestamp()
 """
-_TIDY = """
+_DELETE_OLD_OWNERS = """
 DELETE FROM @owners o WHERE beat < now() - greatest(interval '1 day', lease * interval '2 seconds')
 AND NOT EXISTS (SELECT FROM @sessions s WHERE s.owner = o.number)
 """
 _RELEASE = "UPDATE @sessions SET owner = NULL, token = NULL, since = NULL WHERE id = %s AND token = %s"
 # After a restart of the database all locks are gone, also those of live owners: they get one lease to return.
-_LOOK = """
+_SELECT_HOLDER = """
 SELECT s.fence, s.owner, s.token, o.name, o.host, o.pid, extract(epoch FROM s.since)::float8,
     o.number IS NOT NULL
     AND extract(epoch FROM clock_timestamp() - greatest(o.beat, pg_postmaster_start_time())) <= o.lease
@@ -352,9 +352,9 @@ class Holder:
         return SessionLockedError(session_id, holder, pid=self.pid, host=self.host, since=self.since)
 
 
-def find_holder(connection: Connection, link: Link, session_id: str) -> Holder | None:
+def find_holder(connection: Connection, pool: ConnectionPool, session_id: str) -> Holder | None:
     """Return the owner of a session; None if the session does not exist."""
-    row = connection.execute(link.sql(_LOOK), (link.space, session_id)).fetchone()
+    row = connection.execute(pool.sql(_SELECT_HOLDER), (pool.lock_space, session_id)).fetchone()
     return None if row is None else Holder(*row)
 
 
@@ -365,8 +365,8 @@ class StoreOwner:
         lease: Seconds without a beat after which the owner counts as dead.
     """
 
-    def __init__(self, link: Link, name: str | None, lease: float) -> None:
-        self._link, self._lease = link, lease
+    def __init__(self, pool: ConnectionPool, name: str | None, lease: float) -> None:
+        self._pool, self._lease = pool, lease
         self._configured_name = name
         self.forget()
 
@@ -390,7 +390,7 @@ class StoreOwner:
         """
         with self._mutex:
             if self._number is None or self._thread is None:
-                self._number = self._link.run(self._register)
+                self._number = self._pool.run(self._register)
                 with contextlib.suppress(import_psycopg().Error, OSError):  # the thread will try again
                     self._beat()
                 self._thread = threading.Thread(target=self._renew_beats, name="pal-owner", daemon=True)
@@ -400,8 +400,8 @@ class StoreOwner:
     def release(self, session_id: str, token: str) -> None:
         """Release a session for other writers; if the database is unavailable, release it later."""
         try:
-            self._link.run(
-                lambda connection: connection.execute(self._link.sql(_RELEASE), (session_id, token)),
+            self._pool.run(
+                lambda connection: connection.execute(self._pool.sql(_RELEASE), (session_id, token)),
                 patience=0,
             )
         except Exception:  # noqa: BLE001 - a failed release must not fail the finished work
@@ -419,8 +419,8 @@ class StoreOwner:
             connection.close()
 
     def _register(self, connection: Connection) -> int:
-        connection.execute(self._link.sql(_TIDY))
-        row = connection.execute(self._link.sql(_ENTER), self._identity()).fetchone()
+        connection.execute(self._pool.sql(_DELETE_OLD_OWNERS))
+        row = connection.execute(self._pool.sql(_INSERT_OWNER), self._identity()).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -439,17 +439,17 @@ class StoreOwner:
     def _beat(self) -> None:
         connection = self._connection
         if connection is None or connection.closed:
-            connection = self._connection = connect(self._link.url)
+            connection = self._connection = connect(self._pool.url)
         try:
             # Also repeated while held: a lock of the previous connection becomes free a little later.
             connection.execute(
                 b"SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = "
                 b"pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid)",
-                (self._link.space, self._number, self._number),
+                (self._pool.lock_space, self._number, self._number),
             )
-            connection.execute(self._link.sql(_BEAT), (self._number, *self._identity()))
+            connection.execute(self._pool.sql(_BEAT), (self._number, *self._identity()))
             while self._unreleased:
-                connection.execute(self._link.sql(_RELEASE), self._unreleased[0])
+                connection.execute(self._pool.sql(_RELEASE), self._unreleased[0])
                 self._unreleased.pop(0)
         except BaseException:
             connection.close()
