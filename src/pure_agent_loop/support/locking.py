@@ -256,11 +256,11 @@ def with_section(old: bytes, section: str) -> bytes:
     return old.rstrip() + b"\n\n" + section.encode("utf-8", "replace")
 
 
-def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
+def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
     """Write a file atomically, flushed to the disk.
 
     Args:
-        mode: Permissions of the new file; None for this user only.
+        mode: Permissions of the new file.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
@@ -268,8 +268,7 @@ def replace_file(path: Path, content: bytes, mode: int | None = None) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        if mode is not None:
-            Path(temporary).chmod(mode)
+        Path(temporary).chmod(mode)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

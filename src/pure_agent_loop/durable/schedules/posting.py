@@ -51,7 +51,7 @@ def post_to_file(pending: PendingDelivery, record_progress: Callable[[str], None
         if pending.delivery.append:
             _append(path, encode_entry(pending), record_progress)
         else:
-            mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else None
+            mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
             replace_file(path, encode_entry(pending), mode)
     except OSError as error:
         return retry_or_fail(pending, f"{path}: {error.strerror or error}")

@@ -5,9 +5,9 @@ each piece of work must be idempotent.
 
 `psycopg_pool` (3.3) was tried and is not used. Its pool reports a wrong address or password only as a
 timeout, without the reason; this one fails at once with the server's own message. After a restart of the
-server each of its connections fails once, so `run` would still have to retry. A forked child gets its parent's
-connections, and none of the threads that open new ones, so `forget` would stay, too. Only the queue of slots
-(about 20 lines) would go, for four more threads in each process.
+server each of its connections fails once, so `run` would still have to retry. A forked child gets the
+parent's connections, and none of the threads that open new ones, so `forget` would stay, too. Only the queue
+of slots (about 20 lines) would go, for four more threads in each process.
 """
 
 from __future__ import annotations
