@@ -24,14 +24,14 @@ from pure_agent_loop.sessions.store import (
     newest_first,
     not_found,
 )
-from pure_agent_loop.sessions.stores.postgres_pool import ConnectionPool, Holder, StoreOwner, find_holder
+from pure_agent_loop.sessions.stores.postgres_pool import ConnectionPool, Holder, StoreOwner
 from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pure_agent_loop.sessions.stores.postgres_pool import Connection
+    from pure_agent_loop.sessions.stores.postgres_pool import Execute
 
 # The row of the session is locked briefly, so that a takeover waits for this append before it reads. The
 # previous record must exist: a crash of the database may have lost records that were not durable.
@@ -117,41 +117,37 @@ class PostgresLog(BaseLog):
             "line": line.decode("ascii").rstrip("\n"),
             "mode": "on" if durable else "off",
         }
-        self._pool.run(lambda connection: self._insert_or_verify(connection, row))
+        self._pool.run(lambda execute: self._insert_or_verify(execute, row))
         self._is_uncertain = False
         self._last = row["number"]
         self._not_durable = [] if durable else [*self._not_durable, row]
 
-    def _insert_or_verify(self, connection: Connection, row: dict[str, Any]) -> None:
+    def _insert_or_verify(self, execute: Execute, row: dict[str, Any]) -> None:
         """Insert a row, unless an earlier attempt has inserted it."""
-        if self._insert(connection, row):
+        if self._insert(execute, row):
             return
-        existing = connection.execute(self._pool.sql(_LINE), (self.session_id, row["number"])).fetchone()
+        existing = execute(_LINE, (self.session_id, row["number"])).fetchone()
         if existing is not None and existing[0] == row["line"]:
             return
-        holder = find_holder(connection, self._pool, self.session_id)
+        holder = self._pool.find_holder(execute, self.session_id)
         if holder is None or (holder.token, holder.fence) != (self._claim.token, self._fence):
             raise _lost_error(self.session_id, holder)
         for row_before in self._not_durable:  # the database crashed before these reached its disk
-            self._insert(connection, {**row_before, "mode": "on"})
-        if not self._insert(connection, row):
+            self._insert(execute, {**row_before, "mode": "on"})
+        if not self._insert(execute, row):
             raise SessionWriteError(self._pool.name, "another program changed records of this session")
 
-    def _insert(self, connection: Connection, row: dict[str, Any]) -> bool:
-        return connection.execute(self._pool.sql(_APPEND), {**row, "fence": self._fence}).rowcount == 1
+    def _insert(self, execute: Execute, row: dict[str, Any]) -> bool:
+        return execute(_APPEND, {**row, "fence": self._fence}).rowcount == 1
 
-    def _undo_uncertain(self, connection: Connection) -> None:
+    def _undo_uncertain(self, execute: Execute) -> None:
         """Raise the fence and delete a record whose append failed but may still have been written."""
-        row = connection.execute(
-            self._pool.sql(_RAISE_FENCE), (self.session_id, self._claim.token)
-        ).fetchone()
+        row = execute(_RAISE_FENCE, (self.session_id, self._claim.token)).fetchone()
         if row is None:
-            raise _lost_error(self.session_id, find_holder(connection, self._pool, self.session_id))
+            raise _lost_error(self.session_id, self._pool.find_holder(execute, self.session_id))
         self._fence = int(row[0])
         values = {"id": self.session_id, "number": self._last + 1}
-        connection.execute(
-            self._pool.sql(_UNDO), {**values, "fence": self._fence, "token": self._claim.token}
-        )
+        execute(_UNDO, {**values, "fence": self._fence, "token": self._claim.token})
 
     def _release(self) -> None:
         """Do nothing: the store closes the connections."""
@@ -211,17 +207,13 @@ class PostgresStore:
         owner, token = self._owner.number(), secrets.token_hex(8)
         if create:
             session_row = (session_id, round(self._now(), 6))
-            self._pool.run(
-                lambda connection: connection.execute(self._pool.sql(_INSERT_SESSION), session_row)
-            )
+            self._pool.run(lambda execute: execute(_INSERT_SESSION, session_row))
         claim = _Claim(self, session_id, token)
         try:
             fence = self._pool.run(
-                lambda connection: self._take(connection, session_id, owner, token, force=takeover)
+                lambda execute: self._take(execute, session_id, owner, token, force=takeover)
             )
-            transcript, last = self._pool.run(
-                lambda connection: self._read_transcript(connection, session_id)
-            )
+            transcript, last = self._pool.run(lambda execute: self._read_transcript(execute, session_id))
         except SessionWriteError:
             claim.release()  # the session may have been taken before the error
             raise
@@ -232,7 +224,7 @@ class PostgresStore:
         if not self.exists(session_id):
             raise not_found(session_id, self._pool.name)
         transcript, _ = self._pool.run(
-            lambda connection: self._read_transcript(connection, session_id), writing=False
+            lambda execute: self._read_transcript(execute, session_id), writing=False
         )
         return Loaded(transcript.records, transcript.problems)
 
@@ -242,9 +234,7 @@ class PostgresStore:
         Raises:
             SessionReadError: The database cannot be read.
         """
-        rows = self._pool.run(
-            lambda connection: connection.execute(self._pool.sql(_LIST)).fetchall(), writing=False
-        )
+        rows = self._pool.run(lambda execute: execute(_LIST).fetchall(), writing=False)
         return newest_first(list_entry(*row) for row in rows)
 
     def exists(self, session_id: str) -> bool:
@@ -262,9 +252,7 @@ class PostgresStore:
             SessionReadError: The database cannot be read.
         """
         check_session_name(session_id)
-        return self._pool.run(
-            lambda connection: find_holder(connection, self._pool, session_id), writing=False
-        )
+        return self._pool.run(lambda execute: self._pool.find_holder(execute, session_id), writing=False)
 
     def delete(self, session_id: str) -> None:
         """Delete a session; see `SessionStore.delete`."""
@@ -272,8 +260,8 @@ class PostgresStore:
             raise not_found(session_id, self._pool.name)
         owner, token = self._owner.number(), secrets.token_hex(8)
         # Taken over first, so that a writer that is considered dead cannot leave a row.
-        self._pool.run(lambda connection: self._take(connection, session_id, owner, token, force=False))
-        self._pool.run(lambda connection: connection.execute(self._pool.sql(_DELETE), (session_id, token)))
+        self._pool.run(lambda execute: self._take(execute, session_id, owner, token, force=False))
+        self._pool.run(lambda execute: execute(_DELETE, (session_id, token)))
 
     def close(self) -> None:
         """Close the connections. Other processes may then take the sessions that are open here."""
@@ -285,10 +273,10 @@ class PostgresStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take(self, connection: Connection, session_id: str, owner: int, token: str, *, force: bool) -> int:
+    def _take(self, execute: Execute, session_id: str, owner: int, token: str, *, force: bool) -> int:
         """Take a session unless a live process has it. Return the fence."""
         while True:
-            holder = find_holder(connection, self._pool, session_id)
+            holder = self._pool.find_holder(execute, session_id)
             if holder is None:
                 raise not_found(session_id, self._pool.name)
             if holder.token == token:
@@ -297,12 +285,12 @@ class PostgresStore:
                 raise holder.locked_error(session_id)
             # If another process was faster, the fence has changed and this statement does nothing.
             parameters = (owner, token, session_id, holder.fence, holder.token)
-            connection.execute(self._pool.sql(_TAKE_SESSION), parameters)
+            execute(_TAKE_SESSION, parameters)
 
-    def _read_transcript(self, connection: Connection, session_id: str) -> tuple[Transcript, int]:
-        rows = connection.execute(self._pool.sql(_LINES), (session_id,))
+    def _read_transcript(self, execute: Execute, session_id: str) -> tuple[Transcript, int]:
+        rows = execute(_LINES, (session_id,))
         transcript = parse(_lines(rows))
-        last = connection.execute(self._pool.sql(_LAST), (session_id,)).fetchone()
+        last = execute(_LAST, (session_id,)).fetchone()
         return transcript, int(last[0]) if last else 0
 
 

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
+    Execute = Callable[..., psycopg.Cursor[tuple[Any, ...]]]  # of a statement and its values
 
 T = TypeVar("T")
 VERSION = 1
@@ -145,13 +146,12 @@ class ConnectionPool:
         """Return a statement with the schema in place of each ``@``."""
         return text.replace("@", f"{self._schema}.").replace("{schema}", self._schema).encode()
 
-    def run(
-        self, work: Callable[[Connection], T], *, writing: bool = True, patience: float | None = None
-    ) -> T:
+    def run(self, work: Callable[[Execute], T], *, writing: bool = True, patience: float | None = None) -> T:
         """Run work with a connection, and retry while the database is unavailable.
 
         Args:
-            work: Function of the connection; it may be called several times.
+            work: Function that gets a function to execute one statement and return its cursor; it may be
+                called several times.
             patience: Seconds to retry; None for the store's value. At most two seconds in a thread with a
                 running event loop, which would be blocked.
 
@@ -194,7 +194,16 @@ class ConnectionPool:
             while True:
                 abandon(old.get_nowait())
 
-    def _run_once(self, work: Callable[[Connection], T]) -> T:
+    def execute_on(self, connection: Connection) -> Execute:
+        """Return a function that executes a statement of this store on a connection."""
+        return lambda statement, values=(): connection.execute(self.sql(statement), values)
+
+    def find_holder(self, execute: Execute, session_id: str) -> Holder | None:
+        """Return the owner of a session; None if the session does not exist."""
+        row = execute(_SELECT_HOLDER, (self.lock_space, session_id)).fetchone()
+        return None if row is None else Holder(*row)
+
+    def _run_once(self, work: Callable[[Execute], T]) -> T:
         connection = self._slots.get()
         try:
             if self._is_closed:
@@ -204,7 +213,7 @@ class ConnectionPool:
             if not self._is_prepared:
                 self._prepare(connection)
                 self._is_prepared = True
-            return work(connection)
+            return work(self.execute_on(connection))
         except BaseException:
             # The connection may be inside a transaction: do not reuse it.
             if connection is not None:
@@ -300,6 +309,11 @@ _JOIN_SECONDS = 1.0
 _INSERT_OWNER = """
 INSERT INTO @owners (name, host, pid, beat, lease) VALUES (%s, %s, %s, clock_timestamp(), %s) RETURNING number
 """
+_TAKE_LOCK = """
+SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (
+    SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid
+)
+"""
 # The row may have been deleted: others clean up after an owner that has been silent for a day.
 _BEAT = """
 INSERT INTO @owners (number, name, host, pid, beat, lease) OVERRIDING SYSTEM VALUE
@@ -352,12 +366,6 @@ class Holder:
         return SessionLockedError(session_id, holder, pid=self.pid, host=self.host, since=self.since)
 
 
-def find_holder(connection: Connection, pool: ConnectionPool, session_id: str) -> Holder | None:
-    """Return the owner of a session; None if the session does not exist."""
-    row = connection.execute(pool.sql(_SELECT_HOLDER), (pool.lock_space, session_id)).fetchone()
-    return None if row is None else Holder(*row)
-
-
 class StoreOwner:
     """Signs of life of one store: a separate connection, and a thread that renews the beat.
 
@@ -400,10 +408,7 @@ class StoreOwner:
     def release(self, session_id: str, token: str) -> None:
         """Release a session for other writers; if the database is unavailable, release it later."""
         try:
-            self._pool.run(
-                lambda connection: connection.execute(self._pool.sql(_RELEASE), (session_id, token)),
-                patience=0,
-            )
+            self._pool.run(lambda execute: execute(_RELEASE, (session_id, token)), patience=0)
         except Exception:  # noqa: BLE001 - a failed release must not fail the finished work
             self._unreleased.append((session_id, token))
 
@@ -418,9 +423,9 @@ class StoreOwner:
         if connection is not None:
             connection.close()
 
-    def _register(self, connection: Connection) -> int:
-        connection.execute(self._pool.sql(_DELETE_OLD_OWNERS))
-        row = connection.execute(self._pool.sql(_INSERT_OWNER), self._identity()).fetchone()
+    def _register(self, execute: Execute) -> int:
+        execute(_DELETE_OLD_OWNERS)
+        row = execute(_INSERT_OWNER, self._identity()).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -440,16 +445,13 @@ class StoreOwner:
         connection = self._connection
         if connection is None or connection.closed:
             connection = self._connection = connect(self._pool.url)
+        execute = self._pool.execute_on(connection)
         try:
             # Also repeated while held: a lock of the previous connection becomes free a little later.
-            connection.execute(
-                b"SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = "
-                b"pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid)",
-                (self._pool.lock_space, self._number, self._number),
-            )
-            connection.execute(self._pool.sql(_BEAT), (self._number, *self._identity()))
+            execute(_TAKE_LOCK, (self._pool.lock_space, self._number, self._number))
+            execute(_BEAT, (self._number, *self._identity()))
             while self._unreleased:
-                connection.execute(self._pool.sql(_RELEASE), self._unreleased[0])
+                execute(_RELEASE, self._unreleased[0])
                 self._unreleased.pop(0)
         except BaseException:
             connection.close()
