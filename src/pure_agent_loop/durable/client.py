@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.durable.database import Database, read_events
@@ -116,7 +115,7 @@ class Client:
     ) -> Handle:
         """Submit a task from async code; see `submit`."""
         return await asyncio.to_thread(
-            partial(self.submit, agent, task, messages, run_id=run_id, priority=priority, **options)
+            self.submit, agent, task, messages, run_id=run_id, priority=priority, **options
         )
 
     def handle(self, run_id: str) -> Handle:
