@@ -28,9 +28,8 @@ from pure_agent_loop.durable.values import (
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.ledgers import check_waits
 from pure_agent_loop.permissions import Verdict, as_answer
-from pure_agent_loop.sessions.questions import already_answered, check_by
+from pure_agent_loop.sessions.questions import already_answered, author_of
 from pure_agent_loop.stop_reasons import WAITING
-from pure_agent_loop.support.account import account_here
 from pure_agent_loop.support.text import as_text
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -185,8 +184,7 @@ class RunQueue:
         by: str | None,
     ) -> None:
         """Write an answer or a result if there is none, and read the first one, in one transaction."""
-        check_by(by)
-        run_id, verdict, author = info.run_id, json.dumps(plain), (by or account_here(), time.time())
+        run_id, verdict, author = info.run_id, json.dumps(plain), (author_of(by), time.time())
         call = call_id if what == "question" else result_key(call_id)
 
         def write(change: Change) -> list[tuple[Any, ...]]:

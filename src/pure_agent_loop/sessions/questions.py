@@ -107,9 +107,7 @@ def _record_first(
     store: SessionStore, session_id: str, call_id: str, value: Permission | ToolOutcome, by: str | None
 ) -> None:
     """Write an answer or a result if the call has none yet."""
-    from pure_agent_loop.support.account import account_here
-
-    check_by(by)
+    author = author_of(by)
     kind, plain = encode(value)
     is_answer = isinstance(value, Permission)
 
@@ -130,7 +128,7 @@ def _record_first(
         key_in(store.read(session_id).records)  # without a lock: a late answer must not block a writer
         try:
             with opening_lock(session_id), store.open(session_id, create=False) as log:
-                data = {"key": key_in(log.records), "value": plain, "by": by or account_here(), **origin}
+                data = {"key": key_in(log.records), "value": plain, "by": author, **origin}
                 log.append(kind, data, durable=True)
                 return
         except SessionLockedError:
@@ -139,14 +137,17 @@ def _record_first(
         time.sleep(_PAUSE)
 
 
-def check_by(by: object) -> None:
-    """Reject a `by` that cannot name a person.
+def author_of(by: Any) -> str:
+    """Return the author of an answer: `by`, or this account for None.
 
     Raises:
-        ConfigError: `by` is neither None nor text.
+        ConfigError: `by` is neither None nor a non-blank text.
     """
+    from pure_agent_loop.support.account import account_here
+
     if by is not None and not (isinstance(by, str) and by.strip()):
         raise ConfigError(f"by={by!r:.80} must be a person's name as text; leave it out to use this account.")
+    return by or account_here()
 
 
 def already_answered(
