@@ -14,16 +14,16 @@ from pure_agent_loop.durable import Engine
 
 _DIES = """
 import os, sys
-from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.run_queue import RunQueue
 
-class Dying(Client):
+class Dying(RunQueue):
     def _resume(self, info):
         os._exit(9)
 
 url, run, call, what, said = sys.argv[1:]
-client = Dying(Database(url))
-client.answer(run, call, said) if what == "answer" else client.give_result(run, call, said)
+queue = Dying(Database(url))
+queue.answer(run, call, said) if what == "answer" else queue.give_result(run, call, said)
 """
 
 

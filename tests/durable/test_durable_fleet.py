@@ -15,8 +15,8 @@ from tests.postgres_server import PostgresServer
 
 from pure_agent_loop import Agent
 from pure_agent_loop.durable.attempt import Attempt
-from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.run_queue import RunQueue
 from pure_agent_loop.sessions import PostgresStore
 from pure_agent_loop.testing import ScriptedLLM
 
@@ -57,12 +57,12 @@ def test_a_run_outlasts_a_database_that_is_away_for_longer_than_its_patience(tmp
         return await asyncio.to_thread(work, *values)
 
     with PostgresServer() as server, PostgresStore(server.url, patience=0.1) as store:
-        client, agent = Client(Database(server.url)), Agent(llm=ScriptedLLM(["Done."]))
+        queue, agent = RunQueue(Database(server.url)), Agent(llm=ScriptedLLM(["Done."]))
         assert not store.exists("s")  # it has answered once
         server.stop(immediate=True)
 
         async def main():
-            words = (client, store, agent, "r", "Do it.", "s")
+            words = (queue, store, agent, "r", "Do it.", "s")
             work = asyncio.create_task(Attempt(*words, in_thread, takeover=True).work())
             while not work.done() and "is waiting for its database" not in caplog.text:
                 await asyncio.sleep(0.01)
@@ -70,6 +70,6 @@ def test_a_run_outlasts_a_database_that_is_away_for_longer_than_its_patience(tmp
             return await work
 
         found = asyncio.run(main())
-        client.close()
+        queue.close()
     assert found["error"] == ""
     assert (found["stop_reason"], found["content"]) == ("completed", "Done.")

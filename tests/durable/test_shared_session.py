@@ -11,8 +11,8 @@ import pytest
 from pure_agent_loop import Agent, tool
 from pure_agent_loop.durable import Engine, Schedule
 from pure_agent_loop.durable.attempt import Attempt
-from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.run_queue import RunQueue
 from pure_agent_loop.sessions import SqliteStore
 from pure_agent_loop.testing import ScriptedLLM, call
 
@@ -130,7 +130,7 @@ def test_a_run_that_was_cancelled_is_not_brought_back(engine, done, name):
     waiting = first.result(PATIENCE)
     first.cancel()
     # As whoever answered at the same moment does, a little later.
-    engine._client._resume(waiting)
+    engine.queue._resume(waiting)
     engine.submit(name, "question", session_id=name).result(PATIENCE)
     assert (first.result(PATIENCE).status, done) == ("cancelled", [])
 
@@ -174,14 +174,14 @@ def test_a_worker_that_was_frozen_before_it_opened_the_session_does_not_begin_ag
         return "done"
 
     database = Database(f"sqlite:///{tmp_path / 'd.sqlite'}")
-    client = Client(database)
+    queue = RunQueue(database)
     store, agent = Frozen(database.path), Agent(llm=ScriptedLLM(by_task), tools=[do])
 
     async def in_thread(work, *values):
         return await asyncio.to_thread(work, *values)
 
     def attempt(store):
-        return Attempt(client, store, agent, "r", "do it", "s", in_thread).work()
+        return Attempt(queue, store, agent, "r", "do it", "s", in_thread).work()
 
     def elsewhere():
         try:
@@ -191,7 +191,7 @@ def test_a_worker_that_was_frozen_before_it_opened_the_session_does_not_begin_ag
 
     store.meanwhile = elsewhere
     found = asyncio.run(attempt(store))
-    client.close()
+    queue.close()
     assert (found["content"], found["stop_reason"]) == ("This was: do it", "completed")
     assert done == ["do it"]  # where nobody knows whether it was done, the model is told
     runs = [each for each in store.read("s").records if each.type == "run"]

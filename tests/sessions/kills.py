@@ -26,7 +26,7 @@ from pure_agent_loop import Agent
 from pure_agent_loop.errors import SessionNotFoundError
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.sessions import JsonlStore, Record, SqliteStore
-from pure_agent_loop.sessions.stores.jsonl import BaseLog
+from pure_agent_loop.sessions.store import BaseLog
 from pure_agent_loop.testing import ScriptedServer, check_history
 
 TOOL_SECONDS = 0.001

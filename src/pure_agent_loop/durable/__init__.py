@@ -1,16 +1,15 @@
 """Durable runs: agents on an engine that survives the death of processes. Needs the extra ``[durable]``.
 
-    values    statuses, rates and information about runs
-    database  the database, and the tables of this package in it
-    client    operations from any process: submit, query, answer, cancel
-    handle    one run, for its submitter
-    events    events of runs, for readers in other processes
-    guard     the session of an attempt
-    attempt   one attempt of a run
-    liveness  detection of dead workers
-    schedules/ runs at set times
-    worker    a process that executes runs
-    engine    client and worker in one object
+    values        statuses, rates and information about runs
+    database      the database, the tables of this package in it, and the events of runs
+    run_queue     operations on a run by its id: state, turns, answers, ownership
+    client        submit and list runs; `Handle`, a view of one run
+    task_options  options of a task, kept until a worker starts the run
+    attempt       one attempt of a run, and the guard of its session
+    liveness      detection of dead workers
+    worker        a process that executes runs
+    engine        a client that also works
+    schedules/    runs at set times
 
 DBOS provides queues, limits, ownership and states. The session's journal ensures that a finished effect is
 not repeated. docs/durable.md describes the consequences.

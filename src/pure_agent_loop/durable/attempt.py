@@ -17,10 +17,10 @@ from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.durable.client import Client, result_key
 from pure_agent_loop.durable.database import EventWriter
+from pure_agent_loop.durable.run_queue import RunQueue, result_key
 from pure_agent_loop.durable.schedules.delivery import bring_notices
-from pure_agent_loop.durable.task_options import kept_options
+from pure_agent_loop.durable.task_options import load_options
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import (
     LLMError,
@@ -236,7 +236,7 @@ class Attempt:
 
     def __init__(
         self,
-        client: Client,
+        queue: RunQueue,
         store: SessionStore,
         agent: Agent,
         run_id: str,
@@ -250,7 +250,7 @@ class Attempt:
         deps: DepsOfRun | None = None,
     ) -> None:
         self._trace_context, self._inputs, self._deps = trace_context, inputs, deps
-        self._client, self._store, self._agent = client, store, agent
+        self._queue, self._store, self._agent = queue, store, agent
         self._run_id, self._task, self._session_id = run_id, task, session_id
         self._in_thread, self._takeover = in_thread, takeover
         self.guard = Guard()
@@ -285,9 +285,9 @@ class Attempt:
         return isinstance(error, away) or (self._takeover and isinstance(error, SessionReadError))
 
     async def _try_once(self) -> dict[str, Any] | None:
-        if await self._in_thread(self._client.is_cancelled, self._run_id):
-            return {"stop_reason": "cancelled", "content": "", "error": "", "steps": 0}
-        self.run_ahead = await self._in_thread(self._client.take_turn, self._run_id, self._session_id)
+        if await self._in_thread(self._queue.is_cancelled, self._run_id):
+            return _outcome_without_steps("cancelled")
+        self.run_ahead = await self._in_thread(self._queue.take_turn, self._run_id, self._session_id)
         if self.run_ahead:
             return None
         records = await self._in_thread(self._records)
@@ -297,12 +297,11 @@ class Attempt:
         if done is not None:
             return done
         if count >= MAX_ATTEMPTS:
-            error = f"{count} attempts ended without finishing the run"
-            return {"stop_reason": "killed", "content": "", "error": error, "steps": 0}
+            return _outcome_without_steps("killed", f"{count} attempts ended without finishing the run")
         # Another run has used the session since: this run starts again after it.
         must_restart = count > 0 and len(part) < len(records)
         if must_restart:
-            await self._in_thread(self._client.forget_answers, self._run_id)
+            await self._in_thread(self._queue.forget_answers, self._run_id)
         run: Run = await self._in_thread(partial(self._open, records, is_new=count == 0 or must_restart))
         await self._run_shielded(run)
         failure = run.state.failure
@@ -314,7 +313,7 @@ class Attempt:
         return outcome_of(run.result())
 
     def _records(self) -> list[Record]:
-        self._client.database.check_file()
+        self._queue.database.check_file()
         return self._store.read(self._session_id).records if self._store.exists(self._session_id) else []
 
     def _open(self, records: list[Record], *, is_new: bool) -> Run:
@@ -322,7 +321,7 @@ class Attempt:
         store = GuardedStore(
             self._store, self._run_id, self._session_id, self.guard, records, takeover=takeover
         )
-        options = kept_options(self._client.database, self._run_id, self._inputs)
+        options = load_options(self._queue.database, self._run_id, self._inputs)
         if attempts_of(records, self._run_id):  # the session holds these messages already
             options.pop("messages", None)
         if not is_new:
@@ -338,8 +337,8 @@ class Attempt:
             deps=self._deps,
             **options,
         )
-        bring_notices(self._client.database, self._session_id, store.records, run.prompts, inbox)
-        answers = self._client.answers(self._run_id)
+        bring_notices(self._queue.database, self._session_id, store.records, run.prompts, inbox)
+        answers = self._queue.answers(self._run_id)
         for question in run.state.questions:
             verdict = answers.get((question.step, question.call_id))
             if verdict is not None:
@@ -361,7 +360,7 @@ class Attempt:
             raise
 
     async def _write_events(self, run: Run) -> None:
-        writer = EventWriter(self._client.database, self._run_id, secrets.token_hex(4), self._in_thread)
+        writer = EventWriter(self._queue.database, self._run_id, secrets.token_hex(4), self._in_thread)
         try:
             async with aclosing(run.stream()) as events:
                 async for event in events:
@@ -396,13 +395,17 @@ def outcome_of(result: AgentResult) -> dict[str, Any]:
 
 def failed_with(error: PureAgentLoopError) -> dict[str, Any]:
     """Return the recorded outcome of a run that could not continue."""
-    return {"stop_reason": "error", "content": "", "error": safe_str(error), "steps": 0}
+    return _outcome_without_steps("error", safe_str(error))
+
+
+def _outcome_without_steps(stop_reason: str, error: str = "") -> dict[str, Any]:
+    return {"stop_reason": stop_reason, "content": "", "error": error, "steps": 0}
 
 
 def already_done(records: Sequence[Record]) -> dict[str, Any] | None:
     """Return the outcome of a run that had ended when its process died; None if it had not."""
-    past = read_resume_point(records)
-    reason = None if past.was_cut_off or past.state is None else past.state.get("stop_reason")
-    is_unfinished = reason in (None, *WAITING, HANDED_OFF, "cancelled") or past.begun is not None
-    state = None if is_unfinished else past.to_state()
+    point = read_resume_point(records)
+    reason = None if point.was_cut_off or point.state is None else point.state.get("stop_reason")
+    is_unfinished = reason in (None, *WAITING, HANDED_OFF, "cancelled") or point.started_run is not None
+    state = None if is_unfinished else point.to_state()
     return None if state is None else outcome_of(AgentResult.from_state(state, []))

@@ -1,4 +1,4 @@
-"""Database of durable runs: its URL, its connection, and the tables of this package."""
+"""Database of durable runs: its URL, its connection, the tables of this package, and the events of runs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from pure_agent_loop.durable.values import DurableError
-from pure_agent_loop.errors import ConfigError, MissingExtraError, SessionWriteError
+from pure_agent_loop.errors import ConfigError, SessionWriteError
 from pure_agent_loop.events import AnyEvent, Event, EventType
 from pure_agent_loop.sessions import SessionStore, SqliteStore
+from pure_agent_loop.sessions.stores.postgres import PostgresStore
+from pure_agent_loop.sessions.stores.postgres_pool import connect, import_psycopg
 from pure_agent_loop.sessions.stores.sqlite import OpenFiles
 from pure_agent_loop.support.disk import data_folder, expanded
 from pure_agent_loop.support.text import clean_text, safe_str
@@ -30,15 +32,6 @@ _PAUSE = 0.1
 _T = TypeVar("_T")
 Change = Callable[..., Any]  # function of a statement and its values
 _SCHEMA = "pal_durable"
-# Detects a connection whose other end has vanished.
-_OPTIONS: dict[str, Any] = {
-    "connect_timeout": 10,
-    "keepalives": 1,
-    "keepalives_idle": 5,
-    "keepalives_interval": 2,
-    "keepalives_count": 3,
-    "tcp_user_timeout": 10_000,
-}
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS @agents (name TEXT PRIMARY KEY, queue TEXT NOT NULL)",
     """CREATE TABLE IF NOT EXISTS @workers (
@@ -138,18 +131,14 @@ class Database:
 
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query; write ``@`` before each table and ``?`` for each value."""
-        parameters = _storable(values)
-        rows = self._run(lambda connection: connection.execute(self.sql(statement), parameters).fetchall())
-        return list(rows)
+        return list(self._run(lambda connection: self._execute(connection, statement, values).fetchall()))
 
     def change(self, statement: str, *values: Any) -> int:
         """Change rows and return their number. May run twice if a connection breaks."""
-        parameters = _storable(values)
-        return int(self._run(lambda connection: connection.execute(self.sql(statement), parameters).rowcount))
+        return int(self._run(lambda connection: self._execute(connection, statement, values).rowcount))
 
     def change_many(self, statement: str, rows: Sequence[tuple[Any, ...]]) -> None:
         """Execute a statement for several rows in one transaction."""
-
         parameters = [_storable(row) for row in rows]
 
         def write(connection: Any) -> None:
@@ -167,12 +156,9 @@ class Database:
 
         def write(connection: Any) -> _T:
             with self._transaction(connection):
-                return work(
-                    lambda statement, *values: connection.execute(self.sql(statement), _storable(values))
-                )
+                return work(lambda statement, *values: self._execute(connection, statement, values))
 
-        result: _T = self._run(write)
-        return result
+        return self._run(write)
 
     def prepare(self) -> None:
         """Create missing tables.
@@ -192,7 +178,7 @@ class Database:
             )
             connection.execute("PRAGMA synchronous = NORMAL")
             return connection
-        return _psycopg().connect(self.url, autocommit=True, **_options(self.url))
+        return connect(self.url)
 
     def sessions(self, *, owner: str | None = None, lease: float = 10.0) -> SessionStore:
         """Return the session store of the runs.
@@ -203,8 +189,6 @@ class Database:
         """
         if self.is_sqlite:
             return SqliteStore(self.path)
-        from pure_agent_loop.sessions.stores.postgres import PostgresStore
-
         return PostgresStore(self.url, owner=owner, lease=lease)
 
     def close(self) -> None:
@@ -214,7 +198,10 @@ class Database:
                 self._connection.close()
             self._connection = None
 
-    def _run(self, work: Callable[[Any], Any], patience: float = PATIENCE) -> Any:
+    def _execute(self, connection: Any, statement: str, values: Sequence[Any]) -> Any:
+        return connection.execute(self.sql(statement), _storable(values))
+
+    def _run(self, work: Callable[[Any], _T], patience: float = PATIENCE) -> _T:
         deadline = time.monotonic() + patience
         with self._lock:
             while True:
@@ -230,9 +217,7 @@ class Database:
                     self._connection = None
                     is_transient = self._was_reachable and self._is_transient(error)
                     if not is_transient or time.monotonic() >= deadline:
-                        raise DurableError(
-                            f"The database {self.display_url} is unavailable: {self._redacted_text(error)}"
-                        ) from error
+                        raise self.unavailable(safe_str(error)) from error
                 time.sleep(_PAUSE)
 
     def check_file(self) -> None:
@@ -247,9 +232,12 @@ class Database:
             try:
                 self._files.check()
             except SessionWriteError as error:
-                raise DurableError(
-                    f"The database {self.display_url} is unavailable: {error.reason}."
-                ) from error
+                raise self.unavailable(f"{error.reason}.") from error
+
+    def unavailable(self, reason: str) -> DurableError:
+        """Return the error for a database that cannot be used now."""
+        reason = _PASSWORD.sub(r"\1***", " ".join(reason.split()))
+        return DurableError(f"The database {self.display_url} is unavailable: {reason}")
 
     def _open(self) -> Any:
         if self._files is not None:
@@ -296,15 +284,12 @@ class Database:
 
     def errors(self) -> tuple[type[BaseException], ...]:
         """Return the exception types of the driver."""
-        return (sqlite3.Error,) if self.is_sqlite else (_psycopg().Error,)
+        return (sqlite3.Error,) if self.is_sqlite else (import_psycopg().Error,)
 
     def _is_transient(self, error: BaseException) -> bool:
         if self.is_sqlite:
             return isinstance(error, sqlite3.OperationalError) and "locked" in str(error)
-        return isinstance(error, (_psycopg().OperationalError, _psycopg().InterfaceError))
-
-    def _redacted_text(self, error: BaseException) -> str:
-        return _PASSWORD.sub(r"\1***", " ".join(safe_str(error).split()))
+        return isinstance(error, (import_psycopg().OperationalError, import_psycopg().InterfaceError))
 
 
 def storable(text: str) -> str:
@@ -339,20 +324,6 @@ def _names_database(url: str) -> bool:
         return bool(urllib.parse.urlsplit(url).path.strip("/"))
     except ValueError:
         return False
-
-
-def _options(url: str) -> dict[str, Any]:
-    """Return connection options that the URL does not set."""
-    url_options = urllib.parse.parse_qs(urllib.parse.urlsplit(url).query)
-    return {name: value for name, value in _OPTIONS.items() if name not in url_options}
-
-
-def _psycopg() -> Any:
-    try:
-        import psycopg
-    except ImportError as error:
-        raise MissingExtraError("PostgreSQL", "durable") from error
-    return psycopg
 
 
 # -- events of durable runs for readers in other processes, as rows in the database ----------------------

@@ -7,15 +7,14 @@ import contextlib
 import signal
 import threading
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.client import Client, Handle
+from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database, default_database
 from pure_agent_loop.durable.schedules.delivery import bring_notices
 from pure_agent_loop.durable.schedules.schedules import Schedules
-from pure_agent_loop.durable.values import Rate, TaskInfo, check_agent_name
+from pure_agent_loop.durable.values import Rate, check_agent_name
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Inbox
@@ -25,13 +24,10 @@ from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
 
 if TYPE_CHECKING:
-    from typing_extensions import Self, Unpack
-
-    from pure_agent_loop.llm.messages import Message
-    from pure_agent_loop.runs.options import RunOptions
+    from typing_extensions import Self
 
 
-class Engine:
+class Engine(Client):
     """Durable runs: a submitted task is completed even if processes die.
 
         engine = Engine("sqlite:///work.sqlite", agents={"helper": agent})
@@ -76,8 +72,7 @@ class Engine:
         for name, agent in self.agents.items():
             if not isinstance(agent, Agent):
                 raise ConfigError(f"agents[{name!r}] must be an Agent, not {agent!r:.80}.")
-        self.database = Database(default_database() if database is None else database)
-        self._client = Client(self.database)
+        super().__init__(Database(default_database() if database is None else database))
         self._concurrency, self._rates = concurrency, dict(rates or {})
         self._lease, self._grace = lease, grace
         self.deps = checked_in_run("deps", deps)
@@ -85,70 +80,10 @@ class Engine:
         self._stop: Callable[[], None] | None = None
         self._thread: threading.Thread | None = None
 
-    # -- from any process -----------------------------------------------------------------------
-
-    def submit(
-        self,
-        agent: str,
-        task: str,
-        messages: list[Message] | None = None,
-        *,
-        run_id: str | None = None,
-        priority: int | None = None,
-        **options: Unpack[RunOptions],
-    ) -> Handle:
-        """Submit a task. It runs once, however often it is submitted with the same id.
-
-        Args:
-            agent: Name of the agent, as registered by a worker.
-            task: Task to do.
-            messages: History to continue, for a new session.
-            run_id: Id of the run; None for a new id.
-            priority: From 1, lower first; runs without a priority come before all others.
-            options: Options of `Agent.run`. `session_id` is the session to continue; None for a new one.
-                `media` is read at once and stored in the database. Options without a JSON form, such as
-                `tools`, belong to the workers' agent.
-
-        Raises:
-            ConfigError: The agent is unknown, or an argument is invalid or has no JSON form.
-            ImageError: A medium cannot be sent.
-            HistoryError: `messages` is not a list of messages.
-            DurableError: The database is unavailable.
-            MissingExtraError: The extra ``[durable]`` is not installed.
-        """
-        run_id = self._client.submit(
-            agent, task, messages=messages, run_id=run_id, priority=priority, **options
-        )
-        return Handle(self._client, run_id)
-
-    async def asubmit(
-        self,
-        agent: str,
-        task: str,
-        messages: list[Message] | None = None,
-        *,
-        run_id: str | None = None,
-        priority: int | None = None,
-        **options: Unpack[RunOptions],
-    ) -> Handle:
-        """Submit a task from async code; see `submit`."""
-        return await asyncio.to_thread(
-            partial(self.submit, agent, task, messages, run_id=run_id, priority=priority, **options)
-        )
-
-    def handle(self, run_id: str) -> Handle:
-        """Return the handle of a run that any process has submitted.
-
-        Raises:
-            DurableNotFoundError: The run does not exist.
-        """
-        self._client.info(run_id)
-        return Handle(self._client, run_id)
-
     @property
     def schedules(self) -> Schedules:
         """Schedules of this database."""
-        return Schedules(self._client)
+        return Schedules(self)
 
     @property
     def sessions(self) -> SessionStore:
@@ -179,28 +114,12 @@ class Engine:
         records = self.sessions.read(session_id).records
         bring_notices(self.database, session_id, records, prompts or prompts_for(), inbox)
 
-    def tasks(
-        self, status: str | None = None, agent: str | None = None, limit: int | None = 100
-    ) -> list[TaskInfo]:
-        """Return runs, newest first.
-
-        Args:
-            status: Status to match.
-            agent: Agent name to match.
-            limit: Maximum number; None for all.
-
-        Raises:
-            ConfigError: The status is unknown.
-            DurableError: The database is unavailable.
-        """
-        return self._client.tasks(status, agent, limit)
-
     def close(self) -> None:
         """Stop working, and close the connections."""
         self.stop()
         close_store(self._store)
         self._store = None
-        self._client.close()
+        super().close()
 
     # -- worker ---------------------------------------------------------------------------------
 
@@ -220,7 +139,7 @@ class Engine:
         if self._stop is not None:
             raise ConfigError("This engine is already running. Call stop() first.")
         worker = Worker(
-            self._client,
+            self,
             self.agents,
             concurrency=self._concurrency,
             rates=self._rates,

@@ -20,7 +20,7 @@ from pure_agent_loop.errors import SessionLockedError
 from pure_agent_loop.support.locking import SessionLock, take_lock
 
 _ALIVE, _TAKEOVER = zlib.crc32(b"pal worker") >> 1, zlib.crc32(b"pal takeover") >> 1
-_SETTLE_SECONDS = 3.0  # after an outage of the database, other workers need time to reconnect
+_RECONNECT_SECONDS = 3.0  # after an outage of the database, other workers need time to reconnect
 _BEAT = """
 INSERT INTO @workers (executor, host, pid, seen) VALUES (?, ?, ?, ?)
 ON CONFLICT (executor) DO UPDATE SET seen = excluded.seen
@@ -119,7 +119,7 @@ class PostgresLiveness:
         if self._connection is None or self._connection.closed:
             with contextlib.suppress(Exception):
                 self._acquire()
-                self._quiet_until = time.monotonic() + _SETTLE_SECONDS
+                self._quiet_until = time.monotonic() + _RECONNECT_SECONDS
             return False
         now = time.monotonic()
         if now - self._last_beat > self._lease / 5:

@@ -92,7 +92,7 @@ def unpack_options(text: str) -> dict[str, Any]:
     return options
 
 
-def keep_options(database: Database, run_id: str, text: str) -> str:
+def store_options(database: Database, run_id: str, text: str) -> str:
     """Store packed options once, however often they are submitted; return their digest, empty for none.
 
     Raises:
@@ -105,7 +105,7 @@ def keep_options(database: Database, run_id: str, text: str) -> str:
     return digest
 
 
-def kept_options(database: Database, run_id: str, digest: str) -> dict[str, Any]:
+def load_options(database: Database, run_id: str, digest: str) -> dict[str, Any]:
     """Return stored options.
 
     Raises:

@@ -133,6 +133,13 @@ def queue_of(model: str) -> str:
     return f"model {model or 'unnamed'}"
 
 
+def states_of(status: str) -> list[str]:
+    """Return the states of DBOS that a run with a status may have."""
+    states = [state for state, name in _STATUS_BY_STATE.items() if name == status]
+    # A run that has stopped has returned its outcome, whatever its stop reason is.
+    return states if status in ("pending", "running") else [*states, "SUCCESS"]
+
+
 def task_info(workflow: Any) -> TaskInfo:
     """Return the information about a run from the workflow record of DBOS."""
     args = _arguments(workflow.input)

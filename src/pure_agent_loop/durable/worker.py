@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 from pure_agent_loop.agent import Agent
@@ -69,7 +70,7 @@ class Worker:
         grace: float,
         deps: Callable[..., Any] | None = None,
     ) -> None:
-        self._client, self._agents = client, dict(agents)
+        self._queue, self._agents = client.queue, dict(agents)
         self._concurrency, self._rates = concurrency, dict(rates)
         self._lease, self._grace, self._deps = lease, grace, deps
         self.executor = f"{socket.gethostname()[:40]}-{os.getpid()}-{secrets.token_hex(3)}"
@@ -111,16 +112,17 @@ class Worker:
 
     async def _work(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
         self._loop = asyncio.get_running_loop()
-        await self._in_thread(lambda: self._client.engine)  # fails if the database is unavailable
-        self._store = await self._in_thread(self._sessions)
-        with self._client.translate_errors():
+        await self._in_thread(lambda: self._queue.dbos_client)  # fails if the database is unavailable
+        open_store = partial(self._queue.database.sessions, owner=self.executor, lease=self._lease)
+        self._store: SessionStore = await self._in_thread(open_store)
+        with self._queue.translate_errors():
             liveness = await self._in_thread(self._make_liveness)
         dbos = import_dbos().DBOS
         sweeper = threading.Thread(target=self._sweep, args=(liveness,), name="pal-sweeper", daemon=True)
         try:
-            with self._client.translate_errors():
+            with self._queue.translate_errors():
                 await self._launch(dbos)
-            await self._in_thread(self._client.register_agents, self.queues)
+            await self._in_thread(self._queue.register_agents, self.queues)
             sweeper.start()
             self._ticker.start()
             ready()
@@ -133,7 +135,7 @@ class Worker:
                 await self._in_thread(sweeper.join)
             await self._shut_down(dbos)
             with contextlib.suppress(Exception):  # otherwise another worker detects the death of this one
-                await self._in_thread(self._client.hand_over, self.executor)
+                await self._in_thread(self._queue.hand_over, self.executor)
             await self._in_thread(close_store, self._store)
             liveness.close()
             self._threads.shutdown(wait=False)
@@ -144,7 +146,7 @@ class Worker:
         dbos(
             config={
                 "name": APP_NAME,
-                "system_database_url": self._client.database.engine_url,
+                "system_database_url": self._queue.database.engine_url,
                 "application_version": APP_VERSION,
                 "executor_id": self.executor,
                 "serializer": json_serializer(),
@@ -211,14 +213,14 @@ class Worker:
                 await asyncio.sleep(SWEEP_SECONDS)
                 return await self._requeue(run_id)
             attempt = Attempt(
-                self._client,
+                self._queue,
                 self._store,
                 agent,
                 run_id,
                 task,
                 session_id,
                 self._in_thread,
-                takeover=not self._client.database.is_sqlite,
+                takeover=not self._queue.database.is_sqlite,
                 trace_context=trace_context,
                 inputs=inputs,
                 deps=None if self._deps is None else DepsOfRun(self._deps),
@@ -245,12 +247,7 @@ class Worker:
 
     async def _requeue(self, run_id: str, queue: str = "") -> dict[str, Any]:
         """Requeue a run, in its own or another queue, unless another worker has it now."""
-        own_runs = dict((await self._in_thread(self._client.running, self.executor)).get(self.executor, []))
-        if run_id in own_runs:
-            engine = self._client.engine
-            await self._in_thread(
-                lambda: engine.resume_workflow(run_id, queue_name=queue or own_runs[run_id])
-            )
+        await self._in_thread(self._queue.hand_over, self.executor, run_id, queue)
         return {}
 
     async def _wait_for_shutdown(self) -> None:
@@ -281,36 +278,30 @@ class Worker:
     def _sweep(self, liveness: Liveness) -> None:
         """Run the sweeps in a separate thread: a tool that blocks the event loop must not look like death."""
         while not self._stop_sweeping.wait(SWEEP_SECONDS):
-            self._sweep_once(liveness)
-
-    def _sweep_once(self, liveness: Liveness) -> None:
-        try:
-            if liveness.beat():
-                self._take_over(liveness)
-        except Exception as error:  # noqa: BLE001 - database unavailable; the next sweep tries again
-            LOG.warning("Checking other workers failed: %s", safe_str(error))
+            try:
+                if liveness.beat():
+                    self._take_over(liveness)
+            except Exception as error:  # noqa: BLE001, PERF203 - database unavailable; the next sweep tries again
+                LOG.warning("Checking other workers failed: %s", safe_str(error))
 
     def _take_over(self, liveness: Liveness) -> None:
         self._ticker.take_over(liveness)
-        for run_id in self._client.release_parked():
+        for run_id in self._queue.release_parked():
             LOG.info("Run %s resumes: its session is free.", run_id)
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + ANSWERED_SECONDS
-            for run_id in self._client.resume_answered():
+            for run_id in self._queue.resume_answered():
                 LOG.info("Run %s resumes: all its questions are answered.", run_id)
-        others = [other for other in self._client.running() if other != self.executor]
+        others = [other for other in self._queue.executors() if other != self.executor]
         for executor in liveness.suspects(others):
             with liveness.claim(executor) as is_dead:
-                for run_id in self._client.hand_over(executor) if is_dead else ():
+                for run_id in self._queue.hand_over(executor) if is_dead else ():
                     LOG.warning("Run %s of dead worker %s resumes on another worker.", run_id, executor)
 
     # -- dependencies ---------------------------------------------------------------------------
 
-    def _sessions(self) -> SessionStore:
-        return self._client.database.sessions(owner=self.executor, lease=self._lease)
-
     def _make_liveness(self) -> Liveness:
-        database = self._client.database
+        database = self._queue.database
         if database.is_sqlite:
             return FileLiveness(database, self.executor)
         return PostgresLiveness(database, self.executor, self._lease)

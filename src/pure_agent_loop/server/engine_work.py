@@ -73,10 +73,10 @@ class EngineWork:
         Raises:
             DurableError: The database is unavailable.
         """
-        client, tasks = self._engine._client, self._engine.tasks(limit=limit)
-        handover_counts = handovers(client.database, [task.run_id for task in tasks])
-        workers = client.database.rows("SELECT executor, host FROM @workers ORDER BY executor")
-        return tasks, client.agents(), handover_counts, [(str(name), str(host)) for name, host in workers]
+        queue, tasks = self._engine.queue, self._engine.tasks(limit=limit)
+        handover_counts = handovers(queue.database, [task.run_id for task in tasks])
+        workers = queue.database.rows("SELECT executor, host FROM @workers ORDER BY executor")
+        return tasks, queue.agents(), handover_counts, [(str(name), str(host)) for name, host in workers]
 
     async def start(self) -> None:
         """Start the worker."""

@@ -1,7 +1,7 @@
 """Sessions: records of runs, from which a run can be resumed after a crash.
 
-    store         session store interface and session ids
-    stores/       storage backends: JSON lines, SQLite, PostgreSQL
+    store         session store interface, session ids, and shared parts of the stores
+    stores/       stores: JSON lines, SQLite, PostgreSQL
     transcript    writes a run to a store, as the run's journal
     run_record    the configuration a run started with
     resume        restores a run from its records
@@ -10,7 +10,6 @@
     fork          starts a session from a point of another one
 
 docs/sessions.md describes the format and the recovery from damage.
-docs/sessions.md describes the format and what happens after damage.
 """
 
 import os
@@ -80,21 +79,23 @@ def default_store() -> JsonlStore:
 
 
 def store_at(place: SessionPlace | None, option: str = "sessions") -> SessionStore:
-    """The store that is meant by a folder, a store or a `SessionManager`; by None, that of this user.
+    """Return the store that a folder, a store or a `SessionManager` stands for; None for this user's store.
 
     Args:
-        place: What a caller passed.
-        option: As what, for the message.
+        place: Value that a caller passed.
+        option: Name of the option, for the error.
 
     Raises:
-        ConfigError: It is none of these.
+        ConfigError: `place` is none of these.
     """
     if place is None:
         return default_store()
     if isinstance(place, (str, os.PathLike)):
         return JsonlStore(place)
     for store in (place, getattr(place, "store", None)):
-        if not isinstance(store, type) and all(callable(getattr(store, do, None)) for do in ("open", "read")):
+        if not isinstance(store, type) and all(
+            callable(getattr(store, name, None)) for name in ("open", "read")
+        ):
             return cast("SessionStore", store)
     raise ConfigError(
         f"{option}={place!r:.80} cannot store sessions. Pass a folder, a store such as "

@@ -6,8 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions.store import SessionLog, SessionStore, check_session_name, new_session_id
-from pure_agent_loop.sessions.stores.jsonl import BaseLog
+from pure_agent_loop.sessions.store import (
+    BaseLog,
+    SessionLog,
+    SessionStore,
+    check_session_name,
+    new_session_id,
+)
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import step_of
 from pure_agent_loop.sessions.transcript import read_resume_point
@@ -56,8 +61,8 @@ def fork_session(
 
 def _without_unused_answers(records: Sequence[Record], session_id: str) -> Sequence[Record]:
     """Leave out answers to calls that have not begun: one approval allows one call in one session."""
-    past = read_resume_point(records, session_id)
-    unused = {key for key in past.effects if ":ask:" in key and not past.has_begun(key)}
+    point = read_resume_point(records, session_id)
+    unused = {key for key in point.effects if ":ask:" in key and not point.has_begun(key)}
     dropped = {number for number, record in enumerate(records) if str(record.data.get("key")) in unused}
     last_state = max((number for number, record in enumerate(records) if record.type == "state"), default=-1)
     copied: list[Record] = []

@@ -38,10 +38,10 @@ def open_questions(records: Sequence[Record], session_id: str = "") -> list[Perm
     Raises:
         SessionReadError: The recorded state is invalid.
     """
-    past, state = _waiting(records, session_id, SUSPENDED)
+    point, state = _waiting(records, session_id, SUSPENDED)
     if state is None:
         return []
-    answers = {key: read_effect(key, *effect) for key, effect in past.effects.items() if ":ask:" in key}
+    answers = {key: read_effect(key, *effect) for key, effect in point.effects.items() if ":ask:" in key}
     answered = {
         key for key, answer in answers.items() if isinstance(answer, Permission) and answer.behavior != "ask"
     }
@@ -53,9 +53,9 @@ def open_questions(records: Sequence[Record], session_id: str = "") -> list[Perm
 def _waiting(
     records: Sequence[Record], session_id: str, reason: str
 ) -> tuple[ResumePoint, QueryState | None]:
-    past = read_resume_point(records, session_id)
-    is_waiting = past.begun is None and past.state is not None and past.state.get("stop_reason") == reason
-    return past, past.to_state() if is_waiting else None
+    point = read_resume_point(records, session_id)
+    is_waiting = point.started_run is None and (point.state or {}).get("stop_reason") == reason
+    return point, point.to_state() if is_waiting else None
 
 
 def open_calls(records: Sequence[Record]) -> list[ToolCall]:
@@ -68,9 +68,9 @@ def open_calls(records: Sequence[Record]) -> list[ToolCall]:
 
 
 def _open_results(records: Sequence[Record]) -> list[tuple[str, ToolCall]]:
-    past, state = _waiting(records, "", WAITING_TOOL)
+    point, state = _waiting(records, "", WAITING_TOOL)
     calls = [] if state is None else [(f"{state.step}:tool:{call.id}", call) for call in state.open_calls]
-    return [(key, call) for key, call in calls if key not in past.effects]
+    return [(key, call) for key, call in calls if key not in point.effects]
 
 
 def give_result(
@@ -107,9 +107,7 @@ def _record_first(
     store: SessionStore, session_id: str, call_id: str, value: Permission | ToolOutcome, by: str | None
 ) -> None:
     """Write an answer or a result if the call has none yet."""
-    from pure_agent_loop.support.account import account_here
-
-    check_by(by)
+    author = author_of(by)
     kind, plain = encode(value)
     is_answer = isinstance(value, Permission)
 
@@ -130,7 +128,7 @@ def _record_first(
         key_in(store.read(session_id).records)  # without a lock: a late answer must not block a writer
         try:
             with opening_lock(session_id), store.open(session_id, create=False) as log:
-                data = {"key": key_in(log.records), "value": plain, "by": by or account_here(), **origin}
+                data = {"key": key_in(log.records), "value": plain, "by": author, **origin}
                 log.append(kind, data, durable=True)
                 return
         except SessionLockedError:
@@ -139,14 +137,17 @@ def _record_first(
         time.sleep(_PAUSE)
 
 
-def check_by(by: object) -> None:
-    """Reject a `by` that cannot name a person.
+def author_of(by: Any) -> str:
+    """Return the author of an answer: `by`, or this account for None.
 
     Raises:
-        ConfigError: `by` is neither None nor text.
+        ConfigError: `by` is neither None nor a non-blank text.
     """
+    from pure_agent_loop.support.account import account_here
+
     if by is not None and not (isinstance(by, str) and by.strip()):
         raise ConfigError(f"by={by!r:.80} must be a person's name as text; leave it out to use this account.")
+    return by or account_here()
 
 
 def already_answered(

@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import difflib
 import json
-import operator
 import selectors
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -38,10 +37,10 @@ from pure_agent_loop.runs.handoff import HandoffTarget, handed_state, member_at,
 from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.sessions.resume import first_state, recorded_input
 from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
-from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, dicts_in, read_effect
+from pure_agent_loop.sessions.stores.records import Record, dicts_in
+from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, read_effect, starts_with
 from pure_agent_loop.support.clock import SystemClock
-from pure_agent_loop.support.text import to_jsonable
+from pure_agent_loop.support.text import counted, to_jsonable
 
 # -- replay journal: returns recorded effects and compares the run with the recording at each checkpoint ---
 
@@ -96,7 +95,7 @@ class Window:
     """Records between two checkpoints, with the state of the second one, if there is one."""
 
     effects: dict[str, tuple[str, Any]]
-    begun: set[str] = field(default_factory=set)  # calls that were running when the run was interrupted
+    running: set[str] = field(default_factory=set)  # calls that were running when the run was interrupted
     intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # recorded by earlier processes
     parts: list[dict[str, Any]] = field(default_factory=list)
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -249,7 +248,7 @@ class ReplayJournal:
     def _stop_at_unrecorded(self, key: str, others: list[str]) -> None:
         """Stop at an unrecorded effect: it is the end of the recording, or a difference."""
         is_end = self.window.state is None or self.window.was_cancelled
-        if not is_end or (others and key not in self.window.begun):
+        if not is_end or (others and key not in self.window.running):
             self._stop(self._difference("effect", expected=others or "none", got=key))
         self._stop(
             self._compare_messages(self._state.messages, beginning=True) if self.window.state else None
@@ -266,7 +265,7 @@ class ReplayJournal:
             shared = min(len(messages), len(expected))
             messages, expected = messages[:shared], expected[:shared]
         known, before = self._equal
-        if not (_is_prefix(messages, known) and _is_prefix(expected, before)):
+        if not (starts_with(messages, known) and starts_with(expected, before)):
             known = []
         self._equal = list(messages), list(expected)
         begin = len(known)
@@ -296,11 +295,6 @@ class ReplayJournal:
         return Difference(self._run, self._state.step, what, message, expected, got)
 
 
-def _is_prefix(messages: list[dict[str, Any]], known: list[dict[str, Any]]) -> bool:
-    """Return True if `known` are the first messages, by identity."""
-    return len(messages) >= len(known) and all(map(operator.is_, known, messages))
-
-
 def _call_states(changes: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
     return [[change.get("id"), change.get("state")] for change in changes if change.get("call_id")]
 
@@ -311,23 +305,19 @@ def _without_times(value: Any) -> Any:
 
 
 def _as_error(failure: Mapping[str, Any]) -> Exception:
-    if "kind" in failure or "limit" in failure:
-        error: LLMError | LimitExceededError = (
-            LLMError(failure["message"], kind=failure["kind"])
-            if "kind" in failure
-            else LimitExceededError(
-                failure["limit"][0], failure["limit"][1], failure["limit"][2], failure["message"]
-            )
-        )
-        error.spent = TokenUsage.from_dict(failure["spent"]) if "spent" in failure else None
-        return error
-    if failure["error"] == VerdictError.__name__:  # the only other error that ends a run
-        return VerdictError(failure["message"])
-    kind: type[Exception] = type(failure["error"], (Exception,), {})
-    return kind(failure["message"])
-
-
-__all__ = ["Difference", "ReplayReport", "replay_session"]
+    name, text = failure["error"], failure["message"]
+    if "kind" in failure:
+        error: LLMError | LimitExceededError = LLMError(text, kind=failure["kind"])
+    elif "limit" in failure:
+        kind, limit, reached = failure["limit"]
+        error = LimitExceededError(kind, limit, reached, text)
+    elif name == VerdictError.__name__:  # the only other error that ends a run
+        return VerdictError(text)
+    else:
+        unknown_error: Exception = type(name, (Exception,), {})(text)
+        return unknown_error
+    error.spent = TokenUsage.from_dict(failure["spent"]) if "spent" in failure else None
+    return error
 
 
 @dataclass(frozen=True, slots=True)
@@ -351,12 +341,7 @@ class ReplayReport:
     def __str__(self) -> str:
         if self.difference is not None:
             return str(self.difference)
-        runs, steps = _counted(self.runs, "run"), _counted(self.steps, "step")
-        return f"{runs}, {steps}: identical"
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+        return f"{counted(self.runs, 'run')}, {counted(self.steps, 'step')}: identical"
 
 
 def replay_session(records: Sequence[Record], *, agent: HandoffTarget | None = None) -> ReplayReport:
@@ -402,7 +387,7 @@ class _Replay:
         self.report = ReplayReport(0, 0)
         self._records = list(records)
         self._agent = agent
-        self._past = ResumePoint()
+        self._point = ResumePoint()
         self._journal: ReplayJournal | None = None
         self._task: asyncio.Task[None] | None = None
 
@@ -425,7 +410,7 @@ class _Replay:
         if not begins:
             raise ConfigError("The records contain no run to replay.")
         for record in self._records[: begins[0]]:
-            self._past.take(record)
+            self._point.take(record)
         for begin, end in zip(begins, [*begins[1:], len(self._records)], strict=True):
             await self._run(self._records[begin], self._records[begin + 1 : end])
             if self.report.difference is not None:
@@ -434,13 +419,13 @@ class _Replay:
     def _windows(self, window: Window, records: list[Record]) -> Iterator[Window]:
         """Yield the records between two checkpoints, and keep the resume point up to date."""
         for record in records:
-            self._past.take(record)
+            self._point.take(record)
             key = str(record.data.get("key"))
             if record.type == "state":
-                yield replace(window, messages=self._past.messages, state=record.data)
+                yield replace(window, messages=self._point.messages, state=record.data)
                 window = Window({})
             elif record.type == "intent":
-                window.begun.add(key)
+                window.running.add(key)
             elif record.type == "parts":
                 window.parts += dicts_in(record.data, "parts")
             elif record.type == "failure":
@@ -450,19 +435,19 @@ class _Replay:
         yield window
 
     async def _run(self, record: Record, records: list[Record]) -> None:
-        run, past = record.data, replace(self._past)
+        run, point = record.data, replace(self._point)
         number = self.report.runs + 1
         try:
-            config = self._run_config(run, past)
+            config = self._run_config(run, point)
             kit = rebuild(config)
-            state = self._first_state(run, past, kit)
+            state = self._first_state(run, point, kit)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
                 f"Run {number} cannot be replayed: its record lacks data that this version needs "
                 f"({type(error).__name__}: {error})."
             ) from error
-        self._past.take(record)
-        windows = self._windows(Window(dict(past.effects), past.unfinished, dict(past.intents)), records)
+        self._point.take(record)
+        windows = self._windows(Window(dict(point.effects), point.unfinished, dict(point.intents)), records)
         self._journal = journal = ReplayJournal(number, windows, state)
         journal.difference = _compare_request(number, run, config)
         if journal.difference is None:
@@ -471,10 +456,10 @@ class _Replay:
         for _ in windows:  # update the resume point with the rest of the records
             pass
 
-    def _run_config(self, run: Mapping[str, Any], past: ResumePoint) -> Mapping[str, Any]:
+    def _run_config(self, run: Mapping[str, Any], point: ResumePoint) -> Mapping[str, Any]:
         if self._agent is None:
             return run
-        state = past.to_state() or QueryState()
+        state = point.to_state() or QueryState()
         state.handed_to, state.stop_reason = list(run.get("in_charge", ())), None
         kit, _ = resolve_handoff(self._agent, kit_of(self._agent), state, new_task=False)
         description: dict[str, Any] = to_jsonable(describe(kit))
@@ -483,14 +468,14 @@ class _Replay:
             **{name: run[name] for name in ("model", "takes_meta", "origin") if name in run},
         }
 
-    def _first_state(self, run: Mapping[str, Any], past: ResumePoint, kit: Kit) -> QueryState:
+    def _first_state(self, run: Mapping[str, Any], point: ResumePoint, kit: Kit) -> QueryState:
         recorded, prompt = recorded_input(run), run["system_prompt"]
         chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
         if self._agent is not None and (is_handed or recorded.messages is None):
             prompt = member_at(self._agent, chain).system_prompt  # otherwise the history may bring its own
         if is_handed:
-            return handed_state(past.to_state() or QueryState(), prompt, run.get("history", past.messages))
-        state = first_state(past, "", replace(recorded, system_prompt=prompt), kit.prompts)[0]
+            return handed_state(point.to_state() or QueryState(), prompt, run.get("history", point.messages))
+        state = first_state(point, "", replace(recorded, system_prompt=prompt), kit.prompts)[0]
         if state.handed_to and recorded.task is not None:
             state.handed_to, state.system_prompt = chain, prompt
         return state

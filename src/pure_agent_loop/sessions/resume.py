@@ -1,9 +1,9 @@
-"""Start a run in a session: restore its state, and settle an interrupted run."""
+"""Start a run in a session: restore its state, and apply the recorded effects of an interrupted run."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, SessionReadError
@@ -19,6 +19,7 @@ from pure_agent_loop.runs.start import RunInput, resumed_state, start_state
 from pure_agent_loop.schema.outcome import failed
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, opening_lock
+from pure_agent_loop.sessions.stores.records import dicts_in
 from pure_agent_loop.sessions.transcript import (
     ResumePoint,
     SessionJournal,
@@ -32,73 +33,46 @@ from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
-    """Session opened for a run.
-
-    Args:
-        notices: Notices for the user: repairs, an interrupted run.
-        kit: Kit of the agent in charge, which may be another one than the caller's.
-    """
-
-    state: QueryState
-    notices: list[str]
-    journal: SessionJournal
-    kit: Kit
-
-
 def begin_in_session(
     kit: Kit, run_input: RunInput, store: SessionStore, session_id: str
 ) -> tuple[QueryState, Kit]:
     """Open the session of a run, and return the run's first state and kit; see `begin_run`.
 
-    Raises:
-        ConfigError: The input does not fit the session.
-        HistoryError: `messages` is not a list of messages.
-        SessionError: The session cannot be opened.
-    """
-    if run_input.state is not None:
-        raise ConfigError("state cannot be combined with session_id: the session has its own state.")
-    opened = open_session(store, session_id, run_input, kit)
-    start_notices = (*opened.kit.start_notices, *opened.notices)
-    return opened.state, replace(opened.kit, start_notices=start_notices, journal=opened.journal)
-
-
-def open_session(store: SessionStore, session_id: str, run_input: RunInput, kit: Kit) -> Opened:
-    """Open a session, and restore the state to continue from.
-
     Args:
+        kit: Kit of the caller's agent; another agent may be in charge of the session.
         session_id: Id of the session; it is created if missing.
 
     Raises:
-        ConfigError: The id is invalid, or there is no task and nothing to resume.
+        ConfigError: The id is invalid, the input does not fit the session, or there is nothing to resume.
+        HistoryError: `messages` is not a list of messages.
         SessionLockedError: Another run writes this session; the error names its process.
         SessionReadError: The session cannot be read at all.
         SessionWriteError: The session cannot be written.
     """
+    if run_input.state is not None:
+        raise ConfigError("state cannot be combined with session_id: the session has its own state.")
     with opening_lock(session_id):
         log = store.open(session_id)
     try:
-        opened = _start_log(log, run_input, kit)
+        return _begin(log, store, run_input, kit)
     except BaseException:
         log.close()
         raise
-    opened.journal.store = store
-    return opened
 
 
-def _start_log(log: SessionLog, run_input: RunInput, kit: Kit) -> Opened:
+def _begin(log: SessionLog, store: SessionStore, run_input: RunInput, kit: Kit) -> tuple[QueryState, Kit]:
     point = read_resume_point(log.records, log.session_id)
-    if point.wrong:
+    if point.unreadable:
         raise SessionReadError(
-            f"Session {log.session_id!r} cannot be read: {'; '.join(point.wrong)}. Effects of the last run "
-            "are unknown; fork an earlier step (SessionManager.fork), or start a new session."
+            f"Session {log.session_id!r} cannot be read: {'; '.join(point.unreadable)}. Effects of the last "
+            "run are unknown; fork an earlier step (SessionManager.fork), or start a new session."
         )
     notices = [f"Session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
     is_new = point.state is None
-    state, start_notices = first_state(point, log.session_id, run_input, kit.prompts)
+    state, state_notices = first_state(point, log.session_id, run_input, kit.prompts)
     kit, names = resolve_handoff(run_input.first, kit, state, new_task=run_input.task is not None)
     journal = SessionJournal(log, point, lambda tool: unknown_outcome(kit.prompts, tool), kit.redactor)
+    journal.store = store
     # With the first system message, so that a replay of the record starts with the same messages.
     lead = [] if state.own_prompt is None else [{"role": "system", "content": state.own_prompt}]
     earlier = [*lead, *state.messages[:-1]]
@@ -110,7 +84,8 @@ def _start_log(log: SessionLog, run_input: RunInput, kit: Kit) -> Opened:
     journal.begin(
         {"task": run_input.task, "system_prompt": state.system_prompt, **describe(kit), **history, **extras}
     )
-    return Opened(state, [*notices, *start_notices], journal, kit)
+    start_notices = (*kit.start_notices, *notices, *state_notices)
+    return state, replace(kit, start_notices=start_notices, journal=journal)
 
 
 def first_state(
@@ -119,27 +94,27 @@ def first_state(
     """Return the first state of a run, and notices.
 
     Args:
-        point: Resume point of the session; effects that are settled here are removed from it.
+        point: Resume point of the session; recorded effects that are applied here are removed from it.
 
     Raises:
         ConfigError: There is no task and nothing to resume, or a session that has begun gets messages.
     """
     previous = point.to_state()
-    if run_input.messages and (previous is not None or point.begun is not None):
+    if run_input.messages and (previous is not None or point.started_run is not None):
         raise ConfigError(
             f"messages ({len(run_input.messages)}) cannot be passed: session {session_id!r} has begun and "
             "has its own history. Leave messages out, or use a new session_id."
         )
     notices: list[str] = []
-    if run_input.task is None and point.begun is not None and point.begun.get("handoff"):
+    if run_input.task is None and point.started_run is not None and point.started_run.get("handoff"):
         if previous is None:
             raise SessionReadError(f"Session {session_id!r} cannot be read: handoff without a state.")
-        history = point.begun.get("history", previous.messages)
-        state = handed_state(previous, str(point.begun.get("system_prompt", "")), history)
+        history = point.started_run.get("history", previous.messages)
+        state = handed_state(previous, str(point.started_run.get("system_prompt", "")), history)
         state.session_id = session_id
         return state, notices
-    if run_input.task is None and point.begun is not None:  # interrupted before its first checkpoint
-        run_input = recorded_input(point.begun)
+    if run_input.task is None and point.started_run is not None:  # interrupted before its first checkpoint
+        run_input = recorded_input(point.started_run)
     if previous is None:
         if run_input.task is None:
             raise ConfigError(f"Session {session_id!r} has nothing to resume: pass a task.")
@@ -152,7 +127,7 @@ def first_state(
         _reject_if_allowed(point, previous, session_id)
         if point.was_cut_off:
             notices.append(f"The last run of {session_id!r} was interrupted; its recorded work is kept.")
-            settle(previous, point, prompts)
+            apply_recorded_effects(previous, point, prompts)
             point.effects, point.intents = {}, {}
         state, repairs = resumed_state(None, previous, prompts)
         state = _with_new_task(state, run_input.task, prompts, run_input.media)
@@ -178,7 +153,7 @@ def _allowed_call(point: ResumePoint, state: QueryState) -> ToolCall | None:
     """Return a call that a person has allowed since the run was suspended."""
     for call in state.pending if state.stop_reason == SUSPENDED else ():
         key = ask_key(state.step, call.id)
-        is_new = key in point.effects and key in point.accepted
+        is_new = key in point.effects and key in point.unused_answers
         answer = read_effect(key, *point.effects[key]) if is_new else None
         if answer is not None and answer.behavior == "allow":
             return call
@@ -186,7 +161,7 @@ def _allowed_call(point: ResumePoint, state: QueryState) -> ToolCall | None:
 
 
 def has_allowed_call(store: SessionStore, session_id: str) -> bool:
-    """Whether a suspended session has a call that was allowed and has not begun.
+    """Return True if a suspended session has a call that was allowed and has not begun.
 
     Raises:
         SessionError: The session cannot be read.
@@ -198,8 +173,7 @@ def has_allowed_call(store: SessionStore, session_id: str) -> bool:
 
 def recorded_input(run: Mapping[str, Any]) -> RunInput:
     """Return the input of a run from its record."""
-    media_field = run.get("media")
-    media = [item for item in media_field if isinstance(item, dict)] if isinstance(media_field, list) else []
+    media = dicts_in(run, "media")
     return RunInput(run["task"], run.get("history"), run.get("system_prompt", ""), media=media)
 
 
@@ -208,7 +182,7 @@ def unknown_outcome(prompts: Prompts, tool: str) -> ToolOutcome:
     return failed(prompts, tool, "Unknown", prompts.tool_interrupted)
 
 
-def settle(state: QueryState, point: ResumePoint, prompts: Prompts) -> None:
+def apply_recorded_effects(state: QueryState, point: ResumePoint, prompts: Prompts) -> None:
     """Apply the recorded effects of an interrupted run to its state, without running anything.
 
     Args:

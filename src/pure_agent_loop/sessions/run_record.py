@@ -72,7 +72,7 @@ class RecordedTools(RunTools):
     async def _listed(self, context: StepContext, journal: Journal) -> Sequence[Tool]:
         tools, number = self._in_step, 0
         while journal.recorded(key := f"{context.step}:tools:{number}"):
-            plain: list[dict[str, Any]] = await journal.effect(key, _recorded)
+            plain: list[dict[str, Any]] = await journal.effect(key, never)
             tools = [stub_tool(item, {item["name"]: item["flags"]}) for item in plain]
             number += 1
         return tools
@@ -188,10 +188,6 @@ def stub_tool(function: Mapping[str, Any], flags: Mapping[str, Mapping[str, Any]
 def _limit_value(value: Any) -> Any:
     """Restore infinity, which has no JSON form."""
     return float("inf") if value == "inf" else value
-
-
-async def _recorded() -> Any:
-    await never()
 
 
 async def never(*_: Any, **__: Any) -> NoReturn:

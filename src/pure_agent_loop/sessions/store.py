@@ -1,4 +1,4 @@
-"""Session store interface, its value types, and checks of session ids."""
+"""Session store interface, its value types, checks of session ids, and shared parts of the stores."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ import secrets
 import threading
 import time
 import unicodedata
-from collections.abc import Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions.stores.records import Record, file_name
+from pure_agent_loop.errors import ConfigError, SessionNotFoundError, SessionWriteError
+from pure_agent_loop.sessions.stores.records import Record, Transcript, file_name, is_type
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 MAX_ID = 200
-# The suffix that `JsonlStore.repair` appends does not count, so that each session can be repaired.
 _UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, surrogates, line and paragraph separators
+# The suffix that `JsonlStore.repair` appends does not count, so that each session can be repaired.
 _REPAIRED = re.compile(r"(\.repaired(-\d+)?)*$")
 
 
@@ -268,3 +271,183 @@ def new_session_id(now: float | None = None) -> str:
         now: Time in seconds since the epoch; None for the current time.
     """
     return f"{time.strftime('%Y%m%d-%H%M%S', time.gmtime(now))}-{secrets.token_hex(4)}"
+
+
+# -- shared by the stores of this package ----------------------------------------------------------------
+
+
+class Lock(Protocol):
+    """Lock against other writers."""
+
+    def release(self) -> None:
+        """Release the session for other writers."""
+        ...
+
+
+class BaseLog(ABC):
+    """Base class of a session open for writing.
+
+    Args:
+        lock: Lock of the session; it is released with the log.
+        now: Function that returns the time, in seconds since the epoch.
+    """
+
+    is_remote = False  # True if an append may take network time and must happen in a thread
+
+    def __init__(self, session_id: str, transcript: Transcript, lock: Lock, now: Callable[[], float]) -> None:
+        self.session_id = session_id
+        self.records = tuple(transcript.records)
+        self.problems = tuple(transcript.problems)
+        self._lock = lock
+        self._now = now
+        self._number = transcript.last_number
+        self._ids = {record.id for record in transcript.records}
+        self._newest = transcript.records[-1].id if transcript.records else None
+        self._mutex = threading.RLock()
+        self._pid = os.getpid()
+        self._is_open = True
+
+    def append(
+        self,
+        type: str,  # noqa: A002 - the name of the field
+        data: Mapping[str, Any],
+        *,
+        parent: str | None = None,
+        durable: bool = False,
+    ) -> Record:
+        """Write one record atomically; see `SessionLog.append`."""
+        with self._mutex:
+            self._check_usable()
+            record = self._record(type, data, parent)
+            self._write(record.to_line(), record, durable=durable)
+            self._ids.add(record.id)
+            self._newest = record.id
+            return record
+
+    def adopt(self, records: Sequence[Record]) -> None:
+        """Copy records of another session unchanged; this session must be empty.
+
+        Args:
+            records: Records in the order they were written.
+
+        Raises:
+            ConfigError: This session has records, or the log is closed.
+            SessionWriteError: Not all records could be written.
+        """
+        with self._mutex:
+            self._check_usable()
+            if self._newest is not None:
+                raise ConfigError(f"Session {self.session_id!r} is not empty, so it cannot adopt records.")
+            for record in records:
+                self._write(record.to_line(), record, durable=record is records[-1])
+                self._ids.add(record.id)
+                self._newest = record.id
+            self._number = max(
+                (int(record.id) for record in records if record.id.isdecimal() and len(record.id) < 16),
+                default=0,
+            )
+
+    def close(self) -> None:
+        """Release the session for other writers. May be called twice."""
+        with self._mutex:
+            if not self._is_open:
+                return
+            self._is_open = False
+            if os.getpid() != self._pid:
+                return  # a forked child: file and lock belong to the parent
+            try:
+                self._release()
+            finally:
+                self._lock.release()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        # An unreferenced log must not keep its session locked.
+        with contextlib.suppress(Exception):
+            self.close()
+
+    def _check_usable(self) -> None:
+        if not self._is_open:
+            raise ConfigError(
+                f"The log of session {self.session_id!r} is closed. Reopen the session to write."
+            )
+        if os.getpid() != self._pid:
+            raise ConfigError(
+                f"The log of session {self.session_id!r} belongs to process {self._pid}. "
+                "This process is a fork of it and cannot write."
+            )
+
+    def _record(self, kind: str, data: Mapping[str, Any], parent: str | None) -> Record:
+        if not is_type(kind):
+            raise ConfigError(
+                f"type={kind!r:.100} is not a valid record type. Use at most 64 lower-case letters, "
+                "digits, '_', '.' and '-', starting with a letter."
+            )
+        if not isinstance(data, Mapping):
+            raise ConfigError(
+                f"data must be a mapping, not {data.__class__.__name__}. Put the value under a key."
+            )
+        plain = to_jsonable(data)
+        if not isinstance(plain, dict):
+            raise ConfigError(f"data cannot be read as a mapping: {plain:.100}")
+        if parent is not None and parent not in self._ids:
+            raise ConfigError(f"parent={parent!r:.100} is not a record of session {self.session_id!r}.")
+        # Incremented before the write: an interrupt may skip a number, but never uses one twice.
+        self._number += 1
+        parent_id = self._newest if parent is None else parent
+        return Record(f"{self._number:08d}", parent_id, round(self._now(), 6), kind, plain)
+
+    @abstractmethod
+    def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
+        """Write the line completely, or write nothing and raise."""
+
+    @abstractmethod
+    def _release(self) -> None:
+        """Close files and connections."""
+
+
+def not_found(session_id: str, place: object) -> SessionNotFoundError:
+    """Return the error for a session that does not exist in a store.
+
+    Args:
+        place: Folder, file or database of the store.
+    """
+    return SessionNotFoundError(f"Session {session_id!r} does not exist in {place}.")
+
+
+@contextlib.contextmanager
+def write_errors(path: Path) -> Iterator[None]:
+    """Raise errors of the system as `SessionWriteError`."""
+    try:
+        yield
+    except OSError as error:
+        raise SessionWriteError(error.filename or path, error.strerror or error) from error
+
+
+def newest_first(sessions: Iterable[SessionInfo | None]) -> list[SessionInfo]:
+    """Return the entries of a session list in its order, without those of damaged sessions."""
+    return sorted((info for info in sessions if info is not None), key=lambda info: (-info.updated, info.id))
+
+
+def list_entry(session_id: Any, made: Any, first: Any, last: Any, size: Any) -> SessionInfo | None:
+    """Return the list entry of a session as a store holds it; None if a value is damaged.
+
+    Args:
+        made: Time of the session's creation.
+        first: Time of the first record; None if there is none.
+        last: Time of the last record; None if there is none.
+        size: Size in bytes.
+    """
+    try:
+        created = float(made if first is None else first)
+        updated = float(created if last is None else last)
+        return SessionInfo(check_session_name(session_id), created, updated, int(size))
+    except (ConfigError, TypeError, ValueError):
+        return None

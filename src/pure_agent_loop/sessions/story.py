@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pure_agent_loop.llm.messages import META, text_of
 from pure_agent_loop.prompts.frames import for_people
-from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.text import as_text
 
@@ -133,8 +133,7 @@ class _StoryReader:
             self._add("end", str(reason), record)
 
     def _history(self, record: Record) -> None:
-        history = record.data.get("messages")
-        messages = [item for item in history if isinstance(item, dict)] if isinstance(history, list) else []
+        messages = dicts_in(record.data, "messages")
         keys = [json.dumps(message, sort_keys=True) for message in messages]
         known_before = self._known
         if record.type == "boundary":
@@ -172,9 +171,8 @@ class _StoryReader:
             self._add("call", arguments, record, tool=name, call_id=str(call_data.get("id")))
 
     def _changes(self, record: Record) -> None:
-        changes = record.data.get("parts")
-        for change in changes if isinstance(changes, list) else ():
-            call_id, time = _mapping(change).get("call_id"), _mapping(change).get("time")
+        for change in dicts_in(record.data, "parts"):
+            call_id, time = change.get("call_id"), change.get("time")
             if isinstance(call_id, str) and isinstance(time, (int, float)):
                 state = str(change.get("state"))
                 times = {} if state == "pending" else self._parts.get(call_id, {})  # a call id may be reused

@@ -40,7 +40,7 @@ from pure_agent_loop.parts import change_of
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, is_remote
-from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread
@@ -167,14 +167,14 @@ class ResumePoint:
         state: Plain form of the newest state, without messages; None before the first checkpoint.
         effects: Effects recorded after that state, by key, as (type, data).
         intents: Intents of the tools that have begun, by key.
-        begun: Record of the newest run that has a task or is a handoff, until its first state.
-        coming: History for the next state; None if no message was added since the last one.
+        started_run: Record of the newest run that has a task or is a handoff, until its first state.
+        next_messages: History of the next state.
         after_hooks: Number of hooks that process each result before the model sees it.
-        unnamed: Descriptions of effects after the state that have no key.
+        without_key: Descriptions of effects after the state that have no key.
         session_id: Id of the session; empty if it does not matter.
-        copied: Keys of answers copied from another session by a fork. An approval allows one call, so it
-            counts here only if that call had begun.
-        accepted: Keys of answers from outside a run that no run has used yet.
+        copied_answers: Keys of answers copied from another session by a fork. An approval allows one call,
+            so it counts here only if that call had begun.
+        unused_answers: Keys of answers from outside a run that no run has used yet.
     """
 
     messages: list[dict[str, Any]] = field(default_factory=list)
@@ -182,21 +182,21 @@ class ResumePoint:
     effects: dict[str, tuple[str, Any]] = field(default_factory=dict)
     intents: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: int = 0
-    begun: dict[str, Any] | None = None
-    coming: list[dict[str, Any]] | None = None
+    started_run: dict[str, Any] | None = None
+    next_messages: list[dict[str, Any]] = field(default_factory=list)
     after_hooks: int = 0
-    unnamed: list[str] = field(default_factory=list)
+    without_key: list[str] = field(default_factory=list)
     session_id: str = ""
-    copied: set[str] = field(default_factory=set)
-    accepted: set[str] = field(default_factory=set)
+    copied_answers: set[str] = field(default_factory=set)
+    unused_answers: set[str] = field(default_factory=set)
 
     @property
-    def wrong(self) -> list[str]:
+    def unreadable(self) -> list[str]:
         """Descriptions of unreadable effects after the newest state; empty if all can be read."""
         intents = {key: mistyped(data, _Intent) for key, data in self.intents.items()}
         effects = {key: wrong_effect(key, *effect) for key, effect in self.effects.items()}
         named = [f"{key}: {why}" for problems in (intents, effects) for key, why in problems.items() if why]
-        return [*self.unnamed, *named]
+        return [*self.without_key, *named]
 
     @property
     def unfinished(self) -> set[str]:
@@ -214,41 +214,42 @@ class ResumePoint:
         """Add the next record; skip an invalid one, as files can be damaged."""
         data = record.data
         if record.type == "run":
-            self.accepted = set()
-            self.runs, self.coming = self.runs + 1, None  # messages without a state are recorded again
+            self.unused_answers = set()
+            self.runs += 1
+            self.next_messages = self.messages  # messages without a state are recorded again
             if isinstance(data.get("task"), str) or data.get("handoff"):
-                self.begun = data
+                self.started_run = data
             functions = data.get("functions")
             hooks = functions.get("after_tool") if isinstance(functions, dict) else 0
             self.after_hooks = max(self.after_hooks, hooks if isinstance(hooks, int) else 0)
         elif record.type == "messages":
-            self.coming = [*(self.messages if self.coming is None else self.coming), *_messages_in(data)]
+            self.next_messages = [*self.next_messages, *dicts_in(data, "messages")]
         elif record.type == "boundary":
-            self.coming = _messages_in(data)
+            self.next_messages = dicts_in(data, "messages")
         elif record.type == "state":
-            self.messages = self.messages if self.coming is None else self.coming
-            is_newer = _newer_than(data, new_task=self.begun is not None)
+            self.messages = self.next_messages
+            is_newer = _newer_than(data, new_task=self.started_run is not None)
             self.effects = {key: effect for key, effect in self.effects.items() if is_newer(key)}
             self.intents = {key: intent for key, intent in self.intents.items() if is_newer(key)}
             self.state = data
-            self.begun = self.coming = None
-            self.unnamed = []
+            self.started_run = None
+            self.without_key = []
         elif record.type == "intent" or record.type in EFFECTS:
             if not isinstance(key := data.get("key"), str):
-                self.unnamed.append(f"record {record.id} ({record.type}): key is {key!r:.40}")
+                self.without_key.append(f"record {record.id} ({record.type}): key is {key!r:.40}")
             elif record.type == "intent":
                 self.intents[key] = data
             else:
                 self.effects[key] = (record.type, data.get("value"))
                 is_own = not self.session_id or data.get("session", self.session_id) == self.session_id
-                (self.copied.discard if is_own else self.copied.add)(key)
+                self.copied_answers = self.copied_answers - {key} if is_own else self.copied_answers | {key}
                 if "by" in data and ":ask:" in key:
-                    self.accepted.add(key)
+                    self.unused_answers.add(key)
 
     def without_copied(self) -> ResumePoint:
         """Drop answers copied from another session about calls that have not begun."""
-        self.copied = {key for key in self.copied if not self.has_begun(key)}
-        self.effects = {key: effect for key, effect in self.effects.items() if key not in self.copied}
+        self.copied_answers = {key for key in self.copied_answers if not self.has_begun(key)}
+        self.effects = {key: effect for key, effect in self.effects.items() if key not in self.copied_answers}
         return self
 
     def has_begun(self, key: str) -> bool:
@@ -268,18 +269,14 @@ class ResumePoint:
             state = QueryState.from_dict({**self.state, "messages": self.messages})
         except ConfigError as error:
             raise SessionReadError(f"The newest state of the session cannot be read: {error}") from error
-        requested = (
-            [call["id"] for call in state.messages[-1].get("tool_calls") or ()] if state.messages else []
-        )
+        last_message = state.messages[-1] if state.messages else {}
+        requested = [call["id"] for call in last_message.get("tool_calls") or ()]
         if [call.id for call in state.pending] != requested:  # the file is damaged
             state.drop_calls()
         for call in state.pending:
             ruling = state.permissions.rulings.get(call.id)
-            if (
-                ruling is not None
-                and ruling.behavior == "allow"
-                and ask_key(state.step, call.id) in self.copied
-            ):
+            is_copied = ask_key(state.step, call.id) in self.copied_answers
+            if is_copied and ruling is not None and ruling.behavior == "allow":
                 state.permissions.rulings[call.id] = replace(ruling, behavior="ask")
         return state
 
@@ -311,20 +308,15 @@ def read_resume_point(records: Sequence[Record], session_id: str = "") -> Resume
         records: Records of the session, in the order they were written.
         session_id: Id of the session; empty to count answers copied from another session.
     """
-    past = ResumePoint(session_id=session_id)
+    point = ResumePoint(session_id=session_id)
     for record in records:
-        past.take(record)
-    return past.without_copied()
+        point.take(record)
+    return point.without_copied()
 
 
-def _messages_in(data: Mapping[str, Any]) -> list[dict[str, Any]]:
-    return dicts_in(data, "messages")
-
-
-def dicts_in(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
-    """Return the objects in a list field of a record; other items are skipped."""
-    items = data.get(name)
-    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
+def starts_with(messages: list[dict[str, Any]], known: list[dict[str, Any]]) -> bool:
+    """Return True if `known` are the first messages, by identity."""
+    return len(messages) >= len(known) and all(map(operator.is_, known, messages))
 
 
 class SessionJournal:
@@ -335,24 +327,24 @@ class SessionJournal:
     next effect begins, or at the end of the run.
 
     Args:
-        past: Resume point at opening; its effects are returned instead of executed.
+        point: Resume point at opening; its effects are returned instead of executed.
         unknown: Function from a tool's name to the outcome of an interrupted call.
     """
 
     def __init__(
         self,
         log: SessionLog,
-        past: ResumePoint,
+        point: ResumePoint,
         unknown: Callable[[str], ToolOutcome],
         redactor: Redactor | None = None,
     ) -> None:
         self._log = log
         self._redactor = redactor
-        self._recorded = dict(past.effects)
-        self._intents = dict(past.intents)
-        self._unfinished = past.unfinished
+        self._recorded = dict(point.effects)
+        self._intents = dict(point.intents)
+        self._unfinished = point.unfinished
         self._unknown = unknown
-        self._written = list(past.messages)
+        self._written = list(point.messages)
         self._compared = False
         self._taken = 0
         self._is_remote: bool = is_remote(log)
@@ -361,13 +353,13 @@ class SessionJournal:
         self._turn = threading.Lock()
         self.store: SessionStore | None = None  # store of the session, for other data of the run
 
-    def begin(self, about: Mapping[str, Any]) -> None:
+    def begin(self, description: Mapping[str, Any]) -> None:
         """Record the start of a run.
 
         Raises:
             SessionWriteError: The record cannot be written.
         """
-        self._log.append("run", self._clean(about))
+        self._log.append("run", self._clean(description))
 
     def begin_handed(self, state: QueryState, kit: Kit, *, history: bool) -> None:
         """Record the start of a handoff: the loop of another agent begins.
@@ -407,11 +399,7 @@ class SessionJournal:
             raise
         step, _, what = key.partition(":")
         if what == "model":  # a new response: records of calls of the lost one do not apply
-            self._recorded = {
-                k: effect for k, effect in self._recorded.items() if k.partition(":")[0] != step
-            }
-            self._unfinished = {k for k in self._unfinished if k.partition(":")[0] != step}
-            self._intents = {k: intent for k, intent in self._intents.items() if k.partition(":")[0] != step}
+            self._keep_effects(lambda other: other.partition(":")[0] != step)
         return await self._record(key, value)
 
     def recorded(self, key: str) -> bool:
@@ -463,25 +451,28 @@ class SessionJournal:
         self._write("state", form, durable=True)
         if form["stop_reason"] is not None:
             self._write_due()  # the run writes no further record
-        is_newer, self._taken = _newer_than(form), 0
-        self._recorded = {key: effect for key, effect in self._recorded.items() if is_newer(key)}
-        self._unfinished = {key for key in self._unfinished if is_newer(key)}
-        self._intents = {key: intent for key, intent in self._intents.items() if is_newer(key)}
+        self._taken = 0
+        self._keep_effects(_newer_than(form))
 
     def close(self) -> None:
         """Release the session for other writers."""
         self._log.close()
+
+    def _keep_effects(self, is_kept: Callable[[str], bool]) -> None:
+        """Drop the recorded effects and intents whose key does not pass a test."""
+        self._recorded = {key: effect for key, effect in self._recorded.items() if is_kept(key)}
+        self._unfinished = {key for key in self._unfinished if is_kept(key)}
+        self._intents = {key: intent for key, intent in self._intents.items() if is_kept(key)}
 
     def _clean(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         return data if self._redactor is None else self._redactor.redact_value(data)
 
     def _continues_written(self, messages: list[dict[str, Any]]) -> bool:
         """Return True if the written messages are still the beginning of the history."""
-        known = len(self._written)
         if not self._compared:  # messages read from the file are equal to these, but not identical
             self._compared = True
-            return messages[:known] == self._written
-        return len(messages) >= known and all(map(operator.is_, self._written, messages))
+            return messages[: len(self._written)] == self._written
+        return starts_with(messages, self._written)
 
     async def _record(self, key: str, value: T) -> T:
         self._unfinished.discard(key)

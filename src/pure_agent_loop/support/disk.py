@@ -95,7 +95,7 @@ class Appender:
         try:
             size = self._check_end()
             try:
-                _write_all(self._handle, line)
+                write_all(self._handle, line)
                 if durable:
                     flush_to_disk(self._handle)
             except BaseException:  # Ctrl-C must not leave a partial line either
@@ -120,7 +120,7 @@ class Appender:
                 self._copy_tail(ending.end, torn)
                 os.ftruncate(self._handle, ending.end)
             if ending.needs_newline:
-                _write_all(self._handle, b"\n")
+                write_all(self._handle, b"\n")
             flush_to_disk(self._handle)
         except OSError as error:
             raise SessionWriteError(error.filename or self._path, error.strerror or error) from error
@@ -139,7 +139,7 @@ class Appender:
         if status.st_size != self._size:
             os.lseek(self._handle, -1, os.SEEK_END)
             if os.read(self._handle, 1) != b"\n":
-                _write_all(self._handle, b"\n")
+                write_all(self._handle, b"\n")
                 return status.st_size + 1
         return status.st_size
 
@@ -148,15 +148,15 @@ class Appender:
         try:
             os.lseek(self._handle, start, os.SEEK_SET)
             while chunk := os.read(self._handle, _CHUNK):
-                _write_all(target, chunk)
-            _write_all(target, b"\n")
+                write_all(target, chunk)
+            write_all(target, b"\n")
             flush_to_disk(target)
         finally:
             os.close(target)
         sync_folder(torn.parent)
 
 
-def _write_all(handle: int, data: bytes) -> None:
+def write_all(handle: int, data: bytes) -> None:
     """Write all bytes in one call; after a short write, write the rest, so that the error is raised."""
     written = os.write(handle, data)
     while written < len(data):

@@ -229,7 +229,7 @@ def change_file(path: Path, change: Callable[[bytes], bytes | None]) -> None:
             raise OSError(f"{path.name} is a symbolic link")
         new = change(path.read_bytes() if path.exists() else FIRST_LINE)
         if new is not None:
-            _replace(path, new)
+            replace_file(path, new)
 
 
 def append_section(path: Path, section: str) -> None:
@@ -256,13 +256,19 @@ def with_section(old: bytes, section: str) -> bytes:
     return old.rstrip() + b"\n\n" + section.encode("utf-8", "replace")
 
 
-def _replace(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
+    """Write a file atomically, flushed to the disk.
+
+    Args:
+        mode: Permissions of the new file.
+    """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
+        Path(temporary).chmod(mode)
         Path(temporary).replace(path)
     except BaseException:
         Path(temporary).unlink(missing_ok=True)

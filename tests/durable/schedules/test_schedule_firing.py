@@ -25,7 +25,7 @@ class Desk:
     def __init__(self, url):
         self.time = START
         self.clients = [Client(Database(url)), Client(Database(url))]
-        self.clients[0].register_agents({"worker": "model scripted"})
+        self.clients[0].queue.register_agents({"worker": "model scripted"})
         self.schedules = Schedules(self.clients[0], self.now)
         self.first, self.second = (
             Firings(each, f"host-{n}-aa", self.now) for n, each in enumerate(self.clients)
@@ -107,10 +107,10 @@ def test_another_one_submits_what_a_dead_one_has_fired(desk):
     assert run_id == "schedule.a.20260101T010000Z"
     desk.second.look()
     desk.first.submit()
-    info = desk.clients[1].info(run_id)
+    info = desk.clients[1].queue.info(run_id)
     assert (info.status, info.task) == ("pending", 'put 1 {"at": "2026-01-01T02:00:00+01:00"}')
     assert desk.states() == [(3_600, "running")]
-    desk.clients[0].cancel(run_id)
+    desk.clients[0].queue.cancel(run_id)
     desk.second.look()
     assert desk.states() == [(3_600, "failed")]
     assert "cancelled" in desk.schedules.get("a").last.detail
@@ -125,8 +125,8 @@ def test_a_run_that_has_not_ended(desk, overlap):
     second = "skipped" if overlap == "skip" else "due"
     assert desk.states() == [(300, "running"), (600, second)]
     run_id = desk.schedules.runs("a")[-1].run_id
-    assert desk.clients[0].info(run_id).session_id == "schedule.a"
-    desk.clients[0].cancel(run_id)
+    assert desk.clients[0].queue.info(run_id).session_id == "schedule.a"
+    desk.clients[0].queue.cancel(run_id)
     desk.second.look()
     assert desk.states() == [(300, "failed"), (600, "skipped" if overlap == "skip" else "running")]
     desk.time += 300
@@ -146,7 +146,7 @@ def test_a_pause_misses_nothing(desk):
     assert desk.schedules.resume("a").next == START + 1_200
     desk.first.look()
     assert desk.states() == [(1_000, "running")]
-    assert desk.clients[0].info(run_id).task == "put 1"
+    assert desk.clients[0].queue.info(run_id).task == "put 1"
 
 
 def test_what_was_changed_meanwhile_is_not_fired_as_it_was(desk):
@@ -198,7 +198,7 @@ def test_what_another_machine_has_fired_is_left_to_it_where_its_zone_is_not_know
     if state == "running":
         for run_id in (ours, other):
             desk.clients[0].submit("worker", "x", run_id=run_id)
-            desk.clients[0].cancel(run_id)
+            desk.clients[0].queue.cancel(run_id)
     desk.first.look()
     assert desk.states("a") == [(300, state)]
     assert desk.states("b") == [(300, {"due": "running", "running": "failed"}.get(state, state))]
@@ -224,7 +224,7 @@ def test_what_a_database_cannot_keep_does_not_stop_the_others(desk, tmp_path):
     with pytest.raises(DurableError, match="does not exist"):
         desk.schedules.get("\0\ud800")
     with pytest.raises(DurableError, match="does not exist"):
-        desk.clients[0].info("\0\ud800")
+        desk.clients[0].queue.info("\0\ud800")
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names")

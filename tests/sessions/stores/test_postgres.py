@@ -175,11 +175,11 @@ class Deaf(PostgresLog):
 
     heard = ()
 
-    def _insert_or_verify(self, connection, row):
-        super()._insert_or_verify(connection, row)
+    def _insert_or_verify(self, execute, row):
+        super()._insert_or_verify(execute, row)
         if row["number"] not in self.heard:
             self.heard = (*self.heard, row["number"])
-            connection.close()
+            execute("SELECT 1").connection.close()
             raise psycopg.OperationalError("the answer was lost")
 
 

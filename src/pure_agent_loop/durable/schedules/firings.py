@@ -19,7 +19,7 @@ from pure_agent_loop.durable.database import Change
 from pure_agent_loop.durable.schedules.delivery import Delivery
 from pure_agent_loop.durable.schedules.schedule import HEARTBEAT_OK, Schedule, due_times
 from pure_agent_loop.durable.schedules.schedules import FIRE, stamp
-from pure_agent_loop.durable.values import TaskInfo, task_info
+from pure_agent_loop.durable.values import TaskInfo
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.media import ImageError
 from pure_agent_loop.support.text import safe_str
@@ -43,6 +43,7 @@ SELECT run, due, spec FROM @firings AS one WHERE state = 'due' AND NOT EXISTS (
     AND earlier.state IN ('due', 'running')
 ) ORDER BY number
 """
+_DELIVERIES = "SELECT run, spec, due, answer, tries, detail FROM @firings WHERE {condition} ORDER BY number"
 _NEXT_STATE = "UPDATE @firings SET state = ?, answer = ?, detail = ?, changed = ? WHERE run = ? AND state = ?"
 _CLAIM = """
 UPDATE @firings SET state = 'delivering', owner = ?, tries = tries + 1, detail = '', changed = ?
@@ -131,8 +132,8 @@ class Firings:
         )
         if not running:
             return
-        workflows = self._client.engine.list_workflows(workflow_ids=[run_id for run_id, _ in running])
-        ended = {info.run_id: info for info in map(task_info, workflows) if info.has_ended}
+        runs = self._client.queue.find_runs(workflow_ids=[run_id for run_id, _ in running])
+        ended = {info.run_id: info for info in runs if info.has_ended}
         for run_id, spec in running:
             schedule = _load_schedule(run_id, spec) if run_id in ended else None
             if schedule is not None:
@@ -143,17 +144,15 @@ class Firings:
 
     def waiting(self) -> list[str]:
         """Return runs whose answer this machine can deliver now."""
-        rows = self._database.rows(
-            "SELECT run, spec FROM @firings WHERE state = 'answered' AND not_before <= ? ORDER BY number",
-            self.now(),
-        )
-        return [str(run_id) for run_id, spec in rows if _load_schedule(run_id, spec) is not None]
+        waiting = self._deliveries("state = 'answered' AND not_before <= ?", self.now())
+        return [pending.run_id for pending in waiting]
 
     def claim(self, run_id: str) -> PendingDelivery | None:
         """Claim a delivery for this worker; return None if another worker has it."""
         if not self._database.change(_CLAIM, self.owner, self.now(), run_id):
             return None
-        return self._pending(run_id)
+        (pending,) = self._deliveries("run = ?", run_id)
+        return pending
 
     def record_progress(self, run_id: str, detail: str) -> None:
         """Record what is about to be done, before it is done."""
@@ -182,17 +181,17 @@ class Firings:
 
     def deliveries_of(self, owner: str) -> list[PendingDelivery]:
         """Return the deliveries that a worker has claimed."""
-        rows = self._database.rows(
-            "SELECT run, spec FROM @firings WHERE state = 'delivering' AND owner = ?", owner
-        )
-        return [self._pending(run_id) for run_id, spec in rows if _load_schedule(run_id, spec) is not None]
+        return self._deliveries("state = 'delivering' AND owner = ?", owner)
 
-    def _pending(self, run_id: str) -> PendingDelivery:
-        (row,) = self._database.rows(
-            "SELECT spec, due, answer, tries, detail FROM @firings WHERE run = ?", run_id
-        )
-        spec, *values = row
-        return PendingDelivery(run_id, Schedule.from_dict(json.loads(spec)), *values)
+    def _deliveries(self, condition: str, *values: Any) -> list[PendingDelivery]:
+        """Return the deliveries that match a condition, without schedules that cannot be used here."""
+        rows = self._database.rows(_DELIVERIES.format(condition=condition), *values)
+        loaded = [(run_id, _load_schedule(run_id, spec), *rest) for run_id, spec, *rest in rows]
+        return [
+            PendingDelivery(run_id, schedule, *rest)
+            for run_id, schedule, *rest in loaded
+            if schedule is not None
+        ]
 
     def _move(self, run_id: str, old: str, new: str, answer: str = "", detail: str = "") -> None:
         self._database.change(_NEXT_STATE, new, answer, detail, self.now(), run_id, old)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import socket
 import stat
 from collections.abc import Callable, Iterator
@@ -13,8 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pure_agent_loop.durable.schedules.firings import PendingDelivery
-from pure_agent_loop.support.disk import flush_to_disk
-from pure_agent_loop.support.locking import lock_within
+from pure_agent_loop.support.disk import flush_to_disk, write_all
+from pure_agent_loop.support.locking import lock_within, replace_file
 
 MAX_OUTPUT_BYTES = 4_000
 MAX_WAIT = 300.0
@@ -52,7 +51,8 @@ def post_to_file(pending: PendingDelivery, record_progress: Callable[[str], None
         if pending.delivery.append:
             _append(path, encode_entry(pending), record_progress)
         else:
-            _replace(path, encode_entry(pending))
+            mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
+            replace_file(path, encode_entry(pending), mode)
     except OSError as error:
         return retry_or_fail(pending, f"{path}: {error.strerror or error}")
     return DeliveryOutcome("delivered", str(path))
@@ -122,28 +122,11 @@ def _append(path: Path, entry: bytes, record_progress: Callable[[str], None]) ->
         offset = os.fstat(handle).st_size
         record_progress(json.dumps({"offset": offset}))
         try:
-            _write(handle, entry)
+            write_all(handle, entry)
         except OSError:
             os.ftruncate(handle, offset)
             raise
         flush_to_disk(handle)
-
-
-def _replace(path: Path, entry: bytes) -> None:
-    mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    try:
-        try:
-            _write(handle, entry)
-            flush_to_disk(handle)
-        finally:
-            os.close(handle)
-        temporary.chmod(mode)
-        temporary.replace(path)
-    except OSError:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _is_written(path: Path, offset: int, entry: bytes) -> bool:
@@ -171,9 +154,3 @@ def _locked(path: Path) -> Iterator[int]:
         yield handle
     finally:
         os.close(handle)
-
-
-def _write(handle: int, entry: bytes) -> None:
-    remaining = memoryview(entry)
-    while remaining:
-        remaining = remaining[os.write(handle, remaining) :]

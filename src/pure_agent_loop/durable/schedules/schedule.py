@@ -24,6 +24,7 @@ from pure_agent_loop.support.disk import expanded
 LATE_SECONDS = 60.0  # a run that would start later than this counts as missed
 _PARTS = ("minute", "hour", "day of the month", "month", "day of the week")
 _SPAN, _SPAN_FACTOR = 3_600.0, 8.0
+_START = datetime(2024, 1, 1, tzinfo=timezone.utc)  # of a trial run of each cron line
 
 
 class Times(Protocol):
@@ -76,12 +77,12 @@ class Cron:
     def __init__(self, line: str, zone: str) -> None:
         self._line, self._zone = line, zone_of(zone)
         self._cronsim = _import_cronsim()
-        _check(self._cronsim, line)
+        _check_fields(self._cronsim, line)
         try:
-            self.after(datetime(2024, 1, 1, tzinfo=timezone.utc).timestamp())
-        except ConfigError as error:
+            self.after(_START.timestamp())
+        except (ConfigError, self._cronsim.CronSimError) as error:
             raise ConfigError(
-                f"cron={line!r} never occurs: its date does not exist. Change the day."
+                f"cron={line!r:.80} never occurs: its date does not exist. Change the day."
             ) from error
 
     def after(self, moment: float) -> float:
@@ -118,7 +119,7 @@ def due_times(times: Times, next_at: float, now: float, missed: str, limit: int)
     Args:
         next_at: First due time that was not checked yet.
         missed: Treatment of missed times: ``skip``, ``once`` or ``all``.
-        most: Maximum number of missed times, for ``all``.
+        limit: Maximum number of missed times, for ``all``.
     """
     due = times.latest(next_at, now, limit + 1)
     on_time = [time for time in due[-1:] if now - time <= LATE_SECONDS]
@@ -166,7 +167,7 @@ def local_zone() -> str:
     return name
 
 
-def _check(cronsim: Any, line: Any) -> None:
+def _check_fields(cronsim: Any, line: Any) -> None:
     parts = line.split() if isinstance(line, str) else []
     if len(parts) != len(_PARTS):
         raise ConfigError(
@@ -177,17 +178,11 @@ def _check(cronsim: Any, line: Any) -> None:
         fields = ["*"] * len(_PARTS)
         fields[number] = part
         try:
-            cronsim.CronSim(" ".join(fields), datetime(2024, 1, 1, tzinfo=timezone.utc))
+            cronsim.CronSim(" ".join(fields), _START)
         except (cronsim.CronSimError, ValueError) as error:
             raise ConfigError(
                 f"cron={line!r:.80}: the {name} {part!r} is invalid. Use '5', '*', '1-5', '1,3' or '*/10'."
             ) from error
-    try:
-        cronsim.CronSim(line, datetime(2024, 1, 1, tzinfo=timezone.utc))
-    except cronsim.CronSimError as error:
-        raise ConfigError(
-            f"cron={line!r:.80} never occurs: its date does not exist. Change the day."
-        ) from error
 
 
 def _import_cronsim() -> Any:

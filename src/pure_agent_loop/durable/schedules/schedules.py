@@ -83,7 +83,7 @@ class Schedules:
     """
 
     def __init__(self, client: Client, now: Callable[[], float] = time.time) -> None:
-        self._client, self._database, self._now = client, client.database, now
+        self._queue, self._database, self._now = client.queue, client.database, now
 
     def add(self, schedule: Schedule, *, replace: bool = False) -> ScheduleInfo:
         """Add a schedule. Its first due time is after this moment.
@@ -96,9 +96,8 @@ class Schedules:
             ConfigError: The name is in use, or no worker has registered the agent.
             DurableError: The database is unavailable.
         """
-        agents = self._client.agents()
-        if agents and schedule.agent not in agents:
-            raise ConfigError(f"Unknown agent {schedule.agent!r}. Known agents: {', '.join(agents)}.")
+        if self._queue.agents():  # otherwise no worker has used the database yet
+            self._queue.queue_for(schedule.agent)
         now = round(self._now(), 3)
         spec, next_at = json.dumps(schedule.to_dict()), schedule.times(now).after(now)
         ending = _REPLACE if replace else _KEEP

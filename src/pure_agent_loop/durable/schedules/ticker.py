@@ -68,11 +68,6 @@ class Ticker:
                 self._jobs.add(job)
                 job.add_done_callback(self._jobs.discard)
 
-    async def settle(self) -> None:
-        """Wait until the running deliveries are finished."""
-        while self._jobs:
-            await asyncio.wait(set(self._jobs))
-
     def take_over(self, liveness: Liveness) -> None:
         """Take over deliveries of dead workers. May be called in any thread."""
         for owner in self._firings.deliverers():

@@ -1,9 +1,8 @@
 """Storage of session records.
 
-records   one record, and its line format
-parse     recovers complete records from damaged bytes
-log       base class of the logs
-jsonl     one file per session
-sqlite    all sessions in one SQLite file
-postgres  sessions in a database, for fleets (`postgres_link`: connections, `postgres_owner`: liveness)
+records        one record, its line format, and recovery of records from damaged bytes
+jsonl          one file per session
+sqlite         all sessions in one SQLite file
+postgres       sessions in a database, for fleets
+postgres_pool  connections of a store to PostgreSQL, and the liveness of writers
 """

@@ -6,190 +6,44 @@
 <id>.repaired.jsonl    a new session, made by `repair`
 <id>.name              the id, if it is too long for a file name
 
-An id that is not a safe file name is encoded; see `file_names`.
+An id that is not a safe file name is encoded; see `records.file_name`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import io
+import itertools
 import os
 import re
 import stat
-import threading
 import time
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import BinaryIO
 
-from pure_agent_loop.errors import (
-    ConfigError,
-    SessionError,
-    SessionNotFoundError,
-    SessionReadError,
-    SessionWriteError,
+from pure_agent_loop.errors import SessionError, SessionReadError
+from pure_agent_loop.sessions.store import (
+    BaseLog,
+    Loaded,
+    SessionInfo,
+    check_session_name,
+    list_entry,
+    newest_first,
+    not_found,
+    write_errors,
 )
-from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_name
 from pure_agent_loop.sessions.stores.records import (
     Record,
     Transcript,
     file_name,
     is_hashed,
-    is_type,
     parse,
     session_of,
 )
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import Appender, sync_folder
-from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock
-from pure_agent_loop.support.text import to_jsonable
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
-
-# -- base class of session logs: number and check records, and serialize writers -------------------------
-
-
-class Lock(Protocol):
-    """Lock against other writers."""
-
-    def release(self) -> None:
-        """Release the session for other writers."""
-        ...
-
-
-class BaseLog(ABC):
-    """Base class of a session open for writing.
-
-    Args:
-        lock: Lock of the session; it is released with the log.
-        now: Function that returns the time, in seconds since the epoch.
-    """
-
-    is_remote = False  # True if an append may take network time and must happen in a thread
-
-    def __init__(self, session_id: str, transcript: Transcript, lock: Lock, now: Callable[[], float]) -> None:
-        self.session_id = session_id
-        self.records = tuple(transcript.records)
-        self.problems = tuple(transcript.problems)
-        self._lock = lock
-        self._now = now
-        self._number = transcript.last_number
-        self._ids = {record.id for record in transcript.records}
-        self._newest = transcript.records[-1].id if transcript.records else None
-        self._mutex = threading.RLock()
-        self._pid = os.getpid()
-        self._is_open = True
-
-    def append(
-        self,
-        type: str,  # noqa: A002 - the name of the field
-        data: Mapping[str, Any],
-        *,
-        parent: str | None = None,
-        durable: bool = False,
-    ) -> Record:
-        """Write one record atomically; see `SessionLog.append`."""
-        with self._mutex:
-            self._check_usable()
-            record = self._record(type, data, parent)
-            self._write(record.to_line(), record, durable=durable)
-            self._ids.add(record.id)
-            self._newest = record.id
-            return record
-
-    def adopt(self, records: Sequence[Record]) -> None:
-        """Copy records of another session unchanged; this session must be empty.
-
-        Args:
-            records: Records in the order they were written.
-
-        Raises:
-            ConfigError: This session has records, or the log is closed.
-            SessionWriteError: Not all records could be written.
-        """
-        with self._mutex:
-            self._check_usable()
-            if self._newest is not None:
-                raise ConfigError(f"Session {self.session_id!r} is not empty, so it cannot adopt records.")
-            for record in records:
-                self._write(record.to_line(), record, durable=record is records[-1])
-                self._ids.add(record.id)
-                self._newest = record.id
-            self._number = max(
-                (int(record.id) for record in records if record.id.isdecimal() and len(record.id) < 16),
-                default=0,
-            )
-
-    def close(self) -> None:
-        """Release the session for other writers. May be called twice."""
-        with self._mutex:
-            if not self._is_open:
-                return
-            self._is_open = False
-            if os.getpid() != self._pid:
-                return  # a forked child: file and lock belong to the parent
-            try:
-                self._release()
-            finally:
-                self._lock.release()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    def __del__(self) -> None:
-        # An unreferenced log must not keep its session locked.
-        with contextlib.suppress(Exception):
-            self.close()
-
-    def _check_usable(self) -> None:
-        if not self._is_open:
-            raise ConfigError(
-                f"The log of session {self.session_id!r} is closed. Reopen the session to write."
-            )
-        if os.getpid() != self._pid:
-            raise ConfigError(
-                f"The log of session {self.session_id!r} belongs to process {self._pid}. "
-                "This process is a fork of it and cannot write."
-            )
-
-    def _record(self, kind: str, data: Mapping[str, Any], parent: str | None) -> Record:
-        if not is_type(kind):
-            raise ConfigError(
-                f"type={kind!r:.100} is not a valid record type. Use at most 64 lower-case letters, "
-                "digits, '_', '.' and '-', starting with a letter."
-            )
-        if not isinstance(data, Mapping):
-            raise ConfigError(
-                f"data must be a mapping, not {data.__class__.__name__}. Put the value under a key."
-            )
-        plain = to_jsonable(data)
-        if not isinstance(plain, dict):
-            raise ConfigError(f"data cannot be read as a mapping: {plain:.100}")
-        if parent is not None and parent not in self._ids:
-            raise ConfigError(f"parent={parent!r:.100} is not a record of session {self.session_id!r}.")
-        # Incremented before the write: an interrupt may skip a number, but never uses one twice.
-        self._number += 1
-        parent_id = self._newest if parent is None else parent
-        return Record(f"{self._number:08d}", parent_id, round(self._now(), 6), kind, plain)
-
-    @abstractmethod
-    def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
-        """Write the line completely, or write nothing and raise."""
-
-    @abstractmethod
-    def _release(self) -> None:
-        """Close files and connections."""
-
+from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, replace_file, take_lock
 
 SUFFIX, NAME_SUFFIX = ".jsonl", ".name"
 _READ_ATTEMPTS = 3
@@ -248,12 +102,12 @@ class JsonlStore:
     def open(self, session_id: str, *, create: bool = True) -> JsonlLog:
         """Open a session for writing, and cut off an unfinished last line; see `SessionStore.open`."""
         path = self._path(session_id)
-        with _write_errors(path):
+        with write_errors(path):
             if create:
                 _make_folder(self.folder)
                 self._write_name(session_id)
-            elif not _exists(path):
-                raise _not_found(session_id, self.folder)
+            elif not os.path.lexists(path):
+                raise not_found(session_id, self.folder)
             lock = take_lock(self._file(session_id, ".lock"), session_id)
             try:
                 return self._open_locked(session_id, lock, create=create)
@@ -265,9 +119,9 @@ class JsonlStore:
         """Read a session, even while another process writes it; see `SessionStore.read`."""
         path = self._path(session_id)
         try:
-            transcript = _read_settled(path)
+            transcript = _read_consistent(path)
         except FileNotFoundError:
-            raise _not_found(session_id, self.folder) from None
+            raise not_found(session_id, self.folder) from None
         except OSError as error:
             raise SessionReadError(f"Cannot read {path}: {error}") from error
         return Loaded(transcript.records, transcript.problems)
@@ -296,21 +150,20 @@ class JsonlStore:
             SessionReadError: The folder cannot be read.
         """
         try:
-            sessions = [info for path in self.folder.glob(f"*{SUFFIX}") if (info := _info(path)) is not None]
+            return newest_first(_info(path) for path in self.folder.glob(f"*{SUFFIX}"))
         except OSError as error:
             raise SessionReadError(f"Cannot read {self.folder}: {error}") from error
-        return sorted(sessions, key=lambda info: (-info.updated, info.id))
 
     def exists(self, session_id: str) -> bool:
         """Return True if the session exists."""
-        return _exists(self._path(session_id))
+        return os.path.lexists(self._path(session_id))
 
     def delete(self, session_id: str) -> None:
         """Delete a session and its cut-off lines; see `SessionStore.delete`."""
         path = self._path(session_id)
-        if not _exists(path):
-            raise _not_found(session_id, self.folder)
-        with _write_errors(path):
+        if not os.path.lexists(path):
+            raise not_found(session_id, self.folder)
+        with write_errors(path):
             lock = take_lock(self._file(session_id, ".lock"), session_id)
             try:
                 path.unlink(missing_ok=True)
@@ -331,18 +184,21 @@ class JsonlStore:
             SessionWriteError: The new file cannot be written.
         """
         if not self.exists(session_id):
-            raise _not_found(session_id, self.folder)
-        with _write_errors(self.folder):
+            raise not_found(session_id, self.folder)
+        with write_errors(self.folder):
             lock = take_lock(self._file(session_id, ".lock"), session_id)
         try:
             loaded = self.read(session_id)
             if not loaded.problems:
                 return RepairReport(session_id, None, len(loaded.records), [])
-            new_id = next(name for name in _repaired_names(session_id) if not self.exists(name))
+            suffixes = (f"-{number}" if number > 1 else "" for number in itertools.count(1))
+            names = (f"{session_id}.repaired{suffix}" for suffix in suffixes)
+            new_id = next(name for name in names if not self.exists(name))
             path = self._path(new_id)
-            with _write_errors(path):
+            with write_errors(path):
                 self._write_name(new_id)
-                write_whole(path, [record.to_line() for record in loaded.records])
+                replace_file(path, b"".join(record.to_line() for record in loaded.records))
+                sync_folder(self.folder)
             return RepairReport(new_id, path, len(loaded.records), loaded.problems)
         finally:
             lock.release()
@@ -356,14 +212,15 @@ class JsonlStore:
     def _write_name(self, session_id: str) -> None:
         """Write the id to a separate file if the session's file name is only a hash."""
         path = self._file(session_id, NAME_SUFFIX)
-        if is_hashed(path.name) and not _exists(path):
-            write_whole(path, [session_id.encode()])
+        if is_hashed(path.name) and not os.path.lexists(path):
+            replace_file(path, session_id.encode())
+            sync_folder(self.folder)
 
     def _open_locked(self, session_id: str, lock: SessionLock, *, create: bool) -> JsonlLog:
         path = self._path(session_id)
-        is_new = not _exists(path)
+        is_new = not os.path.lexists(path)
         if is_new and not create:
-            raise _not_found(session_id, self.folder)
+            raise not_found(session_id, self.folder)
         file = Appender.open(path)
         try:
             if is_new:
@@ -381,27 +238,11 @@ class JsonlStore:
             raise
 
 
-def _not_found(session_id: str, folder: Path) -> SessionNotFoundError:
-    return SessionNotFoundError(f"Session {session_id!r} does not exist in {folder}.")
-
-
-@contextlib.contextmanager
-def _write_errors(path: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise SessionWriteError(error.filename or path, error.strerror or error) from error
-
-
 def _make_folder(folder: Path) -> None:
     if folder.is_dir():
         return  # the permissions of an existing folder may be intended
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     sync_folder(folder.parent)
-
-
-def _exists(path: Path) -> bool:
-    return os.path.lexists(path)
 
 
 def _open_for_reading(path: Path) -> BinaryIO:
@@ -412,7 +253,7 @@ def _open_for_reading(path: Path) -> BinaryIO:
     return os.fdopen(handle, "rb")
 
 
-def _read_settled(path: Path) -> Transcript:
+def _read_consistent(path: Path) -> Transcript:
     """Read a file; a line that another process is still writing does not count as damage."""
     with _open_for_reading(path) as source:
         for _ in range(_READ_ATTEMPTS):
@@ -429,37 +270,13 @@ def _info(path: Path) -> SessionInfo | None:
     try:
         name = path.name.removesuffix(SUFFIX)
         name_file = path.with_name(name + NAME_SUFFIX)
-        session_id = check_session_name(name_file.read_text("utf-8") if is_hashed(name) else session_of(name))
+        session_id = name_file.read_text("utf-8") if is_hashed(name) else session_of(name)
         with _open_for_reading(path) as source:
             status = os.fstat(source.fileno())
             created, updated = first_and_last_time(source)
-    except (OSError, UnicodeError, SessionError, ConfigError):
+    except (OSError, UnicodeError, SessionError):
         return None
-    created = status.st_mtime if created is None else created
-    return SessionInfo(session_id, created, created if updated is None else updated, status.st_size)
-
-
-def _repaired_names(session_id: str) -> Iterator[str]:
-    yield f"{session_id}.repaired"
-    number = 2
-    while True:
-        yield f"{session_id}.repaired-{number}"
-        number += 1
-
-
-def write_whole(path: Path, lines: Iterable[bytes]) -> None:
-    """Write a file atomically."""
-    draft = path.with_name(path.name + ".new")
-    handle = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | OPEN_FLAGS, 0o600)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.writelines(lines)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
-    sync_folder(path.parent)
+    return list_entry(session_id, status.st_mtime, created, updated, status.st_size)
 
 
 _HEAD = re.compile(rb'\{"id":"[^"]{1,64}","parent":(?:null|"[^"]{1,64}"),"time":(-?[0-9.e+-]{1,30}),')

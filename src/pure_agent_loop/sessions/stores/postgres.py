@@ -14,17 +14,24 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import ConfigError, SessionNotFoundError, SessionWriteError
-from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_name
-from pure_agent_loop.sessions.stores.jsonl import BaseLog
-from pure_agent_loop.sessions.stores.postgres_link import Holder, Link, StoreOwner, find_holder
+from pure_agent_loop.errors import ConfigError, SessionLockedError, SessionWriteError
+from pure_agent_loop.sessions.store import (
+    BaseLog,
+    Loaded,
+    SessionInfo,
+    check_session_name,
+    list_entry,
+    newest_first,
+    not_found,
+)
+from pure_agent_loop.sessions.stores.postgres_pool import ConnectionPool, Holder, StoreOwner
 from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from pure_agent_loop.sessions.stores.postgres_link import Connection
+    from pure_agent_loop.sessions.stores.postgres_pool import Execute
 
 # The row of the session is locked briefly, so that a takeover waits for this append before it reads. The
 # previous record must exist: a crash of the database may have lost records that were not durable.
@@ -41,8 +48,8 @@ ON CONFLICT DO NOTHING
 _LINE = "SELECT line FROM @records WHERE session = %s AND number = %s"
 _LINES = "SELECT line FROM @records WHERE session = %s ORDER BY number"
 _LAST = "SELECT coalesce(max(number), 0) FROM @records WHERE session = %s"
-_MAKE = "INSERT INTO @sessions (id, made, fence) VALUES (%s, %s, 0) ON CONFLICT DO NOTHING"
-_TAKE = """
+_INSERT_SESSION = "INSERT INTO @sessions (id, made, fence) VALUES (%s, %s, 0) ON CONFLICT DO NOTHING"
+_TAKE_SESSION = """
 UPDATE @sessions SET fence = fence + 1, owner = %s, token = %s, since = clock_timestamp()
 WHERE id = %s AND fence = %s AND token IS NOT DISTINCT FROM %s
 """
@@ -76,9 +83,6 @@ class _Claim:
     def release(self) -> None:
         self.store._owner.release(self._id, self.token)
 
-    def forget(self) -> None:
-        """Do nothing: a forked child has nothing to release."""
-
 
 class PostgresLog(BaseLog):
     """Session in PostgreSQL open for writing, as returned by `PostgresStore.open`."""
@@ -95,23 +99,16 @@ class PostgresLog(BaseLog):
         last: int,
     ) -> None:
         super().__init__(session_id, transcript, claim, now)
-        self._claim, self._link = claim, claim.store._link
+        self._claim, self._pool = claim, claim.store._pool
         self._fence, self._last = fence, last
         self._not_durable: list[dict[str, Any]] = []  # rows since the last durable one
         self._is_uncertain = False
 
     def _write(self, line: bytes, record: Record, *, durable: bool) -> None:
         if self._is_uncertain:
-            self._link.run(self._undo_uncertain)
+            self._pool.run(self._undo_uncertain)
         self._is_uncertain = True  # until the write is known to have succeeded
-        row = self._row(line, record, durable=durable)
-        self._link.run(lambda connection: self._insert_or_verify(connection, row))
-        self._is_uncertain = False
-        self._last = row["number"]
-        self._not_durable = [] if durable else [*self._not_durable, row]
-
-    def _row(self, line: bytes, record: Record, *, durable: bool) -> dict[str, Any]:
-        return {
+        row: dict[str, Any] = {
             "id": self.session_id,
             "token": self._claim.token,
             "number": self._last + 1,
@@ -120,37 +117,37 @@ class PostgresLog(BaseLog):
             "line": line.decode("ascii").rstrip("\n"),
             "mode": "on" if durable else "off",
         }
+        self._pool.run(lambda execute: self._insert_or_verify(execute, row))
+        self._is_uncertain = False
+        self._last = row["number"]
+        self._not_durable = [] if durable else [*self._not_durable, row]
 
-    def _insert_or_verify(self, connection: Connection, row: dict[str, Any]) -> None:
+    def _insert_or_verify(self, execute: Execute, row: dict[str, Any]) -> None:
         """Insert a row, unless an earlier attempt has inserted it."""
-        if self._insert(connection, row):
+        if self._insert(execute, row):
             return
-        existing = connection.execute(self._link.sql(_LINE), (self.session_id, row["number"])).fetchone()
+        existing = execute(_LINE, (self.session_id, row["number"])).fetchone()
         if existing is not None and existing[0] == row["line"]:
             return
-        holder = find_holder(connection, self._link, self.session_id)
+        holder = self._pool.find_holder(execute, self.session_id)
         if holder is None or (holder.token, holder.fence) != (self._claim.token, self._fence):
             raise _lost_error(self.session_id, holder)
         for row_before in self._not_durable:  # the database crashed before these reached its disk
-            self._insert(connection, {**row_before, "mode": "on"})
-        if not self._insert(connection, row):
-            raise SessionWriteError(self._link.name, "another program changed records of this session")
+            self._insert(execute, {**row_before, "mode": "on"})
+        if not self._insert(execute, row):
+            raise SessionWriteError(self._pool.name, "another program changed records of this session")
 
-    def _insert(self, connection: Connection, row: dict[str, Any]) -> bool:
-        return connection.execute(self._link.sql(_APPEND), {**row, "fence": self._fence}).rowcount == 1
+    def _insert(self, execute: Execute, row: dict[str, Any]) -> bool:
+        return execute(_APPEND, {**row, "fence": self._fence}).rowcount == 1
 
-    def _undo_uncertain(self, connection: Connection) -> None:
+    def _undo_uncertain(self, execute: Execute) -> None:
         """Raise the fence and delete a record whose append failed but may still have been written."""
-        row = connection.execute(
-            self._link.sql(_RAISE_FENCE), (self.session_id, self._claim.token)
-        ).fetchone()
+        row = execute(_RAISE_FENCE, (self.session_id, self._claim.token)).fetchone()
         if row is None:
-            raise _lost_error(self.session_id, find_holder(connection, self._link, self.session_id))
+            raise _lost_error(self.session_id, self._pool.find_holder(execute, self.session_id))
         self._fence = int(row[0])
         values = {"id": self.session_id, "number": self._last + 1}
-        connection.execute(
-            self._link.sql(_UNDO), {**values, "fence": self._fence, "token": self._claim.token}
-        )
+        execute(_UNDO, {**values, "fence": self._fence, "token": self._claim.token})
 
     def _release(self) -> None:
         """Do nothing: the store closes the connections."""
@@ -192,11 +189,11 @@ class PostgresStore:
             raise ConfigError(f"lease={lease!r} must be greater than 0 seconds.")
         if not patience >= 0:
             raise ConfigError(f"patience={patience!r} must be at least 0 seconds.")
-        self._link = Link(url, schema, patience, connections)
-        self._owner = StoreOwner(self._link, owner, lease)
+        self._pool = ConnectionPool(url, schema, patience, connections)
+        self._owner = StoreOwner(self._pool, owner, lease)
         self._now = checked_function("now", now)
         _STORES.add(self)
-        self._close_all = weakref.finalize(self, _close_all, self._link, self._owner)
+        self._close_all = weakref.finalize(self, _close_all, self._pool, self._owner)
 
     def open(self, session_id: str, *, create: bool = True, takeover: bool = False) -> PostgresLog:
         """Open a session for writing; see `SessionStore.open`.
@@ -210,15 +207,13 @@ class PostgresStore:
         owner, token = self._owner.number(), secrets.token_hex(8)
         if create:
             session_row = (session_id, round(self._now(), 6))
-            self._link.run(lambda connection: connection.execute(self._link.sql(_MAKE), session_row))
+            self._pool.run(lambda execute: execute(_INSERT_SESSION, session_row))
         claim = _Claim(self, session_id, token)
         try:
-            fence = self._link.run(
-                lambda connection: self._take(connection, session_id, owner, token, force=takeover)
+            fence = self._pool.run(
+                lambda execute: self._take(execute, session_id, owner, token, force=takeover)
             )
-            transcript, last = self._link.run(
-                lambda connection: self._read_transcript(connection, session_id)
-            )
+            transcript, last = self._pool.run(lambda execute: self._read_transcript(execute, session_id))
         except SessionWriteError:
             claim.release()  # the session may have been taken before the error
             raise
@@ -227,9 +222,9 @@ class PostgresStore:
     def read(self, session_id: str) -> Loaded:
         """Read a session, even while another process writes it; see `SessionStore.read`."""
         if not self.exists(session_id):
-            raise self._not_found(session_id)
-        transcript, _ = self._link.run(
-            lambda connection: self._read_transcript(connection, session_id), writing=False
+            raise not_found(session_id, self._pool.name)
+        transcript, _ = self._pool.run(
+            lambda execute: self._read_transcript(execute, session_id), writing=False
         )
         return Loaded(transcript.records, transcript.problems)
 
@@ -239,14 +234,8 @@ class PostgresStore:
         Raises:
             SessionReadError: The database cannot be read.
         """
-        rows = self._link.run(
-            lambda connection: connection.execute(self._link.sql(_LIST)).fetchall(), writing=False
-        )
-        infos = []
-        for session_id, created_at, first, last, size in rows:
-            created = created_at if first is None else first
-            infos.append(SessionInfo(session_id, created, created if last is None else last, int(size)))
-        return sorted(infos, key=lambda info: (-info.updated, info.id))
+        rows = self._pool.run(lambda execute: execute(_LIST).fetchall(), writing=False)
+        return newest_first(list_entry(*row) for row in rows)
 
     def exists(self, session_id: str) -> bool:
         """Return True if the session exists.
@@ -263,18 +252,16 @@ class PostgresStore:
             SessionReadError: The database cannot be read.
         """
         check_session_name(session_id)
-        return self._link.run(
-            lambda connection: find_holder(connection, self._link, session_id), writing=False
-        )
+        return self._pool.run(lambda execute: self._pool.find_holder(execute, session_id), writing=False)
 
     def delete(self, session_id: str) -> None:
         """Delete a session; see `SessionStore.delete`."""
         if not self.exists(session_id):
-            raise self._not_found(session_id)
+            raise not_found(session_id, self._pool.name)
         owner, token = self._owner.number(), secrets.token_hex(8)
         # Taken over first, so that a writer that is considered dead cannot leave a row.
-        self._link.run(lambda connection: self._take(connection, session_id, owner, token, force=False))
-        self._link.run(lambda connection: connection.execute(self._link.sql(_DELETE), (session_id, token)))
+        self._pool.run(lambda execute: self._take(execute, session_id, owner, token, force=False))
+        self._pool.run(lambda execute: execute(_DELETE, (session_id, token)))
 
     def close(self) -> None:
         """Close the connections. Other processes may then take the sessions that are open here."""
@@ -286,28 +273,25 @@ class PostgresStore:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _take(self, connection: Connection, session_id: str, owner: int, token: str, *, force: bool) -> int:
+    def _take(self, execute: Execute, session_id: str, owner: int, token: str, *, force: bool) -> int:
         """Take a session unless a live process has it. Return the fence."""
         while True:
-            holder = find_holder(connection, self._link, session_id)
+            holder = self._pool.find_holder(execute, session_id)
             if holder is None:
-                raise self._not_found(session_id)
+                raise not_found(session_id, self._pool.name)
             if holder.token == token:
                 return holder.fence
             if holder.is_alive and not force:
                 raise holder.locked_error(session_id)
             # If another process was faster, the fence has changed and this statement does nothing.
             parameters = (owner, token, session_id, holder.fence, holder.token)
-            connection.execute(self._link.sql(_TAKE), parameters)
+            execute(_TAKE_SESSION, parameters)
 
-    def _read_transcript(self, connection: Connection, session_id: str) -> tuple[Transcript, int]:
-        rows = connection.execute(self._link.sql(_LINES), (session_id,))
+    def _read_transcript(self, execute: Execute, session_id: str) -> tuple[Transcript, int]:
+        rows = execute(_LINES, (session_id,))
         transcript = parse(_lines(rows))
-        last = connection.execute(self._link.sql(_LAST), (session_id,)).fetchone()
+        last = execute(_LAST, (session_id,)).fetchone()
         return transcript, int(last[0]) if last else 0
-
-    def _not_found(self, session_id: str) -> SessionNotFoundError:
-        return SessionNotFoundError(f"Session {session_id!r} does not exist in {self._link.name}.")
 
 
 def _lines(rows: Iterator[tuple[Any, ...]] | Any) -> Iterator[bytes]:
@@ -315,14 +299,14 @@ def _lines(rows: Iterator[tuple[Any, ...]] | Any) -> Iterator[bytes]:
 
 
 def _lost_error(session_id: str, holder: Holder | None) -> Exception:
-    if holder is None or holder.pid is None:
-        return Holder(0, None, None, None, None, None, None, is_alive=False).locked_error(session_id)
+    if holder is None:
+        return SessionLockedError(session_id, "another, unidentified process")
     return holder.locked_error(session_id)
 
 
-def _close_all(link: Link, owner: StoreOwner) -> None:
+def _close_all(pool: ConnectionPool, owner: StoreOwner) -> None:
     owner.stop()
-    link.close()
+    pool.close()
 
 
 _STORES: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
@@ -330,7 +314,7 @@ _STORES: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
 
 def _forget_all() -> None:
     for store in list(_STORES):
-        store._link.forget()
+        store._pool.forget()
         store._owner.forget()
 
 

@@ -20,7 +20,7 @@ import json
 import math
 import re
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import unquote_to_bytes
@@ -45,6 +45,12 @@ DECODER = json.JSONDecoder(parse_constant=_reject_constant)
 def is_type(value: Any) -> bool:
     """Return True for a valid record type: lower-case letters, digits, ``_ . -``, a letter first."""
     return isinstance(value, str) and _TYPE.fullmatch(value) is not None
+
+
+def dicts_in(data: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
+    """Return the objects in a list field of a record's data; other items are skipped."""
+    items = data.get(name)
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,14 +14,20 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from pure_agent_loop.errors import (
-    ConfigError,
     SessionLockedError,
-    SessionNotFoundError,
     SessionReadError,
     SessionWriteError,
 )
-from pure_agent_loop.sessions.store import Loaded, SessionInfo, check_session_name
-from pure_agent_loop.sessions.stores.jsonl import BaseLog
+from pure_agent_loop.sessions.store import (
+    BaseLog,
+    Loaded,
+    SessionInfo,
+    check_session_name,
+    list_entry,
+    newest_first,
+    not_found,
+    write_errors,
+)
 from pure_agent_loop.sessions.stores.records import Record, Transcript, file_name, parse
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import TAKEN_AWAY, expanded, sync_folder
@@ -154,14 +160,14 @@ class SqliteStore:
         """
         with _as_session_errors(self.path, writing=True):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with self._connected():
+            with contextlib.closing(_connect(self.path)):
                 pass
 
     def open(self, session_id: str, *, create: bool = True) -> SqliteLog:
         """Open a session for writing; see `SessionStore.open`."""
         check_session_name(session_id)
         if not create and not self.exists(session_id):
-            raise self._not_found(session_id)
+            raise not_found(session_id, self.path)
         lock = self._lock(session_id)
         try:
             return self._open_locked(session_id, lock, create=create)
@@ -172,14 +178,14 @@ class SqliteStore:
     def read(self, session_id: str) -> Loaded:
         """Read a session, even while another process writes it; see `SessionStore.read`."""
         if not self.exists(session_id):
-            raise self._not_found(session_id)
-        with self._reading() as connection:
+            raise not_found(session_id, self.path)
+        with self._connected() as connection:
             transcript = parse(_lines(connection, session_id))
         return Loaded(transcript.records, transcript.problems)
 
     def stamp(self, session_id: str) -> object:
         """Return a value that changes with each record; None if the session does not exist."""
-        with self._reading() as connection:
+        with self._connected() as connection:
             newest = "SELECT max(number) FROM records WHERE session = ?"
             return connection.execute(newest, (session_id,)).fetchone()[0]
 
@@ -191,11 +197,8 @@ class SqliteStore:
         """
         if not self.path.exists():
             return []
-        with self._reading() as connection:
-            sessions = [_info(row) for row in connection.execute(_LIST)]
-        return sorted(
-            (info for info in sessions if info is not None), key=lambda info: (-info.updated, info.id)
-        )
+        with self._connected() as connection:
+            return newest_first(list_entry(*row) for row in connection.execute(_LIST))
 
     def exists(self, session_id: str) -> bool:
         """Return True if the session exists.
@@ -206,16 +209,16 @@ class SqliteStore:
         check_session_name(session_id)
         if not self.path.exists():
             return False
-        with self._reading() as connection:
+        with self._connected() as connection:
             return _fence(connection, session_id) is not None
 
     def delete(self, session_id: str) -> None:
         """Delete a session; see `SessionStore.delete`."""
         if not self.exists(session_id):
-            raise self._not_found(session_id)
+            raise not_found(session_id, self.path)
         lock = self._lock(session_id)
         try:
-            with _as_session_errors(self.path, writing=True), self._connected() as connection:
+            with self._connected(writing=True) as connection:
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute("DELETE FROM records WHERE session = ?", (session_id,))
                 connection.execute("DELETE FROM sessions WHERE id = ?", (session_id,))
@@ -242,33 +245,25 @@ class SqliteStore:
                 connection.execute("COMMIT")
                 connection.execute("PRAGMA synchronous = NORMAL")
                 if fence is None:
-                    raise self._not_found(session_id)  # noqa: TRY301 - closed in one place
+                    raise not_found(session_id, self.path)  # noqa: TRY301 - closed in one place
                 return SqliteLog(session_id, transcript, lock, self._now, self.path, connection, fence, last)
             except BaseException:
                 connection.close()
                 raise
 
     def _lock(self, session_id: str) -> SessionLock:
-        try:
+        with write_errors(self._locks):
             for folder in (self.path.parent, self._locks):
-                if not folder.is_dir():
-                    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             return take_lock(self._locks / f"{file_name(session_id)}.lock", session_id)
-        except OSError as error:
-            raise SessionWriteError(error.filename or self._locks, error.strerror or error) from error
 
     @contextlib.contextmanager
-    def _connected(self) -> Iterator[sqlite3.Connection]:
-        with contextlib.closing(_connect(self.path)) as connection:
+    def _connected(self, *, writing: bool = False) -> Iterator[sqlite3.Connection]:
+        with (
+            _as_session_errors(self.path, writing=writing),
+            contextlib.closing(_connect(self.path)) as connection,
+        ):
             yield connection
-
-    @contextlib.contextmanager
-    def _reading(self) -> Iterator[sqlite3.Connection]:
-        with _as_session_errors(self.path, writing=False), self._connected() as connection:
-            yield connection
-
-    def _not_found(self, session_id: str) -> SessionNotFoundError:
-        return SessionNotFoundError(f"Session {session_id!r} does not exist in {self.path}.")
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -331,17 +326,6 @@ def _fence(connection: sqlite3.Connection, session_id: str) -> int | None:
 def _lines(connection: sqlite3.Connection, session_id: str) -> Iterator[bytes]:
     rows = connection.execute("SELECT line FROM records WHERE session = ? ORDER BY number", (session_id,))
     return (line if isinstance(line, bytes) else str(line).encode("utf-8", "replace") for (line,) in rows)
-
-
-def _info(row: tuple[str, float, float | None, float | None, float]) -> SessionInfo | None:
-    """Return the list entry of a row; None if the row is damaged."""
-    session_id, created_at, first, last, size = row
-    try:
-        check_session_name(session_id)
-        created = float(created_at if first is None else first)
-        return SessionInfo(session_id, created, float(created if last is None else last), int(size))
-    except (ConfigError, TypeError, ValueError):
-        return None
 
 
 @contextlib.contextmanager

@@ -2,6 +2,12 @@
 
 Work may run twice: when a connection breaks, it is unknown whether the database executed the statement. So
 each piece of work must be idempotent.
+
+`psycopg_pool` (3.3) was tried and is not used. Its pool reports a wrong address or password only as a
+timeout, without the reason; this one fails at once with the server's own message. After a restart of the
+server each of its connections fails once, so `run` would still have to retry. A forked child gets the
+parent's connections, and none of the threads that open new ones, so `forget` would stay, too. Only the queue
+of slots (about 20 lines) would go, for four more threads in each process.
 """
 
 from __future__ import annotations
@@ -33,6 +39,7 @@ if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
+    Execute = Callable[..., psycopg.Cursor[tuple[Any, ...]]]  # of a statement and its values
 
 T = TypeVar("T")
 VERSION = 1
@@ -87,11 +94,27 @@ def import_psycopg() -> Any:
     try:
         import psycopg
     except ImportError as error:
-        raise MissingExtraError("PostgresStore", "durable") from error
+        raise MissingExtraError("PostgreSQL", "durable") from error
     return psycopg
 
 
-class Link:
+def connect(url: str) -> Connection:
+    """Open a connection in autocommit mode. An option in the URL replaces the default of this package."""
+    psycopg = import_psycopg()
+    options = psycopg.conninfo.conninfo_to_dict(url)
+    defaults = {name: value for name, value in _OPTIONS.items() if name not in options}
+    connection: Connection = psycopg.connect(url, autocommit=True, **defaults)
+    try:
+        # A durable record must be durable whatever the server's setting is. A process that is frozen in a
+        # transaction must not block others.
+        connection.execute("SET synchronous_commit = on; SET idle_in_transaction_session_timeout = '10s'")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+class ConnectionPool:
     """Connection pool of one database.
 
     Args:
@@ -112,7 +135,7 @@ class Link:
         if connections < 2:
             raise ConfigError(f"connections={connections!r} must be 2 or more.")
         self.url, self.patience = url, patience
-        self.space = zlib.crc32(schema.encode()) & 0x7FFFFFFF
+        self.lock_space = zlib.crc32(schema.encode()) & 0x7FFFFFFF
         self._schema, self._connections = schema, connections
         self.name = self._display_name()
         self._pid = os.getpid()
@@ -123,25 +146,12 @@ class Link:
         """Return a statement with the schema in place of each ``@``."""
         return text.replace("@", f"{self._schema}.").replace("{schema}", self._schema).encode()
 
-    def connect(self) -> Connection:
-        """Open a connection in autocommit mode."""
-        connection: Connection = self._psycopg.connect(self.url, autocommit=True, **_OPTIONS)
-        try:
-            # A durable record must be durable whatever the server's setting is. A process that is frozen in
-            # a transaction must not block others.
-            connection.execute("SET synchronous_commit = on; SET idle_in_transaction_session_timeout = '10s'")
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-    def run(
-        self, work: Callable[[Connection], T], *, writing: bool = True, patience: float | None = None
-    ) -> T:
+    def run(self, work: Callable[[Execute], T], *, writing: bool = True, patience: float | None = None) -> T:
         """Run work with a connection, and retry while the database is unavailable.
 
         Args:
-            work: Function of the connection; it may be called several times.
+            work: Function that gets a function to execute one statement and return its cursor; it may be
+                called several times.
             patience: Seconds to retry; None for the store's value. At most two seconds in a thread with a
                 running event loop, which would be blocked.
 
@@ -184,17 +194,26 @@ class Link:
             while True:
                 abandon(old.get_nowait())
 
-    def _run_once(self, work: Callable[[Connection], T]) -> T:
+    def execute_on(self, connection: Connection) -> Execute:
+        """Return a function that executes a statement of this store on a connection."""
+        return lambda statement, values=(): connection.execute(self.sql(statement), values)
+
+    def find_holder(self, execute: Execute, session_id: str) -> Holder | None:
+        """Return the owner of a session; None if the session does not exist."""
+        row = execute(_SELECT_HOLDER, (self.lock_space, session_id)).fetchone()
+        return None if row is None else Holder(*row)
+
+    def _run_once(self, work: Callable[[Execute], T]) -> T:
         connection = self._slots.get()
         try:
             if self._is_closed:
                 raise ConfigError("This PostgresStore is closed; create a new one.")  # noqa: TRY301 - the slot
             if connection is None or connection.closed:
-                connection = self.connect()
+                connection = connect(self.url)
             if not self._is_prepared:
                 self._prepare(connection)
                 self._is_prepared = True
-            return work(connection)
+            return work(self.execute_on(connection))
         except BaseException:
             # The connection may be inside a transaction: do not reuse it.
             if connection is not None:
@@ -209,7 +228,7 @@ class Link:
         version = self._version(connection)
         if version is None:
             with connection.transaction():
-                connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (self.space,))
+                connection.execute(b"SELECT pg_advisory_xact_lock(%s)", (self.lock_space,))
                 if self._version(connection) is None:
                     connection.execute(self.sql(_TABLES % VERSION))
             version = self._version(connection)
@@ -287,21 +306,26 @@ def _in_event_loop() -> bool:
 _BEATS_PER_LEASE = 5
 _RETRY_SECONDS = 0.25
 _JOIN_SECONDS = 1.0
-_ENTER = """
+_INSERT_OWNER = """
 INSERT INTO @owners (name, host, pid, beat, lease) VALUES (%s, %s, %s, clock_timestamp(), %s) RETURNING number
+"""
+_TAKE_LOCK = """
+SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (
+    SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid
+)
 """
 # The row may have been deleted: others clean up after an owner that has been silent for a day.
 _BEAT = """
 INSERT INTO @owners (number, name, host, pid, beat, lease) OVERRIDING SYSTEM VALUE
 VALUES (%s, %s, %s, %s, clock_timestamp(), %s) ON CONFLICT (number) DO UPDATE SET beat = clock_timestamp()
 """
-_TIDY = """
+_DELETE_OLD_OWNERS = """
 DELETE FROM @owners o WHERE beat < now() - greatest(interval '1 day', lease * interval '2 seconds')
 AND NOT EXISTS (SELECT FROM @sessions s WHERE s.owner = o.number)
 """
 _RELEASE = "UPDATE @sessions SET owner = NULL, token = NULL, since = NULL WHERE id = %s AND token = %s"
 # After a restart of the database all locks are gone, also those of live owners: they get one lease to return.
-_LOOK = """
+_SELECT_HOLDER = """
 SELECT s.fence, s.owner, s.token, o.name, o.host, o.pid, extract(epoch FROM s.since)::float8,
     o.number IS NOT NULL
     AND extract(epoch FROM clock_timestamp() - greatest(o.beat, pg_postmaster_start_time())) <= o.lease
@@ -342,12 +366,6 @@ class Holder:
         return SessionLockedError(session_id, holder, pid=self.pid, host=self.host, since=self.since)
 
 
-def find_holder(connection: Connection, link: Link, session_id: str) -> Holder | None:
-    """Return the owner of a session; None if the session does not exist."""
-    row = connection.execute(link.sql(_LOOK), (link.space, session_id)).fetchone()
-    return None if row is None else Holder(*row)
-
-
 class StoreOwner:
     """Signs of life of one store: a separate connection, and a thread that renews the beat.
 
@@ -355,8 +373,8 @@ class StoreOwner:
         lease: Seconds without a beat after which the owner counts as dead.
     """
 
-    def __init__(self, link: Link, name: str | None, lease: float) -> None:
-        self._link, self._lease = link, lease
+    def __init__(self, pool: ConnectionPool, name: str | None, lease: float) -> None:
+        self._pool, self._lease = pool, lease
         self._configured_name = name
         self.forget()
 
@@ -380,7 +398,7 @@ class StoreOwner:
         """
         with self._mutex:
             if self._number is None or self._thread is None:
-                self._number = self._link.run(self._register)
+                self._number = self._pool.run(self._register)
                 with contextlib.suppress(import_psycopg().Error, OSError):  # the thread will try again
                     self._beat()
                 self._thread = threading.Thread(target=self._renew_beats, name="pal-owner", daemon=True)
@@ -390,10 +408,7 @@ class StoreOwner:
     def release(self, session_id: str, token: str) -> None:
         """Release a session for other writers; if the database is unavailable, release it later."""
         try:
-            self._link.run(
-                lambda connection: connection.execute(self._link.sql(_RELEASE), (session_id, token)),
-                patience=0,
-            )
+            self._pool.run(lambda execute: execute(_RELEASE, (session_id, token)), patience=0)
         except Exception:  # noqa: BLE001 - a failed release must not fail the finished work
             self._unreleased.append((session_id, token))
 
@@ -408,9 +423,9 @@ class StoreOwner:
         if connection is not None:
             connection.close()
 
-    def _register(self, connection: Connection) -> int:
-        connection.execute(self._link.sql(_TIDY))
-        row = connection.execute(self._link.sql(_ENTER), self._identity()).fetchone()
+    def _register(self, execute: Execute) -> int:
+        execute(_DELETE_OLD_OWNERS)
+        row = execute(_INSERT_OWNER, self._identity()).fetchone()
         assert row is not None
         return int(row[0])
 
@@ -429,17 +444,14 @@ class StoreOwner:
     def _beat(self) -> None:
         connection = self._connection
         if connection is None or connection.closed:
-            connection = self._connection = self._link.connect()
+            connection = self._connection = connect(self._pool.url)
+        execute = self._pool.execute_on(connection)
         try:
             # Also repeated while held: a lock of the previous connection becomes free a little later.
-            connection.execute(
-                b"SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (SELECT FROM pg_locks WHERE pid = "
-                b"pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid)",
-                (self._link.space, self._number, self._number),
-            )
-            connection.execute(self._link.sql(_BEAT), (self._number, *self._identity()))
+            execute(_TAKE_LOCK, (self._pool.lock_space, self._number, self._number))
+            execute(_BEAT, (self._number, *self._identity()))
             while self._unreleased:
-                connection.execute(self._link.sql(_RELEASE), self._unreleased[0])
+                execute(_RELEASE, self._unreleased[0])
                 self._unreleased.pop(0)
         except BaseException:
             connection.close()

@@ -1,0 +1,366 @@
+"""Queue of the durable runs in one database: what workers and handles do with a run, by its id."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from sqlite3 import sqlite_version, sqlite_version_info
+from typing import Any
+
+from pure_agent_loop.durable.database import Change, Database, storable
+from pure_agent_loop.durable.values import (
+    APP_NAME,
+    PARKED_QUEUE,
+    WORKFLOW,
+    DurableError,
+    DurableNotFoundError,
+    TaskInfo,
+    import_dbos,
+    json_serializer,
+    task_info,
+)
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.kernel.ledgers import check_waits
+from pure_agent_loop.permissions import Verdict, as_answer
+from pure_agent_loop.sessions.questions import already_answered, author_of
+from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.support.text import as_text
+
+LOG = logging.getLogger("pure_agent_loop")
+_INSERT_ANSWER = """
+INSERT INTO @answers (run, step, call, verdict) VALUES (?, ?, ?, ?)
+ON CONFLICT (run, step, call) DO NOTHING
+"""
+# `taken` is set to 1 after the run is resumed: a process may die in between.
+_INSERT_AUTHOR = "INSERT INTO @answered (run, step, call, person, at, taken) VALUES (?, ?, ?, ?, ?, 0)"
+_SELECT_ANSWER = """
+SELECT answers.verdict, answered.person, answered.at FROM @answers AS answers
+LEFT JOIN @answered AS answered
+ON answered.run = answers.run AND answered.step = answers.step AND answered.call = answers.call
+WHERE answers.run = ? AND answers.call = ? AND answers.step {which} ORDER BY answers.step DESC
+"""
+
+_QUEUE_TURN = """
+INSERT INTO @turns (run, session, place)
+SELECT ?, ?, COALESCE(MAX(place), 0) + 1 FROM @turns WHERE session = ? ON CONFLICT DO NOTHING
+"""
+_RUNS_AHEAD = """
+SELECT ahead.run FROM @turns AS ahead JOIN @turns AS mine ON ahead.session = mine.session
+WHERE mine.run = ? AND ahead.place < mine.place ORDER BY ahead.place
+"""
+# DBOS's own `resume` would also bring back a run that has just been cancelled.
+_UNPARK = (
+    "UPDATE {table} SET queue_name = ? WHERE workflow_uuid = ? AND status = 'ENQUEUED' AND queue_name = ?"
+)
+
+
+def result_key(call_id: str) -> str:
+    """Return the key of a result among the answers; a call may have both an approval and a result."""
+    return f"result:{call_id}"
+
+
+class RunQueue:
+    """Queue of the durable runs in one database. May be used from several threads."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self._lock = threading.Lock()
+        self._dbos_client: Any = None
+
+    @property
+    def dbos_client(self) -> Any:
+        """Client of DBOS, which keeps the queues.
+
+        Raises:
+            DurableError: The database is unavailable.
+            MissingExtraError: The extra is not installed.
+        """
+        with self._lock:
+            if self._dbos_client is None:
+                dbos = import_dbos()
+                self.database.prepare()
+                self._migrate(dbos)
+                self._dbos_client = dbos.DBOSClient(
+                    system_database_url=self.database.engine_url,
+                    serializer=json_serializer(),
+                    application_name=APP_NAME,
+                    system_database_pool_size=2,
+                    lazy=True,
+                )
+            return self._dbos_client
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            if self._dbos_client is not None:
+                self._dbos_client.destroy()
+            self._dbos_client = None
+        self.database.close()
+
+    def agents(self) -> dict[str, str]:
+        """Return the registered agents, each with the queue of its runs."""
+        rows = self.database.rows("SELECT name, queue FROM @agents ORDER BY name")
+        return {str(name): str(queue) for name, queue in rows}
+
+    def queue_for(self, agent: str) -> str:
+        """Return the queue of an agent's runs.
+
+        Raises:
+            ConfigError: No worker has registered the agent.
+        """
+        agents = self.agents()
+        if agent in agents:
+            return agents[agent]
+        if not agents:
+            raise ConfigError(
+                f"No worker has used {self.database.display_url} yet, so agent {agent!r} is unknown. Start a "
+                f"worker first: pal worker --agents MODULE:NAME --database {self.database.display_url}"
+            )
+        raise ConfigError(f"Unknown agent {agent!r}. Known agents: {', '.join(agents)}.")
+
+    def find_runs(self, **criteria: Any) -> list[TaskInfo]:
+        """Return the runs that match criteria of DBOS."""
+        with self.translate_errors():
+            return [task_info(run) for run in self.dbos_client.list_workflows(name=WORKFLOW, **criteria)]
+
+    def info(self, run_id: str) -> TaskInfo:
+        """Return the current information about a run.
+
+        Raises:
+            DurableNotFoundError: The run does not exist.
+        """
+        runs = self.find_runs(workflow_ids=[storable(str(run_id))])
+        if not runs:
+            raise DurableNotFoundError(f"Run {run_id!r:.100} does not exist in {self.database.display_url}.")
+        (info,) = runs
+        if info.status == "pending" and (ahead := self.run_ahead(info.run_id)):
+            info.details["run_ahead"] = ahead
+        return info
+
+    def cancel(self, run_id: str) -> TaskInfo:
+        """Cancel a run in any state, unless it has ended."""
+        info = self.info(run_id)
+        if info.has_ended:
+            return info
+        # Recorded first, so that a concurrent requeue (after an answer or a dead worker) does not bring the
+        # run back.
+        self.database.change("INSERT INTO @cancelled (run) VALUES (?) ON CONFLICT DO NOTHING", run_id)
+        if info.status in WAITING:
+            # For DBOS a waiting run has ended; it can be cancelled in a queue without workers.
+            with self.translate_errors(), contextlib.suppress(import_dbos().error.DBOSException):
+                self.dbos_client.rewind_workflow(run_id, queue_name=PARKED_QUEUE)
+        with self.translate_errors():
+            self.dbos_client.cancel_workflow(run_id)
+        return self.info(run_id)
+
+    def answer(self, run_id: str, call_id: str, verdict: Verdict, by: str | None = None) -> None:
+        """Answer a question of a run; see `Handle.answer`."""
+        info = self.info(run_id)
+        steps = {question.call_id: question.step for question in info.questions}
+        self._record_first(info, "question", call_id, steps, asdict(as_answer(verdict)), by)
+
+    def give_result(
+        self, run_id: str, call_id: str, result: Any, *, is_error: bool = False, by: str | None = None
+    ) -> None:
+        """Give the result of a call made outside the run; see `Handle.give_result`."""
+        info = self.info(run_id)
+        steps = {call.id: int(info.details["steps"]) for call in info.open_calls}
+        plain = {"result": as_text(result), "is_error": is_error}
+        self._record_first(info, "result", call_id, steps, plain, by)
+
+    def _record_first(
+        self,
+        info: TaskInfo,
+        what: str,
+        call_id: str,
+        steps: Mapping[str, int],
+        plain: Mapping[str, Any],
+        by: str | None,
+    ) -> None:
+        """Write an answer or a result if there is none, and read the first one, in one transaction."""
+        run_id, verdict, author = info.run_id, json.dumps(plain), (author_of(by), time.time())
+        call = call_id if what == "question" else result_key(call_id)
+
+        def write(change: Change) -> list[tuple[Any, ...]]:
+            if call_id not in steps:  # the question may have been answered before
+                return list(change(_SELECT_ANSWER.format(which=">= ?"), run_id, call, 0).fetchall())
+            step = steps[call_id]
+            if change(_INSERT_ANSWER, run_id, step, call, verdict).rowcount:
+                change(_INSERT_AUTHOR, run_id, step, call, *author)
+            return list(change(_SELECT_ANSWER.format(which="= ?"), run_id, call, step).fetchall())
+
+        rows = self.database.transaction(write)
+        if not rows:
+            check_waits(what, call_id, steps)
+        first, first_by, at = rows[0]
+        if (first, first_by, at) != (verdict, *author):  # equal if an earlier attempt of this call wrote it
+            raise already_answered(call_id, json.loads(first), first_by, at)
+        self._resume_if_answered(self.info(run_id))
+
+    def resume_answered(self) -> list[str]:
+        """Resume runs that are fully answered, but were not requeued by the process that answered.
+
+        Returns:
+            The ids of the resumed runs.
+        """
+        steps_of_runs: dict[str, list[int]] = {}
+        for run_id, step in self.database.rows("SELECT DISTINCT run, step FROM @answered WHERE taken = 0"):
+            steps_of_runs.setdefault(run_id, []).append(step)
+        resumed = []
+        for run_id, steps in steps_of_runs.items():
+            try:
+                info = self.info(run_id)
+            except DurableError as error:  # the run was deleted: do not block other runs
+                LOG.warning("An answer belongs to a missing run: %s", error)
+                continue
+            if info.status not in WAITING:
+                self._mark_taken(run_id, steps)
+            elif self._resume_if_answered(info):
+                resumed.append(run_id)
+        return resumed
+
+    def _resume_if_answered(self, info: TaskInfo) -> bool:
+        answered = self.answers(info.run_id)
+        pending = [(question.step, question.call_id) for question in info.questions]
+        pending += [(int(info.details["steps"]), result_key(call.id)) for call in info.open_calls]
+        if not pending or not all(key in answered for key in pending):
+            return False
+        self._resume(info)
+        self._mark_taken(info.run_id, [pending[0][0]])
+        return True
+
+    def _mark_taken(self, run_id: str, steps: Sequence[int]) -> None:
+        for step in steps:
+            self.database.change("UPDATE @answered SET taken = 1 WHERE run = ? AND step = ?", run_id, step)
+
+    def answers(self, run_id: str) -> dict[tuple[int, str], Mapping[str, Any]]:
+        """Return the answers and results of a run, by step and call."""
+        rows = self.database.rows("SELECT step, call, verdict FROM @answers WHERE run = ?", run_id)
+        answers = {(int(step), str(call)): json.loads(verdict) for step, call, verdict in rows}
+        older = {key: value for key, value in answers.items() if "result" in value}  # stored by call id alone
+        return {(step, result_key(call)): value for (step, call), value in older.items()} | answers
+
+    def forget_answers(self, run_id: str) -> None:
+        """Delete the answers of a run that starts again: they belong to other calls."""
+        self.database.change("DELETE FROM @answers WHERE run = ?", run_id)
+        self.database.change("DELETE FROM @answered WHERE run = ?", run_id)
+
+    def _resume(self, info: TaskInfo) -> None:
+        queue = self.queue_for(info.agent)
+        # If two answers race, the second resume does nothing.
+        with self.translate_errors(), contextlib.suppress(import_dbos().error.DBOSException):
+            self.dbos_client.rewind_workflow(info.run_id, queue_name=queue)
+
+    # -- for workers ----------------------------------------------------------------------------
+
+    def is_cancelled(self, run_id: str) -> bool:
+        """Return True if a run was cancelled, even if it was requeued at the same time."""
+        return bool(self.database.rows("SELECT 1 FROM @cancelled WHERE run = ?", run_id))
+
+    def take_turn(self, run_id: str, session_id: str) -> str:
+        """Queue a run for its session, or keep its place in the queue.
+
+        Durable runs of one session are executed one after another. Until a run has ended, even while it waits
+        for an answer or its worker is dead, no other run starts in its session.
+
+        Returns:
+            The id of the unfinished run ahead; empty if it is this run's turn.
+        """
+        while not self.database.rows("SELECT 1 FROM @turns WHERE run = ?", run_id):
+            self.database.change(_QUEUE_TURN, run_id, session_id, session_id)
+        return self.run_ahead(run_id)
+
+    def run_ahead(self, run_id: str) -> str:
+        """Return the id of the unfinished run ahead in the session; empty for none."""
+        for (other,) in self.database.rows(_RUNS_AHEAD, run_id):
+            if any(not run.has_ended for run in self.find_runs(workflow_ids=[other])):
+                return str(other)
+            self.database.change("DELETE FROM @turns WHERE run = ?", other)
+        return ""
+
+    def release_parked(self) -> list[str]:
+        """Requeue parked runs whose turn in their session has come.
+
+        Returns:
+            The ids of these runs.
+        """
+        released = []
+        unpark = _UNPARK.format(
+            table="workflow_status" if self.database.is_sqlite else "dbos.workflow_status"
+        )
+        for info in self.find_runs(status="ENQUEUED", queue_name=PARKED_QUEUE):
+            if self.run_ahead(info.run_id):
+                continue
+            if self.database.change(unpark, self.queue_for(info.agent), info.run_id, PARKED_QUEUE):
+                released.append(info.run_id)
+        return released
+
+    def register_agents(self, agents: Mapping[str, str]) -> None:
+        """Register agents, each with the queue it takes its runs from."""
+        for name, queue in agents.items():
+            self.database.change(
+                "INSERT INTO @agents (name, queue) VALUES (?, ?) "
+                "ON CONFLICT (name) DO UPDATE SET queue = excluded.queue",
+                name,
+                queue,
+            )
+
+    def executors(self) -> list[str]:
+        """Return the workers that execute runs."""
+        return sorted({str(run.executor_id) for run in self._list_running()})
+
+    def hand_over(self, executor: str, run_id: str | None = None, queue: str = "") -> list[str]:
+        """Requeue the runs that a worker executes.
+
+        Args:
+            executor: Worker that executes them.
+            run_id: Only run to requeue; None for all.
+            queue: Queue to use; empty for that of each run.
+
+        Returns:
+            The ids of the requeued runs.
+        """
+        running = self._list_running(executor_id=executor)
+        runs = [run for run in running if run_id in (None, run.workflow_id)]
+        for run in runs:
+            queue_name = queue or run.queue_name or PARKED_QUEUE
+            self.dbos_client.resume_workflow(run.workflow_id, queue_name=queue_name)
+        return [run.workflow_id for run in runs]
+
+    def _list_running(self, **criteria: Any) -> Any:
+        return self.dbos_client.list_workflows(
+            status="PENDING", name=WORKFLOW, load_input=False, load_output=False, **criteria
+        )
+
+    @contextlib.contextmanager
+    def translate_errors(self) -> Iterator[None]:
+        """Raise database errors as `DurableError`."""
+        from sqlalchemy.exc import SQLAlchemyError
+
+        raised: tuple[type[BaseException], ...] = (SQLAlchemyError, *self.database.errors())
+        try:
+            yield
+        except raised as error:
+            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
+            raise self.database.unavailable(reason) from error
+
+    def _migrate(self, dbos: Any) -> None:
+        if self.database.is_sqlite:
+            exists = self.database.rows("SELECT 1 FROM sqlite_master WHERE name = 'workflow_status'")
+        else:
+            exists = self.database.rows("SELECT 1 WHERE to_regclass('dbos.workflow_status') IS NOT NULL")
+        if not exists:
+            # In this combination DBOS uses an SQL function for milliseconds that older SQLite lacks.
+            if self.database.is_sqlite and sys.version_info >= (3, 12) and sqlite_version_info < (3, 42):
+                raise DurableError(
+                    f"SQLite {sqlite_version} is too old for the durable engine, which needs 3.42 or later "
+                    "on Python 3.12 and later. Use PostgreSQL, a Python with a newer SQLite, or Python 3.11."
+                )
+            with self.translate_errors():
+                dbos.DBOS.migrate(self.database.engine_url)
