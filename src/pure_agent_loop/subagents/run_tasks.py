@@ -27,7 +27,6 @@ from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.subagents.child import (
     Child,
     RightsError,
-    ask_person,
     child_for_call,
     cut_result,
     has_begun,
@@ -45,6 +44,7 @@ from pure_agent_loop.subagents.words import SubagentWords, words_for
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.threads import call_user
 from pure_agent_loop.tool import ToolRegistry
 from pure_agent_loop.tool_context import ToolContext
 
@@ -386,7 +386,7 @@ class RunTasks:
                 child.record.to("waiting_permission")
                 await self._emit_task(child)
                 try:
-                    return await ask_person(ask, labelled)
+                    return await call_user(ask, labelled)
                 finally:
                     child.record.to("backgrounded" if child.record.background else "running")
                     self._save(child)
