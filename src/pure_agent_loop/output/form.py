@@ -24,10 +24,10 @@ from pure_agent_loop.schema.build import (
     described,
     portable,
 )
+from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.schema.problems import describe_problems, tidy_schema
 from pure_agent_loop.schema.signature import around
 from pure_agent_loop.support.text import to_jsonable
-from pure_agent_loop.support.threads import call_user
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter

@@ -21,6 +21,7 @@ from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runs.handoff import run_loops
 from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.runs.start import RunInput, start_state
+from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.stop_reasons import WAITING
@@ -44,7 +45,6 @@ from pure_agent_loop.subagents.words import SubagentWords, words_for
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.support.threads import call_user
 from pure_agent_loop.tool import ToolRegistry
 from pure_agent_loop.tool_context import ToolContext
 

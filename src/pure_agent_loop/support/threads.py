@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import os
 import queue
 import threading
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple, TypeVar, cast
 
 T = TypeVar("T")
@@ -110,11 +108,3 @@ async def in_thread(function: Callable[[], T]) -> T:
     if isinstance(result, Raised):
         raise result.error
     return cast("T", result)
-
-
-async def call_user(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function of the user and await its result. A sync one runs in a thread, because it may block."""
-    if inspect.iscoroutinefunction(function):
-        return await function(*args, **kwargs)
-    result = await in_thread(partial(function, *args, **kwargs))
-    return await result if inspect.isawaitable(result) else result
