@@ -243,7 +243,8 @@ class Child:
     def label_question(self, request: PermissionRequest, words: SubagentWords) -> PermissionRequest:
         """Return a question of the task as the person sees it."""
         reason = words.asked_by.format(reason=request.reason, agent=self.record.agent)
-        return replace(request, reason=reason, call_id=self.call_name(request.call_id))
+        args = request.args if request.question is None else {"question": reason}
+        return replace(request, args=args, reason=reason, call_id=self.call_name(request.call_id))
 
     def note(self, event: Event) -> dict[str, Any] | None:
         """Update the record from an event of its run.
