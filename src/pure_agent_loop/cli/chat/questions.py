@@ -45,12 +45,12 @@ class Pending:
     """A pending question.
 
     Args:
-        question: The call; None for a yes-or-no question of the program.
+        request: What an agent asks; None for a yes-or-no question of the program.
         diff: The file change; empty if the call does not change a file.
         is_edited: The user is editing the call; the next line is the new call.
     """
 
-    question: PermissionRequest | None
+    request: PermissionRequest | None
     answered: asyncio.Future[Permission]
     kind: list[str]
     text: str = ""
@@ -60,7 +60,7 @@ class Pending:
     @property
     def is_open(self) -> bool:
         """True if any text is an answer, because a running tool asked the question."""
-        return self.question is not None and self.question.question is not None
+        return self.request is not None and self.request.question is not None
 
 
 class PermissionPrompt:
@@ -113,8 +113,8 @@ class PermissionPrompt:
     def _show(self, pending: Pending, *, in_full: bool) -> None:
         text = pending.text if in_full else excerpt(pending.text, MAX_LINES, MAX_WIDTH)
         self._notify(text, "warning")
-        if pending.diff and pending.question is not None:
-            name = str(pending.question.args.get("path", ""))
+        if pending.diff and pending.request is not None:
+            name = str(pending.request.args.get("path", ""))
             diff = blanks_shown(pending.diff, is_code=True)
             self._show_diff(name, diff, None if in_full else MAX_DIFF)
 
@@ -129,7 +129,7 @@ class PermissionPrompt:
             return ""
         if pending.is_edited:
             return chat_word("edit_call")
-        if pending.question is None:
+        if pending.request is None:
             return chat_word("choose_yes_no")
         if pending.is_open:
             return chat_word("choose_open")
@@ -160,8 +160,8 @@ class PermissionPrompt:
             self._end(pending, YES)
         elif word.lower() == "d":
             self._show(pending, in_full=True)
-        elif pending.question is not None:
-            return self._answer_by_letter(pending, pending.question, word.lower())
+        elif pending.request is not None:
+            return self._answer_by_letter(pending, pending.request, word.lower())
         return None
 
     def _answer_by_letter(self, pending: Pending, question: PermissionRequest, letter: str) -> str | None:
@@ -191,7 +191,7 @@ class PermissionPrompt:
         return True
 
     def _edited(self, pending: Pending, line: str) -> str | None:
-        question = pending.question
+        question = pending.request
         assert question is not None
         args: Any = {**question.args, "command": line}
         if question.tool != "shell":

@@ -37,8 +37,7 @@ class Socket:
     def __init__(self, service: Service, person: Person, socket: WebSocket) -> None:
         self._service, self._person, self._socket = service, person, socket
         self._watching: dict[str, asyncio.Task[None]] = {}
-        rate = service.settings.rate
-        self._rates = RateLimiter(rate, rate * 4)
+        self._rates = RateLimiter(service.settings.rate)
         self._errors = 0
         self._actions: dict[str, Callable[[Mapping[str, Any]], Awaitable[Any]]] = {
             "ping": self._ping,
@@ -55,8 +54,7 @@ class Socket:
         closing = asyncio.ensure_future(self._service.closing.wait())
         reading = asyncio.ensure_future(self._read())
         try:
-            hello = {"version": 1, "name": self._person.name}
-            await self._control("hello", **hello)
+            await self._control("hello", version=1, name=self._person.name)
             await asyncio.wait({closing, reading}, return_when=asyncio.FIRST_COMPLETED)
             if closing.done() and not reading.done():
                 await self._close(GOING_AWAY, STOPPING)

@@ -8,7 +8,7 @@ import time
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.server.api.models import ApiModel
@@ -34,7 +34,6 @@ from pure_agent_loop.server.foreign.turn import (
     StreamResponse,
     agent_named,
     collect,
-    json_response,
     outside_tool,
 )
 
@@ -256,7 +255,7 @@ async def _respond(request: ApiRequest) -> Response:
     for chunk in chunks:
         response.add(chunk)
     response.end()
-    return json_response(response.to_dict(response.status), headers)
+    return JSONResponse(response.to_dict(response.status), headers=headers)
 
 
 def _run_request(request: ApiRequest, body: ResponsesBody) -> RunRequest:

@@ -15,7 +15,7 @@ from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pure_agent_loop.agent import Agent
@@ -186,14 +186,6 @@ class PendingCalls:
         return state.to_dict()
 
 
-def pending_calls_of(app: Any) -> PendingCalls:
-    """Return the application's suspended runs."""
-    pending_calls: PendingCalls | None = getattr(app.state, "pending_calls", None)
-    if pending_calls is None:
-        pending_calls = app.state.pending_calls = PendingCalls()
-    return pending_calls
-
-
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "error"]
 
 
@@ -247,7 +239,7 @@ class RequestRun:
     def __init__(self, request: ApiRequest, run_request: RunRequest) -> None:
         self.service, self.person, self.run_request = request.service, request.person, run_request
         self.token = CancelToken()
-        self.pending_calls = pending_calls_of(request.http.app)
+        self.pending_calls: PendingCalls = request.http.app.state.pending_calls
         self.finish: Finish = "stop"
         self.error = ""
         self.status = 500  # HTTP status of the error
@@ -599,8 +591,3 @@ class PartWriter(ABC):
     @abstractmethod
     def finish(self) -> list[StreamEvent]:
         """Finish the stream."""
-
-
-def json_response(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """Create a JSON response."""
-    return JSONResponse(dict(body), headers=dict(headers or {}))
