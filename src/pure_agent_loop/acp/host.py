@@ -160,8 +160,8 @@ class Work(Protocol):
     def stop(self) -> None:
         """Stop the run soon. Its history is kept."""
 
-    def settled(self, request: PermissionRequest) -> Permission | None:
-        """Return what the rules have come to decide about a call; None if the user must be asked."""
+    def suggest(self, request: PermissionRequest) -> Permission:
+        """Return what the rules have come to decide about a call; ``ask`` if the user must be asked."""
 
     def asked(self, request: PermissionRequest) -> Asked:
         """Return the content of a question about a call. Called from a thread."""

@@ -227,8 +227,8 @@ class AcpSession:
         """Ask the user about a call, unless a rule added in the meantime decides it."""
         async with self._question_lock:
             is_question = request.question is not None
-            permission = self.work.settled(request)
-            if permission is not None:
+            permission = self.work.suggest(request)
+            if permission.behavior != "ask":
                 return permission
             if self._updates is not None:
                 await self._updates.announce(request.call_id, request.tool, request.args)

@@ -241,13 +241,11 @@ def rules_of(options: argparse.Namespace) -> PermissionRules:
     return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow, shared=True)
 
 
-def settled(
-    options: argparse.Namespace, request: PermissionRequest, toolset: RunToolset
-) -> Permission | None:
-    """Return what the options have come to decide about a call; None if the user must be asked."""
+def settled(options: argparse.Namespace, request: PermissionRequest, toolset: RunToolset) -> Permission:
+    """Return what the options have come to decide about a call; ``ask`` if the user must be asked."""
     permission = suggest(options, request, ToolRegistry(toolset.tools), attended=True)
     is_plain = permission.updated_args is None and not permission.read_only
-    return permission if permission.behavior != "ask" and is_plain else None
+    return permission if is_plain else Permission("ask", request.reason)
 
 
 def suggest(

@@ -88,7 +88,7 @@ class PermissionPrompt:
         """Ask about a call, unless a rule approved meanwhile allows it; for ``Agent(on_ask=...)``."""
         async with self._one_at_a_time:
             permission = settled(self._shared.options, request, self._shared.toolset)
-            if permission is not None:
+            if permission.behavior != "ask":
                 return permission
             diff = await asyncio.to_thread(planned_diff, self._shared.workspace, request)
             text = question_text(request, IN_DIFF if diff else ())

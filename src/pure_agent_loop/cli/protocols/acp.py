@@ -414,7 +414,7 @@ class _Session:
 
     # -- questions --------------------------------------------------------------------------------------
 
-    def settled(self, request: PermissionRequest) -> Permission | None:
+    def suggest(self, request: PermissionRequest) -> Permission:
         return settled(self._options, request, self.shared.toolset)
 
     def asked(self, request: PermissionRequest) -> Asked:
