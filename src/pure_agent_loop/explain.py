@@ -6,7 +6,6 @@ match those of a run exactly.
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
@@ -189,7 +188,8 @@ def _permission(tool: Tool, kit: Kit) -> str:
         return parts[0]
     for behavior in ("deny", "ask", "allow"):
         if behavior != "ask" or policy.mode != "bypass":
-            rules = [text for text in getattr(policy.rules, behavior) if _looks_at_arguments(text, tool)]
+            parsed = map(Rule.parse, getattr(policy.rules, behavior))
+            rules = [rule.text for rule in parsed if rule.args and rule.is_about(tool.name)]
             parts += [f"{behavior} calls that match {text!r}" for text in rules]
     return "; ".join(
         [
@@ -198,11 +198,6 @@ def _permission(tool: Tool, kit: Kit) -> str:
             *(["decided by can_use_tool"] if kit.can_use_tool else []),
         ]
     )
-
-
-def _looks_at_arguments(text: str, tool: Tool) -> bool:
-    rule = Rule.parse(text)
-    return bool(rule.args) and fnmatch.fnmatchcase(tool.name, rule.tool)
 
 
 def _tokens(request: dict[str, Any]) -> int:

@@ -89,7 +89,7 @@ class PermissionContext:
 
 @dataclass(frozen=True, slots=True)
 class PermissionRequest:
-    """Question to a person about a pending call.
+    """Question to a person: about a pending call, or from a running tool.
 
     Args:
         call_id: Id of the call in the history; the answer refers to it.
@@ -104,6 +104,11 @@ class PermissionRequest:
     args: dict[str, Any]
     reason: str = ""
     step: int = 0
+
+    @property
+    def question(self) -> str | None:
+        """Question of a running tool, which any text answers; None for a question about a call."""
+        return self.reason if self.args == {"question": self.reason} else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,6 +109,13 @@ def test_without_a_model_a_session_says_what_to_do(editors, tmp_path):
     assert lonely.error("authenticate", {"methodId": "at-hand"})["error"]["code"] == -32000
 
 
+def test_without_a_sandbox_the_person_decides_about_a_command(editors, tmp_path):
+    editor = editors("--sandbox", "none", choose=lambda _: "allow_once")
+    editor.prompt(editor.open(tmp_path), "command")
+    assert len(editor.questions) == 1
+    assert (tmp_path / "made.txt").exists()
+
+
 WONDER = """
 from pure_agent_loop import RunContext
 async def wonder(ctx: RunContext) -> str:

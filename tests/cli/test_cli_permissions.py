@@ -15,9 +15,11 @@ from tests.helpers import unframed
 
 from pure_agent_loop.cli.exits import DENIED, code_for_stop
 from pure_agent_loop.cli.parser import parse
-from pure_agent_loop.cli.questions import denial_hint, rule_for
-from pure_agent_loop.permissions import PERMISSION_MODES, PermissionPolicy, PermissionRules
+from pure_agent_loop.cli.questions import denial_hint, read_reply, rule_for
+from pure_agent_loop.cli.toolset import suggest
+from pure_agent_loop.permissions import PERMISSION_MODES, PermissionPolicy, PermissionRequest, PermissionRules
 from pure_agent_loop.testing import Gate, ScriptedServer, answer, call, deltas
+from pure_agent_loop.tool import ToolRegistry
 
 if sys.platform != "win32":
     from terminal import CTRL_C, CTRL_D, QUESTION, Terminal
@@ -170,6 +172,33 @@ def test_how_a_call_can_be_permitted(tool, args, how):
     assert said.partition("there is no terminal to ask at.")[2] == how
     assert "needs a person's permission (the mode 'ask')" in said
     assert "\x1b" not in said
+
+
+@pytest.mark.parametrize(
+    ("line", "behavior", "text"),
+    [
+        ("Yes", "allow", ""),
+        ("是", "allow", ""),
+        ("n", "deny", ""),
+        (" ", "deny", ""),
+        (None, "deny", ""),
+        ("no idea", "allow", "no idea"),
+        ("y or n", "allow", "y or n"),
+    ],
+)
+def test_the_answer_to_a_tool_is_a_yes_a_no_or_a_text(line, behavior, text):
+    answer = read_reply(line)
+    assert (answer.behavior, answer.message) == (behavior, text)
+
+
+def test_plan_mode_decides_no_call_of_a_tool_that_is_unknown_here():
+    options = parse(["run", "--permission-mode", "plan", "--deny", "mcp__b__*", "x"])
+
+    def behavior(name):
+        request = PermissionRequest("c1", name, {}, "why")
+        return suggest(options, request, ToolRegistry([]), attended=True).behavior
+
+    assert (behavior("mcp__a__find"), behavior("mcp__b__find")) == ("ask", "deny")
 
 
 @terminal_only

@@ -101,6 +101,19 @@ def test_elsewhere_it_is_one_question_after_the_other():
     assert "ann | bob | eve" in asked[4]
 
 
+@pytest.mark.parametrize(("typed", "days"), [("0", 0), ("1", 1), ("yes", 3), ("no", None)])
+def test_a_number_is_neither_a_yes_nor_a_no(typed, days):
+    @tool(read_only=True)
+    async def count(ctx: RunContext) -> str:
+        """Counts the days."""
+        return f"{await ask_form(ctx, 'The trip', {'days': FIELDS['days']})}"
+
+    llm = ScriptedLLM([call("count"), "done"])
+    result = Agent(llm=llm, tools=[count], on_ask=lambda _: Permission("allow", typed)).run("plan")
+    (said,) = (each["content"] for each in result.messages if each["role"] == "tool")
+    assert said == str(None if days is None else {"days": days})
+
+
 def test_a_field_of_no_type_is_refused():
     with pytest.raises(ConfigError, match="'when' must have a type"):
         asyncio.run(ask_form(RunContext(None), "?", {"when": {"type": "date"}}))

@@ -96,6 +96,7 @@ def agent() -> Agent:
         "k",
         given["model"],
         tools=[add, hold, danger, shell, wonder, put, draw, elsewhere],
+        emit_reasoning_events=True,
         snapshots=WorkspaceSnapshots(folder / "work", store=folder / "snapshots"),
         audit=AuditLog(folder / "audit"),
         system_prompt="SECRET-PROMPT",

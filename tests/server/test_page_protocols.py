@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 
-from pure_agent_loop.testing import call, deltas
+import pytest
+
+from pure_agent_loop.testing import answer, call, deltas
 
 LOOK = {
     "name": "look",
@@ -113,6 +115,28 @@ def test_ui_message_stream(serve):
         assert "".join(each.get("delta", "") for each in again) == "It is three."
         assert again[0]["messageId"] == said["id"]
         assert server.effects() == ["add 1 2"]
+
+
+USER = {"id": "m1", "role": "user"}
+AGUI = {"threadId": "t", "runId": "r", "messages": [{**USER, "content": "hi"}]}
+UI = {"messages": [{**USER, "parts": [{"type": "text", "text": "hi"}]}]}
+RESPONSES = {"model": "helper", "input": "hi", "stream": True}
+ITEM = "response.output_item"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "parts"),
+    [
+        ("/agui", AGUI, ["REASONING_START", "REASONING_END", "TEXT_MESSAGE_START", "TEXT_MESSAGE_END"]),
+        ("/api/ui-stream", UI, ["reasoning-start", "reasoning-end", "text-start", "text-end"]),
+        ("/v1/responses", RESPONSES, [f"{ITEM}.added", f"{ITEM}.done"] * 2),
+    ],
+)
+def test_one_part_is_open_at_a_time(serve, path, body, parts):
+    server = serve(lambda _: answer("Here.", reasoning="Hm."))
+    with server.client() as client:
+        events, _ = stream(client, path, body)
+    assert [event["type"] for event in events if event["type"] in parts] == parts
 
 
 def about(event):

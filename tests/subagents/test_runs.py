@@ -12,7 +12,17 @@ from hypothesis import strategies as st
 from tests.helpers import E, check_result, nothing_left, of_type, tool_texts, until
 from tests.subagents.family import HELPER, OTHER, family, notices, parent
 
-from pure_agent_loop import Agent, Budget, CancelToken, Hooks, LoopLimits, PermissionRules, tool
+from pure_agent_loop import (
+    Agent,
+    Budget,
+    CancelToken,
+    Hooks,
+    LoopLimits,
+    Permission,
+    PermissionRules,
+    RunContext,
+    tool,
+)
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionPolicy
 from pure_agent_loop.sessions import JsonlStore
@@ -311,6 +321,27 @@ def test_a_question_goes_up_to_the_person():
     assert "helper" in asked[0][1]
     assert "waiting_permission" in states(result.events)
     assert "wrote it" in tool_texts(result.messages)[0]
+
+
+def test_a_question_of_its_tool_takes_a_text():
+    @tool
+    async def colour(ctx: RunContext) -> str:
+        """Ask for a colour."""
+        return await ctx.ask("Which colour?")
+
+    asked = []
+
+    def ask(request):
+        asked.append(request)
+        return Permission("allow", "blue" if request.question else "")
+
+    llm = family(parent=[give(), "done"], helper=[call("colour"), "it is blue"])
+    check_result(parent(llm, tools=[colour], on_ask=ask).run("go"))
+    (request,) = asked
+    assert request.question == "Which colour? (asked by the subagent 'helper')"
+    assert request.args == {"question": request.question}
+    told = [each["content"] for each in llm.requests[2].messages if each["role"] == "tool"]
+    assert "blue" in told[0]
 
 
 @pytest.mark.parametrize("background", [False, True])

@@ -161,7 +161,7 @@ class Work(Protocol):
         """Stop the run soon. Its history is kept."""
 
     def suggest(self, request: PermissionRequest) -> Permission:
-        """Return the current rules' decision about a pending call."""
+        """Return what the rules have come to decide about a call; ``ask`` if the user must be asked."""
 
     def asked(self, request: PermissionRequest) -> Asked:
         """Return the content of a question about a call. Called from a thread."""

@@ -226,11 +226,10 @@ class AcpSession:
     async def ask(self, request: PermissionRequest) -> Permission:
         """Ask the user about a call, unless a rule added in the meantime decides it."""
         async with self._question_lock:
-            is_question = request.args == {"question": request.reason}  # of a tool, not about a call
-            decision = self.work.suggest(request)
-            is_plain = decision.updated_args is None and not decision.read_only
-            if decision.behavior == "deny" or (decision.behavior == "allow" and is_plain):
-                return decision
+            is_question = request.question is not None
+            permission = self.work.suggest(request)
+            if permission.behavior != "ask":
+                return permission
             if self._updates is not None:
                 await self._updates.announce(request.call_id, request.tool, request.args)
             if is_question and self._has_forms:

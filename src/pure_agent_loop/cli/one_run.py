@@ -90,10 +90,11 @@ class OneRun:
 
     def _kept_questions(self, agent: Agent, state: QueryState) -> list[Event]:
         """Return events for pending calls of the session; the run emits none for them."""
+        attended = self._questions is not None
         return [
             Event.permission(call.step, call.tool, call.args, "ask", call.reason, call.call_id)
             for call in state.questions
-            if suggest(self._options, call, agent.tools, self._questions).behavior == "ask"
+            if suggest(self._options, call, agent.tools, attended=attended).behavior == "ask"
         ]
 
     @property

@@ -19,16 +19,14 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules, Rule
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
-from pure_agent_loop.tool_context import current_call
+from pure_agent_loop.support.text import yes_or_no
 
 TERMINAL = "/dev/tty"
 MAX_LINES, MAX_WIDTH = 60, 2_000  # of the arguments shown at once
 MAX_RULE = 120  # characters of a rule that a user can still check
 LINE_BYTES = 4_096
-NO = Permission("deny")
-_ANSWERS = {"y": Permission("allow"), "n": NO, "a": Permission("allow", always=True)}
-_WORDS = {**_ANSWERS, "yes": _ANSWERS["y"], "no": NO, "always": _ANSWERS["a"]}
-_SHOW = ("s", "show")
+YES, NO, ALWAYS = Permission("allow"), Permission("deny"), Permission("allow", always=True)
+_ALWAYS, _SHOW = ("a", "always"), ("s", "show")
 MAX_BLANKS = 8  # blanks in a row shown one by one; above, their number is shown
 _BLANKS = re.compile(r" {2,}|[^\S \n]+")
 _WIDE = re.compile(r"[^\S\n]{41,}")
@@ -66,30 +64,24 @@ class TerminalQuestions:
     def wait(self, request: PermissionRequest) -> Permission:
         """Return the answer about a call, for ``Agent(on_ask=...)``. Blocks until `ask` got it.
 
-        A running tool's own question has no event, so it is asked here.
+        The question of a running tool has no event, so it is asked here.
         """
-        call = current_call()
-        if call is not None and call.call_id == request.call_id:
-            return self._answer_to(str(request.args.get("question", request.reason)))
+        if request.question is not None:
+            return read_reply(self.line(f"{safe_text(request.reason)}\n{message('yes_no_answer')}"))
         return self._answer_of(request.call_id).get()
 
     def ask(self, event: Event, interrupts: Interrupts) -> None:
         """Ask about a call and pass on the answer. Ctrl-C and end of input mean no."""
+        data = event.data
+        request = PermissionRequest(data["call_id"], data["tool"], data["args"], data["reason"], event.step)
         answers: list[Permission] = []
 
         def answer() -> bool:
-            answers.append(self._answer(event.data))
+            answers.append(self._answer(request))
             return True
 
         answered = interrupts.wait_for(answer)
-        self._answer_of(event.data["call_id"]).put(answers[0] if answered else NO)
-
-    def _answer_to(self, question: str) -> Permission:
-        line = self.line(f"{safe_text(question)}\n{message('yes_no_answer')}")
-        if line is None or line.strip().lower() in ("", "n", "no"):
-            return NO
-        text = line.strip()
-        return Permission("allow", "" if text.lower() in ("y", "yes") else text)
+        self._answer_of(request.call_id).put(answers[0] if answered else NO)
 
     def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:
         """Ask a yes/no question before a run; anything but yes is no.
@@ -100,9 +92,8 @@ class TerminalQuestions:
         is_cut = (self._show(text) if text else False) or more is not None
         while True:
             line = self.line(message("show_or", question=question) if is_cut else question)
-            word = "" if line is None else line.strip().lower()
-            if not is_cut or word not in _SHOW:
-                return word in ("y", "yes")
+            if line is None or not (is_cut and line.strip().lower() in _SHOW):
+                return yes_or_no(line or "") is True
             self._output.info(more() if more else text)
 
     def _show(self, text: str) -> bool:
@@ -123,8 +114,8 @@ class TerminalQuestions:
     def _answer_of(self, call_id: str) -> queue.SimpleQueue[Permission]:
         return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic: both threads call this
 
-    def _answer(self, data: Mapping[str, Any]) -> Permission:
-        text = question_text(data)
+    def _answer(self, request: PermissionRequest) -> Permission:
+        text = question_text(request)
         is_cut = self._show(text)
         _forget_typed(self._descriptor)
         while True:
@@ -134,8 +125,11 @@ class TerminalQuestions:
             if line is None:
                 self._output.end_line()
                 return NO
-            if (word := line.strip().lower()) in _WORDS:
-                return _WORDS[word]
+            if (agreed := yes_or_no(line)) is not None:
+                return YES if agreed else NO
+            word = line.strip().lower()
+            if word in _ALWAYS:
+                return ALWAYS
             if is_cut and word in _SHOW:
                 self._output.info(text)
 
@@ -150,26 +144,33 @@ class TerminalQuestions:
         return data.decode("utf-8", "replace") if data else None
 
 
-def question_text(data: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
-    """Return the full question: the call, its arguments, and each command of a shell line.
+def read_reply(line: str | None) -> Permission:
+    """Read the line that answers a running tool: a plain yes or no, or a text. No line is a no."""
+    text = (line or "").strip()
+    agreed = yes_or_no(text)
+    if agreed is None and text:
+        return Permission("allow", text)
+    return YES if agreed else NO
 
-    Args:
-        data: `tool`, `args` and `reason`.
-    """
-    if data["args"] == {"question": data["reason"]}:  # a running tool asks
-        return f"{message('wants', tool=one_line(data['tool']))}\n  {blanks_shown(_as_json(data['reason']))}"
-    reason = message("reason", reason=one_line(data["reason"])) if data["reason"] else ""
-    lines = [message("asks", tool=one_line(data["tool"]), reason=reason)]
+
+def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> str:
+    """Return the full question: the call, its arguments, and each command of a shell line."""
+    if request.question is not None:
+        return (
+            f"{message('wants', tool=one_line(request.tool))}\n  {blanks_shown(_as_json(request.question))}"
+        )
+    reason = message("reason", reason=one_line(request.reason)) if request.reason else ""
+    lines = [message("asks", tool=one_line(request.tool), reason=reason)]
     # JSON keeps each argument on one line, so that no text can imitate another argument.
     lines += [
         f"  {one_line(name)}: {blanks_shown(_as_json(value))}"
-        for name, value in data["args"].items()
+        for name, value in request.args.items()
         if name not in hidden
     ]
-    if data["tool"] == "shell":
+    if request.tool == "shell":
         from pure_agent_loop.toolbox.shell.syntax import simple_commands
 
-        for number, command in enumerate(simple_commands("shell", data["args"]), start=1):
+        for number, command in enumerate(simple_commands("shell", request.args), start=1):
             lines.append(f"    {number}. {blanks_shown(_as_json(command)[1:-1])}")
     return "\n".join(lines).rstrip()
 

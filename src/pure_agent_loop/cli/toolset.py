@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cli.output import CommandOutput
-from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import AuditError, ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest, PermissionRules
@@ -242,21 +241,29 @@ def rules_of(options: argparse.Namespace) -> PermissionRules:
     return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow, shared=True)
 
 
+def settled(options: argparse.Namespace, request: PermissionRequest, toolset: RunToolset) -> Permission:
+    """Return what the options have come to decide about a call; ``ask`` if the user must be asked."""
+    permission = suggest(options, request, ToolRegistry(toolset.tools), attended=True)
+    is_plain = permission.updated_args is None and not permission.read_only
+    return permission if is_plain else Permission("ask", request.reason)
+
+
 def suggest(
-    options: argparse.Namespace,
-    request: PermissionRequest,
-    tools: ToolRegistry,
-    questions: TerminalQuestions | None,
+    options: argparse.Namespace, request: PermissionRequest, tools: ToolRegistry, *, attended: bool
 ) -> Permission:
-    """Return what the options decide about a recorded call. No rule answers a tool's own question."""
-    if request.args == {"question": request.reason}:
+    """Return what the options decide about a recorded call. No rule answers a tool's own question.
+
+    Args:
+        attended: True if the user can be asked.
+    """
+    if request.question is not None:
         return Permission("ask", request.reason)
     policy, tool = PermissionPolicy(options.permission_mode, rules_of(options)), tools.get(request.tool)
     details: Mapping[str, Any] = {}
     if tool is None:  # a server's tool, unknown here: keep asking
         details = {"own": Permission("ask", request.reason), "judges": True}
     if tool is not None and tool.judge is not None:
-        context = policy.judge_context(request.tool, request.args, attended=questions is not None)
+        context = policy.judge_context(request.tool, request.args, attended=attended)
         own = tool.judge(request.args, context)
         if inspect.iscoroutine(own):  # an async judge needs the run: keep asking
             own.close()
@@ -264,7 +271,7 @@ def suggest(
         details = {"own": own, "judges": True}
     if tool is not None and tool.destructive:
         details = {**details, "asks": request.reason}
-    read_only = tool is not None and tool.read_only
+    read_only = tool is None or tool.read_only  # plan mode denies no call of an unknown tool
     return policy.suggest(request.tool, request.args, read_only=read_only, **details)
 
 

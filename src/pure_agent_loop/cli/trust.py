@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from pure_agent_loop.assistant import Guidance, guidance_of, is_trusted, trust_guidance
@@ -27,12 +28,8 @@ def may_guide(
     guidance = guidance_of(workspace)
     if not guidance.names or trust_folder:
         return guidance if trust_folder else None
-
-    def confirm(questions: TerminalQuestions) -> bool:
-        summary = message("trust_texts", names=guidance.shown)
-        return questions.confirm(message("trust_texts_question"), summary, lambda: _all(workspace, guidance))
-
-    return guidance if _is_agreed(guidance, questions, output, confirm) else None
+    more = partial(_all, workspace, guidance)
+    return guidance if _is_agreed("texts", guidance, list, questions, output, more) else None
 
 
 def _all(workspace: Path, guidance: Guidance) -> str:
@@ -70,12 +67,10 @@ def may_set(
     """Return True if the settings of a project are trusted; asks like `may_guide`."""
     guidance = settings_guidance(file)
 
-    def confirm(questions: TerminalQuestions) -> bool:
-        settings = (message("trust_sets", line=blanks_shown(line)) for line in lines())
-        text = "\n".join([message("trust_settings", names=guidance.shown), *settings])
-        return questions.confirm(message("trust_settings_question"), text)
+    def settings() -> list[str]:
+        return [message("trust_sets", line=blanks_shown(line)) for line in lines()]
 
-    return trust_folder or _is_agreed(guidance, questions, output, confirm)
+    return trust_folder or _is_agreed("settings", guidance, settings, questions, output)
 
 
 def may_start(
@@ -87,33 +82,34 @@ def may_start(
     trust_folder: bool,
 ) -> bool:
     """Return True if the MCP servers of a folder may start; asks like `may_guide`."""
-    guidance = _guidance_of(b"mcp", file)
-
-    def confirm(questions: TerminalQuestions) -> bool:
-        servers = (f"  {blanks_shown(line)}" for line in lines)
-        text = "\n".join([message("trust_servers", names=guidance.shown), *servers])
-        return questions.confirm(message("trust_servers_question"), text)
-
-    return trust_folder or _is_agreed(guidance, questions, output, confirm)
+    guidance, servers = _guidance_of(b"mcp", file), [f"  {blanks_shown(line)}" for line in lines]
+    return trust_folder or _is_agreed("servers", guidance, lambda: servers, questions, output)
 
 
 def _is_agreed(
+    kind: str,
     guidance: Guidance,
+    lines: Callable[[], list[str]],
     questions: TerminalQuestions | None,
     output: CommandOutput,
-    confirm: Callable[[TerminalQuestions], bool],
+    more: Callable[[], str] | None = None,
 ) -> bool:
+    """Ask whether to trust something of a folder, unless answered before, and remember a yes.
+
+    Args:
+        kind: Part of the message ids: ``texts``, ``settings`` or ``servers``.
+        lines: Returns what is trusted.
+        more: Returns the full text.
+    """
     if is_trusted(guidance):
         return True
-    if questions is not None and confirm(questions):
-        _remember(guidance, output)
-        return True
+    if questions is not None:
+        text = "\n".join([message(f"trust_{kind}", names=guidance.shown), *lines()])
+        if questions.confirm(message(f"trust_{kind}_question"), text, more):
+            try:
+                trust_guidance(guidance)
+            except OSError as error:
+                output.info(message("trust_not_saved", file=error.filename, error=error.strerror))
+            return True
     output.info(message("not_trusted", names=guidance.shown))
     return False
-
-
-def _remember(guidance: Guidance, output: CommandOutput) -> None:
-    try:
-        trust_guidance(guidance)
-    except OSError as error:
-        output.info(message("trust_not_saved", file=error.filename, error=error.strerror))

@@ -42,7 +42,7 @@ from pure_agent_loop.prompts.words import message as sentence
 from pure_agent_loop.support.abilities import as_protocol, check_method
 from pure_agent_loop.support.locking import MEMORY_FILE, append_section
 from pure_agent_loop.support.text import safe_str, shorten
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread
 
 Keep = Callable[
     [str], "str | None"
@@ -431,9 +431,7 @@ class _MemoryRun:
         section = f"## {when:%Y-%m-%d %H:%M} UTC\n\n{text}\n"
 
         async def write() -> None:  # may wait for another writer, so it runs in a thread
-            result = await run_in_thread(partial(append_section, settings.file, section))
-            if isinstance(result, Raised):
-                raise result.error
+            await in_thread(partial(append_section, settings.file, section))
 
         try:
             await self._kit.journal.effect(f"{state.step}:memory:write", write)

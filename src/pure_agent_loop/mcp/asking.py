@@ -18,7 +18,7 @@ from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.mcp.words import message
 from pure_agent_loop.support.terminal import one_line, safe_text
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.text import safe_str, yes_or_no
 from pure_agent_loop.tool_context import RunContext
 
 MAX_WORDS = 1_000  # characters per question
@@ -27,8 +27,7 @@ TRIES = 3
 MAX_QUESTIONS = MAX_FIELDS * TRIES  # per call, so that a server cannot flood the user
 MAX_LOGS = 100  # log messages reported per call
 MAX_TOKENS = 4_096  # per answer of the model
-_NO = ("no", "n", "false", "0", "否")
-_YES = ("yes", "y", "true", "1", "是")
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(eq=False)
@@ -143,7 +142,7 @@ class ServerRequests:
                     if not url.lower().startswith(("https://", "http://")):
                         return ElicitResult(action="decline")
                     answer = await call.ask(message("mcp_asks_url", text=text, url=url))
-                    return ElicitResult(action="decline" if _is_no(answer) else "accept")
+                    return ElicitResult(action="decline" if yes_or_no(answer) is False else "accept")
                 content = await one_by_one(call, text, params.requested_schema)
             except ToolExecutionError:  # no person can be asked
                 return ElicitResult(action="cancel")
@@ -170,7 +169,7 @@ class ServerRequests:
             return refused  # no run, no model, or too long to review
         try:
             async with self._one_at_a_time:
-                if not _is_yes(await call.ask(question)):
+                if not yes_or_no(await call.ask(question)):
                     return refused
         except ToolExecutionError:
             return refused
@@ -196,22 +195,19 @@ async def one_by_one(
     if not isinstance(fields, Mapping) or len(fields) > MAX_FIELDS:
         return None
     if not fields:
-        return None if _is_no(await call.ask(text)) else {}
+        return None if yes_or_no(await call.ask(text)) is False else {}
     values: dict[str, Any] = {}
     for name, entry in fields.items():
         field_schema = entry if isinstance(entry, Mapping) else {}
         kind = _kind_words(field_schema)
         question = message("mcp_asks_field", text=text, field=one_line(str(name), 60), kind=kind)
         for _ in range(TRIES):
-            answer = await call.ask(question)
-            if field_schema.get("type") != "boolean" and _is_no(answer):
+            answer = (await call.ask(question)).strip()
+            agreed = None if field_schema.get("type") == "boolean" else yes_or_no(answer)
+            if agreed is False:
                 return None
-            is_agreed = _is_yes(answer) and field_schema.get("type") != "boolean"
-            value = (
-                field_schema["default"]
-                if is_agreed and "default" in field_schema
-                else _read(answer.strip(), field_schema)
-            )
+            value = field_schema.get("default") if agreed else None
+            value = _read(answer, field_schema) if value is None else value
             if value is not None:
                 values[name] = value
                 break
@@ -247,7 +243,7 @@ def _read(answer: str, field_schema: Mapping[str, Any]) -> Any:
     """Parse an answer as the requested type; return None if it does not fit."""
     kind, choices = field_schema.get("type"), choices_of(field_schema)
     if kind == "boolean":
-        return True if _is_yes(answer) else False if _is_no(answer) else None
+        return _FLAGS.get(answer.lower(), yes_or_no(answer))
     if kind in ("integer", "number"):
         try:
             return int(answer) if kind == "integer" else float(answer)
@@ -257,14 +253,6 @@ def _read(answer: str, field_schema: Mapping[str, Any]) -> Any:
         several = [item.strip() for item in answer.split(",") if item.strip()]
         return several if not choices or set(several) <= set(choices) else None
     return answer if not choices or answer in choices else None
-
-
-def _is_no(answer: str) -> bool:
-    return answer.strip().lower() in _NO
-
-
-def _is_yes(answer: str) -> bool:
-    return answer.strip().lower() in _YES
 
 
 def _short(text: str) -> str:

@@ -8,7 +8,6 @@ import json
 import re
 import warnings
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
 
 from pure_agent_loop.errors import ConfigError, Retry
@@ -25,10 +24,10 @@ from pure_agent_loop.schema.build import (
     described,
     portable,
 )
+from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.schema.problems import describe_problems, tidy_schema
 from pure_agent_loop.schema.signature import around
 from pure_agent_loop.support.text import to_jsonable
-from pure_agent_loop.support.threads import Raised, run_in_thread
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -423,11 +422,11 @@ class TypedOutput:
         """
         try:
             checked = Checked(text) if self._form is None else self._form.read(text)
-            value = (
-                checked.value if checked.function is None else await called(checked.function, **checked.value)
-            )
+            value = checked.value
+            if checked.function is not None:
+                value = await call_user(contextual(checked.function), **checked.value)
             for check in self._checks:
-                changed = await called(check, value)
+                changed = await call_user(contextual(check), value)
                 value = value if changed is None else changed
         except (ToolArgumentError, Retry) as error:
             return {"why": str(error)}, None
@@ -441,14 +440,3 @@ class TypedOutput:
     def complaint(self, why: str) -> str:
         """Return the correction request for the model."""
         return message("correct_answer", why=why)
-
-
-async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a function of the user. A sync one runs in a thread, because it may block."""
-    bound = partial(contextual(function), *args, **kwargs)
-    if inspect.iscoroutinefunction(function):
-        return await bound()
-    result = await run_in_thread(bound)
-    if isinstance(result, Raised):
-        raise result.error
-    return await result if inspect.isawaitable(result) else result

@@ -25,6 +25,7 @@ from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT
 from pure_agent_loop.output.wanted import OutputSpec
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.schema.build import checked_in_run, contextual
+from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.support.abilities import check_method
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
@@ -294,9 +295,7 @@ class DepsOfRun:
             Exception: The exception of the factory.
         """
         if not self._made:
-            from pure_agent_loop.output.form import called
-
-            self._made.append(await called(self._factory))
+            self._made.append(await call_user(contextual(self._factory)))
         return self._made[0]
 
 
@@ -329,9 +328,10 @@ class PromptWriter:
 
     async def __call__(self) -> str:
         """Return the text of the prompt."""
-        from pure_agent_loop.output.form import called
-
-        texts = [source if isinstance(source, str) else await called(source) for source in self.parts]
+        texts = [
+            source if isinstance(source, str) else await call_user(contextual(source))
+            for source in self.parts
+        ]
         for part, text in zip(self.parts, texts, strict=True):
             if text is not None and not isinstance(text, str):
                 name = getattr(part, "__name__", part)

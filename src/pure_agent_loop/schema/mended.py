@@ -266,14 +266,15 @@ def _logged(error: BaseException, tool: str, outcome: ToolOutcome) -> ToolOutcom
     return outcome if is_meant(error) else replace(outcome, error=error)
 
 
-async def call_function(function: Callable[..., Any], arguments: dict[str, Any], *, is_async: bool) -> Any:
-    """Call a function, in a worker thread if it is not async, and await what it returns."""
-    return await (function(**arguments) if is_async else call_in_worker(function, **arguments))
+async def call_user(function: Callable[..., Any], /, *args: Any, **arguments: Any) -> Any:
+    """Call a function of the user, in a worker thread if it is not async, because it may block."""
+    is_async = inspect.iscoroutinefunction(unwrapped(function))
+    return await (function if is_async else partial(call_in_worker, function))(*args, **arguments)
 
 
-async def call_in_worker(function: Callable[..., Any], /, **arguments: Any) -> Any:
+async def call_in_worker(function: Callable[..., Any], /, *args: Any, **arguments: Any) -> Any:
     """Call a function that is not async in a worker thread, and await what it returns."""
-    result = await run_in_thread(partial(function, **arguments))
+    result = await run_in_thread(partial(function, *args, **arguments))
     if isinstance(result, Raised):
         raise _foreign(result.error)
     return await result if inspect.isawaitable(result) else result

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
@@ -38,6 +38,7 @@ from pure_agent_loop.server.api.sockets import socket
 from pure_agent_loop.server.asking import ask_in_hub
 from pure_agent_loop.server.engine_work import work_here
 from pure_agent_loop.server.foreign import OPERATIONS as FOREIGN
+from pure_agent_loop.server.foreign.turn import PendingCalls
 from pure_agent_loop.server.gate import GateMiddleware
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.metrics import Metrics
@@ -211,10 +212,15 @@ def make_app(
     app = Starlette(
         routes=routes,
         middleware=[Middleware(GateMiddleware, people=people, settings=settings, metrics=metrics)],
-        exception_handlers={HTTPException: _http_problem, HttpProblem: _problem, Exception: _failure},
+        exception_handlers={
+            HTTPException: _http_problem,
+            PureAgentLoopError: _problem,
+            ClientDisconnect: _disconnected,
+            Exception: _failure,
+        },
         lifespan=life.lifespan,
     )
-    app.state.life = life
+    app.state.life, app.state.pending_calls = life, PendingCalls()
     app.state.token = owner_token
     return app
 
@@ -273,17 +279,13 @@ def _named(agents: Agent | Mapping[str, Agent], deps: Callable[..., Any] | None)
     named = {
         check_agent_name(name): agent
         if agent.config.on_ask and deps is None
-        else agent.clone(**_on_ask(agent))
+        else agent.clone(on_ask=agent.config.on_ask or ask_in_hub)
         for name, agent in by_name.items()
     }
     if deps is not None:
         for agent in named.values():
             set_deps(agent, deps)
     return named
-
-
-def _on_ask(agent: Agent) -> dict[str, Any]:
-    return {} if agent.config.on_ask else {"on_ask": ask_in_hub}
 
 
 def _mcp(
@@ -373,10 +375,7 @@ async def _openapi(request: Request) -> Response:
 
 async def _login(request: Request) -> Response:
     api_request: Any = ApiRequest(request.app.state.service, None, {}, None, None, request)  # type: ignore[arg-type]  # no person
-    try:
-        return await about.login(api_request)
-    except PureAgentLoopError as error:
-        return _problem_response(request, as_problem(error))
+    return await about.login(api_request)
 
 
 def _problem_response(request: Request, problem: HttpProblem) -> Response:
@@ -386,6 +385,10 @@ def _problem_response(request: Request, problem: HttpProblem) -> Response:
 
 async def _problem(request: Request, error: Exception) -> Response:
     return _problem_response(request, as_problem(error))
+
+
+async def _disconnected(_: Request, __: Exception) -> Response:
+    return Response(status_code=400)  # nobody reads it
 
 
 async def _failure(request: Request, _: Exception) -> Response:

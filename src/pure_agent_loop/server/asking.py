@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable
+from typing import Any
 
 from pure_agent_loop.errors import AlreadyAnsweredError, ConfigError, SessionError, ToolExecutionError
 from pure_agent_loop.permissions import Permission, PermissionRequest
@@ -34,8 +35,7 @@ async def ask_in_hub(request: PermissionRequest) -> Permission:
     permission: asyncio.Future[Permission] = asyncio.get_running_loop().create_future()
     live.asked[request.call_id] = (request, permission)
     live.settled.pop(request.call_id, None)  # the answer to an earlier question of the same call
-    question = str(request.args.get("question", request.reason))
-    live.emit(own_event(QUESTION, call_id=request.call_id, tool=request.tool, question=question))
+    live.emit(own_event(QUESTION, call_id=request.call_id, tool=request.tool, question=request.reason))
     try:
         return await permission
     finally:
@@ -80,13 +80,9 @@ async def answer(hub: Hub, session: str, call_id: str, permission: Permission, b
         _emit_answered(hub, live.info, call_id, permission)
         return live.info.id
 
-    def submit(durable: str) -> None:
-        if durable:
-            hub.engine.answer(durable, call_id, permission, by)
-        else:
-            hub.sessions.answer(session, call_id, permission, by=by)
-
-    info = await _record(hub, session, call_id, submit)
+    info = await _record(
+        hub, session, call_id, lambda owner, key: owner.answer(key, call_id, permission, by=by)
+    )
     if info is not None:
         _emit_answered(hub, info, call_id, permission)
     return "" if info is None else info.id
@@ -99,21 +95,20 @@ async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_e
         AlreadyAnsweredError: The call already has a result.
         HttpProblem: The call is not pending.
     """
-
-    def submit(durable: str) -> None:
-        if durable:
-            hub.engine.give_result(durable, call_id, result, is_error=is_error, by=by)
-        else:
-            hub.sessions.give_result(session, call_id, result, is_error=is_error, by=by)
-
-    info = await _record(hub, session, call_id, submit)
+    info = await _record(
+        hub,
+        session,
+        call_id,
+        lambda owner, key: owner.give_result(key, call_id, result, is_error=is_error, by=by),
+    )
     return "" if info is None else info.id
 
 
-async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[str], None]) -> RunInfo | None:
+async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[Any, str], None]) -> RunInfo | None:
     """Record an answer or a result, and resume the run if nothing else is pending.
 
-    `submit` records it. It is called in a thread with the run's id in the engine, empty for none.
+    `submit` records it. It is called in a thread with the engine and the run's id in it, or with the sessions
+    and the session's id.
     """
     async with hub.turn(session):
         await _wait_suspended(hub, session, call_id)
@@ -121,7 +116,8 @@ async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[str], 
         info = next((run for run in reversed(runs) if run.state in WAITING), None)
         newest = info or (runs[-1] if runs else None)
         try:
-            await asyncio.to_thread(submit, newest.durable if newest else "")
+            durable = newest.durable if newest else ""
+            await asyncio.to_thread(submit, hub.engine if durable else hub.sessions, durable or session)
         except AlreadyAnsweredError:
             raise
         except ConfigError as error:

@@ -60,14 +60,14 @@ _SINGLE = (b"host", b"origin", b"authorization", b"content-type", b"content-leng
 
 
 class RateLimiter:
-    """A token-bucket rate limiter, one bucket per person.
+    """A token-bucket rate limiter, one bucket per person. Bursts may have four times the rate.
 
     Args:
         rate: Sustained requests per second.
     """
 
-    def __init__(self, rate: float, burst: float) -> None:
-        self._rate, self._burst = rate, burst
+    def __init__(self, rate: float) -> None:
+        self._rate, self._burst = rate, rate * 4
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def take(self, name: str) -> float:
@@ -86,7 +86,7 @@ class GateMiddleware:
 
     def __init__(self, app: ASGIApp, people: People, settings: Settings, metrics: Metrics) -> None:
         self._app, self._people, self._settings, self._metrics = app, people, settings, metrics
-        self._rates = RateLimiter(settings.rate, settings.rate * 4)
+        self._rates = RateLimiter(settings.rate)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a connection."""

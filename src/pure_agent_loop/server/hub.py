@@ -88,7 +88,7 @@ class Hub:
         self._ephemeral: dict[
             asyncio.Task[Any] | None, RunInfo
         ] = {}  # runs of single requests, without session
-        self._file = RunsFile(self._folder)
+        self.file = RunsFile(self._folder)
         self.is_draining = False
         self.on_event: Callable[[ChannelEntry], None] = metrics.event
 
@@ -97,25 +97,16 @@ class Hub:
     @property
     def runs(self) -> Mapping[str, RunInfo]:
         """All runs by id, oldest first."""
-        return self._file.runs
-
-    def run(self, run_id: str) -> RunInfo | None:
-        """Return a run, None if unknown."""
-        return self._file.runs.get(run_id)
+        return self.file.runs
 
     @property
     def open_runs(self) -> list[RunInfo]:
         """Runs that have not ended, including ephemeral ones."""
         return [*(info for info in self.runs.values() if info.is_open), *self._ephemeral.values()]
 
-    @property
-    def totals(self) -> Mapping[tuple[str, str], tuple[int, int, float]]:
-        """Runs, tokens and cost of all ended runs, by agent and person."""
-        return self._file.totals
-
     def of_session(self, session: str) -> list[RunInfo]:
         """Return the runs of a session, oldest first."""
-        return self._file.of_session(session)
+        return self.file.of_session(session)
 
     def live(self, session: str) -> ActiveRun | None:
         """Return the run that is executing in a session."""
@@ -180,8 +171,8 @@ class Hub:
         start_event = own_event(RUN_START, agent=name, task=shown or task, attempt=1, by=person.name)
         run_id = self.channel(session).add(start_event).run
         info = RunInfo(run_id, session, name, person.name, task, key=key)
-        self._file.keep_media(info, media)
-        self._file.put(info)
+        self.file.keep_media(info, media)
+        self.file.put(info)
         self._execute(ActiveRun(info, media))
         return info
 
@@ -194,7 +185,7 @@ class Hub:
         Raises:
             HttpProblem: The key was used for a different request.
         """
-        info = self._file.find_by_key(key.partition(":")[0]) if key else None
+        info = self.file.find_by_key(key.partition(":")[0]) if key else None
         if info is not None and info.key != key:
             raise HttpProblem(409, "Idempotency-Key was already used for a different request.")
         return info
@@ -239,7 +230,7 @@ class Hub:
     def _count(self, info: RunInfo) -> None:
         self.metrics.run_ended(info)
         try:
-            self._file.add_totals(info)
+            self.file.add_totals(info)
         except OSError as error:
             LOG.warning("The usage of a run could not be saved: %s", error)
 
@@ -293,7 +284,7 @@ class Hub:
         for name, value in changes.items():
             setattr(info, name, value)
         try:
-            self._file.put(info)
+            self.file.put(info)
         except OSError as error:
             LOG.warning("Run %s could not be saved: %s", info.id, error)
 
@@ -322,7 +313,7 @@ class Hub:
         self.update(info, state=state, stop_reason=reason, error=error, **changes, **texts)
         outcome = {"state": state, "stop_reason": reason, "error": error}
         usage = {"steps": info.steps, "tokens": info.tokens, "cost": info.cost}
-        self._file.drop_media(info)
+        self.file.drop_media(info)
         self.channel(info.session).add(own_event(RUN_END, **outcome, **usage), info.id)
         self._count(info)
 
@@ -431,7 +422,7 @@ class Hub:
         self.update(info, state="running", stop_reason="", attempt=info.attempt + 1)
         start_event = own_event(RUN_START, agent=info.agent, task="", attempt=info.attempt)
         self.channel(info.session).add(start_event, info.id)
-        self._execute(ActiveRun(info, self._file.media_of(info)))
+        self._execute(ActiveRun(info, self.file.media_of(info)))
 
     # -- start and stop of the server --------------------------------------------------------------
 
@@ -475,27 +466,18 @@ class Hub:
         await self.drain(0)
         for channel in self._channels.values():
             channel.close()
-        self._file.close()
+        self.file.close()
 
     def wake_viewers(self) -> None:
         """Wake all viewers of all sessions."""
         for channel in self._channels.values():
             channel.wake()
 
-    @property
-    def folders(self) -> Mapping[str, str]:
-        """The folder of each session that has one."""
-        return self._file.folders
-
-    def put_in_folder(self, session: str, folder: str) -> None:
-        """Move a session to a folder; empty for none."""
-        self._file.put_in_folder(session, folder)
-
     def forget_session(self, session: str) -> None:
         """Delete the events and runs of a deleted session."""
         self.channel(session).delete()
         del self._channels[session]
-        self._file.forget_session(session)
+        self.file.forget_session(session)
 
 
 def hash_key(person: Person, key: str, request: Any) -> str:

@@ -123,8 +123,9 @@ class RunsFile:
             raise ConfigError(
                 f"folder={str(folder)!r} is in use by another server. Choose another one: folder= (--folder)."
             )
+        # Runs, tokens and cost of all ended runs, by agent and person.
         self.totals: dict[tuple[str, str], tuple[int, int, float]] = {}
-        self.folders: dict[str, str] = {}
+        self.folders: dict[str, str] = {}  # of sessions that have one
         self.runs: dict[str, RunInfo] = self._read()
         self._by_session: dict[str, list[RunInfo]] = defaultdict(list)
         for info in self.runs.values():

@@ -61,7 +61,7 @@ class Service:
         Raises:
             HttpProblem: The run is missing, or belongs to another person.
         """
-        info = self.hub.run(run_id)
+        info = self.hub.runs.get(run_id)
         if info is None or not (person.owns(info.session) or info.owner == person.name):
             raise not_found("run")
         return info
@@ -239,17 +239,15 @@ class Serving(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """On the first signal let runs finish, on the second leave them to the next start, then exit."""
+        # Setting an event is safe: Python runs signal handlers between two steps of the loop.
         if self._stop_requested is None or self._hurry is None:
             super().handle_exit(sig, frame)
         elif not self._stop_requested.is_set():
-            self._wake(self._stop_requested)
+            self._stop_requested.set()
         elif not self._hurry.is_set():
-            self._wake(self._hurry)
+            self._hurry.set()
         else:
             self.force_exit = True
-
-    def _wake(self, event: asyncio.Event) -> None:
-        event.set()  # safe: Python runs signal handlers in the main thread, between two steps of the loop
 
 
 def check_host(host: str, settings: Settings, *, has_tls: bool) -> None:

@@ -23,7 +23,7 @@ from pure_agent_loop.snapshots.scan import (
     birth_ns,
     signature,
 )
-from pure_agent_loop.snapshots.store import Store, Writer, in_thread, write_whole
+from pure_agent_loop.snapshots.store import Store, Writer, write_whole
 from pure_agent_loop.snapshots.values import (
     Manifest,
     ObjectsMissingError,
@@ -33,6 +33,7 @@ from pure_agent_loop.snapshots.values import (
     manifest_name,
     shown_path,
 )
+from pure_agent_loop.support.threads import in_thread
 
 BATCH_BYTES, BATCH_FILES = 16 << 20, 256
 REMEMBERED = 4  # manifests kept in memory

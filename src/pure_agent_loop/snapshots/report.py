@@ -9,8 +9,9 @@ from functools import partial
 from pure_agent_loop.kernel.observers import ChangeKind, FileChange
 from pure_agent_loop.snapshots.restore import changed_paths
 from pure_agent_loop.snapshots.scan import is_secret
-from pure_agent_loop.snapshots.store import Store, in_thread
+from pure_agent_loop.snapshots.store import Store
 from pure_agent_loop.snapshots.values import EntryKind, Manifest, PathEntry, shown_path
+from pure_agent_loop.support.threads import in_thread
 
 # -- unified diffs in bounded time and length ------------------------------------------------------------
 

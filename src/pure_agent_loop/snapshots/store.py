@@ -15,9 +15,8 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from pure_agent_loop.errors import ConfigError, SessionLockedError
 from pure_agent_loop.snapshots.values import (
@@ -31,11 +30,10 @@ from pure_agent_loop.support.child import child_environment, communicate, find_p
 from pure_agent_loop.support.disk import private_folder
 from pure_agent_loop.support.locking import take_lock
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread
 
 DEADLINE = 120.0  # seconds for one operation of a store
 _LOCK_PAUSE = 0.02
-T = TypeVar("T")
 
 REFS = "refs/snapshots/"
 _SETTINGS = {
@@ -49,15 +47,6 @@ _SETTINGS = {
 _COMMITTER = "pure-agent-loop <snapshots@localhost> 0 +0000"
 _LINK, _FILE, _EXECUTABLE = "120000", "100644", "100755"
 _PLAIN = {_FILE: 0o644, _EXECUTABLE: 0o755, _LINK: 0o777}
-
-
-async def in_thread(function: Callable[[], T]) -> T:
-    """Run a blocking function in a thread."""
-    outcome = await run_in_thread(function)
-    if isinstance(outcome, Raised):
-        raise outcome.error
-    result: T = outcome
-    return result
 
 
 @contextlib.asynccontextmanager

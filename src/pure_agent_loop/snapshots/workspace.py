@@ -28,7 +28,7 @@ from pure_agent_loop.snapshots.camera import (
 from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, of_kind
 from pure_agent_loop.snapshots.restore import RestorePlan, Restorer, changed_paths, make_plan
 from pure_agent_loop.snapshots.scan import Scanner, ScanRules, coarse_time
-from pure_agent_loop.snapshots.store import Store, in_thread, locked
+from pure_agent_loop.snapshots.store import Store, locked
 from pure_agent_loop.snapshots.values import (
     EntryKind,
     Manifest,
@@ -40,6 +40,7 @@ from pure_agent_loop.snapshots.values import (
     shown_path,
 )
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.threads import in_thread
 
 MAX_FILE_BYTES = 10_000_000
 MAX_FILES = 20_000

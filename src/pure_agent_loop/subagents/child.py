@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,6 @@ from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
 from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.tool_context import ToolContext
 
@@ -245,7 +243,8 @@ class Child:
     def label_question(self, request: PermissionRequest, words: SubagentWords) -> PermissionRequest:
         """Return a question of the task as the person sees it."""
         reason = words.asked_by.format(reason=request.reason, agent=self.record.agent)
-        return replace(request, reason=reason, call_id=self.call_name(request.call_id))
+        args = request.args if request.question is None else {"question": reason}
+        return replace(request, args=args, reason=reason, call_id=self.call_name(request.call_id))
 
     def note(self, event: Event) -> dict[str, Any] | None:
         """Update the record from an event of its run.
@@ -358,16 +357,6 @@ def inherit_answers(state: QueryState, above: QueryState) -> None:
     own, inherited = state.permissions, above.permissions
     own.always_allowed = list(dict.fromkeys([*own.always_allowed, *inherited.always_allowed]))
     own.denied = {**inherited.denied, **own.denied}
-
-
-async def ask_person(ask: AskFunction, request: PermissionRequest) -> Any:
-    """Ask a person; a sync function runs in a thread, because it blocks."""
-    if inspect.iscoroutinefunction(ask):
-        return await ask(request)
-    answer = await run_in_thread(lambda: ask(request))
-    if isinstance(answer, Raised):
-        raise answer.error
-    return await answer if inspect.isawaitable(answer) else answer
 
 
 def pending_calls(state: QueryState) -> str:

@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.subagents.words import SubagentWords, message
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
 from pure_agent_loop.support.disk import private_folder
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 
 MAX_COPIED_BYTES = 200_000_000
 MAX_COPIED_FILES = 20_000
@@ -74,11 +74,10 @@ class Scratch:
         Raises:
             PlaceError: The workspace is too large or cannot be read.
         """
-        outcome = await run_in_thread(self._copy)
-        if isinstance(outcome, Raised):
-            if isinstance(outcome.error, OSError):
-                raise PlaceError(message("not_copied", error=outcome.error)) from outcome.error
-            raise outcome.error
+        try:
+            await in_thread(self._copy)
+        except OSError as error:
+            raise PlaceError(message("not_copied", error=error)) from error
 
     def _copy(self) -> None:
         files = size = 0

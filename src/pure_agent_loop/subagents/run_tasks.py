@@ -21,13 +21,13 @@ from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runs.handoff import run_loops
 from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.runs.start import RunInput, start_state
+from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.subagents.child import (
     Child,
     RightsError,
-    ask_person,
     child_for_call,
     cut_result,
     has_begun,
@@ -386,7 +386,7 @@ class RunTasks:
                 child.record.to("waiting_permission")
                 await self._emit_task(child)
                 try:
-                    return await ask_person(ask, labelled)
+                    return await call_user(ask, labelled)
                 finally:
                     child.record.to("backgrounded" if child.record.background else "running")
                     self._save(child)

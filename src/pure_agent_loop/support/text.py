@@ -17,6 +17,7 @@ MAX_GROUPED, MAX_REASONS = 10, 30  # limits per exception group and per error
 _BECAUSE = {"en": "because of {reason}", "zh": "原因：{reason}"}
 _NO_WORDS = {"en": "no message", "zh": "没有说明"}
 _LEFT_OUT = {"en": "[... {count} characters left out ...]", "zh": "【…… 省略了 {count} 个字符 ……】"}
+_YES, _NO = ("y", "yes", "是"), ("n", "no", "否")
 MAX_DEPTH = 100
 _SMALL = 1 << 63
 MAX_BITS = 14_000  # longer integers have no decimal text in Python (4300 digits)
@@ -191,6 +192,12 @@ def as_text(value: Any) -> str:
 def counted(number: int, word: str) -> str:
     """Return a count with its noun, such as ``1 step`` or ``2 steps``."""
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def yes_or_no(text: str) -> bool | None:
+    """Read a yes or a no that a person typed; None for any other text."""
+    word = text.strip().lower()
+    return True if word in _YES else False if word in _NO else None
 
 
 def excerpt_around(line: str, at: int, most: int) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Awaitable, Callable
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.support.abilities import checked_function
-from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.words import TOOLS, message
 
@@ -38,11 +37,7 @@ def ask_user_tool(function: Ask | None = None) -> Tool:
         """
         if function is None:
             raise NobodyToAskError(message("nobody"))
-        answer = await run_in_thread(lambda: function(question, list(options)))
-        if isinstance(answer, Raised):
-            raise answer.error
-        if inspect.isawaitable(answer):
-            answer = await answer
+        answer = await call_user(function, question, list(options))
         return str(answer) if answer else message("no_reply")
 
     return Tool(ask_user, read_only=True, timeout=float("inf"), polls=True, words=TOOLS["ask_user"])

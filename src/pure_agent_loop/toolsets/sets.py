@@ -15,7 +15,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import current_prompts
 from pure_agent_loop.prompts.words import message
 from pure_agent_loop.schema.build import contextual
-from pure_agent_loop.schema.mended import call_function
+from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.support.abilities import check_shape
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, Toolset, as_tool, as_toolset
 
@@ -200,7 +200,7 @@ def wrapped(tools: Tools, around: Around) -> Toolset:
         function = contextual(tool.function)
 
         async def inside(args: dict[str, Any]) -> Any:
-            return await call_function(function, args, is_async=tool.is_async)
+            return await call_user(function, **args)
 
         async def call(**args: Any) -> Any:
             result = around(tool.name, args, inside)

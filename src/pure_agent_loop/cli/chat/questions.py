@@ -17,15 +17,15 @@ from pure_agent_loop.cli.chat.markdown import Flow, Page
 from pure_agent_loop.cli.chat.output import Cleaner
 from pure_agent_loop.cli.chat.talk import ChatConfig
 from pure_agent_loop.cli.chat.words import chat_word
-from pure_agent_loop.cli.questions import blanks_shown, question_text, rule_for
+from pure_agent_loop.cli.questions import YES, blanks_shown, question_text, read_reply, rule_for
 from pure_agent_loop.cli.settings.files import NAME, ConfigFile, all_keys, project_file, read
-from pure_agent_loop.cli.toolset import suggest
+from pure_agent_loop.cli.toolset import settled
 from pure_agent_loop.cli.trust import settings_guidance
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.terminal import excerpt
-from pure_agent_loop.tool import ToolRegistry
+from pure_agent_loop.support.text import yes_or_no
 from pure_agent_loop.toolbox import ShellPolicy, Workspace, WorkspaceError
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ _RULES = lazy_pattern(r"^\[rules\][ \t]*(?:#.*)?$", re.M)
 MAX_LINES, MAX_WIDTH, MAX_DIFF = 40, 2_000, 30
 IN_DIFF = ("content", "old_text", "new_text", "replace_all")
 _MAX_BYTES = 300_000  # larger diffs take too long
-_YES = Permission("allow")
 
 
 @dataclass(slots=True)
@@ -46,12 +45,12 @@ class Pending:
     """A pending question.
 
     Args:
-        question: The call; None for a yes-or-no question of the program.
+        request: What an agent asks; None for a yes-or-no question of the program.
         diff: The file change; empty if the call does not change a file.
         is_edited: The user is editing the call; the next line is the new call.
     """
 
-    question: PermissionRequest | None
+    request: PermissionRequest | None
     answered: asyncio.Future[Permission]
     kind: list[str]
     text: str = ""
@@ -61,8 +60,7 @@ class Pending:
     @property
     def is_open(self) -> bool:
         """True if any text is an answer, because a running tool asked the question."""
-        question = self.question
-        return question is not None and question.args == {"question": question.reason}
+        return self.request is not None and self.request.question is not None
 
 
 class PermissionPrompt:
@@ -89,18 +87,11 @@ class PermissionPrompt:
     async def ask(self, request: PermissionRequest) -> Permission:
         """Ask about a call, unless a rule approved meanwhile allows it; for ``Agent(on_ask=...)``."""
         async with self._one_at_a_time:
-            permission = suggest(
-                self._shared.options, request, ToolRegistry(self._shared.toolset.tools), None
-            )
-            if (
-                permission.behavior == "allow"
-                and permission.updated_args is None
-                and not permission.read_only
-            ):
+            permission = settled(self._shared.options, request, self._shared.toolset)
+            if permission.behavior != "ask":
                 return permission
-            data = {"tool": request.tool, "args": request.args, "reason": request.reason}
             diff = await asyncio.to_thread(planned_diff, self._shared.workspace, request)
-            text = question_text(data, IN_DIFF if diff else ())
+            text = question_text(request, IN_DIFF if diff else ())
             kind = kind_of(request.tool, request.args)
             return await self._wait(Pending(request, _future(), kind, text, diff))
 
@@ -122,8 +113,8 @@ class PermissionPrompt:
     def _show(self, pending: Pending, *, in_full: bool) -> None:
         text = pending.text if in_full else excerpt(pending.text, MAX_LINES, MAX_WIDTH)
         self._notify(text, "warning")
-        if pending.diff and pending.question is not None:
-            name = str(pending.question.args.get("path", ""))
+        if pending.diff and pending.request is not None:
+            name = str(pending.request.args.get("path", ""))
             diff = blanks_shown(pending.diff, is_code=True)
             self._show_diff(name, diff, None if in_full else MAX_DIFF)
 
@@ -138,7 +129,7 @@ class PermissionPrompt:
             return ""
         if pending.is_edited:
             return chat_word("edit_call")
-        if pending.question is None:
+        if pending.request is None:
             return chat_word("choose_yes_no")
         if pending.is_open:
             return chat_word("choose_open")
@@ -156,20 +147,21 @@ class PermissionPrompt:
             return None
         if pending.is_edited:
             return self._edited(pending, line)
-        letter, _, rest = line.strip().partition(" ")
-        letter = {"yes": "y", "no": "n", "是": "y", "否": "n"}.get(letter.lower(), letter.lower())
-        if letter == "n":
+        if pending.is_open and line.strip():
+            self._end(pending, read_reply(line))
+            return None
+        word, _, rest = line.strip().partition(" ")
+        agreed = yes_or_no(word)
+        if agreed is False:
             self._end(pending, Permission("deny", rest.strip()))
-        elif pending.is_open and line.strip() and letter != "y":
-            self._end(pending, Permission("allow", line.strip()))
         elif rest:
             self._notify(chat_word("no_answer"), "dim")
-        elif letter == "y":
-            self._end(pending, _YES)
-        elif letter == "d":
+        elif agreed:
+            self._end(pending, YES)
+        elif word.lower() == "d":
             self._show(pending, in_full=True)
-        elif pending.question is not None:
-            return self._answer_by_letter(pending, pending.question, letter)
+        elif pending.request is not None:
+            return self._answer_by_letter(pending, pending.request, word.lower())
         return None
 
     def _answer_by_letter(self, pending: Pending, question: PermissionRequest, letter: str) -> str | None:
@@ -179,7 +171,7 @@ class PermissionPrompt:
             options = self._shared.options
             options.allow = list(dict.fromkeys([*options.allow, *pending.kind]))
             self._notify(chat_word("allowed", rules=", ".join(pending.kind)), "dim")
-            self._end(pending, _YES)
+            self._end(pending, YES)
         elif letter == "e":
             pending.is_edited = True
             self._changed()
@@ -199,7 +191,7 @@ class PermissionPrompt:
         return True
 
     def _edited(self, pending: Pending, line: str) -> str | None:
-        question = pending.question
+        question = pending.request
         assert question is not None
         args: Any = {**question.args, "command": line}
         if question.tool != "shell":
@@ -214,7 +206,7 @@ class PermissionPrompt:
         return None
 
     def _end(self, pending: Pending, permission: Permission) -> None:
-        if pending.diff and permission is _YES and _fits(pending.diff):
+        if pending.diff and permission is YES and _fits(pending.diff):
             self._seen.add(_changes(pending.diff))
         if not pending.answered.done():
             pending.answered.set_result(permission)

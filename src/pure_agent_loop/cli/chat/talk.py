@@ -27,7 +27,7 @@ from pure_agent_loop.runs import Choice
 from pure_agent_loop.sessions import new_session_id
 from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.language import in_language
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
     from pure_agent_loop import QueryState
@@ -183,9 +183,7 @@ class ChatSession:
         self._token = token = CancelToken()
         self.begun, self.step = time.monotonic(), 0
         try:
-            ready = await run_in_thread(self.prepare)
-            if isinstance(ready, Raised):
-                raise ready.error
+            await in_thread(self.prepare)
             servers = await self.servers()
             if servers is not None and task is not None and "@" in typed:
                 from pure_agent_loop.mcp import expand_mentions

@@ -409,7 +409,7 @@ def _ask_function(
     tools = ToolRegistry(toolset.tools)
 
     def answer(request: PermissionRequest) -> Permission:
-        suggestion = suggest(options, request, tools, questions)
+        suggestion = suggest(options, request, tools, attended=questions is not None)
         return suggestion if suggestion.behavior != "ask" or questions is None else questions.wait(request)
 
     return answer

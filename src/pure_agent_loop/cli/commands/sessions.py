@@ -22,7 +22,7 @@ from pure_agent_loop.cli.arguments import (
 )
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import CommandOutput
-from pure_agent_loop.cli.questions import question_text
+from pure_agent_loop.cli.questions import TerminalQuestions, question_text
 from pure_agent_loop.cli.which_session import (
     MAX_TITLE,
     at_database,
@@ -298,13 +298,10 @@ def _delete(options: argparse.Namespace, store: SessionStore, output: CommandOut
 
 
 def _confirmed(ids: Sequence[str], output: CommandOutput) -> bool:
-    if not (is_terminal(sys.stdin) and output.err_is_terminal):
+    questions = TerminalQuestions.at_terminal(output) if is_terminal(sys.stdin) else None
+    if questions is None:
         raise ConfigError("--yes is needed to delete without a terminal to ask at.")
-    output.progress(f"Delete {', '.join(ids)}? [y]es, [n]o: ")
-    line = sys.stdin.readline()
-    if line.endswith("\n"):
-        output.typed_line()
-    return line.strip().lower() in ("y", "yes")
+    return questions.confirm(f"Delete {', '.join(ids)}? [y]es, [n]o: ")
 
 
 def _repair(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
@@ -336,7 +333,7 @@ def _waiting(options: argparse.Namespace, store: SessionStore, output: CommandOu
     for session_id, questions in pending.items():
         lines = [session_id]
         for question in questions:
-            lines += [f"    {line}" for line in question_text(asdict(question)).splitlines()]
+            lines += [f"    {line}" for line in question_text(question).splitlines()]
             call = shlex.quote(one_line(question.call_id))
             lines.append(
                 f"    to answer: pal sessions answer {shlex.quote(session_id)} {call} allow{database}"

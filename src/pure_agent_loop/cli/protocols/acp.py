@@ -44,7 +44,7 @@ from pure_agent_loop.cli.parser import parser_of
 from pure_agent_loop.cli.questions import TerminalQuestions, question_text
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
-from pure_agent_loop.cli.toolset import RunToolset, check_folder, check_given_rules, make_toolset, suggest
+from pure_agent_loop.cli.toolset import RunToolset, check_folder, check_given_rules, make_toolset, settled
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import SessionTarget, folder_of, in_folder, title_of
 from pure_agent_loop.cli.words import error_text, message
@@ -60,7 +60,6 @@ from pure_agent_loop.support.language import in_user_language
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.support.threads import in_thread
-from pure_agent_loop.tool import ToolRegistry
 from pure_agent_loop.toolbox import ChangeTools, Shell
 
 if TYPE_CHECKING:
@@ -416,14 +415,13 @@ class _Session:
     # -- questions --------------------------------------------------------------------------------------
 
     def suggest(self, request: PermissionRequest) -> Permission:
-        return suggest(self._options, request, ToolRegistry(self.shared.toolset.tools), None)
+        return settled(self._options, request, self.shared.toolset)
 
     def asked(self, request: PermissionRequest) -> Asked:
         change = planned_change(self._files, request.tool, request.args)
         if change:
             ChangeTools(self._files).note_question(request.args)
-        data = {"tool": request.tool, "args": request.args, "reason": request.reason}
-        text = question_text(data, IN_DIFF if change else ())
+        text = question_text(request, IN_DIFF if change else ())
         return Asked(text, Planned(*change) if change else None, kind_of(request.tool, request.args))
 
     def add_rules(self, behavior: str, rules: list[str]) -> None:

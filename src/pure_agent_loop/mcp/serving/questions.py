@@ -108,7 +108,7 @@ class ClientLink:
         """Answer permission requests; for ``Agent(on_ask=...)``."""
         if not self._can_ask:
             return Permission("deny", message("mcp_nobody"))
-        is_open = current_call() is not None and request.args.keys() == {"question"}
+        is_open = request.question is not None
         if not is_modern(self._context):
             turn = self.turn if current_call() is None else None  # the call has not started
             if turn is not None:
@@ -164,8 +164,8 @@ async def followed(events: AsyncIterator[AnyEvent], link: ClientLink) -> AsyncIt
 
 
 def _question(request: PermissionRequest) -> str:
-    if request.args.keys() == {"question"}:
-        return str(request.args["question"])
+    if request.question is not None:
+        return request.question
     args = json.dumps(request.args, ensure_ascii=False, default=str)
     return f"May {request.tool} be called with {args}? {request.reason}".rstrip()
 

@@ -138,7 +138,7 @@ async def _tools(request: ApiRequest) -> models.Tools:
 
 
 async def _usage(request: ApiRequest) -> models.Usage:
-    person, totals = request.person, request.service.hub.totals
+    person, totals = request.person, request.service.hub.file.totals
     visible = {key: used for key, used in totals.items() if person.may("operate") or key[1] == person.name}
     return models.Usage(
         agents=_group_usage(visible, 0),

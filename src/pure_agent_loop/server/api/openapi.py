@@ -9,14 +9,13 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 from pydantic.json_schema import models_json_schema
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop._version import __version__
-from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.people import SLASH, TITLES, HttpProblem, Person, as_problem, path_of
+from pure_agent_loop.server.people import SLASH, TITLES, HttpProblem, Person
 from pure_agent_loop.server.serving import Service
 
 # -- REST operations: each is both a route and an entry of the OpenAPI document --------------------------
@@ -74,16 +73,6 @@ class Operation:
 
     async def __call__(self, request: Request) -> Response:
         """Answer a request."""
-        try:
-            return await self._answer(request)
-        except ClientDisconnect:
-            return Response(status_code=400)
-        except PureAgentLoopError as error:
-            problem = as_problem(error)
-        body, kind = problem.body(path_of(request.scope))
-        return Response(body, problem.status, problem.headers, kind)
-
-    async def _answer(self, request: Request) -> Response:
         person: Person = request.scope["state"]["person"]
         if self.role and not person.may(self.role):
             raise HttpProblem(403, f"The role {self.role!r} is required.")

@@ -9,7 +9,7 @@ from pydantic import Field
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation
+from pure_agent_loop.server.api.openapi import ApiRequest, Handler, Operation
 from pure_agent_loop.server.people import HttpProblem, not_found
 from pure_agent_loop.support.text import safe_str
 
@@ -63,8 +63,19 @@ async def _list(request: ApiRequest) -> Schedules:
     return Schedules(schedules=[_model(schedule) for schedule in schedules])
 
 
-async def _get(request: ApiRequest) -> ScheduleAbout:
-    return _model(await asyncio.to_thread(_or_not_found(_schedules(request).get), request.path["name"]))
+def _on_schedule(method: str) -> Handler:
+    """Return the handler of a method of `Schedules` that takes a name."""
+
+    async def handle(request: ApiRequest) -> ScheduleAbout | None:
+        from pure_agent_loop.durable import DurableNotFoundError
+
+        try:
+            info = await asyncio.to_thread(getattr(_schedules(request), method), request.path["name"])
+        except DurableNotFoundError:
+            raise not_found("schedule") from None
+        return None if info is None else _model(info)
+
+    return handle
 
 
 async def _add(request: ApiRequest) -> ScheduleAbout:
@@ -78,40 +89,17 @@ async def _add(request: ApiRequest) -> ScheduleAbout:
         raise HttpProblem(409, safe_str(error)) from error
 
 
-async def _remove(request: ApiRequest) -> None:
-    await asyncio.to_thread(_or_not_found(_schedules(request).remove), request.path["name"])
-
-
-async def _pause(request: ApiRequest) -> ScheduleAbout:
-    return _model(await asyncio.to_thread(_or_not_found(_schedules(request).pause), request.path["name"]))
-
-
-async def _resume(request: ApiRequest) -> ScheduleAbout:
-    return _model(await asyncio.to_thread(_or_not_found(_schedules(request).resume), request.path["name"]))
-
-
-def _or_not_found(function: Any) -> Any:
-    def call(name: str) -> Any:
-        from pure_agent_loop.durable import DurableNotFoundError
-
-        try:
-            return function(name)
-        except DurableNotFoundError:
-            raise not_found("schedule") from None
-
-    return call
-
-
 _ALL, _ONE = "/api/schedules", "/api/schedules/{name}"
 _FAILS: dict[str, Any] = {"role": "operate", "problems": (404, 503)}
 OPERATIONS = [
     Operation("GET", _ALL, "list_schedules", "List schedules.", _list, Schedules, **_FAILS),
     Operation("POST", _ALL, "add_schedule", "Add a schedule.", _add, ScheduleAbout,
               role="operate", body=ScheduleBody, status=201, problems=(404, 409, 422, 503)),
-    Operation("GET", _ONE, "get_schedule", "Get a schedule.", _get, ScheduleAbout, **_FAILS),
-    Operation("DELETE", _ONE, "remove_schedule", "Remove a schedule.", _remove, status=204, **_FAILS),
-    Operation("POST", f"{_ONE}/pause", "pause_schedule", "Pause a schedule.", _pause,
+    Operation("GET", _ONE, "get_schedule", "Get a schedule.", _on_schedule("get"), ScheduleAbout, **_FAILS),
+    Operation("DELETE", _ONE, "remove_schedule", "Remove a schedule.", _on_schedule("remove"), status=204,
+              **_FAILS),
+    Operation("POST", f"{_ONE}/pause", "pause_schedule", "Pause a schedule.", _on_schedule("pause"),
               ScheduleAbout, **_FAILS),
-    Operation("POST", f"{_ONE}/resume", "resume_schedule", "Resume a paused schedule.", _resume,
-              ScheduleAbout, **_FAILS),
+    Operation("POST", f"{_ONE}/resume", "resume_schedule", "Resume a paused schedule.",
+              _on_schedule("resume"), ScheduleAbout, **_FAILS),
 ]  # fmt: skip

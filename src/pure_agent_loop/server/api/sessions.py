@@ -64,7 +64,7 @@ def _summary(service: Service, info: SessionInfo, titles: Mapping[str, str]) -> 
         bytes=info.size_bytes,
         run=runs[-1].id if runs else None,
         state=runs[-1].state if runs else "",
-        folder=service.hub.folders.get(info.id, ""),
+        folder=service.hub.file.folders.get(info.id, ""),
     )
 
 
@@ -138,7 +138,7 @@ async def _edit(request: ApiRequest) -> Response:
 async def _folder(request: ApiRequest) -> None:
     session = session_in(request)
     await actions.check_exists(request.service, session)
-    request.service.hub.put_in_folder(session, request.body.folder.strip())
+    request.service.hub.file.put_in_folder(session, request.body.folder.strip())
 
 
 async def _questions(request: ApiRequest) -> models.Questions:

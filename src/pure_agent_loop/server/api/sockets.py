@@ -38,8 +38,7 @@ class Socket:
         self._service, self._person, self._socket = service, person, socket
         self._watching: dict[str, asyncio.Task[None]] = {}
         self._unreachable = asyncio.Event()
-        rate = service.settings.rate
-        self._rates = RateLimiter(rate, rate * 4)
+        self._rates = RateLimiter(service.settings.rate)
         self._errors = 0
         self._actions: dict[str, Callable[[Mapping[str, Any]], Awaitable[Any]]] = {
             "ping": self._ping,
@@ -57,10 +56,8 @@ class Socket:
         reading = asyncio.ensure_future(self._read())
         unreachable = asyncio.ensure_future(self._unreachable.wait())
         try:
-            hello = {"version": 1, "name": self._person.name}
-            await self._control("hello", **hello)
-            ends = {closing, reading, unreachable}
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            await self._control("hello", version=1, name=self._person.name)
+            await asyncio.wait({closing, reading, unreachable}, return_when=asyncio.FIRST_COMPLETED)
             if closing.done() and not reading.done():
                 await self._close(GOING_AWAY, STOPPING)
         finally:

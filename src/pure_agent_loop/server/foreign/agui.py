@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -18,9 +16,11 @@ from pure_agent_loop.server.foreign.chat import STREAM
 from pure_agent_loop.server.foreign.history import IGNORED, OpenModel, ToolName, parse_messages
 from pure_agent_loop.server.foreign.turn import (
     Chunk,
-    Frames,
+    OutsideCall,
+    PartWriter,
     RequestRun,
     RunRequest,
+    StreamEvent,
     StreamResponse,
     agent_named,
     error_stream,
@@ -90,7 +90,9 @@ async def _run(request: ApiRequest) -> Response:
         failed = {"type": "RUN_ERROR", "message": problem.detail, "code": "bad_request"}
         return error_stream(problem, [{"type": "RUN_STARTED", **ids}, failed])
     unknown = [name for name in body.model_extra or {} if name.isidentifier() and name.isascii()]
-    return StreamResponse(turn, _events(turn, body), {IGNORED: ",".join(unknown)} if unknown else {})
+    return StreamResponse(
+        turn, _AguiWriter(turn, body).events(), {IGNORED: ",".join(unknown)} if unknown else {}
+    )
 
 
 def _run_request(body: AguiBody, agent: str) -> RunRequest:
@@ -127,73 +129,22 @@ def _part(part: dict[str, Any]) -> dict[str, Any]:
     return part
 
 
-async def _events(turn: RequestRun, body: AguiBody) -> Frames:
-    ids = {"threadId": body.threadId, "runId": body.runId}
-    yield {"type": "RUN_STARTED", **ids}
-    if body.state not in (None, {}):
-        yield {"type": "STATE_SNAPSHOT", "snapshot": body.state}
-    writer = _AguiWriter()
-    async with aclosing(turn.chunks()) as chunks:
-        async for chunk in chunks:
-            for event in writer.add(chunk):
-                yield event
-    for event in writer.close():
-        yield event
-    if turn.finish == "error":
-        yield {"type": "RUN_ERROR", "message": turn.error, "code": "run_failed"}
-        return
-    for call in turn.calls:
-        for event in writer.call(call.id, call.tool, call.args):
-            yield event
-    yield {"type": "RUN_FINISHED", **ids}
+class _AguiWriter(PartWriter):
+    """Writes AG-UI events. Calls and text of one step share a parent message."""
 
+    def __init__(self, turn: RequestRun, body: AguiBody) -> None:
+        super().__init__(turn)
+        self._ids = {"threadId": body.threadId, "runId": body.runId}
+        self._state, self._id, self._parent = body.state, "", ""
 
-class _AguiWriter:
-    """Converts chunks to events and keeps track of the open message."""
+    def begin(self) -> list[StreamEvent]:
+        state = self._state
+        snapshot = [] if state in (None, {}) else [{"type": "STATE_SNAPSHOT", "snapshot": state}]
+        return [{"type": "RUN_STARTED", **self._ids}, *snapshot]
 
-    def __init__(self) -> None:
-        self._kind, self._id, self._parent = "", "", ""
-
-    def add(self, chunk: Chunk) -> Sequence[dict[str, Any]]:
-        if chunk.kind in ("text", "thinking"):
-            start = [] if chunk.kind == self._kind else [*self.close(), *self._open(chunk.kind)]
-            name = "TEXT" if chunk.kind == "text" else "REASONING"
-            delta = {"type": f"{name}_MESSAGE_CONTENT", "messageId": self._id, "delta": chunk.text}
-            return [*start, delta]
-        if chunk.kind == "call":
-            return self.call(chunk.call_id, chunk.tool, chunk.args)
-        if chunk.kind == "result":
-            fields = {"messageId": _new_id(), "toolCallId": chunk.call_id, "content": chunk.text}
-            return [*self.close(), {"type": "TOOL_CALL_RESULT", **fields, "role": "tool"}]
-        if chunk.kind == "step":
-            self._parent = ""
-        return self.close() if chunk.kind == "break" else []
-
-    def call(self, call_id: str, tool: str, args: dict[str, Any]) -> Sequence[dict[str, Any]]:
-        """Return the events of a call. Calls of one step share a parent message."""
-        end = self.close()
-        self._parent = self._parent or _new_id()
-        fields = {"toolCallId": call_id, "toolCallName": tool, "parentMessageId": self._parent}
-        return [
-            *end,
-            {"type": "TOOL_CALL_START", **fields},
-            {"type": "TOOL_CALL_ARGS", "toolCallId": call_id, "delta": json.dumps(args)},
-            {"type": "TOOL_CALL_END", "toolCallId": call_id},
-        ]
-
-    def close(self) -> Sequence[dict[str, Any]]:
-        """Close the open message, if any."""
-        kind, self._kind = self._kind, ""
-        if kind == "text":
-            return [{"type": "TEXT_MESSAGE_END", "messageId": self._id}]
-        if kind == "thinking":
-            fields = {"messageId": self._id}
-            return [{"type": "REASONING_MESSAGE_END", **fields}, {"type": "REASONING_END", **fields}]
-        return []
-
-    def _open(self, kind: str) -> Sequence[dict[str, Any]]:
-        self._kind, self._id = kind, _new_id()
-        if kind == "text":
+    def opened(self) -> list[StreamEvent]:
+        self._id = _new_id()
+        if self.open_kind == "text":
             self._parent = self._id
             return [{"type": "TEXT_MESSAGE_START", "messageId": self._id, "role": "assistant"}]
         fields = {"messageId": self._id}
@@ -201,6 +152,43 @@ class _AguiWriter:
             {"type": "REASONING_START", **fields},
             {"type": "REASONING_MESSAGE_START", **fields, "role": "reasoning"},
         ]
+
+    def delta(self, text: str) -> StreamEvent:
+        name = "TEXT" if self.open_kind == "text" else "REASONING"
+        return {"type": f"{name}_MESSAGE_CONTENT", "messageId": self._id, "delta": text}
+
+    def closed(self) -> list[StreamEvent]:
+        fields = {"messageId": self._id}
+        if self.open_kind == "text":
+            return [{"type": "TEXT_MESSAGE_END", **fields}]
+        return [{"type": "REASONING_MESSAGE_END", **fields}, {"type": "REASONING_END", **fields}]
+
+    def other(self, chunk: Chunk) -> list[StreamEvent]:
+        if chunk.kind == "call":
+            return self._call(chunk.call_id, chunk.tool, chunk.args)
+        if chunk.kind == "result":
+            fields = {"messageId": _new_id(), "toolCallId": chunk.call_id, "content": chunk.text}
+            return [*self.close(), {"type": "TOOL_CALL_RESULT", **fields, "role": "tool"}]
+        self._parent = ""
+        return []
+
+    def outside_call(self, call: OutsideCall) -> list[StreamEvent]:
+        return self._call(call.id, call.tool, call.args)
+
+    def _call(self, call_id: str, tool: str, args: dict[str, Any]) -> list[StreamEvent]:
+        self._parent = self._parent or _new_id()
+        fields = {"toolCallId": call_id, "toolCallName": tool, "parentMessageId": self._parent}
+        return [
+            *self.close(),
+            {"type": "TOOL_CALL_START", **fields},
+            {"type": "TOOL_CALL_ARGS", "toolCallId": call_id, "delta": json.dumps(args)},
+            {"type": "TOOL_CALL_END", "toolCallId": call_id},
+        ]
+
+    def finish(self) -> list[StreamEvent]:
+        if self.turn.finish == "error":
+            return [{"type": "RUN_ERROR", "message": self.turn.error, "code": "run_failed"}]
+        return [{"type": "RUN_FINISHED", **self._ids}]
 
 
 def _new_id() -> str:

@@ -10,7 +10,7 @@ from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.server.api.models import INTEGER, ApiModel
@@ -35,7 +35,6 @@ from pure_agent_loop.server.foreign.turn import (
     agent_named,
     collect,
     join_text,
-    json_response,
     outside_tool,
 )
 from pure_agent_loop.server.people import not_found
@@ -175,7 +174,7 @@ async def _chat(request: ApiRequest) -> Response:
     message |= {"tool_calls": calls} if calls else {}
     choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": turn.finish}
     completion = {**base, "object": "chat.completion", "choices": [choice], "usage": _usage(turn.usage)}
-    return json_response(completion, headers)
+    return JSONResponse(completion, headers=headers)
 
 
 def _run_request(request: ApiRequest, body: ChatBody) -> RunRequest:

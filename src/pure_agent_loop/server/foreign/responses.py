@@ -5,11 +5,10 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.server.api.models import ApiModel
@@ -27,15 +26,14 @@ from pure_agent_loop.server.foreign.history import (
     unsupported_fields,
 )
 from pure_agent_loop.server.foreign.turn import (
-    Chunk,
-    Frames,
     OutsideCall,
+    PartWriter,
     RequestRun,
     RunRequest,
+    StreamEvent,
     StreamResponse,
     agent_named,
     collect,
-    json_response,
     outside_tool,
 )
 
@@ -257,7 +255,7 @@ async def _respond(request: ApiRequest) -> Response:
     for chunk in chunks:
         response.add(chunk)
     response.end()
-    return json_response(response.to_dict(response.status), headers)
+    return JSONResponse(response.to_dict(response.status), headers=headers)
 
 
 def _run_request(request: ApiRequest, body: ResponsesBody) -> RunRequest:
@@ -288,25 +286,25 @@ def _format(text_format: dict[str, Any] | None) -> dict[str, Any]:
     return {"response_format": {"type": text_format.get("type"), **nested}}
 
 
-class _ResponseBuilder:
+class _ResponseBuilder(PartWriter):
     """Builds a response: its output items, and their events."""
 
     def __init__(self, body: ResponsesBody, turn: RequestRun) -> None:
-        self._body, self._turn = body, turn
+        super().__init__(turn)
+        self._body = body
         self._id, self._created = f"resp_{secrets.token_hex(16)}", int(time.time())
         self._output: list[dict[str, Any]] = []
-        self._open_kind = ""  # kind of the unfinished item
         self._count = 0
 
     @property
     def status(self) -> str:
         """The final status."""
         statuses = {"error": "failed", "length": "incomplete", "content_filter": "incomplete"}
-        return statuses.get(self._turn.finish, "completed")
+        return statuses.get(self.turn.finish, "completed")
 
     def to_dict(self, status: str) -> dict[str, Any]:
         """Return the response in its current state."""
-        body, turn = self._body, self._turn
+        body, turn = self._body, self.turn
         tool_fields = body.model_dump(mode="json", include={"tools", "tool_choice"}, exclude_none=True)
         reason = {"length": "max_output_tokens", "content_filter": "content_filter"}.get(turn.finish)
         return {
@@ -333,7 +331,7 @@ class _ResponseBuilder:
         }
 
     def _usage(self) -> dict[str, Any]:
-        usage = self._turn.usage
+        usage = self.turn.usage
         return {
             "input_tokens": usage.prompt_tokens,
             "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0},
@@ -342,33 +340,16 @@ class _ResponseBuilder:
             "total_tokens": usage.prompt_tokens + usage.completion_tokens,
         }
 
-    async def events(self) -> Frames:
-        """Execute the run and yield its events."""
-        yield self._event("response.created", response=self.to_dict("in_progress"))
-        yield self._event("response.in_progress", response=self.to_dict("in_progress"))
-        async with aclosing(self._turn.chunks()) as chunks:
-            async for chunk in chunks:
-                for event in self.add(chunk):
-                    yield event
-        for event in self.end():
-            yield event
-        yield self._event(f"response.{self.status}", response=self.to_dict(self.status))
+    def begin(self) -> list[StreamEvent]:
+        states = ("created", "in_progress")
+        return [self._event(f"response.{state}", response=self.to_dict("in_progress")) for state in states]
 
-    def add(self, chunk: Chunk) -> list[dict[str, Any]]:
-        """Add a chunk and return its events."""
-        kind = {"text": "message", "thinking": "reasoning"}.get(chunk.kind)
-        if kind is None:
-            return self._close() if chunk.kind == "break" else []
-        events = [] if kind == self._open_kind else [*self._close(), *self._open_item(kind)]
-        self._part["text"] += chunk.text
-        return [*events, self._item_event(f"{self._name}.delta", delta=chunk.text, **self._logprobs)]
+    def delta(self, text: str) -> StreamEvent:
+        self._part["text"] += text
+        return self._item_event(f"{self._name}.delta", delta=text, **self._logprobs)
 
-    def end(self) -> list[dict[str, Any]]:
-        """Close the last item, add the caller's calls, and return the events."""
-        events = self._close()
-        for call in self._turn.calls:
-            events += self._call(call)
-        return events
+    def finish(self) -> list[StreamEvent]:
+        return [self._event(f"response.{self.status}", response=self.to_dict(self.status))]
 
     @property
     def _part(self) -> dict[str, Any]:
@@ -381,12 +362,11 @@ class _ResponseBuilder:
 
     @property
     def _logprobs(self) -> dict[str, Any]:
-        return {"logprobs": []} if self._open_kind == "message" else {}
+        return {"logprobs": []} if self.open_kind == "text" else {}
 
-    def _open_item(self, kind: str) -> list[dict[str, Any]]:
-        self._open_kind = kind
+    def opened(self) -> list[StreamEvent]:
         item: dict[str, Any]
-        if kind == "message":
+        if self.open_kind == "text":
             item = {"type": "message", "id": f"msg_{secrets.token_hex(12)}", "role": "assistant"}
             part: dict[str, Any] = {"type": "output_text", "text": "", "annotations": []}
         else:
@@ -398,19 +378,15 @@ class _ResponseBuilder:
         item["content"].append(part)
         return [added, self._item_event("response.content_part.added", part=dict(part))]
 
-    def _close(self) -> list[dict[str, Any]]:
-        if not self._open_kind:
-            return []
+    def closed(self) -> list[StreamEvent]:
         self._output[-1]["status"] = "completed"
-        events = [
+        return [
             self._item_event(f"{self._name}.done", text=self._part["text"], **self._logprobs),
             self._item_event("response.content_part.done", part=dict(self._part)),
             self._output_event("done"),
         ]
-        self._open_kind = ""
-        return events
 
-    def _call(self, call: OutsideCall) -> list[dict[str, Any]]:
+    def outside_call(self, call: OutsideCall) -> list[StreamEvent]:
         ids = {"id": f"fc_{secrets.token_hex(12)}", "call_id": call.id}
         item = {"type": "function_call", **ids, "name": call.tool, "arguments": "", "status": "in_progress"}
         self._output.append(item)

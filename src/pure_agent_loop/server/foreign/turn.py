@@ -8,13 +8,14 @@ import json
 import secrets
 import time
 import zlib
+from abc import ABC, abstractmethod
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Awaitable, Iterable, Iterator, Mapping, Sequence
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pure_agent_loop.agent import Agent
@@ -185,14 +186,6 @@ class PendingCalls:
         return state.to_dict()
 
 
-def pending_calls_of(app: Any) -> PendingCalls:
-    """Return the application's suspended runs."""
-    pending_calls: PendingCalls | None = getattr(app.state, "pending_calls", None)
-    if pending_calls is None:
-        pending_calls = app.state.pending_calls = PendingCalls()
-    return pending_calls
-
-
 Finish = Literal["stop", "tool_calls", "length", "content_filter", "error"]
 
 
@@ -246,7 +239,7 @@ class RequestRun:
     def __init__(self, request: ApiRequest, run_request: RunRequest) -> None:
         self.service, self.person, self.run_request = request.service, request.person, run_request
         self.token = CancelToken()
-        self.pending_calls = pending_calls_of(request.http.app)
+        self.pending_calls: PendingCalls = request.http.app.state.pending_calls
         self.finish: Finish = "stop"
         self.error = ""
         self.status = 500  # HTTP status of the error
@@ -402,7 +395,8 @@ class RequestRun:
 
 STOP_SECONDS = 5.0  # time for a run to end after its client disconnected
 DONE = "[DONE]"
-Frames = AsyncGenerator["dict[str, Any] | str", None]
+StreamEvent = dict[str, Any] | str
+Frames = AsyncGenerator[StreamEvent, None]
 
 
 def frame(content: Mapping[str, Any] | str, name: str = "") -> bytes:
@@ -412,7 +406,7 @@ def frame(content: Mapping[str, Any] | str, name: str = "") -> bytes:
 
 
 def error_stream(
-    problem: HttpProblem, frames: Iterable[dict[str, Any] | str], headers: Mapping[str, str] | None = None
+    problem: HttpProblem, frames: Iterable[StreamEvent], headers: Mapping[str, str] | None = None
 ) -> Response:
     """Report an invalid request as a stream with an error event, as the protocol demands.
 
@@ -498,7 +492,7 @@ class StreamResponse(Response):
                 await asyncio.wait({upcoming})
         await send({"type": "http.response.body", "body": b""})
 
-    async def _write(self, send: Send, content: dict[str, Any] | str) -> bool:
+    async def _write(self, send: Send, content: StreamEvent) -> bool:
         name = content["type"] if self._named and isinstance(content, dict) else ""
         body = frame(content, name) if content else b": keep-alive\n\n"
         with Interrupt() as block:
@@ -525,6 +519,75 @@ async def _until_disconnect(turn: RequestRun, receive: Receive, work: Awaitable[
         working.result()
 
 
-def json_response(body: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
-    """Create a JSON response."""
-    return JSONResponse(dict(body), headers=dict(headers or {}))
+class PartWriter(ABC):
+    """Writes a run as events of a protocol, with at most one text or reasoning part open."""
+
+    def __init__(self, turn: RequestRun) -> None:
+        self.turn = turn
+        self.open_kind = ""
+        """``text``, ``thinking``, or empty while no part is open."""
+
+    async def events(self) -> Frames:
+        """Execute the run and yield its events."""
+        for event in self.begin():
+            yield event
+        async with aclosing(self.turn.chunks()) as chunks:
+            async for chunk in chunks:
+                for event in self.add(chunk):
+                    yield event
+        for event in self.end():
+            yield event
+
+    def add(self, chunk: Chunk) -> list[StreamEvent]:
+        """Write a chunk. A delta of another kind than the open part's closes it and opens the next."""
+        if chunk.kind == "break":
+            return self.close()
+        if chunk.kind not in ("text", "thinking"):
+            return self.other(chunk)
+        start: list[StreamEvent] = []
+        if chunk.kind != self.open_kind:
+            start = self.close()
+            self.open_kind = chunk.kind
+            start += self.opened()
+        return [*start, self.delta(chunk.text)]
+
+    def close(self) -> list[StreamEvent]:
+        """Close the open part, if any."""
+        events = self.closed() if self.open_kind else []
+        self.open_kind = ""
+        return events
+
+    def end(self) -> list[StreamEvent]:
+        """Close the open part, write the calls of the caller's tools and finish."""
+        events = self.close()
+        for call in self.turn.calls:
+            events += self.outside_call(call)
+        return [*events, *self.finish()]
+
+    @abstractmethod
+    def begin(self) -> list[StreamEvent]:
+        """Start the stream."""
+
+    @abstractmethod
+    def opened(self) -> list[StreamEvent]:
+        """Open a part of `open_kind`."""
+
+    @abstractmethod
+    def delta(self, text: str) -> StreamEvent:
+        """Add text to the open part."""
+
+    @abstractmethod
+    def closed(self) -> list[StreamEvent]:
+        """Close the part of `open_kind`."""
+
+    def other(self, chunk: Chunk) -> list[StreamEvent]:  # noqa: ARG002 - for protocols that show them
+        """Write a call or a result of the agent's own tools, or the end of a step."""
+        return []
+
+    @abstractmethod
+    def outside_call(self, call: OutsideCall) -> list[StreamEvent]:
+        """Write a call of one of the caller's tools."""
+
+    @abstractmethod
+    def finish(self) -> list[StreamEvent]:
+        """Finish the stream."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
-from contextlib import aclosing
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -21,9 +19,11 @@ from pure_agent_loop.server.foreign.turn import (
     DONE,
     Chunk,
     Finish,
-    Frames,
+    OutsideCall,
+    PartWriter,
     RequestRun,
     RunRequest,
+    StreamEvent,
     StreamResponse,
     agent_named,
     error_stream,
@@ -80,7 +80,7 @@ async def _chat(request: ApiRequest) -> Response:
         return error_stream(problem, failed, HEADERS)
     last = body.messages[-1]
     message_id = last.id if last.role == "assistant" and last.id else f"msg_{secrets.token_hex(12)}"
-    return StreamResponse(turn, _events(turn, message_id), HEADERS)
+    return StreamResponse(turn, _UiStreamWriter(turn, message_id).events(), HEADERS)
 
 
 def _messages(message: UiMessage) -> list[Message]:
@@ -137,83 +137,66 @@ def _add_call(part: dict[str, Any], calls: list[dict[str, Any]], results: list[M
         results.append({"role": "tool", "tool_call_id": call_id, "content": text})
 
 
-async def _events(turn: RequestRun, message_id: str) -> Frames:
-    yield {"type": "start", "messageId": message_id}
-    writer = _UiStreamWriter()
-    async with aclosing(turn.chunks()) as chunks:
-        async for chunk in chunks:
-            for event in writer.add(chunk):
-                yield event
-    for call in turn.calls:
-        for event in writer.call(call.id, call.tool, call.args, dynamic=False):
-            yield event
-    for event in writer.close_step():
-        yield event
-    if turn.finish == "error":
-        yield {"type": "error", "errorText": turn.error}
-    yield {"type": "finish", "finishReason": _FINISH_REASONS.get(turn.finish, turn.finish)}
-    yield DONE
+class _UiStreamWriter(PartWriter):
+    """Writes the events of a UI message stream. Parts stand in steps."""
 
+    def __init__(self, turn: RequestRun, message_id: str) -> None:
+        super().__init__(turn)
+        self._message_id, self._id, self._count, self._in_step = message_id, "", 0, False
 
-class _UiStreamWriter:
-    """Converts chunks to events and keeps track of the open part."""
+    def begin(self) -> list[StreamEvent]:
+        return [{"type": "start", "messageId": self._message_id}]
 
-    def __init__(self) -> None:
-        self._kind, self._id, self._count, self._in_step = "", "", 0, False
+    @property
+    def _name(self) -> str:
+        return "text" if self.open_kind == "text" else "reasoning"
 
-    def add(self, chunk: Chunk) -> Sequence[dict[str, Any]]:
-        """Return the events of a chunk."""
+    def opened(self) -> list[StreamEvent]:
+        self._count += 1
+        self._id = f"{self._name}-{self._count}"
+        return [*self._open_step(), {"type": f"{self._name}-start", "id": self._id}]
+
+    def delta(self, text: str) -> StreamEvent:
+        return {"type": f"{self._name}-delta", "id": self._id, "delta": text}
+
+    def closed(self) -> list[StreamEvent]:
+        return [{"type": f"{self._name}-end", "id": self._id}]
+
+    def other(self, chunk: Chunk) -> list[StreamEvent]:
         if chunk.kind == "step":
-            return self.close_step()
-        if chunk.kind == "break":
-            return self._close()
-        if chunk.kind == "call":
-            return self.call(chunk.call_id, chunk.tool, chunk.args, dynamic=True)
-        if chunk.kind == "result":
-            fields = {"toolCallId": chunk.call_id, "dynamic": True}
-            if chunk.is_error:
-                return [
-                    {"type": "tool-output-error", **fields, "errorText": chunk.text or "The call failed."}
-                ]
-            return [{"type": "tool-output-available", **fields, "output": chunk.text}]
-        name = "text" if chunk.kind == "text" else "reasoning"
-        start: list[dict[str, Any]] = []
-        if name != self._kind:
-            start = [*self._close(), *self._open_step()]
-            self._count += 1
-            self._kind, self._id = name, f"{name}-{self._count}"
-            start.append({"type": f"{name}-start", "id": self._id})
-        return [*start, {"type": f"{name}-delta", "id": self._id, "delta": chunk.text}]
+            return [*self.close(), *self._close_step()]
+        if chunk.kind == "call":  # dynamic: the page did not define the tool
+            fields = {"toolCallId": chunk.call_id, "toolName": chunk.tool, "dynamic": True}
+            return self._call(fields, chunk.args)
+        fields = {"toolCallId": chunk.call_id, "dynamic": True}
+        if chunk.is_error:
+            return [{"type": "tool-output-error", **fields, "errorText": chunk.text or "The call failed."}]
+        return [{"type": "tool-output-available", **fields, "output": chunk.text}]
 
-    def call(
-        self, call_id: str, tool: str, args: dict[str, Any], *, dynamic: bool
-    ) -> Sequence[dict[str, Any]]:
-        """Return the events of a call. Calls of tools that the page did not define are `dynamic`."""
-        fields = {"toolCallId": call_id, "toolName": tool, **({"dynamic": True} if dynamic else {})}
+    def outside_call(self, call: OutsideCall) -> list[StreamEvent]:
+        return self._call({"toolCallId": call.id, "toolName": call.tool}, call.args)
+
+    def _call(self, fields: dict[str, Any], args: dict[str, Any]) -> list[StreamEvent]:
         return [
-            *self._close(),
+            *self.close(),
             *self._open_step(),
             {"type": "tool-input-start", **fields},
             {"type": "tool-input-available", **fields, "input": args},
         ]
 
-    def close_step(self) -> Sequence[dict[str, Any]]:
-        """End the current step, if any."""
-        end = self._close()
-        if not self._in_step:
-            return end
-        self._in_step = False
-        return [*end, {"type": "finish-step"}]
+    def finish(self) -> list[StreamEvent]:
+        reason = self.turn.finish
+        failure = [{"type": "error", "errorText": self.turn.error}] if reason == "error" else []
+        end = {"type": "finish", "finishReason": _FINISH_REASONS.get(reason, reason)}
+        return [*self._close_step(), *failure, end, DONE]
 
-    def _open_step(self) -> list[dict[str, Any]]:
-        if self._in_step:
-            return []
-        self._in_step = True
-        return [{"type": "start-step"}]
+    def _open_step(self) -> list[StreamEvent]:
+        was_open, self._in_step = self._in_step, True
+        return [] if was_open else [{"type": "start-step"}]
 
-    def _close(self) -> list[dict[str, Any]]:
-        kind, self._kind = self._kind, ""
-        return [{"type": f"{kind}-end", "id": self._id}] if kind else []
+    def _close_step(self) -> list[StreamEvent]:
+        was_open, self._in_step = self._in_step, False
+        return [{"type": "finish-step"}] if was_open else []
 
 
 OPERATIONS = [

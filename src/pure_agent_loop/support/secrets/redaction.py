@@ -15,6 +15,7 @@ import re
 import urllib.parse
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError
@@ -65,6 +66,7 @@ _SECRET_NAME = re.compile(
 )
 _PASSWORD_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$", re.I)
 _SCHEME = re.compile(r"^(?:Bearer|Basic|Token) +(?=\S+$)", re.I)
+# A word or a small number: ordinary text needs it.
 _WORDS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[A-Z]?[a-z]+([ _-][A-Za-z][a-z]*)*|[0-9.]{1,11}")
 _PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
 _URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://")
@@ -198,7 +200,8 @@ class Redactor:
                 old = getattr(current, name, None)
                 new: Any = self._walk(old) if isinstance(old, (str, tuple, list, dict)) else old
                 if new is not old:
-                    _set_quietly(current, name, tuple(new) if name == "args" else new)
+                    with suppress(AttributeError, TypeError):  # a user's error class may reject it
+                        setattr(current, name, tuple(new) if name == "args" else new)
             current = current.__cause__ or current.__context__
 
     def _walk(self, value: Any, depth: int = 0) -> Any:
@@ -367,7 +370,7 @@ def secrets_of_url(url: str) -> dict[str, str]:
         secrets["user in a URL"] = f"{user}:{password}"
     elif user:
         secrets["user in a URL"] = urllib.parse.unquote(user)
-    return {name: value for name, value in secrets.items() if not _is_plain(value)}
+    return {name: value for name, value in secrets.items() if not _WORDS.fullmatch(value)}
 
 
 def shown_url(url: str) -> str:
@@ -437,17 +440,12 @@ def _from(env: Mapping[str, str]) -> Iterable[tuple[str, str]]:
             yield from ((name, secret) for secret in secrets_of_url(value).values())
         elif _SECRET_NAME.search(name) and not _PATH.match(value):
             is_password = _PASSWORD_NAME.search(name) and value.lower() not in ("password", "disabled")
-            if is_password or not _is_plain(value):
+            if is_password or not _WORDS.fullmatch(value):
                 yield name, value
 
 
 def _by_value(env: Mapping[str, str]) -> dict[str, str]:
     return {value: name for name, value in _from(env)}
-
-
-def _is_plain(value: str) -> bool:
-    """Return True for a word or a small number, which ordinary text needs."""
-    return _WORDS.fullmatch(value) is not None
 
 
 def _places(text: str, forms: Iterable[str]) -> Iterable[tuple[int, int, str]]:
@@ -456,10 +454,3 @@ def _places(text: str, forms: Iterable[str]) -> Iterable[tuple[int, int, str]]:
         while at >= 0:
             yield at, at + len(form), form
             at = text.find(form, at + len(form))
-
-
-def _set_quietly(target: Any, name: str, value: Any) -> None:
-    try:
-        setattr(target, name, value)
-    except (AttributeError, TypeError):  # a user's error class may reject it
-        return
