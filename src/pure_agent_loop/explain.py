@@ -6,7 +6,6 @@ match those of a run exactly.
 
 from __future__ import annotations
 
-import fnmatch
 import json
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NoReturn
@@ -202,7 +201,7 @@ def _permission(tool: Tool, kit: Kit) -> str:
 
 def _looks_at_arguments(text: str, tool: Tool) -> bool:
     rule = Rule.parse(text)
-    return bool(rule.args) and fnmatch.fnmatchcase(tool.name, rule.tool)
+    return bool(rule.args) and rule.is_about(tool.name)
 
 
 def _tokens(request: dict[str, Any]) -> int:

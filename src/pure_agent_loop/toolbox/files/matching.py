@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import IO
 
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program, script_argv
+from pure_agent_loop.support.globs import Test, match_stars
 from pure_agent_loop.support.text import clean_text, excerpt_around
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 from pure_agent_loop.toolbox.files.words import message
@@ -253,56 +254,27 @@ class PathPattern:
         if len(pattern) > MAX_PATTERN_CHARS:
             raise WorkspaceError(message("pattern_too_long", limit=MAX_PATTERN_CHARS))
         self._choices = [_names(choice, pattern) for choice in _choices(pattern)]
-        self._regexes: dict[str, re.Pattern[str]] = {}
+        self._tests = [tuple(map(_name_test, names)) for names in self._choices]
 
     def matches(self, parts: Sequence[str]) -> bool:
-        """Tell whether a path matches."""
-        return any(len(names) in self._positions_after(names, parts) for names in self._choices)
+        """Return True if a path matches."""
+        return any(match_stars(tests, parts) for tests in self._tests)
 
     def may_contain(self, parts: Sequence[str]) -> bool:
-        """Tell whether a folder can contain a match."""
-        return any(
-            any(place < len(names) for place in self._positions_after(names, parts))
-            for names in self._choices
-        )
+        """Return True if a folder can contain a match."""
+        return any(match_stars(tests, parts, begins=True) for tests in self._tests)
 
     def names_it(self, name: str) -> bool:
-        """Tell whether the pattern names this entry rather than any entry."""
+        """Return True if the pattern names this entry rather than any entry."""
         return any(
-            part[0] not in "*?[" and self._name_matches(part, name)
+            part[0] not in "*?[" and fnmatch.fnmatchcase(name, part)
             for names in self._choices
             for part in names
         )
 
-    def _positions_after(self, names: _Names, parts: Iterable[str]) -> set[int]:
-        """Return the reachable positions in the pattern; a set, so that matching stays fast."""
-        places = _skip_any_depth({0}, names)
-        for part in parts:
-            reached = {place for place in places if place < len(names) and names[place] == _ANY_DEPTH}
-            reached |= {
-                place + 1
-                for place in places
-                if place < len(names)
-                and names[place] != _ANY_DEPTH
-                and self._name_matches(names[place], part)
-            }
-            places = _skip_any_depth(reached, names)
-        return places
 
-    def _name_matches(self, pattern: str, name: str) -> bool:
-        regex = self._regexes.get(pattern)
-        if regex is None:
-            regex = self._regexes[pattern] = re.compile(fnmatch.translate(pattern))
-        return regex.match(name) is not None
-
-
-def _skip_any_depth(places: set[int], names: _Names) -> set[int]:
-    """Add the positions after ``**``, which may match nothing."""
-    reached = set(places)
-    for place in range(len(names)):
-        if place in reached and names[place] == _ANY_DEPTH:
-            reached.add(place + 1)
-    return reached
+def _name_test(pattern: str) -> Test | None:
+    return None if pattern == _ANY_DEPTH else functools.partial(fnmatch.fnmatchcase, pat=pattern)
 
 
 def _choices(pattern: str) -> list[str]:
