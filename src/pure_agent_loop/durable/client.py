@@ -30,7 +30,7 @@ from pure_agent_loop.durable.values import (
     json_serializer,
     task_info,
 )
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, checked_choice
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.kernel.ledgers import check_waits
 from pure_agent_loop.llm.values import ToolCall
@@ -195,8 +195,8 @@ class Client:
         self, status: str | None = None, agent: str | None = None, limit: int | None = None
     ) -> list[TaskInfo]:
         """Return runs, newest first; see `Engine.tasks`."""
-        if status is not None and status not in TASK_STATES:
-            raise ConfigError(f"status={status!r:.40} is unknown. Use one of: {', '.join(TASK_STATES)}.")
+        if status is not None:
+            checked_choice("status", status, TASK_STATES)
         tasks: list[TaskInfo] = []
         for info in self._iterate(status):
             if limit is not None and len(tasks) >= limit:

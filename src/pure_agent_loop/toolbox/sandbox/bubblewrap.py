@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, checked_choice
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program
 from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
@@ -308,8 +308,7 @@ def best_sandbox(
     Raises:
         ConfigError: The named sandbox does not work here, or another value is invalid.
     """
-    if name not in SANDBOX_NAMES:
-        raise ConfigError(f"sandbox={name!r} is unknown. Use one of: {', '.join(SANDBOX_NAMES)}.")
+    checked_choice("sandbox", name, SANDBOX_NAMES)
     folder = Path(root).expanduser().resolve()
     no_bubblewrap, nested = bubblewrap_problem() if name in ("auto", "bubblewrap") else ("", False)
     if name in ("auto", "bubblewrap") and not no_bubblewrap:
