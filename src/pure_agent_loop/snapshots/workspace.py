@@ -28,7 +28,7 @@ from pure_agent_loop.snapshots.camera import (
 from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, of_kind
 from pure_agent_loop.snapshots.restore import RestorePlan, Restorer, changed_paths, make_plan
 from pure_agent_loop.snapshots.scan import Scanner, ScanRules, coarse_time
-from pure_agent_loop.snapshots.store import Store, in_thread, locked
+from pure_agent_loop.snapshots.store import Store, locked
 from pure_agent_loop.snapshots.values import (
     EntryKind,
     Manifest,
@@ -40,6 +40,7 @@ from pure_agent_loop.snapshots.values import (
     shown_path,
 )
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.threads import in_thread
 
 MAX_FILE_BYTES = 10_000_000
 MAX_FILES = 20_000
@@ -135,7 +136,7 @@ class WorkspaceSnapshots:
         history = await self._history()
         last = next(reversed(history.of(session)), None)
         if last is not None and last.after is None:
-            if last.step == step and await self._camera.has(last.before):
+            if last.step == step and self._store.has(last.before):
                 self._open[session, step] = last.id
                 return
             await self._finish(last, is_whole=False)
@@ -176,7 +177,7 @@ class WorkspaceSnapshots:
 
     async def _scan_after(self, step: StepRecord) -> Snapshot:
         """Take a snapshot after a step, by the rules that were in force before it."""
-        if step.view is None or not await self._camera.has(step.before):
+        if step.view is None or not self._store.has(step.before):
             return await self._camera.take()
         before = await self._camera.manifest(step.before)
         scope = ScanScope(step.view, None, before, step.time)
@@ -195,7 +196,7 @@ class WorkspaceSnapshots:
         record |= {"files": 0, "added": 0, "removed": 0}
         # Recorded before it is read, because recorded snapshots are not pruned.
         snapshot = await self._write(record, "after", snapshot)
-        if snapshot.name == step.before or not await self._camera.has(step.before):
+        if snapshot.name == step.before or not self._store.has(step.before):
             return [], notices
         try:
             changes, change_notices = await self._describe_changes(step, snapshot, record)
@@ -235,7 +236,7 @@ class WorkspaceSnapshots:
             async with locked(self._naming):  # so that nothing is pruned between the line and the check
                 async with locked(self._base):
                     await in_thread(partial(self._journal.append, line))
-                if await self._camera.has(snapshot.name):
+                if self._store.has(snapshot.name):
                     return snapshot
             self._camera.forget()  # pruned before the line was written; the line now protects it
             snapshot = await self._camera.take(snapshot.scope)
@@ -305,16 +306,13 @@ class WorkspaceSnapshots:
         """
         session = session_id or self._own_session
         await self._finish_interrupted(session)
-        steps = [
-            step_before
-            for step_before in (await self._history()).of(session)
-            if step_before.has_changed and not step_before.is_undone
-        ]
+        history = (await self._history()).of(session)
+        steps = [step for step in history if step.has_changed and not step.is_undone]
         selected = _select_steps(steps, to_step, run)
         if not selected:
             return UndoReport(session, is_dry=dry_run)
         plan, snapshot = await self._plan(selected, selected[0].view, force=force)
-        numbers = tuple(step_undone.step for step_undone in reversed(selected))
+        numbers = tuple(step.step for step in reversed(selected))
         if dry_run:
             return _dry_report(session, numbers, plan)
         record: Record = {
@@ -326,7 +324,7 @@ class WorkspaceSnapshots:
         }
         snapshot = await self._write({**record, "after": snapshot.name}, "before", snapshot)
         report, after = await self._restore(session, numbers, plan, snapshot)
-        done = [] if report.conflicts else [step_undone.id for step_undone in selected]
+        done = [] if report.conflicts else [step.id for step in selected]
         await self._write({**record, "steps": done, "before": snapshot.name}, "after", after)
         return report
 
@@ -467,13 +465,8 @@ def _select_steps(steps: Sequence[StepRecord], to_step: int | None, run: int | N
     """Return the steps to revert, oldest first."""
     if not steps or to_step is None:
         return steps[-1:]
-    wanted_run = steps[-1].run if run is None else run
-    first = [
-        n
-        for n, candidate in enumerate(steps)
-        if candidate.run > wanted_run or (candidate.run == wanted_run and candidate.step >= to_step)
-    ]
-    return steps[first[0] :] if first else ()
+    start = (steps[-1].run if run is None else run, to_step)
+    return [step for step in steps if (step.run, step.step) >= start]
 
 
 def _dry_report(session: str, numbers: tuple[int, ...], plan: RestorePlan) -> UndoReport:
