@@ -31,7 +31,7 @@ LAYERS = [
         support.account parts hooks
         tool_context media llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.typed support.language
-        prompts.words prompts.values prompts.english prompts.chinese prompts.frames event_data
+        prompts.words prompts.values prompts.english prompts.chinese prompts.frames
         support.images support.globs support.secrets.decoded support.variables
         """,
     ),

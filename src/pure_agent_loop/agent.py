@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
+from pure_agent_loop.errors import checked_choice
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.equip import check_deps, check_rules
@@ -61,7 +62,6 @@ from pure_agent_loop.runs.settings import (
     check_output,
     check_price,
     check_types,
-    checked_choice,
     checked_compactor,
     checked_folder,
     checked_number,

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError, checked_choice
 
 PartType = Literal["text", "reasoning", "tool"]
 PartState = Literal["pending", "running", "completed", "error", "backgrounded"]
@@ -69,10 +69,7 @@ class Part:
 
     def __post_init__(self) -> None:
         for name, known in (("type", get_args(PartType)), ("state", tuple(TRANSITIONS))):
-            if getattr(self, name) not in known:
-                raise ConfigError(
-                    f"Part.{name}={getattr(self, name)!r:.80} is unknown. Use one of: {', '.join(known)}."
-                )
+            checked_choice(f"Part.{name}", getattr(self, name), known)
         for name in ("id", "session_id", "message_id", "tool", "call_id"):
             if not isinstance(getattr(self, name), str):
                 raise ConfigError(f"Part.{name} must be text; it is {getattr(self, name)!r:.80}.")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, checked_choice
 from pure_agent_loop.prompts.words import message
 from pure_agent_loop.schema.forms import Forms, fits, forms_of
 from pure_agent_loop.support.lazy import lazy_pattern
@@ -305,10 +305,7 @@ class PermissionPolicy:
     """True if the policy allows every call that the tool's judge does not rule on."""
 
     def __post_init__(self) -> None:
-        if self.mode not in PERMISSION_MODES:
-            raise ConfigError(
-                f"permission_mode={self.mode!r} is unknown. Use one of: {', '.join(PERMISSION_MODES)}."
-            )
+        checked_choice("permission_mode", self.mode, PERMISSION_MODES)
         if not isinstance(self.rules, PermissionRules):
             raise ConfigError(
                 f"permission_rules must be PermissionRules(deny=[...], ask=[...], allow=[...]); "

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from pure_agent_loop.errors import ConfigError, SessionError
+from pure_agent_loop.errors import ConfigError, SessionError, checked_choice
 from pure_agent_loop.llm.messages import Message, to_keep
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
@@ -235,6 +235,4 @@ class SessionManager:
             SessionError: The session does not exist, or cannot be read.
         """
         writers = {"markdown": to_markdown, "html": to_html}
-        if form not in writers:
-            raise ConfigError(f"form={form!r} is unknown. Use one of: {', '.join(writers)}.")
-        return writers[form](self.store.read(session_id).records, session_id)
+        return writers[checked_choice("form", form, writers)](self.store.read(session_id).records, session_id)

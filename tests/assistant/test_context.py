@@ -212,7 +212,7 @@ def test_a_persona_that_cannot_be_right_is_refused_with_its_file(tmp_path, name,
         PersonaConfig.from_file(tmp_path / name)
     with pytest.raises(ConfigError, match="cannot be read"):
         PersonaConfig.from_file(tmp_path / "none.json")
-    with pytest.raises(ConfigError, match="Unknown persona"):
+    with pytest.raises(ConfigError, match="persona='x' is unknown"):
         PersonaConfig.named("x")
 
 

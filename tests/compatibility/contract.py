@@ -17,11 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pure_agent_loop
-from pure_agent_loop import EventType
+from pure_agent_loop import Event, EventType
 from pure_agent_loop.cli import exits
 from pure_agent_loop.cli.parser import COMMANDS, parser_of
 from pure_agent_loop.cli.settings.files import OPTIONS
-from pure_agent_loop.events import BaseEvent
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import STOP_REASONS
 
@@ -98,7 +97,7 @@ def contract() -> dict[str, Any]:
         commands.update(options_of(parser_of(name), name))
     return {
         "names": exported(),
-        "events": {kind.value: sorted(BaseEvent.KEYS[kind]) for kind in EventType},
+        "events": {kind.value: sorted(Event.KEYS[kind]) for kind in EventType},
         "stop_reasons": {name: reason.kind for name, reason in STOP_REASONS.items()},
         "exit_codes": {
             name: code for name, code in vars(exits).items() if name.isupper() and isinstance(code, int)

@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 from tests.helpers import check_events
 
 from pure_agent_loop import ConfigError, Event, EventType
-from pure_agent_loop.event_data import BaseEvent
 from pure_agent_loop.events import ActionEvent, LoopEndEvent
 
 FACTORIES = [
@@ -99,7 +98,7 @@ def test_each_factory(event, kind, step, data, content):
     assert event.to_dict() == plain
     again = Event.from_dict(plain, 7)
     assert (type(again), again, again.number) == (type(event), event, 7)
-    assert {name: getattr(event, name) for name in BaseEvent.KEYS[event.type] if name in data} == {
+    assert {name: getattr(event, name) for name in vars(type(event)) if name in data} == {
         name: value for name, value in data.items() if name != "more"
     }
 

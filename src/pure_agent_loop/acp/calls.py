@@ -10,7 +10,6 @@ from typing import Any
 from pure_agent_loop.acp.host import Planned
 from pure_agent_loop.support.terminal import one_line
 
-TODO = "todo_write"
 MAX_TITLE = 120
 _KINDS = {
     "read_file": "read",

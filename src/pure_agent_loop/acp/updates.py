@@ -19,6 +19,7 @@ from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.media import media_parts
 from pure_agent_loop.sessions.story import Entry
 from pure_agent_loop.support.text import clean_text, safe_str
+from pure_agent_loop.toolbox import TODO_TOOL
 
 SendUpdate = Callable[[Mapping[str, Any]], Awaitable[None]]
 MAX_PROGRESS = 20_000  # characters of a call's progress; the newest are shown
@@ -150,7 +151,7 @@ class Updates:
     async def part(self, part: Mapping[str, Any]) -> None:
         """Send the state of a call."""
         call_id, state = part["call_id"], part["state"]
-        if part["tool"] == calls.TODO and call_id not in self._calls:  # shown as a plan
+        if part["tool"] == TODO_TOOL and call_id not in self._calls:  # shown as a plan
             plan = calls.as_plan(part["input"] or {})
             if state == "completed" and plan is not None:
                 await self._send(plan)

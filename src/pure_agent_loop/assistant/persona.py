@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, checked_choice
 from pure_agent_loop.support.language import default_language, in_language
 
 MAX_FILE_BYTES = 64_000
@@ -71,9 +71,7 @@ class PersonaConfig:
             ConfigError: The name or language is unknown.
         """
         ready = personas(language)
-        if name not in ready:
-            raise ConfigError(f"Unknown persona {name!r}. Use one of: {', '.join(ready)}.")
-        return ready[name]
+        return ready[checked_choice("persona", name, ready)]
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> PersonaConfig:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pure_agent_loop.audit.folder import default_folder, files_in, open_file
 from pure_agent_loop.audit.log import AuditLog
-from pure_agent_loop.errors import AuditError, ConfigError
+from pure_agent_loop.errors import AuditError, ConfigError, checked_choice
 
 STATUSES = ("ok", "error", "denied", "stopped", "unfinished")
 _RESULT = re.compile(rb'\{"n":\d+,"time":[-+.e\d]+,"kind":"result","of":(\d+),')
@@ -100,8 +100,8 @@ def history(
         ConfigError: The status is unknown, or the limit is below 1.
         AuditError: A file cannot be read.
     """
-    if status is not None and status not in STATUSES:
-        raise ConfigError(f"status: {status!r} is not one of {', '.join(STATUSES)}")
+    if status is not None:
+        checked_choice("status", status, STATUSES)
     if limit is not None and limit < 1:
         raise ConfigError(f"limit: {limit} is not a whole number above 0")
     path = default_folder() if log is None else log.path if isinstance(log, AuditLog) else Path(log)

@@ -11,7 +11,7 @@ from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.support.language import TranslatedText, in_user_language
 from pure_agent_loop.support.terminal import one_line
 
-_CLEAR_LINE = "\r\x1b[2K"
+CLEAR_LINE = "\r\x1b[2K"
 PATIENCE_SECONDS = 3.0  # before a wait is shown
 
 
@@ -36,7 +36,7 @@ class SlowSteps:
         if "percent" not in values:
             self._output.info(text)
         elif self._output.can_clear:
-            self._output.progress(f"{_CLEAR_LINE}{PREFIX}{one_line(in_user_language(text), 70)}")
+            self._output.progress(f"{CLEAR_LINE}{PREFIX}{one_line(in_user_language(text), 70)}")
         elif (stage := (values["file"], values["percent"] // 10)) != self._shown:
             self._shown = stage
             self._output.info(text)
@@ -85,7 +85,7 @@ class Waiting:
     def _clear(self) -> None:
         with self._turn:
             if self._shown:
-                self._output.progress(_CLEAR_LINE)
+                self._output.progress(CLEAR_LINE)
                 self._output.typed_line()  # the cursor is at the start of a line
                 self._shown = False
 
@@ -95,5 +95,5 @@ class Waiting:
                 seconds = time.monotonic() - self._since
                 if self._for and seconds >= PATIENCE_SECONDS and not self._end.is_set():
                     words = f"still waiting for {self._for} ({seconds:.0f} s)"
-                    self._output.progress(f"{_CLEAR_LINE}{PREFIX}{words}")
+                    self._output.progress(f"{CLEAR_LINE}{PREFIX}{words}")
                     self._shown = True

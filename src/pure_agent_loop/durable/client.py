@@ -18,7 +18,7 @@ from pure_agent_loop.durable.values import (
     check_agent_name,
     states_of,
 )
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, checked_choice
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
@@ -141,8 +141,8 @@ class Client:
             ConfigError: The status is unknown.
             DurableError: The database is unavailable.
         """
-        if status is not None and status not in TASK_STATES:
-            raise ConfigError(f"status={status!r:.40} is unknown. Use one of: {', '.join(TASK_STATES)}.")
+        if status is not None:
+            checked_choice("status", status, TASK_STATES)
         criteria: dict[str, Any] = {"sort_desc": True, "limit": _PAGE, "offset": 0}
         if status is not None:
             criteria["status"] = states_of(status)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fnmatch
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
@@ -92,7 +91,7 @@ def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object
     schemas: _Schemas = {READ_RESULT: {}, **{tool.name: tool.parameters for tool in (*tools, *lent)}}
     is_open = isinstance(tools, ToolRegistry) and bool(tools.toolsets)
     for rule in rules.each():
-        matching = {name: schema for name, schema in schemas.items() if fnmatch.fnmatchcase(name, rule.tool)}
+        matching = {name: schema for name, schema in schemas.items() if rule.is_about(name)}
         unknown = "" if is_open else _name_problem(rule, schemas)
         problem = _argument_problem(rule, matching) if matching else unknown
         if problem:
@@ -109,7 +108,7 @@ async def check_listed(rules: PermissionRules, tools: Iterable[Tool], kit: Kit, 
     """
     schemas: _Schemas = {READ_RESULT: {}, **{tool.name: tool.parameters for tool in tools}}
     for rule in () if rules.shared else rules.each():
-        matching = {name: schema for name, schema in schemas.items() if fnmatch.fnmatchcase(name, rule.tool)}
+        matching = {name: schema for name, schema in schemas.items() if rule.is_about(name)}
         problem = _argument_problem(rule, matching) if matching else _name_problem(rule, schemas)
         if problem and matching:
             raise ConfigError(_refusal(rule, problem, SHARED))

@@ -8,7 +8,6 @@ removed a week after their last write, when a new file is written.
 from __future__ import annotations
 
 import hashlib
-import os
 import re
 import time
 from collections.abc import Iterable, Mapping
@@ -21,6 +20,7 @@ from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.locking import write_whole
 from pure_agent_loop.tool import Tool, ToolRegistry
 
 READ_RESULT = "read_result"
@@ -68,7 +68,7 @@ class ResultFolder:
         data = text.encode("utf-8", "replace")
         name = hashlib.sha256(data).hexdigest()[:16]
         folder = self._made()
-        _write(folder / f"{name}.txt", data)
+        write_whole(folder / f"{name}.txt", data)
         return name
 
     def _made(self) -> Path:
@@ -91,20 +91,6 @@ class ResultFolder:
         if not _ID.fullmatch(name):
             raise FileNotFoundError(name)
         return (self.path / f"{name}.txt").read_bytes().decode("utf-8", "replace")
-
-
-def _write(path: Path, data: bytes) -> None:
-    """Write a file atomically, readable for this user only."""
-    import tempfile  # seldom needed
-
-    handle, temporary = tempfile.mkstemp(dir=path.parent)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        Path(temporary).replace(path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _remove_old(folder: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, cast, get_args
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, checked_choice
 from pure_agent_loop.media import MEDIA_KINDS
 
 # The chat-completions protocol, as listed in `CompletionCreateParamsBase` of openai.types.chat (SDK 3.54),
@@ -384,8 +384,7 @@ def check_thinking_level(level: str) -> None:
     Raises:
         ConfigError: The level is unknown.
     """
-    if level not in THINKING_LEVELS:
-        raise ConfigError(f"thinking_level={level!r} is unknown. Use one of: {', '.join(THINKING_LEVELS)}.")
+    checked_choice("thinking_level", level, THINKING_LEVELS)
 
 
 def _filled(template: Any, level: str) -> Any:

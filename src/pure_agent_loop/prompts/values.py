@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, checked_choice
 from pure_agent_loop.support.language import LANGUAGES, Sentences
 
 # Modules with sentences of tools, arguments and permissions; imported only to check replacements.
@@ -116,8 +116,7 @@ class Prompts:
     worked_examples: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        if self.language not in LANGUAGES:
-            raise ConfigError(f"language={self.language!r} is unknown. Use one of: {', '.join(LANGUAGES)}.")
+        checked_choice("language", self.language, LANGUAGES)
         for name, text in self.sentences.items():
             _sentences_with(name).check(name, text)
         tools: Mapping[str, Any] = self.tools  # dicts, if read from a record

@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Any, Generic
 
 from pure_agent_loop.errors import ConfigError, RunInterrupted
-from pure_agent_loop.event_data import set_number
-from pure_agent_loop.events import AnyEvent, Emit
+from pure_agent_loop.events import AnyEvent, Emit, set_number
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.model_call import redacting_emit

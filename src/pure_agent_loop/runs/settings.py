@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, fields, replace
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 # -- checks of an agent's arguments, so that an error is raised where the mistake is ---------------------
 
 T = TypeVar("T")
-Word = TypeVar("Word", bound=str)
 
 
 def checked_compactor(value: Any) -> Compactor:
@@ -92,17 +91,6 @@ def check_price(kit: Kit) -> None:
                 f"{name}.max_cost is set, but {name}.prices has no price for the model {model!r}. "
                 f"Add one: prices={{{model!r}: Price(input=..., output=...)}}."
             )
-
-
-def checked_choice(name: str, value: Word | None, choices: Collection[Word]) -> Word:
-    """Return a value that is one of the choices.
-
-    Raises:
-        ConfigError: The value is not a choice; the message lists the choices.
-    """
-    if value is None or value not in choices:
-        raise ConfigError(f"{name}={value!r} is unknown. Use one of: {', '.join(choices)}.")
-    return value
 
 
 def check_only_client(

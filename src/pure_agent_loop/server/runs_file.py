@@ -22,8 +22,7 @@ from typing import Any, BinaryIO
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.durable.attempt import Guard
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.event_data import VERSION
-from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.events import VERSION, Event, EventType
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.media import File, Image
 from pure_agent_loop.permissions import Permission, PermissionRequest

@@ -1,29 +1,27 @@
-"""Match paths against ``.gitignore`` files, in bounded time.
-
-Regular expressions would be shorter, but the files are untrusted, and a pattern such as ``*a*a*a*a*b``
-takes a regular expression exponential time. Here each star costs at most one pass.
-"""
+"""Match paths against ``.gitignore`` files, in bounded time: the files are untrusted."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+
+from pure_agent_loop.support.globs import Test, match_stars
 
 MAX_RULES = 2_000
-_T = TypeVar("_T")
-_P = TypeVar("_P")
 _WILD = frozenset("*?[\\")
-
-Match = Callable[[str], bool]
+_TOKEN = re.compile(
+    r"\\(?P<escaped>.)|\[(?P<negated>[!^]|(?![!^]))(?P<choice>(?:\\.|[^\\])(?:\\.|[^\\\]])*)\]|[^\\\[]", re.S
+)
+_RANGE = re.compile(r"\\?(?P<low>.)(?:-\\?(?P<high>.))?", re.S)  # in brackets
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
-    names: tuple[Match | None, ...]  # None for ``**``
+    names: tuple[Test | None, ...]  # None for ``**``
     negated: bool
     folders_only: bool
-    last: Match | None  # for a pattern that matches a name at any depth
+    last: Test | None  # for a pattern that matches a name at any depth
 
 
 class Rules:
@@ -53,7 +51,7 @@ class Rules:
                 matches = rule.last(last)
             else:
                 names = path[self._base :].split("/") if names is None else names
-                matches = _matches(rule.names, names)
+                matches = match_stars(rule.names, names)
             if matches:
                 return not rule.negated
         return None
@@ -79,10 +77,11 @@ def _parse(line: str) -> _Rule | None:
     if not line:
         return None
     if "/" not in line:
-        return _Rule((), negated, folders_only, _name_matcher(line))
+        return _Rule((), negated, folders_only, _name_test(line))
     parts = line.removeprefix("/").split("/")
-    names = tuple(None if part == "**" else _name_matcher(part) for part in parts)
-    return _Rule(names, negated, folders_only, None)
+    names = tuple(None if part == "**" else _name_test(part) for part in parts)
+    inside = (_any,) if names[-1] is None else ()  # "a/**" matches the content of a, not a itself
+    return _Rule((*names, *inside), negated, folders_only, None)
 
 
 def _stripped(line: str) -> str:
@@ -92,113 +91,32 @@ def _stripped(line: str) -> str:
     return bare + " " if escapes % 2 and len(bare) < len(line) else bare
 
 
-def _matches(pattern: Sequence[Match | None], names: Sequence[str]) -> bool:
-    if pattern and pattern[-1] is None:  # "a/**" matches the content of a, not a itself
-        pattern = [*pattern, lambda _: True]
-    return _star_match(pattern, names, lambda matcher, name: matcher is not None and matcher(name), _is_none)
-
-
-def _is_none(part: Match | None) -> bool:
-    return part is None
-
-
-def _star_match(
-    pattern: Sequence[_P],
-    items: Sequence[_T],
-    matches: Callable[[_P, _T], bool],
-    is_star: Callable[[_P], bool],
-) -> bool:
-    """Match a glob; backtracks only to the last star."""
-    position = item_index = 0
-    star, star_item = -1, 0
-    while item_index < len(items):
-        if position < len(pattern) and is_star(pattern[position]):
-            star, star_item = position, item_index
-            position += 1
-        elif position < len(pattern) and matches(pattern[position], items[item_index]):
-            position, item_index = position + 1, item_index + 1
-        elif star >= 0:
-            star_item += 1
-            position, item_index = star + 1, star_item
-        else:
-            return False
-    while position < len(pattern) and is_star(pattern[position]):
-        position += 1
-    return position == len(pattern)
-
-
-def _name_matcher(pattern: str) -> Match:
-    """Return a test for one name."""
+def _name_test(pattern: str) -> Test:
     if not _WILD & set(pattern):
         return pattern.__eq__
     if pattern.startswith("*") and not _WILD & set(pattern[1:]):
         suffix = pattern[1:]
         return lambda name: name.endswith(suffix)
-    tokens = _parse_tokens(pattern)
-    if tokens is None:
-        return lambda _: False
-    known = tokens
-    return lambda name: _star_match(known, name, lambda token, letter: token(letter), _is_star)
+    tests: list[Test | None] = []
+    end = 0
+    while end < len(pattern):
+        token = _TOKEN.match(pattern, end)
+        if token is None:  # an open bracket, or a backslash at the end, matches nothing
+            return lambda _: False
+        tests.append(_letter_test(token))
+        end = token.end()
+    return lambda name: match_stars(tests, name)
+
+
+def _letter_test(token: re.Match[str]) -> Test | None:
+    """Return the test of one character; None for a star."""
+    if token["choice"] is not None:
+        negated = token["negated"] != ""
+        ranges = [(part["low"], part["high"] or part["low"]) for part in _RANGE.finditer(token["choice"])]
+        return lambda letter: any(low <= letter <= high for low, high in ranges) != negated
+    wildcards = {"*": None, "?": _any}
+    return wildcards[token[0]] if token[0] in wildcards else (token["escaped"] or token[0]).__eq__
 
 
 def _any(_: str) -> bool:
     return True
-
-
-def _star(_: str) -> bool:
-    return True
-
-
-def _is_star(token: Match) -> bool:
-    return token is _star
-
-
-def _parse_tokens(pattern: str) -> list[Match] | None:
-    """Return one test per character; None if the pattern cannot match anything."""
-    tokens: list[Match] = []
-    position = 0
-    while position < len(pattern):
-        letter = pattern[position]
-        position += 1
-        if letter == "*":
-            tokens.append(_star)
-        elif letter == "?":
-            tokens.append(_any)
-        elif letter == "\\":
-            if position == len(pattern):
-                return None
-            tokens.append(pattern[position].__eq__)
-            position += 1
-        elif letter == "[":
-            choice = _parse_bracket(pattern, position)
-            if choice is None:
-                return None
-            test, position = choice
-            tokens.append(test)
-        else:
-            tokens.append(letter.__eq__)
-    return tokens
-
-
-def _parse_bracket(pattern: str, position: int) -> tuple[Match, int] | None:
-    """Parse a bracket expression: return its test and its end; None if it is not closed."""
-    negated = pattern[position : position + 1] in ("!", "^")
-    position += negated
-    ranges: list[tuple[str, str]] = []
-    first = True
-    while position < len(pattern) and (first or pattern[position] != "]"):
-        first = False
-        if pattern[position] == "\\" and position + 1 < len(pattern):
-            position += 1
-        low = high = pattern[position]
-        position += 1
-        if pattern[position : position + 1] == "-" and pattern[position + 1 : position + 2] not in ("", "]"):
-            position += 1
-            if pattern[position] == "\\" and position + 1 < len(pattern):
-                position += 1
-            high = pattern[position]
-            position += 1
-        ranges.append((low, high))
-    if position >= len(pattern):
-        return None
-    return (lambda letter: any(low <= letter <= high for low, high in ranges) != negated), position + 1

@@ -12,6 +12,7 @@ from pure_agent_loop.snapshots.scan import is_secret
 from pure_agent_loop.snapshots.store import Store
 from pure_agent_loop.snapshots.values import EntryKind, Manifest, PathEntry, shown_path
 from pure_agent_loop.support.threads import in_thread
+from pure_agent_loop.toolbox.files.differences import common_ends
 
 # -- unified diffs in bounded time and length ------------------------------------------------------------
 
@@ -42,8 +43,7 @@ def unified(path: str, before: str, after: str, most: int | None = MAX_DIFF_CHAR
         most: Maximum length in characters; None for no limit.
     """
     old, new = _lines(before), _lines(after)
-    head = _common_length(old, new)
-    tail = _common_length(old[head:][::-1], new[head:][::-1])
+    head, tail = common_ends(old, new)
     start = max(0, head - CONTEXT)
     keep = max(0, tail - CONTEXT)
     a, b = old[start : len(old) - keep], new[start : len(new) - keep]
@@ -91,15 +91,6 @@ def _with_newline(line: str) -> str:
     return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
 
 
-def _common_length(a: list[str], b: list[str]) -> int:
-    count = 0
-    for one, other in zip(a, b, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
-
-
 def _shorten(text: str, max_chars: int | None) -> str:
     if max_chars is None or len(text) <= max_chars:
         return text
@@ -122,10 +113,7 @@ async def describe(
     Raises:
         SnapshotError: A content cannot be read.
     """
-    paths = [
-        path for path in changed_paths(before, after) if not _only_folders(before.get(path), after.get(path))
-    ]
-    pairs = [(path, before.get(path), after.get(path)) for path in paths[:limit]]
+    pairs = [(path, before.get(path), after.get(path)) for path in changed_files(before, after)[:limit]]
     changes = []
     async with store.contents(_needed(pairs)) as contents:
         for path, old, new in pairs:
@@ -135,24 +123,17 @@ async def describe(
 
 
 def changed_files(before: Manifest, after: Manifest) -> list[str]:
-    """Return the changed files and links."""
-    kinds = ("file", "link", "unkept", "moved")
-    return [
-        path
-        for path in before.keys() | after.keys()
-        if before.get(path) != after.get(path)
-        and any(entry is not None and entry.kind in kinds for entry in (before.get(path), after.get(path)))
-    ]
+    """Return the changed paths, sorted, except folders."""
+    return [path for path in changed_paths(before, after) if _kinds(path, before, after) != {"folder"}]
 
 
 def of_kind(kind: EntryKind, before: Manifest, after: Manifest) -> list[str]:
     """Return the changed paths with an entry of this kind before or after."""
-    paths = changed_paths(before, after)
-    return [path for path in paths if kind in {e.kind for e in (before.get(path), after.get(path)) if e}]
+    return [path for path in changed_paths(before, after) if kind in _kinds(path, before, after)]
 
 
-def _only_folders(old: PathEntry | None, new: PathEntry | None) -> bool:
-    return all(entry is None or entry.kind == "folder" for entry in (old, new))
+def _kinds(path: str, before: Manifest, after: Manifest) -> set[EntryKind]:
+    return {entry.kind for entry in (before.get(path), after.get(path)) if entry is not None}
 
 
 def _is_kept(entry: PathEntry | None) -> bool:

@@ -10,8 +10,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pure_agent_loop.snapshots.scan import TEMPORARY, OpenFolder, ScanResult, Signature, parent, signature
+from pure_agent_loop.snapshots.scan import TEMPORARY, ScanResult, Signature, parent, signature
 from pure_agent_loop.snapshots.values import Conflict, Manifest, PathEntry, shown_path
+from pure_agent_loop.toolbox.files.walking import FolderHandle
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 CHANGED = "changed since"
@@ -147,7 +148,7 @@ class Restorer:
             with contextlib.suppress(OSError):
                 parts = path.split("/")
                 with parent(self._root, parts) as folder:
-                    folder.unlink(parts[-1])
+                    folder.remove(parts[-1])
 
     def make_room(self, plan: RestorePlan) -> list[Action]:
         """Remove what must go; return the actions that write."""
@@ -187,13 +188,9 @@ class Restorer:
             return False
         return True
 
-    def _check(self, folder: OpenFolder, action: Action, name: str) -> None:
+    def _check(self, folder: FolderHandle, action: Action, name: str) -> None:
         """Fail if the path has changed since the scan."""
-        status: os.stat_result | None
-        try:
-            status = folder.status(name)
-        except FileNotFoundError:
-            status = None
+        status = folder.status(name)
         if action.now is None or (_swaps_folder(action) and status is None):
             is_unchanged = status is None
         elif action.now.kind == "folder":
@@ -220,7 +217,7 @@ class Restorer:
             if action.now is not None and action.now.kind == "folder":
                 folder.remove_folder(parts[-1])
             else:
-                folder.unlink(parts[-1])
+                folder.remove(parts[-1])
                 self._mark_touched(action.path)
 
     def _remove_empty_parents(self, path: str, kept: set[str]) -> None:
@@ -236,11 +233,11 @@ class Restorer:
     def _write(self, action: Action, data: bytes) -> None:
         assert action.target is not None
         parts = action.path.split("/")
-        self._make_parents(parts)
-        with parent(self._root, parts) as folder:
+        with parent(self._root, parts, make=True) as folder:
             name = parts[-1]
             if action.target.kind == "folder":
-                _make_folder(folder, name)
+                folder.make(name)
+                folder.enter(name).close()  # fails if the name belongs to something else
                 return
             if action.path in self._in_place:
                 self._overwrite(folder, action, data)
@@ -252,14 +249,14 @@ class Restorer:
                     folder.link(os.fsdecode(data), temporary)
                 elif not self._link_to_other_name(folder, action, temporary):
                     _write_file(folder, temporary, data, action.target.mode)
-                folder.replace(temporary, name)
+                folder.rename(temporary, name)
                 self._mark_touched(action.path)
             except BaseException:
                 with contextlib.suppress(OSError):
-                    folder.unlink(temporary)
+                    folder.remove(temporary)
                 raise
 
-    def _overwrite(self, folder: OpenFolder, action: Action, data: bytes) -> None:
+    def _overwrite(self, folder: FolderHandle, action: Action, data: bytes) -> None:
         """Restore a file in place, for all its names, also those outside the scan."""
         names = self._names[self._links[action.path]]
         if any(self._contents.get(name) == action.target for name in names if name in self._in_place):
@@ -268,7 +265,7 @@ class Restorer:
         self._check(folder, action, action.path.rpartition("/")[2])
         _write_file(folder, action.path.rpartition("/")[2], data, action.target.mode, os.O_WRONLY)
 
-    def _link_to_other_name(self, folder: OpenFolder, action: Action, temporary: str) -> bool:
+    def _link_to_other_name(self, folder: FolderHandle, action: Action, temporary: str) -> bool:
         """Link a name to the file it belonged to, if that file has its earlier content again."""
         for path in self._names.get(self._links.get(action.path, 0), ()):
             if path != action.path and self._contents.get(path) == action.target:
@@ -278,19 +275,6 @@ class Restorer:
                     self._mark_touched(path)
                     return True
         return False
-
-    def _make_parents(self, parts: Sequence[str]) -> None:
-        for depth in range(1, len(parts)):
-            with parent(self._root, parts[:depth]) as folder:
-                _make_folder(folder, parts[depth - 1])
-
-
-def _make_folder(folder: OpenFolder, name: str) -> None:
-    try:
-        folder.make_folder(name)
-    except FileExistsError:
-        if not stat.S_ISDIR(folder.status(name).st_mode):
-            raise
 
 
 def _shared_files(plan: RestorePlan, scan: ScanResult) -> set[str]:
@@ -309,9 +293,9 @@ def _shared_files(plan: RestorePlan, scan: ScanResult) -> set[str]:
     }
 
 
-def _write_file(folder: OpenFolder, name: str, data: bytes, mode: int, flags: int = NEW_FILE) -> None:
+def _write_file(folder: FolderHandle, name: str, data: bytes, mode: int, flags: int = NEW_FILE) -> None:
     try:
-        handle = folder.open(name, flags)
+        handle = folder.open(name, flags, 0o600)
     except PermissionError:
         if flags == NEW_FILE:
             raise

@@ -6,7 +6,6 @@ with unchanged times, size and inode are not read again.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import fnmatch
 import functools
@@ -15,13 +14,15 @@ import stat
 import struct
 import sys
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
 from pure_agent_loop.snapshots.values import Manifest, PathEntry, SnapshotError, TooManyFilesError, shown_path
 from pure_agent_loop.toolbox.files import beneath
+from pure_agent_loop.toolbox.files.walking import FolderHandle, unlinked_folder
 
 TEMPORARY = ".pal-undo-"
 MAX_DEPTH = 100
@@ -44,8 +45,6 @@ SECRET_NAMES = (
 _COARSE = 5  # CLOCK_REALTIME_COARSE
 _STATX_BTIME, _BTIME_AT, _NOFOLLOW = 0x800, 80, 0x100
 Signature = tuple[int, int, int, int, int]
-_FOLDER = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_NOFOLLOW", 0) | beneath.SAFE_FLAGS
-_BY_DESCRIPTOR = os.open in os.supports_dir_fd and os.scandir in os.supports_fd
 
 
 def is_secret(path: str) -> bool:
@@ -123,6 +122,7 @@ class ScanResult:
 
     Args:
         is_frozen: True if the rules come from an earlier scan, whatever the workspace holds now.
+        known: Files of the last scan.
         only: Paths to scan, with their parent folders; None to scan by the rules.
         links: Inode of each file with several names, by path.
         left_out: Paths that could not be scanned, with the reason.
@@ -130,6 +130,7 @@ class ScanResult:
 
     view: ScanRules
     own: Rules
+    known: Mapping[str, KnownFile]
     is_frozen: bool = False
     only: Collection[str] | None = None
     links: dict[str, int] = field(default_factory=dict)
@@ -166,12 +167,15 @@ class Scanner:
         self._excluded_folders = frozenset(inner_paths)
 
     def scan(
-        self, known: dict[str, KnownFile], view: ScanRules | None = None, only: Collection[str] | None = None
+        self,
+        known: Mapping[str, KnownFile],
+        view: ScanRules | None = None,
+        only: Collection[str] | None = None,
     ) -> ScanResult:
         """Scan the workspace; blocks.
 
         Args:
-            known: KnownFile files of the last scan.
+            known: Files of the last scan.
             view: Rules of an earlier scan; None for the current ones.
             only: Paths to scan, whatever the rules are; None for all.
 
@@ -179,57 +183,47 @@ class Scanner:
             SnapshotError: There are too many files, or the workspace cannot be read.
         """
         rules = view or ScanRules(self._exclude, self._max_file_bytes)
-        scan = ScanResult(rules, Rules("", rules.exclude), is_frozen=view is not None)
+        scan = ScanResult(rules, Rules("", rules.exclude), known, is_frozen=view is not None)
         scan.links = {} if scan.is_frozen else rules.links
         if only is not None:
             scan.only = {path[:end] for path in only for end in _prefix_lengths(path)}
         try:
-            handle: int | str = os.open(self.root, _FOLDER) if _BY_DESCRIPTOR else str(self.root)
-        except OSError as error:
-            raise SnapshotError(f"The workspace cannot be read: {error.strerror}.") from error
-        try:
-            self._scan_folder(scan, known, "", handle, [], 0)
+            self._scan_folder(scan, "", self._open_root(), [], 0)
         except OSError as error:
             raise SnapshotError(f"The workspace cannot be read: {error.strerror}.") from error
         return scan
 
+    def _open_root(self) -> FolderHandle:
+        if beneath.best_opener() is beneath.open_by_checking:  # Windows has no descriptors for folders
+            return FolderHandle(None, self.root)
+        return FolderHandle(os.open(self.root, beneath.FOLDER_FLAGS | os.O_NOFOLLOW))
+
     def _scan_folder(
-        self,
-        scan: ScanResult,
-        known: dict[str, KnownFile],
-        base: str,
-        handle: int | str,
-        outer_rules: list[Rules],
-        depth: int,
+        self, scan: ScanResult, base: str, folder: FolderHandle, outer_rules: list[Rules], depth: int
     ) -> bool:
         """Scan one folder and close it; return False if it is empty."""
-        try:
-            with os.scandir(handle) as listing:
-                entries = list(listing)
+        with folder:
+            entries = list(folder.scan())
             rules = outer_rules
             if not scan.is_frozen and any(entry.name == ".gitignore" for entry in entries):
-                scan.view.ignore[base] = _read_ignore_file(handle)
+                scan.view.ignore[base] = _read_ignore_file(folder)
             if base in scan.view.ignore:
                 rules = [*outer_rules, Rules(base, scan.view.ignore[base])]
             for entry in entries:
-                self._scan_entry(scan, known, base, handle, entry, rules, depth)
-        finally:
-            if isinstance(handle, int):
-                os.close(handle)
+                self._scan_entry(scan, base, folder, entry, rules, depth)
         return bool(entries)
 
     def _scan_entry(
         self,
         scan: ScanResult,
-        known: dict[str, KnownFile],
         base: str,
-        handle: int | str,
+        folder: FolderHandle,
         entry: os.DirEntry[str],
         rules: list[Rules],
         depth: int,
     ) -> None:
-        path, name = base + entry.name, entry.name
-        if name.startswith(TEMPORARY):
+        path = base + entry.name
+        if entry.name.startswith(TEMPORARY):
             scan.leftovers.append(path)
             return
         try:
@@ -237,16 +231,17 @@ class Scanner:
         except OSError:  # removed in between
             return
         is_folder = stat.S_ISDIR(status.st_mode)
-        if (
+        is_left_out = (
             path not in scan.only
             if scan.only is not None
             else self._is_left_out(scan, path, rules, is_folder)
-        ):
+        )
+        if is_left_out:
             return
         if is_folder:
-            self._enter(scan, known, path, handle, rules, depth)
+            self._enter(scan, path, folder, rules, depth)
         elif stat.S_ISREG(status.st_mode) or stat.S_ISLNK(status.st_mode):
-            self._scan_file(scan, known, path, status)
+            self._scan_file(scan, path, status)
 
     def _is_left_out(self, scan: ScanResult, path: str, rules: list[Rules], is_folder: bool) -> bool:
         name = path.rpartition("/")[2]
@@ -261,48 +256,35 @@ class Scanner:
         return is_folder or not (is_secret(name) or name == ".gitignore")
 
     def _enter(
-        self,
-        scan: ScanResult,
-        known: dict[str, KnownFile],
-        path: str,
-        handle: int | str,
-        rules: list[Rules],
-        depth: int,
+        self, scan: ScanResult, path: str, folder: FolderHandle, rules: list[Rules], depth: int
     ) -> None:
         if depth >= MAX_DEPTH:
             scan.left_out.append(f"{shown_path(path)} (folders nested too deeply)")
             return
-        name = path.rpartition("/")[2]
         try:
-            inner: int | str = (
-                os.open(name, _FOLDER, dir_fd=handle) if isinstance(handle, int) else f"{handle}/{name}"
-            )
-            has_entries = self._scan_folder(scan, known, path + "/", inner, rules, depth + 1)
+            inner = folder.enter(path.rpartition("/")[2])
+            has_entries = self._scan_folder(scan, path + "/", inner, rules, depth + 1)
         except OSError as error:
             scan.left_out.append(f"{shown_path(path)} ({error.strerror})")
             return
         if not has_entries:
             scan.manifest[path] = PathEntry("folder", 0)
 
-    def _scan_file(
-        self, scan: ScanResult, known: dict[str, KnownFile], path: str, status: os.stat_result
-    ) -> None:
+    def _scan_file(self, scan: ScanResult, path: str, status: os.stat_result) -> None:
         scan.signatures[path] = signature(status)
         if len(scan.signatures) > self._max_files and scan.only is None:
             raise TooManyFilesError(
                 f"the workspace has more than {self._max_files} files. Exclude folders with a .gitignore, "
                 "or raise max_files."
             )
-        mode, is_link = stat.S_IMODE(status.st_mode), stat.S_ISLNK(status.st_mode)
-        known_file = known.get(path)
+        is_link = stat.S_ISLNK(status.st_mode)
+        known_file = scan.known.get(path)
         if status.st_nlink > 1 and not is_link:
             scan.links[path] = status.st_ino
         if not is_link and status.st_size > scan.view.max_file_bytes:
-            scan.manifest[path] = PathEntry("unkept", mode, f"{status.st_size}-{status.st_mtime_ns}")
+            scan.manifest[path] = unkept_entry(status)
         elif known_file is not None and known_file.holds(status):
-            scan.manifest[path] = PathEntry(
-                "link" if is_link else "file", 0o777 if is_link else mode, known_file.content
-            )
+            scan.manifest[path] = kept_entry(status, known_file.content)
         else:
             scan.unread[path] = status
 
@@ -318,117 +300,47 @@ class Scanner:
         """
         parts = path.split("/")
         try:
-            return self._link(parts) or self._content(parts, max_bytes)
+            with parent(self.root, parts) as folder:
+                status = folder.status(parts[-1])
+                if status is not None and stat.S_ISLNK(status.st_mode):
+                    return os.fsencode(folder.target(parts[-1])), status
+                descriptor = folder.open(parts[-1], os.O_RDONLY)
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-    def _link(self, parts: list[str]) -> tuple[bytes, os.stat_result] | None:
-        with parent(self.root, parts) as folder:
-            status = folder.status(parts[-1])
-            if not stat.S_ISLNK(status.st_mode):
-                return None
-            return os.fsencode(folder.target(parts[-1])), status
-
-    def _content(self, parts: list[str], max_bytes: int) -> tuple[bytes, os.stat_result] | None:
-        opener = beneath.open_by_walking if _BY_DESCRIPTOR else beneath.open_by_checking
-        descriptor = opener(self.root, parts, os.O_RDONLY, 0)
         with os.fdopen(descriptor, "rb") as file:
-            status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode):
-                return None
-            data = file.read(max_bytes + 1)
-        return (data, status) if len(data) <= max_bytes else None
+            status = os.fstat(descriptor)
+            data = file.read(max_bytes + 1) if stat.S_ISREG(status.st_mode) else None
+        return None if data is None or len(data) > max_bytes else (data, status)
 
 
-class OpenFolder(contextlib.AbstractContextManager["OpenFolder"]):
-    """An open folder for operations by name. Without folder descriptors (Windows), uses the path."""
-
-    def __init__(self, path: Path, descriptor: int | None) -> None:
-        self.path = path
-        self._at = descriptor
-
-    def __exit__(self, *_: object) -> None:
-        if self._at is not None:
-            os.close(self._at)
-
-    def _name(self, name: str) -> str:
-        return name if self._at is not None else str(self.path / name)
-
-    def status(self, name: str) -> os.stat_result:
-        """Return the status of a name, without following a link."""
-        return os.stat(self._name(name), dir_fd=self._at, follow_symlinks=False)
-
-    def target(self, name: str) -> str:
-        """Return the target of a link."""
-        return os.readlink(self._name(name), dir_fd=self._at)
-
-    def open(self, name: str, flags: int, mode: int = 0o600) -> int:
-        """Open a file without following a link."""
-        flags |= getattr(os, "O_NOFOLLOW", 0) | beneath.SAFE_FLAGS
-        return os.open(self._name(name), flags, mode, dir_fd=self._at)
-
-    def link(self, target: str, name: str) -> None:
-        """Create a symbolic link."""
-        os.symlink(target, self._name(name), dir_fd=self._at)
-
-    def add_name(self, other: OpenFolder, source: str, name: str) -> None:
-        """Add a hard link in this folder to a file of another folder."""
-        os.link(
-            other._name(source),
-            self._name(name),
-            src_dir_fd=other._at,
-            dst_dir_fd=self._at,
-            follow_symlinks=False,
-        )
-
-    def make_writable(self, name: str) -> None:
-        """Make a file writable for its owner."""
-        handle = self.open(name, os.O_RDONLY)
-        try:
-            if hasattr(os, "fchmod"):
-                os.fchmod(handle, stat.S_IMODE(os.fstat(handle).st_mode) | stat.S_IWUSR)
-        finally:
-            os.close(handle)
-
-    def replace(self, source: str, target: str) -> None:
-        """Rename a file in this folder, replacing the target."""
-        os.replace(self._name(source), self._name(target), src_dir_fd=self._at, dst_dir_fd=self._at)
-
-    def unlink(self, name: str) -> None:
-        """Remove a file or link."""
-        os.unlink(self._name(name), dir_fd=self._at)
-
-    def make_folder(self, name: str, mode: int = 0o777) -> None:
-        """Create a folder."""
-        os.mkdir(self._name(name), mode, dir_fd=self._at)
-
-    def remove_folder(self, name: str) -> None:
-        """Remove an empty folder."""
-        os.rmdir(self._name(name), dir_fd=self._at)
+def kept_entry(status: os.stat_result, content: str) -> PathEntry:
+    """Return the entry of a file or link whose content is stored."""
+    if stat.S_ISLNK(status.st_mode):
+        return PathEntry("link", 0o777, content)
+    return PathEntry("file", stat.S_IMODE(status.st_mode), content)
 
 
-def parent(root: Path, parts: Sequence[str]) -> OpenFolder:
+def unkept_entry(status: os.stat_result) -> PathEntry:
+    """Return the entry of a file whose content is not stored."""
+    return PathEntry("unkept", stat.S_IMODE(status.st_mode), f"{status.st_size}-{status.st_mtime_ns}")
+
+
+def parent(root: Path, parts: Sequence[str], *, make: bool = False) -> AbstractContextManager[FolderHandle]:
     """Open the parent folder of a path without following a link.
+
+    Args:
+        make: Make missing folders.
 
     Raises:
         OSError: It does not exist, or the path contains a link.
     """
-    path = root.joinpath(*parts[:-1])
-    if not _BY_DESCRIPTOR:
-        beneath.require_below(root, path)
-        return OpenFolder(path, None)
-    return OpenFolder(path, beneath.open_by_walking(root, parts[:-1], _FOLDER, 0))
+    return unlinked_folder(root, beneath.best_opener(), parts[:-1], make=make)
 
 
-def _read_ignore_file(folder: int | str) -> list[str]:
+def _read_ignore_file(folder: FolderHandle) -> list[str]:
     """Return the lines of the ``.gitignore`` in a folder; none if it cannot be read."""
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | beneath.SAFE_FLAGS
     try:
-        if isinstance(folder, int):
-            descriptor = os.open(".gitignore", flags, dir_fd=folder)
-        else:
-            descriptor = os.open(f"{folder}/.gitignore", flags)
-        with os.fdopen(descriptor, "rb") as file:
+        with os.fdopen(folder.open(".gitignore", os.O_RDONLY), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                 return []
             return file.read(MAX_RULES_BYTES).decode("utf-8", "surrogateescape").split("\n")

@@ -15,7 +15,7 @@ import os
 import shutil
 import signal
 import sys
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError, SessionLockedError
@@ -49,6 +49,13 @@ _LINK, _FILE, _EXECUTABLE = "120000", "100644", "100755"
 _PLAIN = {_FILE: 0o644, _EXECUTABLE: 0o755, _LINK: 0o777}
 
 
+async def _in_time(work: Awaitable[T], command: str) -> T:
+    try:
+        return await asyncio.wait_for(work, DEADLINE)
+    except asyncio.TimeoutError:
+        raise SnapshotError(f"git {command} took longer than {DEADLINE:g} s.") from None
+
+
 @contextlib.asynccontextmanager
 async def locked(folder: Path) -> AsyncIterator[None]:
     """Hold the lock of a store.
@@ -71,19 +78,6 @@ async def locked(folder: Path) -> AsyncIterator[None]:
         yield
     finally:
         lock.release()
-
-
-def write_whole(path: Path, data: bytes) -> None:
-    """Write a file atomically."""
-    temporary = path.with_name(f"tmp-{os.urandom(16).hex()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 class Store:
@@ -152,10 +146,7 @@ class Store:
 
     async def _run_git(self, *words: str, data: bytes = b"") -> tuple[int, bytes, str]:
         async with self._start_git(*words) as process:
-            try:
-                out, err = await asyncio.wait_for(communicate(process, data), DEADLINE)
-            except asyncio.TimeoutError:
-                raise SnapshotError(f"git {words[0]} took longer than {DEADLINE:g} s.") from None
+            out, err = await _in_time(communicate(process, data), words[0])
             return process.returncode or 0, out, safe_str(err.decode(errors="replace")).strip()
 
     async def _check_git(self, *words: str, data: bytes = b"") -> bytes:
@@ -174,7 +165,7 @@ class Store:
             marker.touch(mode=0o600)
         self._is_ready = True
 
-    async def has(self, name: str) -> bool:
+    def has(self, name: str) -> bool:
         """Return True if the snapshot exists."""
         if (self._repository / REFS / name).exists():
             return True
@@ -222,20 +213,15 @@ class Store:
         assert process.stdout is not None
         for content_id in ids:
             write_to(process.stdin, f"{content_id}\n".encode("ascii"))
-            try:
-                yield await asyncio.wait_for(_read_content(process.stdin, process.stdout), DEADLINE)
-            except asyncio.TimeoutError:
-                raise SnapshotError(f"git cat-file took longer than {DEADLINE:g} s.") from None
+            yield await _in_time(_read_content(process.stdin, process.stdout), "cat-file")
 
     async def prune(self, keep: frozenset[str]) -> int:
         """Remove all other snapshots, and contents that only they use. Return the number of snapshots."""
         async with locked(self.folder):
             await self._prepare()
             await in_thread(self._clear_locks)
-            refs = (
-                (await self._check_git("for-each-ref", "--format=%(refname)", REFS)).decode("ascii").split()
-            )
-            outdated = [ref for ref in refs if ref.removeprefix(REFS) not in keep]
+            refs = await self._check_git("for-each-ref", "--format=%(refname)", REFS)
+            outdated = [ref for ref in refs.decode("ascii").split() if ref.removeprefix(REFS) not in keep]
             commands = b"".join(f"delete {ref}\0\0".encode("ascii") for ref in outdated)
             await self._check_git("update-ref", "-z", "--stdin", data=commands)
             await self._check_git("gc", "--quiet", "--prune=now")
@@ -261,10 +247,7 @@ class Writer:
     async def _feed(self, data: bytes) -> None:
         assert self._process.stdin is not None
         write_to(self._process.stdin, data)
-        try:
-            await asyncio.wait_for(self._process.stdin.drain(), DEADLINE)
-        except asyncio.TimeoutError:
-            raise SnapshotError(f"git fast-import took longer than {DEADLINE:g} s.") from None
+        await _in_time(self._process.stdin.drain(), "fast-import")
 
     async def blob(self, data: bytes) -> None:
         """Write a content."""
@@ -278,10 +261,7 @@ class Writer:
         """
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the reason follows on stderr
             await self._feed(_commit_stream(name, manifest))
-        try:
-            _, err = await asyncio.wait_for(communicate(self._process, b"done\n"), DEADLINE)
-        except asyncio.TimeoutError:
-            raise SnapshotError(f"git fast-import took longer than {DEADLINE:g} s.") from None
+        _, err = await _in_time(communicate(self._process, b"done\n"), "fast-import")
         if self._process.returncode:
             message = safe_str(err.decode(errors="replace")).strip()
             kind = ObjectsMissingError if "not found" in message else SnapshotError

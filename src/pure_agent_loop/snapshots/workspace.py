@@ -14,7 +14,11 @@ from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.observers import FileChange, StepChanges
-from pure_agent_loop.snapshots.camera import (
+from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, of_kind
+from pure_agent_loop.snapshots.restore import RestorePlan, Restorer, changed_paths, make_plan
+from pure_agent_loop.snapshots.scan import Scanner, ScanRules, coarse_time
+from pure_agent_loop.snapshots.store import Store, locked
+from pure_agent_loop.snapshots.taking import (
     History,
     Record,
     ScanScope,
@@ -25,10 +29,6 @@ from pure_agent_loop.snapshots.camera import (
     UndoRecord,
     new_id,
 )
-from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, of_kind
-from pure_agent_loop.snapshots.restore import RestorePlan, Restorer, changed_paths, make_plan
-from pure_agent_loop.snapshots.scan import Scanner, ScanRules, coarse_time
-from pure_agent_loop.snapshots.store import Store, locked
 from pure_agent_loop.snapshots.values import (
     EntryKind,
     Manifest,
@@ -105,7 +105,7 @@ class WorkspaceSnapshots:
         scanner = Scanner(
             self.root, max_file_bytes=max_file_bytes, max_files=max_files, exclude=exclude, apart=excluded
         )
-        self._camera = SnapshotTaker(scanner, self._store, base / "known.json")
+        self._taker = SnapshotTaker(scanner, self._store, base / "known.json")
         self._base = base
         # Held while a snapshot is recorded in the journal, and while unused snapshots are pruned.
         self._naming = base / "naming"
@@ -132,11 +132,11 @@ class WorkspaceSnapshots:
         self._open.pop((session, step), None)
         await self._prune_daily()
         began = time.time()
-        snapshot = await self._camera.take()
+        snapshot = await self._taker.take()
         history = await self._history()
         last = next(reversed(history.of(session)), None)
         if last is not None and last.after is None:
-            if last.step == step and await self._camera.has(last.before):
+            if last.step == step and self._store.has(last.before):
                 self._open[session, step] = last.id
                 return
             await self._finish(last, is_whole=False)
@@ -177,14 +177,14 @@ class WorkspaceSnapshots:
 
     async def _scan_after(self, step: StepRecord) -> Snapshot:
         """Take a snapshot after a step, by the rules that were in force before it."""
-        if step.view is None or not await self._camera.has(step.before):
-            return await self._camera.take()
-        before = await self._camera.manifest(step.before)
+        if step.view is None or not self._store.has(step.before):
+            return await self._taker.take()
+        before = await self._taker.manifest(step.before)
         scope = ScanScope(step.view, None, before, step.time)
         try:
-            return await self._camera.take(scope)
+            return await self._taker.take(scope)
         except TooManyFilesError:
-            return await self._camera.take(replace(scope, only=before))
+            return await self._taker.take(replace(scope, only=before))
 
     async def _finish(self, step: StepRecord, *, is_whole: bool) -> tuple[list[FileChange], list[str]]:
         """Record how a step ended. Return its changes, and notices about them."""
@@ -196,7 +196,7 @@ class WorkspaceSnapshots:
         record |= {"files": 0, "added": 0, "removed": 0}
         # Recorded before it is read, because recorded snapshots are not pruned.
         snapshot = await self._write(record, "after", snapshot)
-        if snapshot.name == step.before or not await self._camera.has(step.before):
+        if snapshot.name == step.before or not self._store.has(step.before):
             return [], notices
         try:
             changes, change_notices = await self._describe_changes(step, snapshot, record)
@@ -207,7 +207,7 @@ class WorkspaceSnapshots:
     async def _describe_changes(
         self, step: StepRecord, snapshot: Snapshot, record: Record
     ) -> tuple[list[FileChange], list[str]]:
-        before = await self._camera.manifest(step.before)
+        before = await self._taker.manifest(step.before)
         total = len(changed_files(before, snapshot.manifest))
         changes = await describe(self._store, before, snapshot.manifest, MAX_CHANGES)
         record["added"] = sum(change.added for change in changes)
@@ -236,10 +236,10 @@ class WorkspaceSnapshots:
             async with locked(self._naming):  # so that nothing is pruned between the line and the check
                 async with locked(self._base):
                     await in_thread(partial(self._journal.append, line))
-                if await self._camera.has(snapshot.name):
+                if self._store.has(snapshot.name):
                     return snapshot
-            self._camera.forget()  # pruned before the line was written; the line now protects it
-            snapshot = await self._camera.take(snapshot.scope)
+            self._taker.forget()  # pruned before the line was written; the line now protects it
+            snapshot = await self._taker.take(snapshot.scope)
         raise SnapshotError("Another process prunes each snapshot as soon as it is taken.")
 
     # -- called by users -----------------------------------------------------------------------------
@@ -306,16 +306,13 @@ class WorkspaceSnapshots:
         """
         session = session_id or self._own_session
         await self._finish_interrupted(session)
-        steps = [
-            step_before
-            for step_before in (await self._history()).of(session)
-            if step_before.has_changed and not step_before.is_undone
-        ]
+        history = (await self._history()).of(session)
+        steps = [step for step in history if step.has_changed and not step.is_undone]
         selected = _select_steps(steps, to_step, run)
         if not selected:
             return UndoReport(session, is_dry=dry_run)
         plan, snapshot = await self._plan(selected, selected[0].view, force=force)
-        numbers = tuple(step_undone.step for step_undone in reversed(selected))
+        numbers = tuple(step.step for step in reversed(selected))
         if dry_run:
             return _dry_report(session, numbers, plan)
         record: Record = {
@@ -327,7 +324,7 @@ class WorkspaceSnapshots:
         }
         snapshot = await self._write({**record, "after": snapshot.name}, "before", snapshot)
         report, after = await self._restore(session, numbers, plan, snapshot)
-        done = [] if report.conflicts else [step_undone.id for step_undone in selected]
+        done = [] if report.conflicts else [step.id for step in selected]
         await self._write({**record, "steps": done, "before": snapshot.name}, "after", after)
         return report
 
@@ -373,7 +370,7 @@ class WorkspaceSnapshots:
             async with locked(self._base):
                 forgotten = await in_thread(lambda: self._forget(days, max_steps))
             await self._store.prune((await self._history()).names())
-        self._camera.forget()
+        self._taker.forget()
         return forgotten
 
     # -- internals -----------------------------------------------------------------------------------
@@ -416,7 +413,7 @@ class WorkspaceSnapshots:
 
     async def _manifests(self, before: str, after: str | None) -> tuple[Manifest, Manifest]:
         assert after is not None
-        return await self._camera.manifest(before), await self._camera.manifest(after)
+        return await self._taker.manifest(before), await self._taker.manifest(after)
 
     async def _plan(
         self, pairs: Sequence[StepRecord | UndoRecord], view: ScanRules | None, *, force: bool
@@ -429,7 +426,7 @@ class WorkspaceSnapshots:
         paths |= {path for path, inode in links.items() if inode in same}
         sizes = [step.view.max_file_bytes for step in pairs if isinstance(step, StepRecord) and step.view]
         rules = ScanRules((), max([self._max_file_bytes, *sizes]))
-        snapshot = await self._camera.take(ScanScope(rules, paths))
+        snapshot = await self._taker.take(ScanScope(rules, paths))
         return make_plan(changes, snapshot.manifest, force=force, links=links), snapshot
 
     async def _restore(
@@ -451,7 +448,7 @@ class WorkspaceSnapshots:
             tuple(restorer.removed),
             (*plan.conflicts, *restorer.conflicts),
         )
-        return report, await self._camera.take(snapshot.scope)
+        return report, await self._taker.take(snapshot.scope)
 
 
 def _workspace_folder(root: Path, store: str | os.PathLike[str] | None) -> Path:
@@ -468,13 +465,8 @@ def _select_steps(steps: Sequence[StepRecord], to_step: int | None, run: int | N
     """Return the steps to revert, oldest first."""
     if not steps or to_step is None:
         return steps[-1:]
-    wanted_run = steps[-1].run if run is None else run
-    first = [
-        n
-        for n, candidate in enumerate(steps)
-        if candidate.run > wanted_run or (candidate.run == wanted_run and candidate.step >= to_step)
-    ]
-    return steps[first[0] :] if first else ()
+    start = (steps[-1].run if run is None else run, to_step)
+    return [step for step in steps if (step.run, step.step) >= start]
 
 
 def _dry_report(session: str, numbers: tuple[int, ...], plan: RestorePlan) -> UndoReport:

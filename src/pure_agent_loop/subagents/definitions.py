@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, checked_choice
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.permissions import PERMISSION_MODES
@@ -93,9 +93,10 @@ class AgentDefinition:
             _check_text(f"AgentDefinition {self.name!r}: {field}", getattr(self, field))
         self._check_tools()
         form_of(self.output_type)  # rejects a type without a JSON form
-        self._check_one_of("workspace", WORKSPACE_MODES)
+        owner = f"AgentDefinition {self.name!r}"
+        checked_choice(f"{owner}: workspace", self.workspace, WORKSPACE_MODES)
         if self.permission_mode is not None:
-            self._check_one_of("permission_mode", PERMISSION_MODES)
+            checked_choice(f"{owner}: permission_mode", self.permission_mode, PERMISSION_MODES)
         max_chars: object = self.max_result_chars
         if isinstance(max_chars, bool) or not isinstance(max_chars, int) or max_chars < 1:
             raise ConfigError(
@@ -118,14 +119,6 @@ class AgentDefinition:
                 "or Tools."
             )
         object.__setattr__(self, "tools", tools)
-
-    def _check_one_of(self, field: str, known: Sequence[str]) -> None:
-        value = getattr(self, field)
-        if value not in known:
-            raise ConfigError(
-                f"AgentDefinition {self.name!r}: unknown {field}={value!r:.80}. "
-                f"Use one of: {', '.join(known)}."
-            )
 
     @property
     def needs_folder(self) -> bool:

@@ -13,7 +13,6 @@ import json
 import os
 import re
 import secrets
-import tempfile
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
@@ -24,7 +23,7 @@ from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionLocke
 from pure_agent_loop.events import TaskState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.support.disk import data_folder, private_folder
-from pure_agent_loop.support.locking import SessionLock, take_lock
+from pure_agent_loop.support.locking import SessionLock, take_lock, write_whole
 from pure_agent_loop.support.text import safe_str
 
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
@@ -310,14 +309,8 @@ class TaskStore:
     def _write(self, task_id: str, suffix: str, text: str) -> Path:
         path = self._path(task_id, suffix)
         try:
-            handle, temporary = tempfile.mkstemp(dir=self._ensure_folder(), prefix=".")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(text.encode("utf-8", "replace"))
-                Path(temporary).replace(path)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
+            self._ensure_folder()
+            write_whole(path, text.encode("utf-8", "replace"))
         except OSError as error:
             raise SessionWriteError(error.filename or path, error.strerror or error) from error
         return path

@@ -1,16 +1,23 @@
-"""Pattern matcher for rules, in bounded time for any text and pattern."""
+"""Glob patterns, matched in bounded time: a star costs at most one pass, whatever the pattern and the text.
+
+Patterns may come from a stranger's file or from a model, and a regular expression that backtracks takes
+exponential time for ``*a*a*a*a*b``. `fits` matches texts with the stars of rules, `match_stars` matches any
+items; both try again only from the last star, as `fnmatch` does.
+"""
 
 from __future__ import annotations
 
 import fnmatch
 import re
+from collections.abc import Callable, Sequence
 
 MAX_TEXT = 1_000_000  # characters; a longer text takes too long to match
 _LITERAL = re.compile(r"[\[\]?]"), re.compile(r"[\[\]]")  # without and with "?" as a wildcard
+Test = Callable[[str], bool]
 
 
 def fits(pattern: str, text: str, *, marks: bool = True, too_long: bool = False) -> bool:
-    """Whether a text matches a pattern; a star matches any text.
+    """Return True if a text matches a pattern; a star matches any text.
 
     Args:
         text: Text from a model or a server.
@@ -19,5 +26,34 @@ def fits(pattern: str, text: str, *, marks: bool = True, too_long: bool = False)
     """
     if len(text) > MAX_TEXT:
         return too_long
-    # The expression of `fnmatch` does not backtrack past a star: one pass per star.
     return fnmatch.fnmatchcase(text, _LITERAL[marks].sub(lambda sign: f"[{sign[0]}]", pattern))
+
+
+def match_stars(tests: Sequence[Test | None], items: Sequence[str], *, begins: bool = False) -> bool:
+    """Return True if the items pass the tests, one each; None matches any number of items.
+
+    Args:
+        items: Names of a path, or characters of a name.
+        begins: True returns whether more items after these could pass; at least one test must be left.
+    """
+    position = index = star_index = 0
+    star = -1
+    while index < len(items):
+        test = tests[position] if position < len(tests) else _never
+        if test is None:
+            star, star_index = position, index
+        elif test(items[index]):
+            index += 1
+        elif star < 0:
+            return False
+        else:
+            star_index += 1
+            position, index = star, star_index
+        position += 1
+    if begins:
+        return star >= 0 or position < len(tests)
+    return all(test is None for test in tests[position:])
+
+
+def _never(_: str) -> bool:
+    return False

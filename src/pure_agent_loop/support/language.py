@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from functools import lru_cache
 from typing import Any, Literal, Protocol, TypeVar, final, get_args
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, checked_choice
 from pure_agent_loop.support.variables import variable
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -137,10 +137,7 @@ def in_language(table: Mapping[str, _T], language: str | None = None) -> _T:
     Raises:
         ConfigError: The table lacks the language.
     """
-    try:
-        return table[language or default_language()]
-    except KeyError:
-        raise ConfigError(f"language={language!r} is unknown. Use one of: {', '.join(table)}.") from None
+    return table[checked_choice("language", language or default_language(), table)]
 
 
 class Sentences:

@@ -8,7 +8,6 @@ import math
 import os
 import socket
 import sys
-import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -229,7 +228,7 @@ def change_file(path: Path, change: Callable[[bytes], bytes | None]) -> None:
             raise OSError(f"{path.name} is a symbolic link")
         new = change(path.read_bytes() if path.exists() else FIRST_LINE)
         if new is not None:
-            replace_file(path, new)
+            write_whole(path, new, durable=True)
 
 
 def append_section(path: Path, section: str) -> None:
@@ -256,20 +255,24 @@ def with_section(old: bytes, section: str) -> bytes:
     return old.rstrip() + b"\n\n" + section.encode("utf-8", "replace")
 
 
-def replace_file(path: Path, content: bytes, mode: int = 0o600) -> None:
-    """Write a file atomically, flushed to the disk.
+def write_whole(path: Path, data: bytes, *, durable: bool = False, mode: int = 0o600) -> None:
+    """Write a file whole or not at all.
 
     Args:
+        durable: Flush the content to the disk before it replaces the old file.
         mode: Permissions of the new file.
     """
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
+    temporary = path.with_name(f".tmp-{os.urandom(8).hex()}")
+    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | OPEN_FLAGS, 0o600)
     try:
         with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).chmod(mode)
-        Path(temporary).replace(path)
+            file.write(data)
+            if durable:
+                file.flush()
+                os.fsync(handle)
+        if mode != 0o600:
+            temporary.chmod(mode)
+        temporary.replace(path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise

@@ -21,7 +21,7 @@ from pure_agent_loop.toolbox.files.grep import SearchTools
 from pure_agent_loop.toolbox.files.reading import FileTools, PictureTools
 from pure_agent_loop.toolbox.files.walking import PROTECTED
 from pure_agent_loop.toolbox.files.workspace import HardLinks, Workspace
-from pure_agent_loop.toolbox.todo import TodoItem, TodoList
+from pure_agent_loop.toolbox.todo import TODO_TOOL, TodoItem, TodoList
 
 if TYPE_CHECKING:
     from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROTECTED",
+    "TODO_TOOL",
     "ChangeTools",
     "Fetch",
     "FetchError",

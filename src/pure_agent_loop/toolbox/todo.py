@@ -12,6 +12,7 @@ from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.words import TOOLS, message
 
+TODO_TOOL = "todo_write"
 MAX_ITEMS = 100
 MAX_CHARS = 500
 
@@ -50,7 +51,7 @@ class TodoList:
 
     def tools(self) -> list[Tool]:
         """Return ``todo_write``, for ``Agent(tools=...)``. The tool changes only this list."""
-        return [Tool(self.todo_write, read_only=True, words=TOOLS["todo_write"])]
+        return [Tool(self.todo_write, read_only=True, words=TOOLS[TODO_TOOL])]
 
     def todo_write(self, items: list[TodoItem]) -> str:
         """Keep a task list for work of several steps. Each call replaces the whole list and shows it.

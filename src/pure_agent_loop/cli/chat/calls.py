@@ -22,6 +22,7 @@ from pure_agent_loop.cli.chat.words import Words, chat_word
 from pure_agent_loop.events import Event
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import to_jsonable
+from pure_agent_loop.toolbox import TODO_TOOL
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 # The arguments that identify a call best, in this order.
 MAIN = ("command", "path", "file_path", "pattern", "query", "url", "question", "prompt", "task", "name")
 SHORT_RESULT = 40  # characters of a result shown on the line of its call
-TODO_TOOL = "todo_write"
 MIN_ARGUMENT = 8  # columns; the result is cut to leave them
 _ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # the first line of an error result
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"

@@ -36,13 +36,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.chat import calls, diffs
-from pure_agent_loop.cli.chat.calls import TODO_TOOL, CallState, CallView, Folded, Lines, number, seconds
+from pure_agent_loop.cli.chat.calls import CallState, CallView, Folded, Lines, number, seconds
 from pure_agent_loop.cli.chat.markdown import Flow, Page
 from pure_agent_loop.cli.chat.output import MIN_COLUMNS, MIN_NEW, Pace, Styler, clean, one_line, positive
 from pure_agent_loop.cli.chat.questions import AnswerInProgress
 from pure_agent_loop.cli.chat.words import Words, words_in
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.stop_reasons import STOP_REASONS
+from pure_agent_loop.toolbox import TODO_TOOL
 
 if TYPE_CHECKING:
     from rich.text import Text

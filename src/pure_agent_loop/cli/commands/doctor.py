@@ -20,7 +20,7 @@ from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.output import PREFIX, CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
-from pure_agent_loop.cli.slow import SlowSteps
+from pure_agent_loop.cli.slow import CLEAR_LINE, SlowSteps
 from pure_agent_loop.cli.words import message
 from pure_agent_loop.doctor import Finding, Report, Target, Watch, as_text, examine, paste
 from pure_agent_loop.errors import ConfigError, MissingExtraError
@@ -33,7 +33,6 @@ from pure_agent_loop.support.terminal import one_line, safe_text
 
 WIDTH = 100  # columns without a terminal
 TIMEOUT, MAX_SECONDS = 60.0, 3600  # seconds per request
-_CLEAR_LINE = "\r\x1b[2K"
 _EPILOG = """\
 Exit codes: 0 usable by an agent, 1 unreachable, no answer, or no tool calls in any tool mode,
 2 wrong usage, 130 stopped by Ctrl-C.
@@ -131,7 +130,7 @@ class _Progress(Watch):
         self._changing = output.can_clear and output.out_is_terminal
 
     def begin(self, name: str) -> None:
-        start = f"{_CLEAR_LINE}{PREFIX}" if self._changing else ""
+        start = f"{CLEAR_LINE}{PREFIX}" if self._changing else ""
         self._output.progress(f"{start}{name} ... ")
 
     def end(self, finding: Finding) -> None:
@@ -140,7 +139,7 @@ class _Progress(Watch):
     def clear(self) -> None:
         """Clear the changing line; the table repeats its content."""
         if self._changing:
-            self._output.progress(f"{_CLEAR_LINE}")
+            self._output.progress(f"{CLEAR_LINE}")
 
 
 def _as_json(report: Report, has_key: bool) -> dict[str, Any]:

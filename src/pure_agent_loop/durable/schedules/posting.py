@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from pure_agent_loop.durable.schedules.firings import PendingDelivery
 from pure_agent_loop.support.disk import flush_to_disk, write_all
-from pure_agent_loop.support.locking import lock_within, replace_file
+from pure_agent_loop.support.locking import lock_within, write_whole
 
 MAX_OUTPUT_BYTES = 4_000
 MAX_WAIT = 300.0
@@ -52,7 +52,7 @@ def post_to_file(pending: PendingDelivery, record_progress: Callable[[str], None
             _append(path, encode_entry(pending), record_progress)
         else:
             mode = stat.S_IMODE(path.stat().st_mode) if path.exists() else 0o600
-            replace_file(path, encode_entry(pending), mode)
+            write_whole(path, encode_entry(pending), durable=True, mode=mode)
     except OSError as error:
         return retry_or_fail(pending, f"{path}: {error.strerror or error}")
     return DeliveryOutcome("delivered", str(path))

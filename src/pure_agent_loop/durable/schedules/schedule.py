@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 from pure_agent_loop.durable.schedules.delivery import Delivery
 from pure_agent_loop.durable.values import check_agent_name
-from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.errors import ConfigError, MissingExtraError, checked_choice
 from pure_agent_loop.sessions import check_session_name
 from pure_agent_loop.support.disk import expanded
 
@@ -281,9 +281,7 @@ class Schedule:
 
     def _check_options(self) -> None:
         for field, choices in _CHOICES.items():
-            if getattr(self, field) not in choices:
-                value = getattr(self, field)
-                raise ConfigError(f"{field}={value!r:.40} is unknown. Use one of: {', '.join(choices)}.")
+            checked_choice(field, getattr(self, field), choices)
         if not 1 <= self.max_missed <= MAX_MISSED:
             raise ConfigError(f"max_missed={self.max_missed!r:.40} must be from 1 to {MAX_MISSED}.")
         if self.session is not None:

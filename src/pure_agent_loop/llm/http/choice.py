@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.errors import ConfigError, MissingExtraError, checked_choice
 from pure_agent_loop.llm.addresses import has_proxy
 from pure_agent_loop.support.variables import variable
 
@@ -38,8 +38,8 @@ def transport_for(settings: Mapping[str, Any]) -> Transport:
         ConfigError: A setting or the variable is invalid, or the required library cannot be used.
     """
     wanted = variable(HTTP_VARIABLE).strip().lower()
-    if wanted not in ("", *_LIBRARIES):
-        raise ConfigError(f"{HTTP_VARIABLE}={wanted!r} is unknown. Use one of: {', '.join(_LIBRARIES)}.")
+    if wanted:
+        checked_choice(HTTP_VARIABLE, wanted, _LIBRARIES)
     from pure_agent_loop.llm.http.plain import check_seconds
 
     check_seconds(settings.get("timeout"))

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.errors import LLMError, checked_choice
 from pure_agent_loop.llm.base import (
     BecomesReady,
     ChatModel,
@@ -145,8 +145,7 @@ def check_tool_mode(mode: str) -> None:
     Raises:
         ConfigError: The mode is unknown.
     """
-    if mode not in TOOL_MODES:
-        raise ConfigError(f"tool_mode={mode!r} is unknown. Use one of: {', '.join(TOOL_MODES)}.")
+    checked_choice("tool_mode", mode, TOOL_MODES)
 
 
 class ToolModeClient(StreamingClient):

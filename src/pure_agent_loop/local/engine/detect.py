@@ -8,13 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pure_agent_loop.local.engine.owner import owner_of
+from pure_agent_loop.local.engine.owner import HOST, owner_of
 from pure_agent_loop.local.engine.words import notice
 
 KNOWN_PORTS: Mapping[str, int] = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080, "vLLM": 8000}
 TIMEOUT_SECONDS = 0.3
 MAX_BYTES = 1_000_000
-_HOST = "127.0.0.1"
 _UNUSABLE = (
     OSError,
     ValueError,
@@ -87,15 +86,15 @@ async def _look(name: str, port: int, timeout: float) -> Found | None:
     if not model:
         return None
     owner = owner_of(port)
-    return Found(name, f"http://{_HOST}:{port}/v1", model, owner.name, owner.is_safe)
+    return Found(name, f"http://{HOST}:{port}/v1", model, owner.name, owner.is_safe)
 
 
 async def _get_models(port: int) -> bytes:
     """Return the body of a successful response, else nothing."""
-    reader, writer = await asyncio.open_connection(_HOST, port)
+    reader, writer = await asyncio.open_connection(HOST, port)
     try:
         # HTTP/1.0: no chunks, and the server closes at the end, so the rest is the body.
-        writer.write(f"GET /v1/models HTTP/1.0\r\nHost: {_HOST}:{port}\r\n\r\n".encode())
+        writer.write(f"GET /v1/models HTTP/1.0\r\nHost: {HOST}:{port}\r\n\r\n".encode())
         await writer.drain()
         head = await reader.readuntil(b"\r\n\r\n")
         if head.split(b" ", 2)[1:2] != [b"200"]:

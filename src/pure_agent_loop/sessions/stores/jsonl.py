@@ -43,7 +43,7 @@ from pure_agent_loop.sessions.stores.records import (
 )
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import Appender, sync_folder
-from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, replace_file, take_lock
+from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock, write_whole
 
 SUFFIX, NAME_SUFFIX = ".jsonl", ".name"
 _READ_ATTEMPTS = 3
@@ -197,7 +197,7 @@ class JsonlStore:
             path = self._path(new_id)
             with write_errors(path):
                 self._write_name(new_id)
-                replace_file(path, b"".join(record.to_line() for record in loaded.records))
+                write_whole(path, b"".join(record.to_line() for record in loaded.records), durable=True)
                 sync_folder(self.folder)
             return RepairReport(new_id, path, len(loaded.records), loaded.problems)
         finally:
@@ -213,7 +213,7 @@ class JsonlStore:
         """Write the id to a separate file if the session's file name is only a hash."""
         path = self._file(session_id, NAME_SUFFIX)
         if is_hashed(path.name) and not os.path.lexists(path):
-            replace_file(path, session_id.encode())
+            write_whole(path, session_id.encode(), durable=True)
             sync_folder(self.folder)
 
     def _open_locked(self, session_id: str, lock: SessionLock, *, create: bool) -> JsonlLog:

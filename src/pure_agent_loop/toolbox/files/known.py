@@ -18,6 +18,7 @@ from weakref import WeakKeyDictionary
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.locking import write_whole
 from pure_agent_loop.tool_context import current_call, current_run, memory_owner
 
 MAX_HASHED_BYTES = 10_000_000  # larger files are compared by size and date
@@ -64,7 +65,7 @@ class KnownFiles:
 
     @property
     def has_reader(self) -> bool:
-        """Whether the model has a tool to read files."""
+        """True if the model has a tool to read files."""
         run = None if memory_owner() is None else current_run().run
         return self.is_readable if run is None else run.has_tool("read_file")
 
@@ -159,9 +160,7 @@ class KnownFiles:
             for old in private_folder(path.parent).iterdir():
                 if time.time() - old.stat().st_mtime > _KEEP_SECONDS:
                     old.unlink()
-        temporary = path.with_suffix(f".{os.urandom(8).hex()}")
-        temporary.write_text(json.dumps(rows), encoding="ascii")
-        temporary.replace(path)
+        write_whole(path, json.dumps(rows).encode("ascii"))
 
 
 def _question_key(path: str, texts: Sequence[str]) -> str:

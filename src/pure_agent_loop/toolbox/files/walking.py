@@ -84,8 +84,39 @@ class FolderHandle:
         os.replace(self._at(old), self._at(new), src_dir_fd=self._descriptor, dst_dir_fd=self._descriptor)
 
     def remove(self, name: str) -> None:
-        """Remove a file."""
+        """Remove a file or link."""
         os.unlink(self._at(name), dir_fd=self._descriptor)
+
+    def remove_folder(self, name: str) -> None:
+        """Remove an empty folder."""
+        os.rmdir(self._at(name), dir_fd=self._descriptor)
+
+    def target(self, name: str) -> str:
+        """Return the target of a link."""
+        return os.readlink(self._at(name), dir_fd=self._descriptor)
+
+    def link(self, target: str, name: str) -> None:
+        """Create a symbolic link."""
+        os.symlink(target, self._at(name), dir_fd=self._descriptor)
+
+    def add_name(self, other: FolderHandle, source: str, name: str) -> None:
+        """Add a hard link in this folder to a file of another folder."""
+        os.link(
+            other._at(source),
+            self._at(name),
+            src_dir_fd=other._descriptor,
+            dst_dir_fd=self._descriptor,
+            follow_symlinks=False,
+        )
+
+    def make_writable(self, name: str) -> None:
+        """Make a file writable for its owner."""
+        handle = self.open(name, os.O_RDONLY)
+        try:
+            if hasattr(os, "fchmod"):
+                os.fchmod(handle, stat.S_IMODE(os.fstat(handle).st_mode) | stat.S_IWUSR)
+        finally:
+            os.close(handle)
 
     def scan(self) -> Iterator[os.DirEntry[str]]:
         """Yield the entries in no particular order."""
@@ -111,7 +142,7 @@ def root_folder(root: Path, opener: beneath.Opener) -> FolderHandle:
 
 @contextmanager
 def unlinked_folder(
-    root: Path, opener: beneath.Opener, parts: tuple[str, ...], *, make: bool = False
+    root: Path, opener: beneath.Opener, parts: Sequence[str], *, make: bool = False
 ) -> Iterator[FolderHandle]:
     """Open a folder below the root without following any link, so that its path is its real path.
 
@@ -170,7 +201,7 @@ class TreeWalk:
 
     Args:
         start: The first folder; it stays open.
-        enter: Tells whether to walk the folder with these names.
+        enter: Returns True if the folder with these names is to be walked.
         most: Maximum number of entries.
     """
 

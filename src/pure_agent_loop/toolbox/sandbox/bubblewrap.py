@@ -11,7 +11,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, checked_choice
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program
 from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
@@ -146,7 +146,7 @@ def check_workspace(root: Path) -> None:
 
 
 def is_too_much(folder: Path) -> bool:
-    """Tell whether a folder must never be shown to commands as a whole."""
+    """Return True if a folder must never be shown to commands as a whole."""
     try:
         check_workspace(folder)
     except ConfigError:
@@ -236,7 +236,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _PROBE_SECONDS = 10
 
 
-class Landlock:
+class Landlock(Sandbox):
     """Starts commands that the kernel confines to the workspace, a private folder and the system's programs.
 
     Sockets need `network`, and Unix sockets are never allowed; signals to outside processes and inspection
@@ -286,10 +286,6 @@ class Landlock:
         }
         return reaper_argv(start, confine)
 
-    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - the shape of `Sandbox`
-        """Return an empty context: Landlock needs no preparation."""
-        return nullcontext([])
-
 
 def best_sandbox(
     root: str | os.PathLike[str],
@@ -308,8 +304,7 @@ def best_sandbox(
     Raises:
         ConfigError: The named sandbox does not work here, or another value is invalid.
     """
-    if name not in SANDBOX_NAMES:
-        raise ConfigError(f"sandbox={name!r} is unknown. Use one of: {', '.join(SANDBOX_NAMES)}.")
+    checked_choice("sandbox", name, SANDBOX_NAMES)
     folder = Path(root).expanduser().resolve()
     no_bubblewrap, nested = bubblewrap_problem() if name in ("auto", "bubblewrap") else ("", False)
     if name in ("auto", "bubblewrap") and not no_bubblewrap:

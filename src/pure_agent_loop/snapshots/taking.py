@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import json
 import os
-import stat
 import time
 from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -21,9 +20,11 @@ from pure_agent_loop.snapshots.scan import (
     ScanRules,
     batches,
     birth_ns,
+    kept_entry,
     signature,
+    unkept_entry,
 )
-from pure_agent_loop.snapshots.store import Store, Writer, write_whole
+from pure_agent_loop.snapshots.store import Store, Writer
 from pure_agent_loop.snapshots.values import (
     Manifest,
     ObjectsMissingError,
@@ -33,6 +34,7 @@ from pure_agent_loop.snapshots.values import (
     manifest_name,
     shown_path,
 )
+from pure_agent_loop.support.locking import write_whole
 from pure_agent_loop.support.threads import in_thread
 
 BATCH_BYTES, BATCH_FILES = 16 << 20, 256
@@ -107,10 +109,6 @@ class SnapshotTaker:
             except OSError as error:
                 raise SnapshotError(f"The snapshot cannot be stored: {error.strerror or error}.") from error
 
-    async def has(self, name: str) -> bool:
-        """Return True if the snapshot exists."""
-        return await self._store.has(name)
-
     async def manifest(self, name: str) -> Manifest:
         """Return the manifest of a snapshot.
 
@@ -160,7 +158,7 @@ class SnapshotTaker:
             manifest = scan.manifest
             same_names = [name for name, other in self._manifests.items() if other == manifest]
             name = same_names[0] if same_names else await in_thread(lambda: manifest_name(manifest))
-            if not await self._store.has(name):
+            if not self._store.has(name):
                 if writer is None:
                     writer = await stack.enter_async_context(self._store.writing())
                 await writer.snapshot(name, manifest)
@@ -200,15 +198,13 @@ class SnapshotTaker:
                 content = self._scanner.read(path, scan.view.max_file_bytes)
             except OSError as error:
                 scan.left_out.append(f"{shown_path(path)} ({error.strerror})")
-                files.append(_Read(path, _unread(scan.unread[path]), None, b""))
+                files.append(_Read(path, unkept_entry(scan.unread[path]), None, b""))
                 continue
             if content is None:  # removed or grown in between
                 scan.signatures.pop(path, None)
                 continue
             data, status = content
-            is_link = stat.S_ISLNK(status.st_mode)
-            mode = 0o777 if is_link else stat.S_IMODE(status.st_mode)
-            entry = PathEntry("link" if is_link else "file", mode, self._store.content_id(data))
+            entry = kept_entry(status, self._store.content_id(data))
             scan.signatures[path] = signature(status)
             files.append(_Read(path, entry, KnownFile(signature(status), read_ns, entry.content), data))
         return files
@@ -219,18 +215,10 @@ class SnapshotTaker:
         removed = known.keys() - scan.signatures.keys() if scan.only is None else set()
         if self._known is known and not new_known and not removed:
             return
-        merged = {
-            **{path: known_file for path, known_file in known.items() if path not in removed},
-            **new_known,
-        }
-        self._known = merged
+        kept = {path: file for path, file in known.items() if path not in removed}
+        self._known = merged = {**kept, **new_known}
         with contextlib.suppress(OSError):  # only a cache
             await in_thread(lambda: _save(self._memory, merged))
-
-
-def _unread(status: os.stat_result) -> PathEntry:
-    mode = stat.S_IMODE(status.st_mode)
-    return PathEntry("unkept", mode, f"{status.st_size}-{status.st_mtime_ns}")
 
 
 def _load(path: Path) -> dict[str, KnownFile]:
@@ -242,10 +230,7 @@ def _load(path: Path) -> dict[str, KnownFile]:
 
 
 def _save(path: Path, known: dict[str, KnownFile]) -> None:
-    rows = [
-        [name, *known_file.signature, known_file.read_ns, known_file.content]
-        for name, known_file in known.items()
-    ]
+    rows = [[name, *file.signature, file.read_ns, file.content] for name, file in known.items()]
     write_whole(path, json.dumps(rows, separators=(",", ":")).encode("ascii"))
 
 
@@ -382,7 +367,11 @@ class SnapshotJournal:
 
     def history(self) -> History:
         """Return the history that the lines describe."""
-        return _history(self.records())
+        history = History()
+        for record in self.records():
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # from another version
+                _READERS[record["type"]](history, record)
+        return history
 
     def forget(self, ids: Iterable[str]) -> None:
         """Remove all lines about these steps and undos."""
@@ -394,14 +383,6 @@ class SnapshotJournal:
         ]
         lines = [json.dumps(record, separators=(",", ":")) + "\n" for record in remaining]
         write_whole(self._path, "".join(lines).encode("ascii"))
-
-
-def _history(records: list[Record]) -> History:
-    history = History()
-    for record in records:
-        with contextlib.suppress(KeyError, TypeError, ValueError):  # from another version
-            _READERS[record["type"]](history, record)
-    return history
 
 
 def _before(history: History, record: Record) -> None:
