@@ -17,6 +17,7 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from pure_agent_loop.errors import ConfigError, SessionLockedError
 from pure_agent_loop.snapshots.values import (
@@ -33,6 +34,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
 DEADLINE = 120.0  # seconds for one operation of a store
+T = TypeVar("T")
 _LOCK_PAUSE = 0.02
 
 REFS = "refs/snapshots/"
