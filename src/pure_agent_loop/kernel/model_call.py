@@ -120,8 +120,8 @@ class Attempts(ABC):
         """Send the request until an attempt succeeds, as the retry policy allows.
 
         Raises:
-            LLMError: The last attempt failed; so does every other exception of a client.
             LimitExceededError: Another attempt would exceed a limit.
+            Exception: The error of the last attempt, unchanged.
         """
         clock, retries = self.kit.clock, 0
         while True:

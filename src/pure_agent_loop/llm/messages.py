@@ -314,7 +314,10 @@ class _Repair:
         content = message.get("content")
         if isinstance(content, str) or (content is None and "tool_calls" in message):
             return
-        if isinstance(content, list) and content and all(map(_is_part, content)):
+        are_parts = isinstance(content, list) and all(
+            isinstance(part, dict) and isinstance(part.get("type"), str) for part in content
+        )
+        if content and are_parts:
             return
         message["content"] = as_text(content) if content else ""
         self._fixes.append(f"messages[{number}]: content became text")
@@ -410,10 +413,6 @@ def _check_meta(message: Message) -> None:
         kept = {key: meta[key] for key, kind in _META_KEYS.items() if isinstance(meta.get(key), kind)}
         if kept:
             message[META] = kept
-
-
-def _is_part(part: Any) -> bool:
-    return isinstance(part, dict) and isinstance(part.get("type"), str)
 
 
 def _is_text_of(text: Any, arguments: dict[str, Any]) -> bool:

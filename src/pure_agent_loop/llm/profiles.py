@@ -132,13 +132,6 @@ def _check_tokens(tokens: Collection[str]) -> None:
             )
 
 
-def _check_pattern(name: str, pattern: str) -> None:
-    try:
-        re.compile(pattern, re.I)
-    except re.error as error:
-        raise ConfigError(f"Profile.{name}={pattern!r} is not a regular expression: {error}.") from error
-
-
 @dataclass(frozen=True, slots=True)
 class Profile:
     """Settings for one provider or model family. Only differences from a plain server are set.
@@ -221,7 +214,12 @@ class Profile:
             raise ConfigError(f"Profile.takes holds unknown {wrong!r}. Use: {', '.join(MEDIA_KINDS)}.")
         _check_tokens(self.control_tokens or ())
         for name in ("url", "model"):
-            _check_pattern(name, getattr(self, name))
+            pattern = getattr(self, name)
+            try:
+                re.compile(pattern, re.I)
+            except re.error as error:
+                problem = f"Profile.{name}={pattern!r} is not a regular expression: {error}."
+                raise ConfigError(problem) from error
 
     def to_code(self) -> str:
         """Return the profile as Python code, without default values."""

@@ -71,97 +71,8 @@ class ReadToken(NamedTuple):
 Reading = Sequence[ReadToken]
 
 
-async def choose(
-    requests: AuxiliaryRequests,
-    messages: Sequence[Message],
-    tools: Sequence[Tool],
-    prompts: Prompts,
-    known: dict[tuple[str, str], Reading],
-    *,
-    has_to_call: bool = False,
-) -> Tool | None:
-    """Choose the tool to call.
-
-    Args:
-        requests: Sends the requests.
-        messages: The conversation.
-        tools: The tool schemas; each may hold ``examples``.
-        prompts: The prompt texts.
-        known: Cache of readings of names without content, by instructions and name.
-        has_to_call: Whether a tool must be chosen.
-
-    Returns:
-        The tool's schema, or None for an answer in words.
-
-    Raises:
-        NoProbabilitiesError: The server does not return token likelihoods.
-        LLMError: A request failed.
-    """
-    question = last_question(messages)[-_MAX_QUESTION_CHARS:]
-    shots = [*chosen_examples(prompts), *_own_examples(tools)]
-    by_name = await _scores_by_name(requests, question, tools, shots, prompts, known)
-    best = sorted(range(len(tools)), key=by_name.__getitem__, reverse=True)[:_MAX_CANDIDATES]
-    try:
-        by_request = await _scores_by_request(requests, question, [tools[i] for i in best], shots, prompts)
-    except NoProbabilitiesError:  # the server cannot write this text; only the names decide
-        by_request = [0.0] * len(best)
-    sums = {index: by_name[index] + share for index, share in zip(best, by_request, strict=True)}
-    chosen = max(sums, key=sums.__getitem__)
-    return tools[chosen] if has_to_call or by_name[chosen] + sums[chosen] > 0 else None
-
-
 class NoProbabilitiesError(Exception):
     """A server did not return token likelihoods."""
-
-
-async def _scores_by_name(
-    requests: AuxiliaryRequests,
-    question: str,
-    tools: Sequence[Tool],
-    shots: Sequence[Chosen],
-    prompts: Prompts,
-    known: dict[tuple[str, str], Reading],
-) -> list[float]:
-    """Return each tool's score by name.
-
-    The caller's system prompt is left out: instructions for answering would distort the comparison.
-    """
-    lead: list[Message] = [{"role": "system", "content": prompts.choose}]
-    none = no_tool(prompts)
-    for shot in shots:
-        lead += [] if shot.name in none else _turn(shot.request, shot.name)
-    # The tools follow the examples, so that the server's cache holds the examples for all sets of tools.
-    listed = "\n".join("- " + ": ".join(_summary_of(tool)) for tool in tools)
-    lead += _turn(prompts.choose_tools.format(tools=listed), prompts.choose_ready)
-    written = json.dumps(lead)
-    keys = [(written, _summary_of(tool)[0]) for tool in tools]
-    # Two separate loops, for the server's prompt cache.
-    for key in keys:
-        if key not in known:
-            known[key] = await _read(requests, lead, NO_CONTENT, key[1])
-    return [_share_of_name(await _read(requests, lead, question, key[1]), known[key]) for key in keys]
-
-
-async def _scores_by_request(
-    requests: AuxiliaryRequests,
-    question: str,
-    tools: Sequence[Tool],
-    shots: Sequence[Chosen],
-    prompts: Prompts,
-) -> list[float]:
-    """Return each tool's score by request. The prompt does not list the tools."""
-    question = question.encode()[-_MAX_REQUEST_BYTES:].decode(errors="ignore")
-    lead: list[Message] = [{"role": "system", "content": prompts.choose_heard}]
-    for shot in shots:
-        lead += _turn(f"{shot.name}: {shot.description}", shot.request)
-    names = no_tool(prompts)
-    none = next((f"{shot.name}: {shot.description}" for shot in shots if shot.name in names), NO_CONTENT)
-    without = await _read(requests, lead, none, question, _MAX_REQUEST_TOKENS)
-    scores = []
-    for tool in tools:
-        reading = await _read(requests, lead, ": ".join(_summary_of(tool)), question, _MAX_REQUEST_TOKENS)
-        scores.append(_share_of_words(reading, without))
-    return scores
 
 
 def _share_of_name(reading: Reading, before: Reading) -> float:
@@ -267,7 +178,7 @@ class Chooser:
         self._prompts = prompts
         self._gives_likelihoods: bool | None = None
         self._able: bool | None = None
-        self._likelihoods: dict[tuple[str, str], Reading] = {}
+        self._likelihoods: dict[tuple[str, str], Reading] = {}  # of names without content
 
     async def can_choose(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> bool:
         """Return True if there is a question and the server supports a choice by likelihood."""
@@ -351,13 +262,67 @@ class Chooser:
 
     async def _choose(
         self, requests: AuxiliaryRequests, messages: list[Message], tools: Tools, *, has_to_call: bool
-    ) -> Mapping[str, Any] | None:
+    ) -> Tool | None:
+        """Return the tool to call, or None for an answer in words.
+
+        Raises:
+            NoProbabilitiesError: The server does not return token likelihoods.
+            LLMError: A request failed.
+        """
         if has_to_call and len(tools) == 1:
             return tools[0]
+        question = last_question(messages)[-_MAX_QUESTION_CHARS:]
+        shots = [*chosen_examples(self._prompts), *_own_examples(tools)]
         try:
-            return await choose(
-                requests, messages, tools, self._prompts, self._likelihoods, has_to_call=has_to_call
-            )
+            by_name = await self._scores_by_name(requests, question, tools, shots)
         except NoProbabilitiesError:
             self._gives_likelihoods = False
             raise
+        best = sorted(range(len(tools)), key=by_name.__getitem__, reverse=True)[:_MAX_CANDIDATES]
+        try:
+            by_request = await self._scores_by_request(requests, question, [tools[i] for i in best], shots)
+        except NoProbabilitiesError:  # the server cannot write this text; only the names decide
+            by_request = [0.0] * len(best)
+        sums = {index: by_name[index] + share for index, share in zip(best, by_request, strict=True)}
+        chosen = max(sums, key=sums.__getitem__)
+        return tools[chosen] if has_to_call or by_name[chosen] + sums[chosen] > 0 else None
+
+    async def _scores_by_name(
+        self, requests: AuxiliaryRequests, question: str, tools: Sequence[Tool], shots: Sequence[Chosen]
+    ) -> list[float]:
+        """Return each tool's score by name.
+
+        The caller's system prompt is left out: instructions for answering would distort the comparison.
+        """
+        prompts, known = self._prompts, self._likelihoods
+        lead: list[Message] = [{"role": "system", "content": prompts.choose}]
+        none = no_tool(prompts)
+        for shot in shots:
+            lead += [] if shot.name in none else _turn(shot.request, shot.name)
+        # The tools follow the examples, so that the server's cache holds the examples for all sets of tools.
+        listed = "\n".join("- " + ": ".join(_summary_of(tool)) for tool in tools)
+        lead += _turn(prompts.choose_tools.format(tools=listed), prompts.choose_ready)
+        written = json.dumps(lead)
+        keys = [(written, _summary_of(tool)[0]) for tool in tools]
+        # Two separate loops, for the server's prompt cache.
+        for key in keys:
+            if key not in known:
+                known[key] = await _read(requests, lead, NO_CONTENT, key[1])
+        return [_share_of_name(await _read(requests, lead, question, key[1]), known[key]) for key in keys]
+
+    async def _scores_by_request(
+        self, requests: AuxiliaryRequests, question: str, tools: Sequence[Tool], shots: Sequence[Chosen]
+    ) -> list[float]:
+        """Return each tool's score by request. The prompt does not list the tools."""
+        question = question.encode()[-_MAX_REQUEST_BYTES:].decode(errors="ignore")
+        lead: list[Message] = [{"role": "system", "content": self._prompts.choose_heard}]
+        for shot in shots:
+            lead += _turn(f"{shot.name}: {shot.description}", shot.request)
+        names = no_tool(self._prompts)
+        none = next((f"{shot.name}: {shot.description}" for shot in shots if shot.name in names), NO_CONTENT)
+        without = await _read(requests, lead, none, question, _MAX_REQUEST_TOKENS)
+        scores = []
+        for tool in tools:
+            reading = await _read(requests, lead, ": ".join(_summary_of(tool)), question, _MAX_REQUEST_TOKENS)
+            scores.append(_share_of_words(reading, without))
+        return scores

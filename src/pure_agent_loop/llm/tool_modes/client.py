@@ -424,14 +424,15 @@ class ToolModeClient(StreamingClient):
                         yield delta
                 return
         except NoProbabilitiesError:
-            pass  # remembered by the chooser; nothing was streamed yet
+            pass  # the chooser will not be asked again; nothing was streamed yet
         async with aclosing(self._action(messages, tools, options)) as deltas:
             async for delta in deltas:
                 yield delta
 
-    async def _action(
+    def _action(
         self, messages: list[Message], tools: Tools, options: dict[str, Any]
     ) -> AsyncGenerator[Delta, None]:
+        """Request one JSON object with the best response format that the server accepts."""
         form = format_of(options)
         formats = response_formats(tools, None if form is None else form.schema)
         if form is None and "response_format" in options:  # the caller's own
@@ -441,9 +442,7 @@ class ToolModeClient(StreamingClient):
             shaped = self._shape_json(messages, tools, options, number)
             return self._read(shaped, JsonReader(tools, typed=form is not None))
 
-        async with aclosing(self._formats.ask(ask, formats)) as deltas:
-            async for delta in deltas:
-                yield delta
+        return self._formats.ask(ask, formats)
 
     async def _read(self, shaped: Shaped, reader: _ResponseReader) -> AsyncGenerator[Delta, None]:
         """Stream without tools, and let `reader` turn the text into calls."""

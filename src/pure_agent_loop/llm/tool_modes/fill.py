@@ -28,6 +28,7 @@ _MAX_COPY_CHARS = 120
 _TEST_TOKENS = 120
 _WORD = lazy_pattern(r"[^\W_]+(?:[^\w\s]+[^\W_]+)*|\S")
 _NUMBER = lazy_pattern(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
+_RESTRICTIONS = frozenset({"enum", "const", "format", "pattern", "$ref", "default"})  # keywords for a value
 _EDGES = " \t\r\n.,;:!?\"'()[]，。；：！？“”「」（）"
 
 Arguments = dict[str, Any]
@@ -245,18 +246,13 @@ def _narrowed(
     changed = False
     for name, value in values.items():
         schema = properties.get(name)
-        if not isinstance(schema, Mapping) or _is_restricted(schema):
+        if not isinstance(schema, Mapping) or not _RESTRICTIONS.isdisjoint(schema):
             continue
         if name in composed or _occurs_in(value, question):
             properties[name] = {"const": value}
         elif choices := _choices(value, question):
             properties[name], changed = {"enum": choices}, True
     return {**parameters, "properties": properties, "required": list(values)} if changed else None
-
-
-def _is_restricted(schema: Mapping[str, Any]) -> bool:
-    """Return True if the schema itself restricts the value."""
-    return any(key in schema for key in ("enum", "const", "format", "pattern", "$ref", "default"))
 
 
 def _occurs_in(value: Any, question: str) -> bool:
