@@ -1,0 +1,224 @@
+"""Start a Python program as a fork of one that has our dependencies in memory: in half of the time.
+
+It is a child of the test like any other, with its own streams, folder, variables and signals, and it imports
+our modules anew, in its own order. What only a new Python can read (options, its own variables, those of the
+locale and of TLS) is the same in all forks of a nursery. ``PAL_TESTS_FORK=0`` starts a new Python each time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import inspect
+import io
+import json
+import os
+import pickle
+import platform
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import types
+from collections import Counter
+from collections.abc import Mapping
+from importlib import import_module, util
+from pathlib import Path
+from typing import Any
+
+PACKAGE = "pure_agent_loop"
+ROOT = Path(__file__).parents[1]
+# What these import from elsewhere is kept, they themselves are not.
+ROOMS = ("cli.commands.run", "cli.one_run", "cli.toolset", "llm.http.aio", "schema.build", "sessions", "mcp")
+READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TZ", "SSL_", "OPENSSL", "PYDANTIC", "AIOHTTP")
+CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
+CLONE_PARENT = 0x8000
+_OPTIONS = inspect.signature(subprocess.Popen._execute_child)
+_PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
+
+
+class Popen(subprocess.Popen):
+    """As in `subprocess`, but quicker for `python -m NAME`, `python -c CODE` and `python FILE`."""
+
+    def _execute_child(self, *args: Any, **more: Any) -> None:
+        options = _OPTIONS.bind(self, *args, **more).arguments
+        words, env = list(options["args"]), options["env"]
+        env = dict(os.environ if env is None else env)
+        first = 3 if words[1:2] == ["-W"] else 1
+        usual = words[0] == sys.executable and _is_program(words[first]) and not options["pass_fds"]
+        nursery = _nursery_for(words[1:first], env) if usual else None
+        if nursery is None:
+            super()._execute_child(*args, **more)
+            return
+        request = {
+            "argv": words,
+            "first": first,
+            "folder": str(Path(options["cwd"] or ".").absolute()),
+            "env": env,
+            "session": options["start_new_session"],
+            "before": pickle.dumps(options["preexec_fn"]).hex(),
+        }
+        streams = [options["p2cread"], options["c2pwrite"], options["errwrite"]]
+        self.pid = nursery.fork(request, [own if pipe == -1 else pipe for own, pipe in enumerate(streams)])
+        self._child_created = True
+        self._close_pipe_fds(*(options[name] for name in _PIPES))
+
+
+def run(
+    argv: list[str], data: Any = None, *, timeout: float | None = None, **options: Any
+) -> subprocess.CompletedProcess[Any]:
+    """As `subprocess.run` with what comes back."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    with Popen(argv, **pipes, **options) as process:
+        try:
+            out, err = process.communicate(data, timeout)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(argv, process.returncode, out, err)
+
+
+# -- in the tests -------------------------------------------------------------------------------------------
+
+
+class Nursery:
+    """A Python that forks. It ends with the process that started it."""
+
+    def __init__(self, flags: list[str], env: Mapping[str, str]) -> None:
+        self._lock = threading.Lock()
+        self._ours, theirs = socket.socketpair()
+        with theirs:
+            command = [sys.executable, *flags, "-m", "tests.forked", str(theirs.fileno())]
+            self._process = subprocess.Popen(command, env=env, cwd=ROOT, pass_fds=[theirs.fileno()])
+
+    def fork(self, request: Mapping[str, Any], streams: list[int]) -> int:
+        """Start a process, and return its number."""
+        data = json.dumps(request).encode()
+        with self._lock:
+            socket.send_fds(self._ours, [len(data).to_bytes(8, "big")], streams)
+            self._ours.sendall(data)
+            pid = self._ours.recv(8)
+        assert pid, "the nursery has ended"
+        return int.from_bytes(pid, "big")
+
+
+_nurseries: dict[Any, Nursery] = {}
+_seen: Counter[Any] = Counter()
+
+
+def _is_program(word: str) -> bool:
+    return word in ("-c", "-m") or not word.startswith("-")
+
+
+def _nursery_for(flags: list[str], env: Mapping[str, str]) -> Nursery | None:
+    """Return the nursery with these variables; None where it would not pay."""
+    if CLONE is None or os.environ.get("PAL_TESTS_FORK") == "0":
+        return None
+    fixed = (*flags, *sorted(entry for entry in env.items() if entry[0].startswith(READ_AT_START)))
+    _seen[fixed] += 1
+    if fixed not in _nurseries and _seen[fixed] > 2:
+        _nurseries[fixed] = Nursery(flags, env)
+    return _nurseries.get(fixed)
+
+
+# -- in the nursery -----------------------------------------------------------------------------------------
+
+
+def wait_for_requests(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:
+    """Fork for each request; return it in the child, and None at the end of the tests."""
+    while head_and_streams := socket.recv_fds(channel, 8, 3):
+        head, streams, *_ = head_and_streams
+        if not head:
+            return None
+        with channel.makefile("rb") as reader:
+            data = reader.read(int.from_bytes(head, "big"))
+        pid = clone()
+        if pid == 0:
+            return json.loads(data), streams
+        for stream in streams:
+            os.close(stream)
+        channel.sendall(pid.to_bytes(8, "big"))
+    return None
+
+
+def clone() -> int:
+    """Fork, as `os.fork` does, but the new process is a child of our parent."""
+    python, system = ctypes.pythonapi, ctypes.PyDLL(None)
+    system.syscall.argtypes, system.syscall.restype = [ctypes.c_long] * 6, ctypes.c_long
+    python.PyOS_BeforeFork()
+    pid = system.syscall(CLONE, CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0)
+    (python.PyOS_AfterFork_Child if pid == 0 else python.PyOS_AfterFork_Parent)()
+    assert pid >= 0, "this system has no clone"
+    return pid
+
+
+def become(request: Mapping[str, Any], streams: list[int]) -> None:
+    """Make this process what was asked for."""
+    before = pickle.loads(bytes.fromhex(request["before"]))
+    forget("tests")
+    os.chdir(request["folder"])
+    for number, stream in enumerate(streams):
+        os.dup2(stream, number)
+        os.close(stream)
+    if request["session"]:
+        os.setsid()
+    os.environ.clear()
+    os.environ.update(request["env"])
+    if before is not None:
+        before()
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        stream = text_stream(number, getattr(sys, name))
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", stream)
+    sys.orig_argv = request["argv"]
+    sys.argv = sys.orig_argv[request["first"] :]
+
+
+def text_stream(number: int, like: Any) -> io.TextIOWrapper:
+    """Open a standard stream as Python does at its start."""
+    buffer = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115 - for all of its life
+    line = number == 2 or buffer.raw.isatty()
+    return io.TextIOWrapper(buffer, like.encoding, like.errors, "\n", line_buffering=line)
+
+
+def forget(package: str) -> None:
+    """Let modules be imported anew."""
+    for name in [name for name in sys.modules if name.partition(".")[0] == package]:
+        del sys.modules[name]
+
+
+def run_main() -> None:
+    """Run the program that `sys.argv` begins with, as its main module."""
+    program = sys.argv[0]
+    if program == "-c":
+        sys.path[0], spec, file, code = "", None, None, compile(sys.argv.pop(1), "<string>", "exec")
+    elif program == "-m":
+        sys.path[0], name = str(Path.cwd()), sys.argv.pop(1)
+        spec = util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = util.find_spec(f"{name}.__main__")
+        assert spec is not None, f"No module named {name}"
+        file = sys.argv[0] = spec.origin
+        code = spec.loader.get_code(spec.name)
+    else:
+        sys.path[0], spec, file = str(Path(program).absolute().parent), None, program
+        code = compile(Path(program).read_bytes(), program, "exec")
+    main = sys.modules["__main__"] = types.ModuleType("__main__")
+    main.__spec__, main.__package__ = spec, spec.parent if spec else None
+    if file is not None:
+        main.__file__ = file
+    exec(code, vars(main))
+
+
+if __name__ == "__main__":
+    for room in ROOMS:
+        import_module(f"{PACKAGE}.{room}")
+    forget(PACKAGE)
+    gc.collect()
+    gc.freeze()  # what is here already need not be copied for each child
+    with socket.socket(fileno=int(sys.argv[1])) as requests:
+        asked = wait_for_requests(requests)
+    if asked:
+        become(*asked)
+        run_main()
