@@ -8,21 +8,22 @@ locale and of TLS) is the same in all forks of a nursery. ``PAL_TESTS_FORK=0`` s
 from __future__ import annotations
 
 import ctypes
+import fcntl
 import gc
 import inspect
 import io
 import json
 import os
-import pickle
 import platform
 import signal
 import socket
 import subprocess
 import sys
+import termios
 import threading
 import types
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module, util
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,16 @@ _PIPES = ("p2cread", "p2cwrite", "c2pread", "c2pwrite", "errread", "errwrite")
 class Popen(subprocess.Popen):
     """As in `subprocess`, but quicker for `python -m NAME`, `python -c CODE` and `python FILE`."""
 
+    rooms: tuple[str, ...] = ROOMS
+
     def _execute_child(self, *args: Any, **more: Any) -> None:
         options = _OPTIONS.bind(self, *args, **more).arguments
         words, env = list(options["args"]), options["env"]
         env = dict(os.environ if env is None else env)
         first = 3 if words[1:2] == ["-W"] else 1
         usual = words[0] == sys.executable and _is_program(words[first]) and not options["pass_fds"]
-        nursery = _nursery_for(words[1:first], env) if usual else None
+        usual = usual and options["preexec_fn"] in (None, own_terminal)
+        nursery = _nursery_for(words[1:first], self.rooms, env) if usual else None
         if nursery is None:
             super()._execute_child(*args, **more)
             return
@@ -57,12 +61,17 @@ class Popen(subprocess.Popen):
             "folder": str(Path(options["cwd"] or ".").absolute()),
             "env": env,
             "session": options["start_new_session"],
-            "before": pickle.dumps(options["preexec_fn"]).hex(),
+            "terminal": options["preexec_fn"] is own_terminal,
         }
         streams = [options["p2cread"], options["c2pwrite"], options["errwrite"]]
         self.pid = nursery.fork(request, [own if pipe == -1 else pipe for own, pipe in enumerate(streams)])
         self._child_created = True
         self._close_pipe_fds(*(options[name] for name in _PIPES))
+
+
+def own_terminal() -> None:
+    """In the child: its standard error becomes the terminal that Ctrl-C comes from."""
+    fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 
 
 def run(
@@ -85,12 +94,15 @@ def run(
 class Nursery:
     """A Python that forks. It ends with the process that started it."""
 
-    def __init__(self, flags: list[str], env: Mapping[str, str]) -> None:
+    def __init__(self, flags: list[str], rooms: Iterable[str], read: Mapping[str, str]) -> None:
         self._lock = threading.Lock()
         self._ours, theirs = socket.socketpair()
         with theirs:
-            command = [sys.executable, *flags, "-m", "tests.forked", str(theirs.fileno())]
-            self._process = subprocess.Popen(command, env=env, cwd=ROOT, pass_fds=[theirs.fileno()])
+            command = [sys.executable, *flags, "-m", "tests.forked", str(theirs.fileno()), *rooms]
+            env = {name: value for name, value in os.environ.items() if not name.startswith(READ_AT_START)}
+            self._process = subprocess.Popen(
+                command, env={**env, **read}, cwd=ROOT, pass_fds=[theirs.fileno()]
+            )
 
     def fork(self, request: Mapping[str, Any], streams: list[int]) -> int:
         """Start a process, and return its number."""
@@ -111,14 +123,16 @@ def _is_program(word: str) -> bool:
     return word in ("-c", "-m") or not word.startswith("-")
 
 
-def _nursery_for(flags: list[str], env: Mapping[str, str]) -> Nursery | None:
+def _nursery_for(flags: list[str], rooms: tuple[str, ...], env: dict[str, str]) -> Nursery | None:
     """Return the nursery with these variables; None where it would not pay."""
     if CLONE is None or os.environ.get("PAL_TESTS_FORK") == "0":
         return None
-    fixed = (*flags, *sorted(entry for entry in env.items() if entry[0].startswith(READ_AT_START)))
+    read = {name: value for name, value in env.items() if name.startswith(READ_AT_START)}
+    read.pop("PYTHONPATH", "")  # `become` sees to it
+    fixed = (*flags, rooms, *sorted(read.items()))
     _seen[fixed] += 1
     if fixed not in _nurseries and _seen[fixed] > 2:
-        _nurseries[fixed] = Nursery(flags, env)
+        _nurseries[fixed] = Nursery(flags, rooms, read)
     return _nurseries.get(fixed)
 
 
@@ -155,7 +169,6 @@ def clone() -> int:
 
 def become(request: Mapping[str, Any], streams: list[int]) -> None:
     """Make this process what was asked for."""
-    before = pickle.loads(bytes.fromhex(request["before"]))
     forget("tests")
     os.chdir(request["folder"])
     for number, stream in enumerate(streams):
@@ -163,10 +176,11 @@ def become(request: Mapping[str, Any], streams: list[int]) -> None:
         os.close(stream)
     if request["session"]:
         os.setsid()
+    if request["terminal"]:
+        own_terminal()
+    sys.path[1:1] = filter(None, request["env"].get("PYTHONPATH", "").split(os.pathsep))
     os.environ.clear()
     os.environ.update(request["env"])
-    if before is not None:
-        before()
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = text_stream(number, getattr(sys, name))
         setattr(sys, name, stream)
@@ -212,7 +226,7 @@ def run_main() -> None:
 
 
 if __name__ == "__main__":
-    for room in ROOMS:
+    for room in sys.argv[2:]:
         import_module(f"{PACKAGE}.{room}")
     forget(PACKAGE)
     gc.collect()
