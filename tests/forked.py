@@ -2,7 +2,8 @@
 
 It is a child of the test like any other, with its own streams, folder, variables and signals, and it imports
 our modules anew, in its own order. What only a new Python can read (options, its own variables, those of the
-locale and of TLS) is the same in all forks of a nursery. ``PAL_TESTS_FORK=0`` starts a new Python each time.
+locale and of TLS) is the same in all forks of a nursery. A new Python starts where a folder brings modules of
+names that are loaded already, and always with ``PAL_TESTS_FORK=0``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ import threading
 import types
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib import import_module, util
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from typing import Any
 
@@ -49,8 +52,10 @@ class Popen(subprocess.Popen):
         words, env = list(options["args"]), options["env"]
         env = dict(os.environ if env is None else env)
         first = 3 if words[1:2] == ["-W"] else 1
-        usual = words[0] == sys.executable and _is_program(words[first]) and not options["pass_fds"]
+        folder = Path(options["cwd"] or ".").absolute()
+        usual = words[0] == sys.executable and not options["pass_fds"]
         usual = usual and options["preexec_fn"] in (None, own_terminal)
+        usual = usual and _is_plain(words[first], folder, env)
         nursery = _nursery_for(words[1:first], self.rooms, env) if usual else None
         if nursery is None:
             super()._execute_child(*args, **more)
@@ -58,7 +63,7 @@ class Popen(subprocess.Popen):
         request = {
             "argv": words,
             "first": first,
-            "folder": str(Path(options["cwd"] or ".").absolute()),
+            "folder": str(folder),
             "env": env,
             "session": options["start_new_session"],
             "terminal": options["preexec_fn"] is own_terminal,
@@ -119,8 +124,20 @@ _nurseries: dict[Any, Nursery] = {}
 _seen: Counter[Any] = Counter()
 
 
-def _is_program(word: str) -> bool:
-    return word in ("-c", "-m") or not word.startswith("-")
+def _is_plain(program: str, folder: Path, env: Mapping[str, str]) -> bool:
+    """Whether no folder brings a module of a name that a nursery has loaded: that one must be found instead."""
+    if program.startswith("-") and program not in ("-c", "-m"):
+        return False
+    first = folder if program.startswith("-") else (folder / program).parent
+    folders = [first, *map(Path, filter(None, env.get("PYTHONPATH", "").split(os.pathsep)))]
+    names = (path.name.partition(".")[0] for place in folders if place.is_dir() for path in place.iterdir())
+    return _names_of_modules().isdisjoint(names)
+
+
+@cache
+def _names_of_modules() -> frozenset[str]:
+    installed = {*packages_distributions(), "sitecustomize", "usercustomize"} - {PACKAGE}
+    return sys.stdlib_module_names | installed
 
 
 def _nursery_for(flags: list[str], rooms: tuple[str, ...], env: dict[str, str]) -> Nursery | None:
