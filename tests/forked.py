@@ -125,7 +125,7 @@ _seen: Counter[Any] = Counter()
 
 
 def _is_plain(program: str, folder: Path, env: Mapping[str, str]) -> bool:
-    """Whether no folder brings a module of a name that a nursery has loaded: that one must be found instead."""
+    """Whether no folder brings a module of a name that a nursery has loaded; that one must be found."""
     if program.startswith("-") and program not in ("-c", "-m"):
         return False
     first = folder if program.startswith("-") else (folder / program).parent
