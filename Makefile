@@ -9,6 +9,10 @@ WIRE := tests/wire/test_connections.py tests/wire/test_failures.py tests/wire/te
 FAULTS := tests/wire tests/cancel tests/kernel/test_silence.py tests/kernel/test_retry.py \
 	tests/testing/test_quirks.py tests/sessions/test_kill.py
 
+# More workers than two cores: some tests wait. Neighbours stay together, since they share servers.
+PYTEST := -m pytest -n 4 --dist worksteal
+unexport PYTHONDONTWRITEBYTECODE  # else each worker and each child compiles the tests again
+
 .PHONY: run test check tools tests lowest format clean
 
 run: $(VENV)/.run  ## Set up, and do a task on a real model
@@ -27,12 +31,12 @@ tools:  ## Programs that tests need: bubblewrap, ripgrep, git, nginx
 
 tests: $(VENV)/.dev tools  ## All tests, on the newest dependencies
 	@$(BIN)/python -m compileall -q src  # the tests start our programs hundreds of times
-	$(BIN)/python -m pytest -n 3
-	PAL_HTTP=httpx $(BIN)/python -m pytest -n 3 $(FAULTS)
+	$(BIN)/python $(PYTEST)
+	PAL_HTTP=httpx $(BIN)/python $(PYTEST) $(FAULTS)
 
 lowest: $(LOWEST)/.done  ## The tests of the library, on the oldest dependencies we promise
-	$(LOWEST)/bin/python -m pytest -n 2 tests/kernel tests/runs tests/schema tests/tools tests/llm tests/wire tests/cancel tests/support/test_portals.py
-	PAL_HTTP=httpx $(LOWEST)/bin/python -m pytest -n 2 $(WIRE)
+	PAL_RUNS=800 $(LOWEST)/bin/python $(PYTEST) tests/kernel tests/runs tests/schema tests/tools tests/llm tests/wire tests/cancel tests/support/test_portals.py
+	PAL_HTTP=httpx $(LOWEST)/bin/python $(PYTEST) $(WIRE)
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import signal
@@ -51,6 +52,12 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 
 if not os.environ.get(NETWORK_FLAG):
     sys.addaudithook(_watch_sockets)
+
+
+def pytest_collection_finish():
+    """What 13,000 tests are made of stays: each collection of garbage would look through it again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture

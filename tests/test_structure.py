@@ -11,6 +11,7 @@ import sys
 import tokenize
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pure_agent_loop
@@ -257,9 +258,14 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_bytes())
+
+
 def imports_of(path: Path, known: dict[str, Path]) -> set[str]:
     """Modules of the package that a file imports, at its top or inside a function, for types or for real."""
-    return set(_imports(ast.parse(path.read_text(encoding="utf-8")), known))
+    return set(_imports(tree_of(path), known))
 
 
 def _imports(tree: ast.AST, known: dict[str, Path]) -> Iterator[str]:
@@ -280,6 +286,7 @@ def _module(name: str, known: dict[str, Path]) -> str:
     return name or "__init__"
 
 
+@cache
 def graph() -> dict[str, set[str]]:
     known = modules()
     return {name: imports_of(path, known) - {name} for name, path in known.items()}
@@ -385,7 +392,7 @@ def documented_modules() -> set[str]:
 
 
 def exports_of(path: Path) -> list[str]:
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree_of(path).body:
         if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == "__all__":
             names: list[str] = ast.literal_eval(node.value)
             return names
@@ -397,7 +404,7 @@ def imports_past_the_exports() -> dict[str, str]:
     known, open_modules = modules(), documented_modules() | SUPPORT
     inside: dict[str, set[str]] = {}
     for path in (path for module, path in known.items() if in_application(module)):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if not isinstance(node, ast.ImportFrom) or (node.module or "").split(".")[0] != PACKAGE:
                 continue
             for name in (alias.name for alias in node.names):
@@ -422,7 +429,7 @@ def test_private_attributes_of_an_agent_stay_private():
         f"{module}:{node.lineno} {ast.unparse(node)}"
         for module, path in modules().items()
         if module != "agent" and module.partition(".")[0] not in {"runs", "kernel", "support"}
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(tree_of(path))
         if isinstance(node, ast.Attribute) and node.attr in private and ast.unparse(node.value) != "self"
     ]
     assert wrong == []
@@ -478,7 +485,7 @@ def test_a_module_at_the_root_defines_a_public_name():
 def definitions_of(path: Path) -> set[str]:
     """What a module itself defines at its top: classes, functions and assigned names, not imported ones."""
     found: set[str] = set()
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    for node in tree_of(path).body:
         if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
             found.add(node.name)
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
@@ -493,7 +500,7 @@ def statements_of_rooms() -> Counter[str]:
     for path in modules().values():
         first, *below = path.relative_to(ROOT).parts
         room = first if below else "."
-        rooms[room] += sum(isinstance(node, ast.stmt) for node in ast.walk(ast.parse(path.read_bytes())))
+        rooms[room] += sum(isinstance(node, ast.stmt) for node in ast.walk(tree_of(path)))
     return rooms
 
 
@@ -510,7 +517,7 @@ SHARED_CLASS_NAMES = {
 def test_a_class_name_is_unique():
     places: dict[str, list[str]] = {}
     for module, path in modules().items():
-        for node in ast.walk(ast.parse(path.read_bytes())):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(f"{module}:{node.lineno}")
     assert len(places) > 800

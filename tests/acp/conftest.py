@@ -8,6 +8,7 @@ import sys
 from contextlib import suppress
 
 import pytest
+from tests import forked
 from tests.acp.editor import Editor
 
 from pure_agent_loop.testing import Gate, ScriptedServer, answer, call, deltas, raw_call, status
@@ -67,7 +68,7 @@ def editors(server, tmp_path_factory):
     def start(*words, more=None, **options):
         argv = [*start.command, *words]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        process = subprocess.Popen(argv, env={**env, **(more or {})}, cwd=home, **pipes)
+        process = forked.Popen(argv, env={**env, **(more or {})}, cwd=home, **pipes)
         editor = Editor(process, **options)
         started.append(editor)
         editor.env = env

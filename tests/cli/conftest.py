@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import forked
 from tests.cli.screens import Screen
 
 from pure_agent_loop.testing import ScriptedServer
@@ -33,15 +34,8 @@ class Pal:
 
     def __call__(self, *words: str, text: str | bytes = b"", **more: str) -> subprocess.CompletedProcess[str]:
         data = text.encode() if isinstance(text, str) else text
-        done = subprocess.run(
-            [*self.command, *words],
-            input=data,
-            capture_output=True,
-            cwd=self.workspace,
-            env={**self.env, **more},
-            timeout=PATIENCE,
-            check=False,
-        )
+        argv, env = [*self.command, *words], {**self.env, **more}
+        done = forked.run(argv, data, cwd=self.workspace, env=env, timeout=PATIENCE)
         out, err = done.stdout.decode(), done.stderr.decode()
         assert "Traceback" not in err, err
         return subprocess.CompletedProcess(done.args, done.returncode, out, err)
@@ -49,7 +43,7 @@ class Pal:
     def start(self, *words: str, **options) -> subprocess.Popen[bytes]:
         pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
         options = {"args": [*self.command, *words], **pipes, **options}
-        return subprocess.Popen(cwd=self.workspace, env=self.env, **options)
+        return forked.Popen(cwd=self.workspace, env=self.env, **options)
 
 
 @pytest.fixture

@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pyte
-from tests.cli.terminal import PATIENCE, _own_terminal
+from tests.cli.terminal import PATIENCE
+from tests.forked import own_terminal
 
 ENTER, ALT_ENTER, ESC, CTRL_B, CTRL_C, CTRL_D, CTRL_J, CTRL_O, TAB = (
     *("\r", "\x1b\r", "\x1b", "\x02", "\x03", "\x04"),
@@ -32,7 +33,7 @@ class Screen:
         self.written = b""
         self._size(columns, rows)
         streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-        self.process = pal.start(*words, start_new_session=True, preexec_fn=_own_terminal, **streams)
+        self.process = pal.start(*words, start_new_session=True, preexec_fn=own_terminal, **streams)
         os.close(theirs)
 
     def __enter__(self) -> Screen:  # noqa: PYI034 - there are no subclasses

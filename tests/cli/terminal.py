@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import pty
 import select
-import termios
 from typing import Any
+
+from tests.forked import own_terminal
 
 PATIENCE = 120
 QUESTION = "Allow? [y]es, [n]o, [a]lways this tool: "
 CTRL_C, CTRL_D = "\x03", "\x04"
-
-
-def _own_terminal() -> None:
-    """In the child: its standard error becomes the terminal that Ctrl-C comes from."""
-    fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 
 
 class Terminal:
@@ -25,7 +20,7 @@ class Terminal:
     def __init__(self, pal: Any, *words: str, **streams) -> None:
         self._ours, theirs = pty.openpty()
         streams = {"stdin": theirs, "stdout": theirs, "stderr": theirs, **streams}
-        self.process = pal.start(*words, start_new_session=True, preexec_fn=_own_terminal, **streams)
+        self.process = pal.start(*words, start_new_session=True, preexec_fn=own_terminal, **streams)
         os.close(theirs)
         self.shown = ""
         self._seen = 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pure_agent_loop.testing import ScriptedServer, assert_replays
+from tests import forked
 from tests.obliging import obliging
 
 ROOT = Path(__file__).parents[2]
@@ -71,15 +72,7 @@ def run_python(code_or_path: str | Path, folder: Path) -> subprocess.CompletedPr
             **({"PAL_HOME": str(folder / "home")} if _KEEPS.search(str(code_or_path)) else {}),
         }
         arguments = [str(code_or_path)] if isinstance(code_or_path, Path) else ["-c", code_or_path]
-        done = subprocess.run(
-            [sys.executable, *arguments],
-            env=env,
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = forked.run([sys.executable, *arguments], env=env, cwd=folder, text=True, timeout=120)
         server.assert_clean()
     for session in (folder / "home" / "sessions").glob("*.jsonl"):  # what was recorded can be replayed
         assert_replays(session)
@@ -103,16 +96,8 @@ def test_an_example_runs(name, tmp_path):
 
 def run_migrated(name, *arguments, **environ):
     keyless = {name: each for name, each in os.environ.items() if not name.startswith(("OPENAI_", "PAL_"))}
-    return subprocess.run(
-        [sys.executable, "-W", "error", "-m", f"examples.{name}", *arguments],
-        env={**keyless, **environ},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        input="\n" * 20,  # a person who agrees to everything
-        timeout=120,
-        check=False,
-    )
+    argv, agreement = [sys.executable, "-W", "error", "-m", f"examples.{name}", *arguments], "\n" * 20
+    return forked.run(argv, agreement, env={**keyless, **environ}, cwd=ROOT, text=True, timeout=120)
 
 
 @pytest.mark.parametrize("name", sorted(MIGRATED))

@@ -13,6 +13,8 @@ import threading
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tests import forked
+
 from pure_agent_loop.cli import main
 from pure_agent_loop.durable import Engine
 from pure_agent_loop.llm.messages import text_of
@@ -41,6 +43,12 @@ class Done(NamedTuple):
     returncode: int
     stdout: str
     stderr: str
+
+
+class Worker(forked.Popen):
+    """A process that has the engine in memory at its start."""
+
+    rooms = (*forked.ROOMS, "durable.worker", "durable.engine", "testing")
 
 
 class Fleet:
@@ -87,9 +95,7 @@ class Fleet:
         """A worker, which has not said yet that it is ready."""
         which = [] if agents is None else ["--agents", agents]
         command = [sys.executable, "-m", "pure_agent_loop", "worker", *which, *words]
-        worker = subprocess.Popen(
-            command, env=self.environment, cwd=self.folder, stderr=subprocess.PIPE, text=True
-        )
+        worker = Worker(command, env=self.environment, cwd=self.folder, stderr=subprocess.PIPE, text=True)
         self.workers.append(worker)
         return worker
 

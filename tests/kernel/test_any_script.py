@@ -1,6 +1,7 @@
 """Whatever a model, its server, the tools and the caller do: a run ends, and ends properly.
 
-Each run is made from its number alone. ``PAL_RUN=1234 pytest tests/kernel/test_any_script.py`` repeats one.
+Each run is made from its number alone. ``PAL_RUN=1234 pytest tests/kernel/test_any_script.py`` repeats one,
+``PAL_RUNS`` sets how many each case makes.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from pure_agent_loop.runs.start import resumed_state
 from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, check_history, deltas, raw_call
 
-CASES, RUNS = 8, 2500
+CASES, RUNS = 8, int(os.environ.get("PAL_RUNS", "2500"))
 LEGS = 4  # how often a run is taken up again
 TEXTS = ["Hello there.", "好", "a\ud800b", "<think>hm</think>yes", " ", "The same old story.", "Done."]
 FAULTS = ["overloaded", "rate_limit", "timeout", "auth", "bad_request", "unknown", "incomplete"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import inspect
 import json
 import sys
 import threading
@@ -16,11 +17,8 @@ from pure_agent_loop import Agent, EventType
 from pure_agent_loop.mcp import MCPServer
 from pure_agent_loop.testing import ScriptedLLM, call
 
-SERVER = """
-import sys
-sys.path.insert(0, sys.argv[1])
-from tests.mcp.test_odd_answers import answer
-answers = eval(open(sys.argv[2]).read())
+LINES = """
+answers = eval(open(sys.argv[1]).read())
 for line in sys.stdin:
     if body := answer(line, answers):
         print(body, flush=True)
@@ -45,12 +43,16 @@ def answer(line, answers):
     return f'{{"jsonrpc": "2.0", "id": {number}, "result": {result}}}'
 
 
+# Holds what it needs: an import of this file would take longer than the tests.
+SERVER = f"import json, sys\nSTART = {START}\n{inspect.getsource(answer)}{LINES}"
+
+
 @contextmanager
 def over_stdio(answers, tmp_path):
     script, file = tmp_path / "server.py", tmp_path / "answers"
     script.write_text(SERVER)
     file.write_text(repr(answers))
-    yield MCPServer([sys.executable, str(script), ".", str(file)], name="s")
+    yield MCPServer([sys.executable, "-I", "-S", str(script), str(file)], name="s")
 
 
 @contextmanager

@@ -11,12 +11,19 @@ from typing import Any
 
 import httpx2
 import pytest
+from tests import forked
 from websockets.sync.client import ClientConnection, connect
 
 from pure_agent_loop.testing import ScriptedServer
 
 PROGRAM = Path(__file__).parent / "serving_program.py"
 OWNER = "owner-token-0123456789"
+
+
+class Server(forked.Popen):
+    """A process that has the libraries of a server in memory at its start."""
+
+    rooms = (*forked.ROOMS, "server", "server.serving", "audit", "snapshots")
 
 
 class ServerProcess:
@@ -31,7 +38,7 @@ class ServerProcess:
     def start(self) -> ServerProcess:
         given = {"folder": str(self.folder), "model": self.model, "port": self.port, **self._about}
         with (self.folder / "stderr").open("a") as errors:
-            self.process = subprocess.Popen(
+            self.process = Server(
                 [sys.executable, "-W", "error", str(PROGRAM), json.dumps(given)],
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx2
 import pytest
 from playwright.sync_api import expect
-from tests.server.conftest import OWNER
+from tests.server.conftest import OWNER, Server
 
 from pure_agent_loop.server.people import hash_of
 from pure_agent_loop.testing import ScriptedServer, call
@@ -45,7 +45,7 @@ class PalServe:
         users.write_text(json.dumps({"ann": {"token_sha256": hash_of(ANN), "roles": ["use"]}}))
         about = {"PAL_HOME": str(home), "HOME": str(folder), "PAL_SERVER_TOKEN": OWNER}
         args = ["-m", "pure_agent_loop", "serve", "--port", "0", "--base-url", self.model.base_url, "-m", "m"]
-        self.process = subprocess.Popen(
+        self.process = Server(
             [sys.executable, *args, "--users", str(users), *words],
             cwd=folder / "work",
             env={**os.environ, **about, "OPENAI_API_KEY": "k"},

@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints, is_typeddict
 
+_SIMPLE = {str, int, float, bool, types.NoneType}
+
 
 def mistyped(value: Any, hint: Any, where: str = "it") -> str:
     """Return where a value differs from its annotation, as part of a sentence; empty if it fits.
@@ -15,12 +17,13 @@ def mistyped(value: Any, hint: Any, where: str = "it") -> str:
     Args:
         value: Any value. Dataclasses and named tuples are checked by field.
     """
-    if hint is Any:
+    if hint is Any or (type(value) is hint and hint in _SIMPLE):
         return ""
     origin, args = get_origin(hint) or hint, get_args(hint)
     if origin in (Union, types.UnionType):
-        problems = [mistyped(value, option, where) for option in args]
-        return "" if "" in problems else problems[0]
+        problems = (mistyped(value, option, where) for option in args)
+        first = next(problems)
+        return first if first and all(problems) else ""
     if origin is Literal:
         return "" if value in args and type(value) in map(type, args) else f"{where} is {value!r:.40}"
     if is_typeddict(origin):
