@@ -1,4 +1,4 @@
-"""Script items, and their meaning as a stream of deltas.
+"""Script items, and their conversion to a stream of deltas.
 
 An item is one of:
 
@@ -47,7 +47,7 @@ class Call:
 
     Args:
         arguments: The text of the arguments, valid or not.
-        id: None for the next free id of the history; an empty text for none at all.
+        id: None for the next free id of the history; an empty string for no id.
     """
 
     name: str
@@ -119,7 +119,7 @@ def answer(
     Args:
         parts: Text and calls; texts are joined. Nothing, or only None, for no content at all
             (``null`` on the wire), ``""`` for empty content.
-        reasoning: The thinking before it.
+        reasoning: The reasoning before the answer.
         finish_reason: None for the one that fits; ``"length"``, ``"content_filter"``, ...
         usage: The tokens; None for a server that does not report them.
     """
