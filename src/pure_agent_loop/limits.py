@@ -296,8 +296,8 @@ class LimitChecker:
             owner, most, now = "LoopLimits.max_cost", limits.max_cost, used.cost
         allowed = "" if most is None else f" ({now:g} of {most:g} used)"
         message = (
-            f"The model was not asked again: another try of about {usage.total_tokens} tokens does not fit "
-            f"{owner}{allowed}. Raise it, or find out why answers break off."
+            f"The request was not retried: another attempt of about {usage.total_tokens} tokens would exceed "
+            f"{owner}{allowed}. Raise the limit, or find out why responses break off."
         )
         return LimitExceededError(reason, most, now, message)
 

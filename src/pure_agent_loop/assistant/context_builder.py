@@ -246,7 +246,7 @@ def _one_line(text: object) -> str:
 
 
 def are_messages(value: object) -> TypeGuard[Sequence[Message]]:
-    """Whether a context is a list of messages, not text or names and values."""
+    """Return True if a context is a list of messages, not text or a mapping."""
     return isinstance(value, (list, tuple)) and all(
         isinstance(entry, Mapping) and "role" in entry for entry in value
     )

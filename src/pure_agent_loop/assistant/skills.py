@@ -306,7 +306,7 @@ def skill_folders(folder: Path) -> Iterator[Path]:
 def _text(front_matter: dict[str, Value], key: str, *, needed: bool = True) -> str:
     value = front_matter.get(key, "")
     if not isinstance(value, str) or (needed and not value.strip()):
-        raise FrontMatterError(f"{key} must be a text.")
+        raise FrontMatterError(f"{key} must be a string.")
     return value
 
 

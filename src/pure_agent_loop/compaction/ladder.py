@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")
-MIN_SAVING = 0.1  # of the limit, for the cheap ones: less is not worth a cold prompt cache at every step
-WORTH_ASKING = 1_000  # tokens: no window is so small that a shorter history would not fit
-FORCED_SHARE = 0.5  # of a request that was refused
-TAIL_SHARE = 0.25  # of the room: the newest messages, which a summary leaves alone
-SPOKEN_SHARE = 0.15  # of the room: what the user said before, which stays word for word
-SUMMARY_SHARE = 0.2  # of the room: the summary
+MIN_SAVING = 0.1  # share of the limit: a cheap rung that saves less is not worth a cold prompt cache
+WORTH_ASKING = 1_000  # tokens: a shorter history fits into any window, so the window is not looked up
+FORCED_SHARE = 0.5  # share of a rejected request
+TAIL_SHARE = 0.25  # share of the room for the newest messages, which a summary does not replace
+SPOKEN_SHARE = 0.15  # share of the room for older messages of the user, which are kept verbatim
+SUMMARY_SHARE = 0.2  # share of the room for the summary
 MIN_SUMMARY = 200  # tokens
 
 
@@ -66,7 +66,7 @@ class Ladder:
         """Raise ConfigError: a kit is required.
 
         Raises:
-            ConfigError: Always; a run uses what `with_kit` gives.
+            ConfigError: Always; a run uses the compactor that `with_kit` returns.
         """
         raise ConfigError("A Ladder needs the kit of a run: Ladder().with_kit(kit).compact(state).")
 

@@ -50,9 +50,9 @@ Keep = Callable[
 SHORT_CHARS = 200  # shorter texts are not replaced by a record
 _UNKNOWN = MadeCall("unknown", "{}")
 _LIMITS = (8_000, 4_000, 2_000, 1_000, 500, SHORT_CHARS)
-TRIM_TO = 0.7  # of the room, so that not every step has to trim again
-RECORD_SHARE = 0.1  # of the room: what was called, in the notice
-BIG_SHARE = 0.1  # of the room: longer messages of the user are trimmed like any other
+TRIM_TO = 0.7  # share of the room, so that the next step need not trim again
+RECORD_SHARE = 0.1  # share of the room for the record of calls in the notice
+BIG_SHARE = 0.1  # share of the room: longer messages of the user are trimmed like any other
 
 
 def prune(messages: Sequence[Message], keep_tokens: int, keep: Keep, prompts: Prompts) -> list[Message]:
@@ -106,7 +106,7 @@ def drop_repeated(messages: Sequence[Message], prompts: Prompts) -> list[Message
 def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Message]:
     """Replace the oldest rounds by a notice and a record; shorten the rest if needed.
 
-    The user's messages go last. The last round stays.
+    The user's messages are removed last. The last round is kept.
 
     Args:
         room: Maximum tokens of the result.
@@ -146,7 +146,7 @@ def _with_notice(units: list[Unit], gone: set[int], tokens: int, prompts: Prompt
 
 
 def _shortened(messages: list[Message], room: int) -> list[Message]:
-    """Texts and arguments cut to ever shorter pieces until it fits; the newest question stays whole."""
+    """Truncate texts and arguments more and more until they fit; the newest question stays complete."""
     units = units_of(messages)
     free = room - sum(unit.tokens for unit in units if unit.fixed)
     for limit in _LIMITS if free > 0 else _LIMITS[-1:]:
@@ -199,8 +199,8 @@ def _ends_of(text: str, limit: int) -> str:
 # -- summaries by the model, in pieces if the text is too long, with a record of the calls ---------------
 
 MAX_PIECES = 8
-PIECE_SHARE = 0.5  # of the window: the text of one request; the rest is for the answer and for bad guesses
-_COLLECTED_SHARE = 0.5  # of the summary: what was collected without the model
+PIECE_SHARE = 0.5  # share of the window for one request's text; the rest: the response, wrong estimates
+_COLLECTED_SHARE = 0.5  # share of the summary for the record collected without the model
 SMALL_WINDOW = 32_000
 MIN_TOKENS = 100
 _MIN_CHARS = 80
@@ -226,7 +226,7 @@ class Summariser:
         """Return a summary by the model, followed by a record of the calls.
 
         Raises:
-            LLMError: A request failed, or gave nothing.
+            LLMError: A request failed, or returned no text.
         """
         pieces = pieces_of(messages, int(PIECE_SHARE * window), self._kit)
         share = max(MIN_TOKENS, int((1 - _COLLECTED_SHARE) * tokens)) // max(1, len(pieces))
@@ -261,7 +261,7 @@ class Summariser:
 
     def _options(self, tokens: int, window: int) -> dict[str, Any]:
         options = {k: v for k, v in self._kit.options.items() if k not in _OF_TOOLS}
-        if window < SMALL_WINDOW:  # a small model may not find an end; a big one may think before it writes
+        if window < SMALL_WINDOW:  # a small model may never stop; a large one may need tokens to reason
             options["max_tokens"] = max(MIN_TOKENS, 2 * tokens)
         return options
 
@@ -413,7 +413,7 @@ class MemoryOverflow:
         """Raise ConfigError: a kit is required.
 
         Raises:
-            ConfigError: Always; a run uses what `with_kit` gives.
+            ConfigError: Always; a run uses the compactor that `with_kit` returns.
         """
         raise ConfigError("MemoryOverflow needs the kit of a run: MemoryOverflow(...).with_kit(kit).")
 

@@ -144,7 +144,7 @@ async def take_over(
         least: Minimum number of tokens to save.
 
     Returns:
-        False if it is not; nothing has changed then.
+        False if too few tokens would be saved; the history is then unchanged.
     """
     fixed, before = fixed_tokens(state, kit), measure(state, kit).tokens
     old, new = fixed + state.context.estimate(state.messages), fixed + estimate(messages)

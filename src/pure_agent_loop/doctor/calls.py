@@ -12,7 +12,7 @@ from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.recover import TextCalls
 from pure_agent_loop.prompts import prompts_for
 
-CALL_TOKENS = 600  # a call may be thought about
+CALL_TOKENS = 600  # the model may reason before a call
 _QUESTION = "What is the weather in Oslo now? Use the tool."
 _TWO = "What is the weather in Oslo and in Lima now? Call the tool once for each city, both at once."
 WEATHER: dict[str, Any] = {

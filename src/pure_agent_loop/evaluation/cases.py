@@ -55,7 +55,7 @@ class Case:
     def __post_init__(self) -> None:
         for name, kind in _TYPES.items():
             if not isinstance(getattr(self, name), kind):
-                raise ConfigError(f"Case.{name} cannot be {getattr(self, name)!r:.80}.")
+                raise ConfigError(f"Case.{name}={getattr(self, name)!r:.80} has the wrong type.")
         if not self.name:
             object.__setattr__(self, "name", " ".join(self.input.split())[:MAX_NAME_CHARS])
 

@@ -39,8 +39,8 @@ class Dataset:
 
     Args:
         cases: The cases; a text is a case without an expected answer.
-        evaluators: Called with the `Trial` of every case. Each gives True or False, a number (more is
-            better; it is measured and fails nothing), or a dict of these by name, in which texts are notes.
+        evaluators: Called with the `Trial` of every case. Each returns True or False, a number (higher is
+            better; it never fails a trial), or a dict of these by name, in which texts are notes.
         name: For the report.
 
     Raises:
@@ -135,7 +135,7 @@ class Dataset:
 
         Raises:
             ConfigError: A number is invalid, or an evaluator cannot evaluate a case.
-            LLMError: The next run would fail too: no access, no such model, no money, or no server three
+            LLMError: The next run would fail too: no access, no such model, no credit, or no server three
                 times in a row.
         """
         return run_sync(

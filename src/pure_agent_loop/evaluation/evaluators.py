@@ -65,7 +65,7 @@ class Contains:
         expected = _expected(self.text, case)
         texts = [as_text(item) for item in (expected if isinstance(expected, (list, tuple)) else [expected])]
         if not texts or not all(texts):
-            raise ConfigError(f"Case {case.name!r}: Contains needs a non-empty text.")
+            raise ConfigError(f"Case {case.name!r}: Contains needs a non-empty string.")
         return texts
 
     def _plain(self, text: str) -> str:
@@ -184,7 +184,7 @@ class Judge:
     def __post_init__(self) -> None:
         rubric: object = self.rubric
         if not isinstance(rubric, str) or not rubric.strip():
-            raise ConfigError(f"Judge.rubric must be a text; it is {self.rubric!r:.80}.")
+            raise ConfigError(f"Judge.rubric must be a string; it is {self.rubric!r:.80}.")
 
     async def __call__(self, trial: Trial) -> dict[str, Any]:
         """Ask the judge, and retry once without a verdict."""

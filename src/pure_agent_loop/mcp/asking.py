@@ -154,7 +154,7 @@ class ServerRequests:
         )
 
     async def sample(self, _: Any, params: Any) -> Any:
-        """Let the server query the model, if a person approves this question."""
+        """Let the server query the model, if a person approves this request."""
         from mcp_types import INVALID_REQUEST, CreateMessageResult, ErrorData, TextContent
 
         refused = ErrorData(code=INVALID_REQUEST, message="The user did not agree.")
@@ -291,8 +291,8 @@ async def ask_form(
     Args:
         ctx: The tool's run.
         question: The form's purpose.
-        fields: A JSON Schema for each value by its name: a text, a number, a truth value, or one or several
-            of an ``enum``. Their ``title``, ``description`` and ``default`` are shown.
+        fields: A JSON Schema for each value by its name: a string, a number, a boolean, or one or several
+            values of an ``enum``. Their ``title``, ``description`` and ``default`` are shown.
 
     Returns:
         The values by name; None if the person declines.

@@ -150,7 +150,7 @@ class _Answers(_Stream):
 
 
 def mended(method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer without the invalid parts; unchanged if it cannot be mended."""
+    """Return an answer without the invalid parts; unchanged if it cannot be repaired."""
     check = _checker(method, version)
     if check is None:
         return result
@@ -269,7 +269,7 @@ class _Mender:
         self._method, self._check, self._reasons = method, check, list[str]()
 
     def answer(self, whole: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the mended answer; None if it does not fit even without its lists."""
+        """Return the repaired answer; None if it does not fit even without its lists."""
         lists, frame = dict(_lists(whole)), whole
         for path in lists:
             frame = _put(frame, path, [])
@@ -288,7 +288,7 @@ class _Mender:
         return {**full, "_meta": {**full.get("_meta", {}), _KEY: self._reasons}} if self._reasons else full
 
     def _fitting(self, entries: list[Any], frame: dict[str, Any], path: Path) -> list[Any]:
-        """Return the valid entries of a list, mended."""
+        """Return the valid entries of a list, repaired."""
 
         def alone(entry: Any) -> Problems:
             problems = self._check(_put(frame, path, [entry]))

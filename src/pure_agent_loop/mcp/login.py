@@ -109,7 +109,7 @@ class TokenStorage:
         """Store a client registration.
 
         Raises:
-            ServerError: The settings name a client, and the server leads to another issuer.
+            ServerError: The settings name a client, and the server redirects to another issuer.
         """
         if self._oauth is not None and self._oauth.client_id:
             raise ServerError(message("mcp_issuer", found=str(client_info.issuer), issuer=self._oauth.issuer))

@@ -41,7 +41,7 @@ LEAVE_SECONDS = 1.5  # for the program to exit; again after SIGTERM
 LAST_SECONDS = 0.5  # for a program that closed its output to exit
 _FOR_US = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _HEAD, _ID = rb'\s*"jsonrpc"\s*:\s*"2\.0"\s*', rb'\s*"id"\s*:\s*(\d{1,18})\s*'
-_ANSWERS = (  # the answer is after the number, or before it
+_ANSWERS = (  # with the result after the id, or before it
     re.compile(rb"\s*\{" + _HEAD + b"," + _ID + rb',\s*"(?:result|error)"'),
     re.compile(rb'\s*\{\s*"(?:result|error)".*,' + _HEAD + b"," + _ID + rb"\}\s*$", re.S),
 )

@@ -94,12 +94,12 @@ class MCPServer:
         resources: Expose its resources as two tools.
         timeout: Seconds per call; None for the run's default.
         start_timeout: Seconds for the start and for listing its tools.
-        roots: Folders that it should keep to.
+        roots: Folders that it should stay within.
         log_level: Minimum level (``debug``, ``info``, ``notice``, ``warning``, ``error`` and so on) of its
             log messages that become events of a run and lines of its log.
         oauth: Settings of the login at a `url`, if the default login in the browser does not fit.
         legacy: Use a protocol version from before 2026, even if the server supports a newer one. Many servers
-            ask back (roots, questions, the model) during a call only in those versions.
+            send requests of their own (roots, questions, the model) only in those versions.
         sampling: A model that it may query. A person approves each query. None for no model.
         auth: Adds a login to each request to a `url`, an ``httpx2.Auth``; if None, `oauth` or the login that
             ``pal mcp login`` has stored.

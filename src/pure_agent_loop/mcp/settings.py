@@ -154,8 +154,8 @@ _KINDS: Mapping[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    Sequence[str]: "a list of texts",
-    Mapping[str, str]: "a table of texts",
+    Sequence[str]: "a list of strings",
+    Mapping[str, str]: "a table of strings",
     OAuth: "a table",
 }
 
@@ -164,7 +164,7 @@ def _wrong_kind(settings: ServerSettings | OAuth) -> str:
     for name, hint in get_type_hints(type(settings)).items():
         value = getattr(settings, name)
         kind = next(known for known in _KINDS if hint in (known, known | None))
-        is_text = isinstance(value, str) and kind == Sequence[str]  # a plain text would be split into letters
+        is_text = isinstance(value, str) and kind == Sequence[str]  # it would be split into letters
         if wrong := f"{name} is {value!r:.60}" if is_text else mistyped(value, hint, name):
             return f"{wrong}; {name} must be {_KINDS[kind]}"
     return ""

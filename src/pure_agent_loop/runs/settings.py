@@ -408,7 +408,7 @@ class AgentConfig:
 
 @dataclass(eq=False, repr=False)
 class KitBuilder:
-    """What an agent needs to build the kit of a run.
+    """Parts of an agent from which the kit of a run is built.
 
     Args:
         connect: Function from a model name to its client and notices; None if the agent was given a client.

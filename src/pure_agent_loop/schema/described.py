@@ -46,7 +46,7 @@ def checked_examples(name: str, examples: Iterable[Example]) -> tuple[Example, .
 
 @dataclass(slots=True, eq=False, repr=False)
 class GivenSchema:
-    """A given schema, mended for model servers. Validation checks only names.
+    """A schema from the caller, converted for model servers. Validation checks only names.
 
     Args:
         description: Always empty.

@@ -293,7 +293,7 @@ class AgentServer:
     async def _run_agent(self, name: str, args: dict[str, Any], caller: Caller, link: ClientLink) -> Any:
         task, session = args.get("task"), args.get("session") or ""
         if not isinstance(task, str) or not task.strip() or not isinstance(session, str):
-            return failed("task must be a non-empty text.")
+            return failed("task must be a non-empty string.")
         if session and not caller.has(session):
             return failed("Session not found.")
         session = session or caller.new_session()
