@@ -416,10 +416,10 @@ AnyEvent: TypeAlias = (
 )
 
 _CLASSES: Mapping[EventType, type[AnyEvent]] = {
-    EventType(re.sub("(?<!^)(?=[A-Z])", "_", each.__name__.removesuffix("Event")).lower()): each
-    for each in get_args(AnyEvent)
+    EventType(re.sub("(?<!^)(?=[A-Z])", "_", event_class.__name__.removesuffix("Event")).lower()): event_class
+    for event_class in get_args(AnyEvent)
 }
-BaseEvent.KEYS.update({kind: keys_of(each) for kind, each in _CLASSES.items()})
+BaseEvent.KEYS.update({kind: keys_of(event_class) for kind, event_class in _CLASSES.items()})
 Emit = Callable[[AnyEvent], Awaitable[None]]  # receives each event
 __all__ = ["TASK_STATES", "AnyEvent", "Emit", "Event", "EventType", "TaskState"]
-__all__ += [each.__name__ for each in _CLASSES.values()]
+__all__ += [event_class.__name__ for event_class in _CLASSES.values()]

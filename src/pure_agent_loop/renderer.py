@@ -284,8 +284,8 @@ class Renderer:
             return []  # a step without calls: omit it
         self._tasks[name] = (state, calls)
         count = f"{counted(int(calls), 'call')}, {counted(int(_number(data.get('tokens'))), 'token')}"
-        took = _number(data.get("ended")) - _number(data.get("started")) if data.get("started") else 0.0
-        count += f",{_seconds(took)}" if _seconds(took) else ""
+        seconds = _number(data.get("ended")) - _number(data.get("started")) if data.get("started") else 0.0
+        count += f",{_seconds(seconds)}" if _seconds(seconds) else ""
         error = one_line(safe_text(str(data.get("error") or "")))
         return [
             Segment(">> ", "error" if error else "label"),

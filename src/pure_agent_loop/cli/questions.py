@@ -29,7 +29,7 @@ NO = Permission("deny")
 _ANSWERS = {"y": Permission("allow"), "n": NO, "a": Permission("allow", always=True)}
 _WORDS = {**_ANSWERS, "yes": _ANSWERS["y"], "no": NO, "always": _ANSWERS["a"]}
 _SHOW = ("s", "show")
-MAX_BLANKS = 8  # blanks in a row shown one by one; above, their number is shown
+MAX_BLANKS = 8  # blanks in a row shown as they are; of a longer run the number is shown
 _BLANKS = re.compile(r" {2,}|[^\S \n]+")
 _WIDE = re.compile(r"[^\S\n]{41,}")
 # Printable but invisible: the default ignorable characters of Unicode, and two blank symbols.
@@ -64,7 +64,7 @@ class TerminalQuestions:
             return None
 
     def wait(self, request: PermissionRequest) -> Permission:
-        """Return the answer about a call, for ``Agent(on_ask=...)``. Blocks until `ask` got it.
+        """Return the answer about a call, for ``Agent(on_ask=...)``. Blocks until `ask` has received it.
 
         A running tool's own question has no event, so it is asked here.
         """

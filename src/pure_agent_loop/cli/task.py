@@ -162,7 +162,7 @@ def _task_of(line: bytes, number: int) -> str | PipedAnswer:
         is_utf8 = "\0" not in line.decode("utf-8")
     except UnicodeDecodeError:
         is_utf8 = False
-    hint = "" if is_utf8 else " It is no UTF-8, which the lines must be; UTF-16 and others are not read."
+    hint = "" if is_utf8 else " It is not UTF-8; UTF-16 and other encodings are not supported."
     raise ConfigError(
         f'Line {number} of standard input is not like {{"type": "user", "content": "your question"}} or '
         f'{{"type": "answer", "call_id": "...", "verdict": "allow" or "deny", "message": "why"}}.{hint}'

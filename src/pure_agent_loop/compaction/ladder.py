@@ -147,7 +147,7 @@ class LadderRun:
     async def _summarised(self, state: QueryState, limit: int, room: int) -> list[Message] | None:
         from pure_agent_loop.compaction.rungs import Summariser
 
-        stays, old, tail = divide(units_of(state.messages), room)
+        kept_units, old, tail = divide(units_of(state.messages), room)
         tokens = max(MIN_SUMMARY, int(SUMMARY_SHARE * room))
         if estimate(joined(old)) <= 2 * tokens:  # a summary would not be much shorter
             return None
@@ -159,7 +159,7 @@ class LadderRun:
             await self._kit.emit(Event.notice(state.step, message))
             return None
         summary = user_message(f"{self._kit.prompts.summary_head}\n\n{text}", synthetic=True)
-        return [*joined(stays), summary, *joined(tail)]
+        return [*joined(kept_units), summary, *joined(tail)]
 
 
 def divide(units: Sequence[Unit], room: int) -> tuple[list[Unit], list[Unit], list[Unit]]:
@@ -170,9 +170,9 @@ def divide(units: Sequence[Unit], room: int) -> tuple[list[Unit], list[Unit], li
         left -= units[begin].tokens
     head, tail = list(units[: max(begin, 0)]), list(units[max(begin, 0) :])
     kept = _spoken(head, SPOKEN_SHARE * room)
-    stays = [unit for index, unit in enumerate(head) if unit.fixed or index in kept]
+    kept_units = [unit for index, unit in enumerate(head) if unit.fixed or index in kept]
     old = [unit for index, unit in enumerate(head) if not unit.fixed and index not in kept]
-    return stays, old, tail
+    return kept_units, old, tail
 
 
 def _spoken(units: Sequence[Unit], tokens: float) -> set[int]:

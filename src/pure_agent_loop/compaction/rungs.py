@@ -81,9 +81,9 @@ def _recorded(message: Message, call: MadeCall, keep: Keep, prompts: Prompts) ->
     if len(text) <= 2 * SHORT_CHARS or text.startswith(prompts.pruned_result.partition("{")[0]):
         return message
     kept = result_file_in(text) or keep(text)
-    how = f"{prompts.cut_kept.format(id=kept, offset=0)} " if kept else ""
+    hint = f"{prompts.cut_kept.format(id=kept, offset=0)} " if kept else ""
     record = prompts.pruned_result.format(
-        call=call.shortened(), chars=len(text), lines=text.count("\n") + 1, how=how, title=first_line(text)
+        call=call.shortened(), chars=len(text), lines=text.count("\n") + 1, how=hint, title=first_line(text)
     )
     return {**message, "content": record} if len(record) < len(text) else message
 
@@ -113,35 +113,35 @@ def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Messa
     """
     units = units_of(messages)
     total, target = sum(unit.tokens for unit in units), TRIM_TO * room
-    gone: set[int] = set()
+    removed: set[int] = set()
     for index in _by_worth(units, BIG_SHARE * room, prompts):
         if total <= target:
             break
-        gone.add(index)
+        removed.add(index)
         total -= units[index].tokens
-    left = _with_notice(units, gone, int(RECORD_SHARE * room), prompts)
+    left = _with_notice(units, removed, int(RECORD_SHARE * room), prompts)
     return left if estimate(left) <= room else _shortened(left, room)
 
 
-def _by_worth(units: list[Unit], big: float, prompts: Prompts) -> list[int]:
+def _by_worth(units: list[Unit], max_kept: float, prompts: Prompts) -> list[int]:
     """Return the removable units, least important first."""
     free = [index for index, unit in enumerate(units[:-1]) if not unit.fixed]
 
     def worth(index: int) -> bool:
         unit = units[index]
-        return (unit.spoken and unit.tokens <= big) or is_summary(unit.messages[0], prompts)
+        return (unit.spoken and unit.tokens <= max_kept) or is_summary(unit.messages[0], prompts)
 
     return sorted(free, key=worth)  # stable: the oldest first among equals
 
 
-def _with_notice(units: list[Unit], gone: set[int], tokens: int, prompts: Prompts) -> list[Message]:
-    if not gone:
+def _with_notice(units: list[Unit], removed: set[int], tokens: int, prompts: Prompts) -> list[Message]:
+    if not removed:
         return joined(units)
-    old = [message for index in sorted(gone) for message in units[index].messages]
+    old = [message for index in sorted(removed) for message in units[index].messages]
     parts = [prompts.trimmed.format(count=len(old)), collect(old, prompts).write(tokens, prompts)]
     notice = user_message("\n\n".join(filter(None, parts)), synthetic=True)
-    first = min(gone)
-    kept = [unit for index, unit in enumerate(units) if index not in gone and index > first]
+    first = min(removed)
+    kept = [unit for index, unit in enumerate(units) if index not in removed and index > first]
     return [*joined(units[:first]), notice, *joined(kept)]
 
 
@@ -199,7 +199,7 @@ def _ends_of(text: str, limit: int) -> str:
 # -- summaries by the model, in pieces if the text is too long, with a record of the calls ---------------
 
 MAX_PIECES = 8
-PIECE_SHARE = 0.5  # share of the window for one request's text; the rest: the response, wrong estimates
+PIECE_SHARE = 0.5  # share of the window for a text; the rest is for the response and wrong estimates
 _COLLECTED_SHARE = 0.5  # share of the summary for the record collected without the model
 SMALL_WINDOW = 32_000
 MIN_TOKENS = 100
@@ -318,8 +318,8 @@ def pieces_of(messages: Sequence[Message], tokens: int, kit: Kit) -> list[str]:
     chars = sum(len(line.text) for line in lines)
     room = tokens * max(1.0, chars) / max(1, total)  # in characters, of text like this
     longest = max((len(line.text) for line in lines), default=0)
-    limit, most = min(longest, room / 2), 0.8 * MAX_PIECES * room
-    while limit > _MIN_CHARS and sum(min(len(line.text), limit) for line in lines) > most:
+    limit, max_chars = min(longest, room / 2), 0.8 * MAX_PIECES * room
+    while limit > _MIN_CHARS and sum(min(len(line.text), limit) for line in lines) > max_chars:
         limit *= 0.7
     pieces = _packed([line.written(limit) for line in lines], tokens)
     if len(pieces) > MAX_PIECES:  # many short messages: keep the beginning and the end
@@ -465,23 +465,23 @@ class _MemoryRun:
     async def _replace(self, old: list[Message], left: list[Message], text: str, state: QueryState) -> None:
         words = self._kit.prompts.memory_note
         note = user_message(words.format(count=len(old), file=MEMORY_FILE, text=text), synthetic=True)
-        lead = 1 if left and left[0]["role"] in ("system", "developer") else 0
-        await take_over("memory", [*left[:lead], note, *left[lead:]], state, self._kit)
+        system_count = 1 if left and left[0]["role"] in ("system", "developer") else 0
+        await take_over("memory", [*left[:system_count], note, *left[system_count:]], state, self._kit)
 
 
 def _oldest(messages: list[Message], keep: int) -> tuple[list[Message], list[Message]]:
     """Split off the oldest complete rounds; the rest has `keep` messages including the new notice."""
     units, count = units_of(messages), len(messages) + 1
-    gone: set[int] = set()
+    removed: set[int] = set()
     for index, unit in enumerate(units[:-1]):
         if count <= keep:
             break
         if not unit.fixed:
-            gone.add(index)
+            removed.add(index)
             count -= len(unit.messages)
     return (
-        joined(unit for index, unit in enumerate(units) if index in gone),
-        joined(unit for index, unit in enumerate(units) if index not in gone),
+        joined(unit for index, unit in enumerate(units) if index in removed),
+        joined(unit for index, unit in enumerate(units) if index not in removed),
     )
 
 

@@ -39,8 +39,8 @@ async def tool_call(s: ProbeSession) -> Found:
     if s.acts["native"]:
         return "yes", _shown(calls[0].name, calls[0].arguments)
     if calls:
-        wrong = calls[0].invalid or _shown(calls[0].name, calls[0].arguments)
-        return "partly", f"invalid call: {wrong}"
+        problem = calls[0].invalid or _shown(calls[0].name, calls[0].arguments)
+        return "partly", f"invalid call: {problem}"
     if _in_text(asked.text):
         return "partly", "the call is plain text"
     return "no", f"answered with text: {_begin(s, asked)}" if asked.text else "no call and no text"

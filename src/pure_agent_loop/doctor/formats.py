@@ -31,8 +31,8 @@ _SCHEMA = {
 
 async def json_schema(s: ProbeSession) -> Found:
     """Is a JSON Schema obeyed that the question does not mention?"""
-    wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": _SCHEMA}}
-    asked = await s.ask(user("What colour is the sky on a clear day?"), response_format=wanted)
+    response_format = {"type": "json_schema", "json_schema": {"name": "answer", "schema": _SCHEMA}}
+    asked = await s.ask(user("What colour is the sky on a clear day?"), response_format=response_format)
     value = _object(asked.text)
     if value is None:
         return "no", "accepted, but the answer is not JSON"

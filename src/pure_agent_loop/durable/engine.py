@@ -111,7 +111,7 @@ class Engine:
 
         Raises:
             ConfigError: The agent is unknown, or an argument is invalid or has no JSON form.
-            ImageError: A medium cannot be sent.
+            ImageError: One of `media` cannot be sent.
             HistoryError: `messages` is not a list of messages.
             DurableError: The database is unavailable.
             MissingExtraError: The extra ``[durable]`` is not installed.

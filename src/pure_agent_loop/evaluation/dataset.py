@@ -61,14 +61,14 @@ class Dataset:
                 raise ConfigError(f"cases must be a list of Case; one is {case!r:.80}.")
         self.cases: list[Case] = listed
         names = [case.name for case in self.cases]
-        double = next((known for known in names if names.count(known) > 1), None)
-        if double is not None or not names:
+        duplicate = next((known for known in names if names.count(known) > 1), None)
+        if duplicate is not None or not names:
             raise ConfigError(
                 "cases must not be empty."
                 if not names
-                else f"Two cases have the name {double!r}. Set name=... for one of them."
+                else f"Two cases have the name {duplicate!r}. Set name=... for one of them."
             )
-        for evaluator in (*self.evaluators, *(one for case in self.cases for one in case.evaluators)):
+        for evaluator in (*self.evaluators, *(extra for case in self.cases for extra in case.evaluators)):
             if not callable(evaluator):
                 raise ConfigError(f"An evaluator must be a function; it is {evaluator!r:.80}.")
             check_shape("An evaluator", evaluator, ("trial",))
@@ -218,11 +218,11 @@ class Dataset:
 
 
 async def _tried(case: Case, agent: Agent, seed: int | None) -> Trial:
-    began = time.perf_counter()
+    start = time.perf_counter()
     history = copy.deepcopy(list(case.messages)) or None
     settings: RunSettings = {} if seed is None else {"model_settings": {"seed": seed}}
     result = await agent.prepare(case.input, history, **settings).wait()
-    return Trial(case, result, agent, time.perf_counter() - began)
+    return Trial(case, result, agent, time.perf_counter() - start)
 
 
 async def _asked(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | Exception:

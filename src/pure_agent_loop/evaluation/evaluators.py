@@ -107,9 +107,9 @@ class Schema:
             raise ConfigError(f"schema is not a JSON Schema: {error.message}") from error
 
         def validate(value: Any) -> None:
-            wrong = next(kind(self.schema).iter_errors(value), None)
-            if wrong is not None:
-                raise ValueError(f"{wrong.json_path}: {wrong.message}")
+            problem = next(kind(self.schema).iter_errors(value), None)
+            if problem is not None:
+                raise ValueError(f"{problem.json_path}: {problem.message}")
 
         return validate
 
@@ -190,7 +190,7 @@ class Judge:
         """Ask the judge, and retry once without a verdict."""
         words, mark = trial.agent.config.prompts, secrets.token_hex(4)  # an answer cannot close this mark
         with use_messages(words):
-            system, again = message("judge_system"), message("judge_again")
+            system, retry = message("judge_system"), message("judge_again")
             task = message(
                 "judge_task", rubric=self.rubric, task=trial.case.input, answer=trial.text, mark=mark
             )
@@ -200,7 +200,7 @@ class Judge:
         result = (await judge.arun(task)).raise_for_error()
         verdicts = _VERDICT.findall(result.content)
         if not verdicts:
-            result = (await judge.arun(again, messages=result.messages)).raise_for_error()
+            result = (await judge.arun(retry, messages=result.messages)).raise_for_error()
             verdicts = _VERDICT.findall(result.content)
         if not verdicts:
             raise PureAgentLoopError(f"The judge returned no verdict: {result.content!r:.200}")

@@ -228,11 +228,11 @@ class Report:
         try:
             plain = json.loads(Path(path).read_text(encoding="utf-8"))
             report = cls(plain["name"], [Outcome(**fields_) for fields_ in plain["outcomes"]], plain["about"])
-            wrong = mistyped(report, cls)
+            problem = mistyped(report, cls)
         except (OSError, ValueError, TypeError, KeyError) as error:
-            wrong = f"{type(error).__name__}: {error}"
-        if wrong:
-            raise ConfigError(f"{os.fspath(path)} is not a report of an evaluation: {wrong}")
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            raise ConfigError(f"{os.fspath(path)} is not a report of an evaluation: {problem}")
         return report
 
 

@@ -41,7 +41,7 @@ MAX_ARGS_CHARS = 2_000  # of changed arguments in a result
 
 
 async def already_recorded(*_: Any) -> NoReturn:
-    """Replace a function that an earlier process had; its decision is recorded, so this is never called."""
+    """Stand in for a function of an earlier process. Its decision is recorded, so this is never called."""
     raise AssertionError("The decision is recorded.")
 
 
@@ -317,7 +317,7 @@ def wrap_untrusted(text: str, step: Step, call: ToolCallRun) -> str:
 
 
 def changed_arguments_note(args: Mapping[str, Any], redactor: Redactor | None) -> str:
-    """Return the note behind the result of a call that ran with other arguments than the model wrote.
+    """Return the note added to the result of a call that ran with other arguments than the model's.
 
     Args:
         args: The arguments it ran with. The history keeps the call as it was written.

@@ -85,7 +85,7 @@ def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object
         subagents: Manager of its subagents, which may have further tools.
 
     Raises:
-        ConfigError: A rule can match no call; the message names it and the nearest name.
+        ConfigError: A rule cannot match any call; the message names it and the most similar name.
     """
     lending = as_protocol(subagents, LendsTools)
     lent = () if lending is None else lending.lent_tools()

@@ -351,10 +351,10 @@ _TOOL_INDEX = re.compile(
 
 
 def refused_tool(tools: Sequence[Mapping[str, Any]], error: LLMError) -> int | None:
-    """Return the index of the one tool that a refusal names; None if it names none or several.
+    """Return the index of the only tool that a rejection names; None if it names none or several.
 
     Args:
-        error: The refusal: it holds the index of the tool, or its name.
+        error: The rejection, with the tool's index or name in its text.
     """
     if error.kind not in ("bad_request", "unknown"):
         return None

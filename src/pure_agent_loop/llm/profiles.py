@@ -77,7 +77,7 @@ class DefaultModel(str):
 
 
 # Default models with their shutdown dates, per OpenAI's deprecation list of 2026-11-25. If a server reports
-# that one is gone, the next one is used.
+# that a model no longer exists, the next model is used.
 DEFAULT_MODELS = {"gpt-4o-mini": "2027-01-14", "gpt-6-luna": "", "gpt-6.1-terra": ""}
 DEFAULT_MODEL = DefaultModel(next(iter(DEFAULT_MODELS)))
 DEFAULT_TEMPERATURE = DefaultFloat(0.7)

@@ -67,8 +67,8 @@ def open_local(
         MissingExtraError: The engine is not installed.
         LLMError: The download or the server failed.
     """
-    wanted = model or models.default_model()
-    path = models.resolve(wanted) if models.is_path(wanted) else models.pull_model(wanted, on_progress)
+    source = model or models.default_model()
+    path = models.resolve(source) if models.is_path(source) else models.pull_model(source, on_progress)
     lease = join_server(path, on_progress, settings)
     try:
         return EmbeddedClient(lease, path.stem, (settings or StartSettings()).context)

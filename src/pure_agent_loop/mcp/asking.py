@@ -174,8 +174,8 @@ class ServerRequests:
                     return refused
         except ToolExecutionError:
             return refused
-        most = min(params.max_tokens, MAX_TOKENS)
-        answer = await self._sampling.chat(messages, max_tokens=most)
+        max_tokens = min(params.max_tokens, MAX_TOKENS)
+        answer = await self._sampling.chat(messages, max_tokens=max_tokens)
         text = TextContent(type="text", text=answer.content or "")
         model = str(getattr(self._sampling, "model", "model"))
         return CreateMessageResult(role="assistant", content=text, model=model, stop_reason="endTurn")

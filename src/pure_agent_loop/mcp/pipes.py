@@ -362,8 +362,8 @@ async def _readable(response: Any) -> None:
 
 async def _body(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
     data = bytearray()
-    async with aclosing(pieces()) as coming:
-        async for piece in coming:
+    async with aclosing(pieces()) as chunks:
+        async for piece in chunks:
             data += piece
             if len(data) > MAX_BYTES:
                 raise TooLargeError(message("mcp_too_large", limit=MAX_BYTES))
@@ -372,8 +372,8 @@ async def _body(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGener
 
 async def _events(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
     line = bytearray()
-    async with aclosing(pieces()) as coming:
-        async for piece in coming:
+    async with aclosing(pieces()) as chunks:
+        async for piece in chunks:
             for part in piece.splitlines(keepends=True):
                 line += part
                 if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:  # the SDK bounds events

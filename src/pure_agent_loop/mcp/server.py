@@ -258,8 +258,8 @@ class MCPServer:
     async def _fetched(self, used: ServerUse) -> Tools:
         used.left_out = notes = list[str]()
         entries = await used.connection.ask(partial(all_pages, "tools", MAX_TOOLS, notes))
-        wanted = (tool for tool in entries if is_wanted(self.settings, tool.name))
-        raw, digests = _with_digests(wanted, notes)
+        selected = (tool for tool in entries if is_wanted(self.settings, tool.name))
+        raw, digests = _with_digests(selected, notes)
         changed = await self._changed(digests)
         taken = {self._search} if len(raw) > MAX_SHOWN // 2 else set[str]()
         tools: Tools = []

@@ -210,8 +210,8 @@ _OTHER_WORDS = {
     "session_id": "session_id= of run(), arun(), run_stream() and arun_stream()",
     "messages": "messages= of run(), arun(), run_stream() and arun_stream()",
     "output_type": "output_type= of Agent, or of run() and its siblings",
-    **{each.name: f"limits=LoopLimits({each.name}=...)" for each in fields(LoopLimits)},
-    **{each.name: f"retry=RetryConfig({each.name}=...)" for each in fields(RetryConfig)},
+    **{field_.name: f"limits=LoopLimits({field_.name}=...)" for field_ in fields(LoopLimits)},
+    **{field_.name: f"retry=RetryConfig({field_.name}=...)" for field_ in fields(RetryConfig)},
 }
 _NOT_HERE = {
     "n": "A run uses a single answer.",
@@ -444,11 +444,11 @@ class KitBuilder:
         """
         if settings:
             _check_names(settings)
-        over = _OVERRIDES.get({}).get(id(self), {})
-        options: dict[str, Any] = {**settings, "deps": deps, **over}
+        overrides = _OVERRIDES.get({}).get(id(self), {})
+        options: dict[str, Any] = {**settings, "deps": deps, **overrides}
         if options["deps"] is None and self.deps is not None:
             options["deps"] = DepsOfRun(self.deps)
-        if settings or over:
+        if settings or overrides:
             kit = self._with_model(kit, options)
             check_types(
                 limits=(options.get("limits"), LoopLimits), metadata=(options.get("metadata"), Mapping)
@@ -473,8 +473,8 @@ class KitBuilder:
 
     def overridden(self, kit: Kit) -> Kit:
         """Return the agent's kit with any enclosing `override`, for the run of another agent."""
-        over = _OVERRIDES.get({}).get(id(self))
-        return replace(self._with_model(kit, over), deps=over.get("deps")) if over else kit
+        overrides = _OVERRIDES.get({}).get(id(self))
+        return replace(self._with_model(kit, overrides), deps=overrides.get("deps")) if overrides else kit
 
     async def aclose(self) -> None:
         """Close the clients created for other models."""

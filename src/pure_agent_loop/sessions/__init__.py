@@ -80,10 +80,10 @@ def default_store() -> JsonlStore:
 
 
 def store_at(place: SessionPlace | None, option: str = "sessions") -> SessionStore:
-    """The store that is meant by a folder, a store or a `SessionManager`; by None, that of this user.
+    """Return the store of a folder, a store or a `SessionManager`; for None, that of this user.
 
     Args:
-        place: What a caller passed.
+        place: Argument of the caller.
         option: As what, for the message.
 
     Raises:

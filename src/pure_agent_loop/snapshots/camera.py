@@ -58,7 +58,7 @@ class Snapshot:
     """A snapshot that was taken.
 
     Args:
-        scope: Its scope, so that it can be taken again.
+        scope: Its scope, for a later snapshot with the same scope.
     """
 
     scope: ScanScope

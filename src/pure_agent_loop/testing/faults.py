@@ -337,8 +337,8 @@ class ChaosLLM(BaseLLMClient):
 
     def _kind(self, question: _Question) -> ChaosKind | None:
         chance, kind = question.dice.random(), question.dice.choice(self._kinds)
-        spared = self._most is not None and question.in_a_row >= self._most
-        if spared or chance >= self._rate:
+        is_exempt = self._most is not None and question.in_a_row >= self._most
+        if is_exempt or chance >= self._rate:
             question.in_a_row = 0
             return None
         question.in_a_row += 1

@@ -58,7 +58,7 @@ class Signal:
             timeout: Seconds after which the test fails instead of hanging; None waits for ever.
 
         Raises:
-            ScriptError: It did not happen in time.
+            ScriptError: The signal was not set in time.
         """
         if not self._event.wait(timeout):
             raise self._late(timeout)
@@ -70,7 +70,7 @@ class Signal:
             timeout: Seconds after which the test fails instead of hanging; None waits for ever.
 
         Raises:
-            ScriptError: It did not happen in time.
+            ScriptError: The signal was not set in time.
         """
         loop = asyncio.get_running_loop()
         with self._lock:

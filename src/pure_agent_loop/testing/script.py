@@ -280,8 +280,8 @@ class _Writer:
             yield Delta(usage=tokens)
 
 
-def _text_of(one: ToolCall) -> str:
-    return json.dumps(one.arguments) if one.invalid is None else one.invalid
+def _text_of(call: ToolCall) -> str:
+    return json.dumps(call.arguments) if call.invalid is None else call.invalid
 
 
 def _highest_id(messages: Sequence[Any]) -> int:
@@ -289,8 +289,8 @@ def _highest_id(messages: Sequence[Any]) -> int:
     highest = 0
     for message in messages:
         calls = message.get("tool_calls") if isinstance(message, Mapping) else None
-        for one in calls if isinstance(calls, list) else ():
-            match = _OUR_ID.match(str(one.get("id"))) if isinstance(one, Mapping) else None
+        for call in calls if isinstance(calls, list) else ():
+            match = _OUR_ID.match(str(call.get("id"))) if isinstance(call, Mapping) else None
             highest = max(highest, int(match[1]) if match else 0)
     return highest
 

@@ -252,7 +252,7 @@ def _the_list_tells(make: MakeStore, folder: Path) -> None:
         info = infos[session_id]
         _need(info.created == records[0].time, "created must be the time of the first record")
         _need(info.updated == records[-1].time, "updated must be the time of the last record")
-    _need(infos["a"].size_bytes > 100_000 > infos["b"].size_bytes > 0, "size_bytes must be about the size")
+    _need(infos["a"].size_bytes > 100_000 > infos["b"].size_bytes > 0, "size_bytes must be realistic")
     order = [info.updated for info in store.list()]
     _need(order == sorted(order, reverse=True), "the session used last must come first")
 

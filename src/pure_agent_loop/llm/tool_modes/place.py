@@ -23,7 +23,7 @@ class TextPosition:
 
     def __init__(self) -> None:
         self._line = ""
-        self._fences = 0  # in the lines before
+        self._fences = 0  # open code blocks in the previous lines
 
     def move(self, text: str) -> None:
         """Advance to the end of `text`."""

@@ -69,8 +69,8 @@ async def find_server(
     Returns:
         The first server, in the order of `ports`, that has a model; or None. Server errors are not raised.
     """
-    looks = (_look(name, port, timeout) for name, port in ports.items())
-    for server in await asyncio.gather(*looks):
+    requests = (_look(name, port, timeout) for name, port in ports.items())
+    for server in await asyncio.gather(*requests):
         if server and (server.is_safe or named):
             return server
         if server and on_refusal:

@@ -386,9 +386,9 @@ def pull_model(name_or_url: str, progress: Progress = quiet) -> Path:
         return _fetch(name, source, target, sha256, size, progress)
 
 
-def _same(target: Path, wanted: str) -> Path:
+def _same(target: Path, url: str) -> Path:
     """Return an existing file; reject one from another URL with the same file name."""
-    if _entry(wanted) is None and wanted not in _recorded():
+    if _entry(url) is None and url not in _recorded():
         raise ConfigError(f"{target} already exists, from another URL. Delete it first.")
     return target
 

@@ -203,29 +203,29 @@ def _differences(quirk: Quirk, outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "calls", difference
 
 
-def _same_usage(wanted: TokenUsage | None, actual: TokenUsage | None) -> bool:
-    if wanted is None:
+def _same_usage(expected: TokenUsage | None, actual: TokenUsage | None) -> bool:
+    if expected is None:
         return actual is None or actual.estimated
     if actual is None or actual.estimated:
         return False
-    return (wanted.prompt_tokens, wanted.completion_tokens) == (
+    return (expected.prompt_tokens, expected.completion_tokens) == (
         actual.prompt_tokens,
         actual.completion_tokens,
     )
 
 
 def _check_calls(
-    wanted: Sequence[tuple[str, Mapping[str, Any] | None]], actual: Sequence[OutcomeCall]
+    expected: Sequence[tuple[str, Mapping[str, Any] | None]], actual: Sequence[OutcomeCall]
 ) -> Iterator[str]:
-    if len(wanted) != len(actual):
-        yield f"calls: expected {len(wanted)}, got {len(actual)}: {_short(actual)}"
+    if len(expected) != len(actual):
+        yield f"calls: expected {len(expected)}, got {len(actual)}: {_short(actual)}"
         return
-    for number, ((name, arguments), call) in enumerate(zip(wanted, actual, strict=True), 1):
+    for number, ((name, arguments), call) in enumerate(zip(expected, actual, strict=True), 1):
         if call.name != name:
             yield f"call {number}: expected the name {name!r}, got {_short(call.name)}"
         if call.arguments != arguments:
-            expected, got = _args_words(arguments), _args_words(call.arguments)
-            yield f"call {number}: expected {expected}, got {got}"
+            expected_arguments, arguments_text = _args_words(arguments), _args_words(call.arguments)
+            yield f"call {number}: expected {expected_arguments}, got {arguments_text}"
     ids = [call.id for call in actual]
     if not all(ids):
         yield f"calls: an id is missing: {ids}"

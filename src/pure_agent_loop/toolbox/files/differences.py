@@ -1,8 +1,8 @@
 """Describe how a text differs from the most likely place for it in a file.
 
 Both texts are read as letters with gaps between them: escapes are resolved, look-alikes and case are folded,
-and spaces and invisible characters form the gaps. Where the letters agree, each pair of written letters and
-each pair of gaps yields the differences.
+and spaces and invisible characters form the gaps. Where the resolved letters agree, the differences are those
+between the letters as written and between the gaps.
 """
 
 from __future__ import annotations

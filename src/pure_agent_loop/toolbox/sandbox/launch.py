@@ -169,7 +169,7 @@ class Captured:
             del self._tail[: -self._tail_room]
 
     def text(self) -> str:
-        """Return the text. Bytes that are not UTF-8, and NUL, become U+FFFD."""
+        """Return the captured output. Bytes that are not UTF-8, and NUL, become U+FFFD."""
         if not self.cut:
             return _decoded(bytes(self._head + self._tail))
         tail = bytes(self._tail[-self._tail_room :])
@@ -207,7 +207,7 @@ _TABLES = {"Cargo.toml": ("workspace",), "pyproject.toml": ("tool", "uv", "works
 
 @dataclass(frozen=True)
 class Outer:
-    """Folders around a workspace that belong to it.
+    """Folders outside a workspace that belong to its repository or project.
 
     Args:
         own: Git folders of this workspace alone, writable for approved commands except `RUNS`.

@@ -74,7 +74,8 @@ class Protected:
 
     @contextmanager
     def enforced(self) -> Iterator[list[str]]:
-        """Keep missing names missing inside this context. After it, the list names what was restored.
+        """Keep missing names missing inside this context. When it ends, the yielded list has the restored
+        names.
 
         Raises:
             WorkspaceError: A name is a symbolic link, which cannot be protected.
