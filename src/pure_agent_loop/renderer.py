@@ -74,7 +74,7 @@ class Renderer:
         self.stream = stream
         self.max_lines = max_lines
         self._by_tool: dict[str, _Entry] = {}
-        self._args: dict[str, Any] = {}  # of pending calls, for functions of `on_tool`
+        self._args: dict[str, Any] = {}  # arguments of pending calls, for functions of `on_tool`
         self._by_type: dict[EventType, _Entry] = {}
         self._streamed: set[EventType] = set()  # types already streamed for the current response
         self._tasks: dict[str, tuple[str, float]] = {}  # last shown state and calls per task

@@ -226,7 +226,7 @@ class AcpSession:
     async def ask(self, request: PermissionRequest) -> Permission:
         """Ask the user about a call, unless a rule added in the meantime decides it."""
         async with self._question_lock:
-            is_question = request.args == {"question": request.reason}  # of a tool, not about a call
+            is_question = request.args == {"question": request.reason}  # asked by a tool, not about a call
             decision = self.work.suggest(request)
             is_plain = decision.updated_args is None and not decision.read_only
             if decision.behavior == "deny" or (decision.behavior == "allow" and is_plain):

@@ -22,7 +22,7 @@ from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, saf
 from pure_agent_loop.tool_context import current_call
 
 TERMINAL = "/dev/tty"
-MAX_LINES, MAX_WIDTH = 60, 2_000  # of the arguments shown at once
+MAX_LINES, MAX_WIDTH = 60, 2_000  # lines and columns of arguments shown at once
 MAX_RULE = 120  # characters of a rule that a user can still check
 LINE_BYTES = 4_096
 NO = Permission("deny")

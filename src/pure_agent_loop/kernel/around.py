@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 Effect = Callable[[], Awaitable[ToolOutcome]]
 MARK_CHARS = 16
-MAX_ARGS_CHARS = 2_000  # of changed arguments in a result
+MAX_ARGS_CHARS = 2_000  # characters of changed arguments in a result
 
 # -- hooks: the caller's functions before and after a call, and before the end ---------------------------
 

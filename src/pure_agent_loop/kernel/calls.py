@@ -39,7 +39,7 @@ from pure_agent_loop.support.secrets.redaction import StreamRedactor
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import all_told, enter_call
 
-GRACE_SECONDS = 1.0  # for a tool to clean up after it was cancelled; then it is abandoned
+GRACE_SECONDS = 1.0  # time for a tool to clean up after it was cancelled; then it is abandoned
 _ABANDONED: set[asyncio.Task[TimedOutcome]] = set()
 
 

@@ -329,7 +329,7 @@ class Tries:
     def __init__(self, request: Request, state: QueryState, kit: Kit) -> None:
         self.request = request
         self.state, self.kit = state, kit
-        self._assembler: Assembler | None = None  # of the newest attempt
+        self._assembler: Assembler | None = None  # the newest attempt's
         self.spent: TokenUsage | None = None
         """Usage of the failed attempts; None for none."""
 

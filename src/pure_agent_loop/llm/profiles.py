@@ -81,7 +81,7 @@ class DefaultModel(str):
 DEFAULT_MODELS = {"gpt-4o-mini": "2027-01-14", "gpt-6-luna": "", "gpt-6.1-terra": ""}
 DEFAULT_MODEL = DefaultModel(next(iter(DEFAULT_MODELS)))
 DEFAULT_TEMPERATURE = DefaultFloat(0.7)
-NO_CALLS = DefaultText("none")  # of `tool_choice`
+NO_CALLS = DefaultText("none")  # value of `tool_choice`
 
 
 def chosen_fields(options: Mapping[str, Any]) -> frozenset[str]:

@@ -37,8 +37,8 @@ from pure_agent_loop.support.terminal import one_line
 CHUNK = 1 << 18
 MAX_INVALID_LINES = 10_000  # consecutive lines that are not messages
 MAX_LOG = 1_000_000  # bytes; each start overwrites the log
-LEAVE_SECONDS = 1.5  # for the program to exit; again after SIGTERM
-LAST_SECONDS = 0.5  # for a program that closed its output to exit
+LEAVE_SECONDS = 1.5  # seconds for the program to exit; again after SIGTERM
+LAST_SECONDS = 0.5  # seconds for a program that closed its output to exit
 _FOR_US = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _HEAD, _ID = rb'\s*"jsonrpc"\s*:\s*"2\.0"\s*', rb'\s*"id"\s*:\s*(\d{1,18})\s*'
 _ANSWERS = (  # with the result after the id, or before it

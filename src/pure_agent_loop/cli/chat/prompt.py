@@ -44,7 +44,7 @@ _SYNC, _END_SYNC = (
     "\x1b[?2026h",
     "\x1b[?2026l",
 )  # terminals that support it draw what is in between in one frame
-_MAX_ROWS = 10  # of the input
+_MAX_ROWS = 10  # rows of the input
 MAX_LIVE, _OWN_ROWS = 8, 6  # maximum live lines; rows for everything else
 PASTE_SECONDS = 0.02  # pause that ends a paste without bracketed-paste markers
 _LINES_AT_ONCE = re.compile(r"[^\r\n\t ][\r\n]+[^\r\n]")

@@ -87,7 +87,7 @@ class Sandbox(Protocol):
         ...
 
     def prepared(self, start: Start) -> AbstractContextManager[list[str]]:
-        """Return the context of a running command. After it, the list names what was restored."""
+        """Return the context of a running command. When it ends, its list has the restored names."""
         ...
 
 

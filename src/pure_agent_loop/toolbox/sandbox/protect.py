@@ -32,7 +32,7 @@ from pure_agent_loop.toolbox.sandbox import keeper
 from pure_agent_loop.toolbox.sandbox.launch import SAFE_PATH
 from pure_agent_loop.toolbox.words import message
 
-MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # of protected content; anything larger is not restored
+MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # limits of protected content; anything larger is not restored
 
 Content = dict[str, tuple[int, bytes]]  # path to mode, and content of a file or target of a link
 
@@ -288,7 +288,7 @@ def _public(folder: Path, private: tuple[str, ...]) -> list[str]:
 # ruff: noqa: PTH110, PTH112, PTH113 - pathlib raises if this user has no access; these functions do not
 
 
-_SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")  # of a folder ``bin``
+_SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")  # siblings of a folder ``bin``
 _HOMES = {".cargo": ("RUSTUP_HOME", ".rustup"), ".pyenv": ("PYENV_ROOT", ".pyenv")}
 
 

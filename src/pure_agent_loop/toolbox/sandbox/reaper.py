@@ -17,7 +17,7 @@ import time
 from typing import Any
 
 _SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
-_KILL_SECONDS = 3.0  # for processes that cannot be killed at once, such as those in a system call
+_KILL_SECONDS = 3.0  # time for processes that cannot be killed at once, such as those in a system call
 _NOT_FOUND, _NOT_STARTED = 127, 126
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 

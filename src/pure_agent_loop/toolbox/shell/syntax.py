@@ -107,7 +107,7 @@ class _LineReader:
         self._line = line
         self._after_cd = False
         self._depth = 0
-        self._tiles: list[Tile] = []  # of the current substitution, or of the whole line
+        self._tiles: list[Tile] = []  # tiles of the current substitution, or of the whole line
         self._words = WordReader(source, self._trouble, self._read_substitution)
 
     def read(self, root: Node) -> None:
@@ -268,7 +268,7 @@ class _LineReader:
 # `echo rm x | sh` and a here-document for a shell are all searched.
 
 MAX_NESTING = 5
-MAX_WORDS = 10_000  # of all commands that a line may run
+MAX_WORDS = 10_000  # words of all commands that a line may run
 
 SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash"})
 
