@@ -150,7 +150,7 @@ class ContextBuilder:
         """Return the note for a message: time, channel, chat and context.
 
         Args:
-            context: Context of the message: a text, a mapping, or messages.
+            context: Context of the message: a string, a mapping, or messages.
             channel: Source of the message, such as ``telegram``.
             chat_id: Conversation in the channel.
             is_first: First message of the session: include the newest memory entries.

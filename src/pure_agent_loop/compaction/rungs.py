@@ -46,7 +46,7 @@ from pure_agent_loop.support.threads import Raised, run_in_thread
 
 Keep = Callable[
     [str], "str | None"
-]  # stores a text and returns its id; None if the model cannot read it back
+]  # stores a string and returns its id; None if the model cannot read it back
 SHORT_CHARS = 200  # shorter texts are not replaced by a record
 _UNKNOWN = MadeCall("unknown", "{}")
 _LIMITS = (8_000, 4_000, 2_000, 1_000, 500, SHORT_CHARS)

@@ -38,7 +38,7 @@ class Dataset:
         print(dataset.run(agent))
 
     Args:
-        cases: The cases; a text is a case without an expected answer.
+        cases: The cases; a string is a case without an expected answer.
         evaluators: Called with the `Trial` of every case. Each returns True or False, a number (higher is
             better; it never fails a trial), or a dict of these by name, in which texts are notes.
         name: For the report.

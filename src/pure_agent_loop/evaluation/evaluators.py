@@ -54,7 +54,7 @@ class Contains:
     ignore_case: bool = True
 
     def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - signature of all checks
-        """Reject a case without a text to search."""
+        """Reject a case without a string to search."""
         self._wanted(case)
 
     def __call__(self, trial: Trial) -> bool:

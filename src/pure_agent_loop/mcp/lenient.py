@@ -1,6 +1,6 @@
 """Read a server's answers entry by entry, since the SDK rejects a whole answer for one invalid entry.
 
-A text that the SDK cannot parse is repaired. An entry that does not fit the protocol loses its
+A message that the SDK cannot parse is repaired. An entry that does not fit the protocol loses its
 invalid optional fields, or is left out; the reasons are stored in the answer's ``_meta``.
 """
 

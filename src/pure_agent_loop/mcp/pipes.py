@@ -66,7 +66,7 @@ class Log:
         return Redactor([oauth.client_secret] if oauth else (), {**os.environ, **variables})
 
     def cleaned(self, text: str) -> str:
-        """Return a text with its secrets redacted."""
+        """Return a string with its secrets redacted."""
         return self._redactor.redact(text)
 
     def write(self, data: bytes) -> None:

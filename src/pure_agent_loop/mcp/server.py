@@ -393,7 +393,7 @@ class MCPServer:
         return "\n".join(rows) or message("mcp_no_resources")
 
     async def read(self, uri: str) -> Any:
-        """Return the content of a resource: a text, or a list with images and files."""
+        """Return the content of a resource: a string, or a list with images and files."""
         result = await self._ask(lambda client: client.read_resource(uri))
         return joined([*map(resource_of, result.contents), *left_out(result)])
 

@@ -279,7 +279,7 @@ def run_here() -> RunContext[Any] | None:
 
 
 def tell_person(text: str) -> None:
-    """Report a text to the person of the current run."""
+    """Report a message to the person of the current run."""
     run = run_here()
     if run is None:
         LOG.warning("%s", text)

@@ -313,7 +313,7 @@ class PromptWriter:
         parts: Texts and functions, in order; empty texts are omitted.
 
     Raises:
-        ConfigError: A part is neither a text nor a function.
+        ConfigError: A part is neither a string nor a function.
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -343,7 +343,7 @@ def parse_system_prompt(system_prompt: SystemPrompt) -> tuple[str, PromptWriter 
     """Return the text of a system prompt, or the `PromptWriter` that writes it.
 
     Raises:
-        ConfigError: The system prompt is neither a text nor functions.
+        ConfigError: The system prompt is neither a string nor functions.
     """
     if isinstance(system_prompt, str):
         return system_prompt, None

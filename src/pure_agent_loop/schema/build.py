@@ -340,7 +340,7 @@ def _whole(value: Any) -> Any:
 
 
 def _from_text(text: str) -> Any:
-    """Parse a text as a JSON list or object; return the text if it is neither."""
+    """Parse a string as a JSON list or object; return it unchanged if it is neither."""
     try:
         value = loads_strictly(text)
     except (ValueError, RecursionError):

@@ -4,7 +4,7 @@
     that role.
 2.  Only the first message may be a system (or developer) message.
 3.  Content is text or a list of typed parts; only an assistant message with calls may have no content.
-4.  Calls have a text id that is neither empty nor used before, the type ``function``, a name of
+4.  Calls have a string id that is neither empty nor used before, the type ``function``, a name of
     letters, digits, ``_`` and ``-``, and the text of a JSON object as arguments, without NaN,
     infinities or a key given twice.
 5.  The results follow a message with calls directly: one per call, in call order, no others.

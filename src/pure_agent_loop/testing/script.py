@@ -134,7 +134,7 @@ def deltas(
     """Return an answer in exactly these pieces.
 
     Args:
-        parts: In order: a `Delta`, a text (one delta), a call, a `Gate` to wait at, an exception to
+        parts: In order: a `Delta`, a string (one delta), a call, a `Gate` to wait at, an exception to
             raise there, or (server only) a fault to happen there.
         finish_reason: Added at the end unless a delta brings one; ``"auto"`` for the one that fits,
             None for an answer that ends without any.

@@ -92,7 +92,7 @@ def messages_of(outcome: ToolOutcome) -> list[Any]:
 
 
 def contents_of(uri: str, outcome: ToolOutcome) -> Any:
-    """Return the content of a resource: a text, a file or an image; anything else as JSON."""
+    """Return the content of a resource: a string, a file or an image; anything else as JSON."""
     value = outcome.value
     if isinstance(value, File) and not value.is_text:
         data = base64.b64encode(value.read()).decode("ascii")

@@ -274,7 +274,7 @@ def called(*payloads: Any) -> bytes:
 
 
 def stopped(*payloads: Any) -> bytes:
-    """Return a stream with the finish reason of a text."""
+    """Return a stream with the finish reason of a text answer."""
     return stream(*payloads, STOP)
 
 
@@ -312,7 +312,7 @@ def whole(message: dict[str, Any], finish: Any = "stop", **more: Any) -> bytes:
 
 
 def text(answer: str, reasoning: str = "", usage: TokenUsage | None = None) -> Expected:
-    """Return an `Expected` with a text."""
+    """Return an `Expected` with text."""
     return Expected(answer, reasoning, usage=usage)
 
 
