@@ -70,7 +70,8 @@ class SkillsLoader:
         skills = SkillsLoader(["my-skills"], workspace=".")
         print(skills.catalogue(), *skills.problems)
 
-    Of skills with the same name the first wins: `folders`, then the project's, then the user's.
+    If several skills have the same name, the first one is used: `folders`, then the project's, then the
+    user's.
 
     Args:
         folders: Trusted folders that contain skill folders.

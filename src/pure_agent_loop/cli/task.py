@@ -63,7 +63,7 @@ def read_task(
     needed: bool = True,
     command: str = "run",
 ) -> str:
-    """Read the whole task. Piped text is the context of the words, or the task without words.
+    """Read the whole task. Piped text is context for the words; without words it is the task.
 
     Args:
         words: From the command line; a single ``-`` means the piped text.

@@ -80,8 +80,8 @@ class MCPServer:
         name: The server's name; tool names begin with ``mcp__NAME__``. Derived from its program or host
             if empty.
         transport: For a `url`: ``http`` (streamable), or ``sse`` for older servers.
-        env: Variables for the program. Of the current environment it gets only those that locate the user's
-            folders, such as PATH and HOME.
+        env: Variables for the program. From the current environment it gets only the variables that locate
+            the user's folders, such as PATH and HOME.
         inherit: Names of further variables that it gets from the current environment.
         cwd: The working directory; the current one if empty.
         headers: For each request to a `url`.

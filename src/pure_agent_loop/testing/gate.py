@@ -94,8 +94,8 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 class Gate:
     """A closed gate between two pieces of a scripted answer.
 
-    Put it between deltas; the model stops there until the test opens it. So a test can show, without a sleep,
-    that the first piece arrived before the rest was written.
+    Put it between deltas; the model stops there until the test opens it. A test can thus show, without a
+    sleep, that the first piece arrived before the rest was written.
 
     Args:
         name: Used in error messages.

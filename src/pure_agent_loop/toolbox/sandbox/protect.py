@@ -152,7 +152,7 @@ def enforce_all(several: Sequence[Protected]) -> Iterator[list[str]]:
 class _Missing:
     """The missing names of all processes that use a workspace. Anything created there comes from a command.
 
-    A file per workspace, in our data folder, lists the names. Each running command and its keeper hold a
+    A file per workspace, in the data folder, lists the names. Each running command and its keeper hold a
     shared lock; a process that gets the exclusive lock is the first and starts a new list.
     """
 
@@ -363,7 +363,7 @@ def variables_for(path: list[str]) -> dict[str, str]:
 
 
 def missing(names: list[str], path: str) -> Iterator[str]:
-    """Explain missing programs that are only on our own ``PATH``.
+    """Explain missing programs that are only on this process's ``PATH``.
 
     Args:
         path: The ``PATH`` of the commands.

@@ -1,4 +1,5 @@
-"""Supervisor between us and a command: it limits and confines the command, and kills all its processes.
+"""Supervisor between the main process and a command: it limits and confines the command, and kills all its
+processes.
 
 A standalone program (``python -I -S reaper.py PLAN``), used without a PID namespace. It adopts orphans, so
 whatever a command does to escape (a new session, a double fork, closed pipes, an empty environment), its
@@ -129,9 +130,10 @@ def _descendants() -> list[int]:
 
 
 def _children_by_trying() -> list[int]:
-    """Find our children without opening a file: a command may have set our limit of open files to zero.
+    """Find this process's children without opening a file: a command may have set its limit of open files to
+    zero.
 
-    Process ids are assigned in order, so they lie between our id and that of a new process.
+    Process ids are assigned in order, so they lie between this process's id and that of a new process.
     """
     newest = os.fork()
     if newest == 0:

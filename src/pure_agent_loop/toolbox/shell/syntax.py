@@ -70,7 +70,7 @@ def read_line(text: str) -> ShellLine:
         )
         return line
     source = _join_lines(text).encode("utf-8", "replace")
-    # The grammar's scanner passes letters beyond ASCII to C tables, which can crash our process. Bash treats
+    # The grammar's scanner passes letters beyond ASCII to C tables, which can crash this process. Bash treats
     # each of their bytes as a word character, and so does this.
     tree = grammar.parse(_NOT_ASCII.sub(b"x", source))
     if tree.root_node.has_error:

@@ -389,7 +389,7 @@ class Shell:
                 raise WorkspaceError(message("not_started", **why)) from error
 
 
-# Skip the start files of our own user.
+# Skip the shell's start files of this user.
 _PLAIN_BASH = ("--noprofile", "--norc")
 
 
