@@ -124,7 +124,7 @@ async def unreadable(step: Step, call: ToolCallRun) -> Ruling | None:
 
 
 async def out_of_retries(step: Step, call: ToolCallRun) -> Ruling | None:
-    """Deny a call of a tool that has sent the model back too often."""
+    """Deny a call of a tool that has raised `Retry` too often."""
     retries = step.state.tools.retries
     if retries and call.tool is not None and retries.get(call.name, 0) > call.tool.retries:
         return Ruling("deny", call.args, "RetriesUsedUp", message("retries_used_up"))

@@ -299,7 +299,7 @@ def _delete(options: argparse.Namespace, store: SessionStore, output: CommandOut
 
 def _confirmed(ids: Sequence[str], output: CommandOutput) -> bool:
     if not (is_terminal(sys.stdin) and output.err_is_terminal):
-        raise ConfigError("--yes is needed to delete without a terminal to ask at.")
+        raise ConfigError("--yes is needed: there is no terminal to ask for confirmation.")
     output.progress(f"Delete {', '.join(ids)}? [y]es, [n]o: ")
     line = sys.stdin.readline()
     if line.endswith("\n"):
