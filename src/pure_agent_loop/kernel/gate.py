@@ -100,7 +100,7 @@ async def _first_ruling(step: Step, call: ToolCallRun) -> Ruling:
 
 
 async def repeated(step: Step, call: ToolCallRun) -> Ruling | None:
-    """Deny a call that repeats earlier ones without news."""
+    """Deny a call that repeats earlier calls without anything new in between."""
     kit, state = step.kit, step.state
     polls = call.tool is not None and call.tool.polls
     written = call.written

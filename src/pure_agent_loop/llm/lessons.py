@@ -419,7 +419,7 @@ def _refused_names(profile: Profile, words: str, candidates: Collection[str]) ->
 
 
 _EXCLUDING = re.compile(r"cannot both|mutually exclusive", re.I)
-# The list of allowed values that may follow holds fields that are not refused.
+# A list of allowed values may follow; its fields are not rejected ones.
 _INSTEAD = re.compile(
     r"\b(?:expected|must be|should be|use|choose) (?:exactly )?one of\b"
     r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",

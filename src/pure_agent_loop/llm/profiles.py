@@ -155,7 +155,7 @@ class Profile:
         alternates: Roles must alternate: consecutive messages of one role are joined.
         user_after_tool: A user message may follow a tool's result; else an assistant message is inserted.
         parallel_calls: A message may hold several calls; else the history has one message per call.
-        null_content: A message with calls may have no content; else the content is an empty text.
+        null_content: A message with calls may have no content; else the content is an empty string.
         call_id_length: Number of letters and digits of a call id; None allows any id.
         schema_without: JSON Schema keywords that tool schemas must not use.
         description_limit: Maximum characters of a tool's description; None for no limit.

@@ -44,7 +44,7 @@ class ScanScope:
 
     Args:
         only: Paths to scan, whatever the rules are.
-        since: Time when it began, in seconds since 1970.
+        since: Start time of the scan, in seconds since 1970.
     """
 
     view: ScanRules | None = None
