@@ -6,7 +6,7 @@ import sys
 if __name__ == "__main__":
     # Python puts the working folder first; modules in an untrusted folder would shadow installed ones.
     try:
-        here = os.getcwd()  # noqa: PTH109 - a text is wanted
+        here = os.getcwd()  # noqa: PTH109 - it must be a string
     except OSError:  # the folder was deleted
         here = ""
     if sys.path[:1] in ([here], [""]):

@@ -136,8 +136,8 @@ class Budget:
     def take_calls(self, count: int) -> int:
         """Count upcoming tool calls, and return how many of them the budget allows."""
         with self._lock:
-            most = self.max_tool_calls
-            granted = count if most is None else max(0, min(count, most - self.tool_calls))
+            maximum = self.max_tool_calls
+            granted = count if maximum is None else max(0, min(count, maximum - self.tool_calls))
             self.tool_calls += granted
             return granted
 

@@ -82,6 +82,6 @@ class Hooks:
                     f"Hooks.{name} must be a function or a list of functions; it is {value!r:.80}."
                 )
             object.__setattr__(self, name, functions)
-        most: object = self.max_stops
-        if isinstance(most, bool) or not isinstance(most, int) or most < 0:
-            raise ConfigError(f"Hooks.max_stops={most!r} must be a whole number, 0 or more.")
+        maximum: object = self.max_stops
+        if isinstance(maximum, bool) or not isinstance(maximum, int) or maximum < 0:
+            raise ConfigError(f"Hooks.max_stops={maximum!r} must be a whole number, 0 or more.")

@@ -144,7 +144,7 @@ class LimitLedger:
         return cls(**data)
 
 
-_LEDGER_FIELDS = tuple(each.name for each in fields(LimitLedger))
+_LEDGER_FIELDS = tuple(field_.name for field_ in fields(LimitLedger))
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,17 +289,17 @@ class LimitChecker:
         if not reason:
             return None
         limits, used = self.limits, self.ledger
-        owner, most, now = "the shared Budget", _NO_NUMBER, _NO_NUMBER
+        owner, maximum, now = "the shared Budget", _NO_NUMBER, _NO_NUMBER
         if reason == "token_limit":
-            owner, most, now = "LoopLimits.max_tokens", limits.max_tokens, used.tokens
+            owner, maximum, now = "LoopLimits.max_tokens", limits.max_tokens, used.tokens
         elif self._budget is None or not self._budget.passed_by(usage, model):
-            owner, most, now = "LoopLimits.max_cost", limits.max_cost, used.cost
-        allowed = "" if most is None else f" ({now:g} of {most:g} used)"
+            owner, maximum, now = "LoopLimits.max_cost", limits.max_cost, used.cost
+        allowed = "" if maximum is None else f" ({now:g} of {maximum:g} used)"
         message = (
-            f"The model was not asked again: another try of about {usage.total_tokens} tokens does not fit "
-            f"{owner}{allowed}. Raise it, or find out why answers break off."
+            f"The request was not retried: another attempt of about {usage.total_tokens} tokens would exceed "
+            f"{owner}{allowed}. Raise the limit, or find out why responses break off."
         )
-        return LimitExceededError(reason, most, now, message)
+        return LimitExceededError(reason, maximum, now, message)
 
     def _hard(self) -> str:
         limits, used = self.limits, self.ledger

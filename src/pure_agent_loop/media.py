@@ -132,7 +132,7 @@ class _TooLargeError(ImageError):
 
 
 class Fitted(NamedTuple):
-    """Medium that can be sent.
+    """Media item that can be sent.
 
     Args:
         words: Description of the conversion, for the model; empty for none.

@@ -74,7 +74,7 @@ class Renderer:
         self.stream = stream
         self.max_lines = max_lines
         self._by_tool: dict[str, _Entry] = {}
-        self._args: dict[str, Any] = {}  # of pending calls, for functions of `on_tool`
+        self._args: dict[str, Any] = {}  # arguments of pending calls, for functions of `on_tool`
         self._by_type: dict[EventType, _Entry] = {}
         self._streamed: set[EventType] = set()  # types already streamed for the current response
         self._tasks: dict[str, tuple[str, float]] = {}  # last shown state and calls per task
@@ -284,8 +284,8 @@ class Renderer:
             return []  # a step without calls: omit it
         self._tasks[name] = (state, calls)
         count = f"{counted(int(calls), 'call')}, {counted(int(_number(data.get('tokens'))), 'token')}"
-        took = _number(data.get("ended")) - _number(data.get("started")) if data.get("started") else 0.0
-        count += f",{_seconds(took)}" if _seconds(took) else ""
+        seconds = _number(data.get("ended")) - _number(data.get("started")) if data.get("started") else 0.0
+        count += f",{_seconds(seconds)}" if _seconds(seconds) else ""
         error = one_line(safe_text(str(data.get("error") or "")))
         return [
             Segment(">> ", "error" if error else "label"),

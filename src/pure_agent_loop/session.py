@@ -90,12 +90,12 @@ class SessionManager:
             SessionReadError: The session cannot be read.
         """
         loaded = self.store.read(session_id)
-        story, past = read_story(loaded.records), read_resume_point(loaded.records, session_id)
-        own = (past.state or {}).get("own_prompt")
-        lead = [{"role": "system", "content": own}] if isinstance(own, str) else []
+        story, resume_point = read_story(loaded.records), read_resume_point(loaded.records, session_id)
+        own = (resume_point.state or {}).get("own_prompt")
+        system_messages = [{"role": "system", "content": own}] if isinstance(own, str) else []
         return Session(
             id=session_id,
-            messages=[*lead, *to_keep(past.messages)],
+            messages=[*system_messages, *to_keep(resume_point.messages)],
             task=story.task,
             stop_reason=story.stop_reason,
             steps=story.steps,

@@ -121,7 +121,7 @@ def test_a_part_that_is_already_whole_is_no_dead_end(tmp_path):
     [
         (MODEL, {"sha256": "0" * 64}, "SHA-256"),
         (MODEL, {"size": 5}, "bytes instead of 5"),
-        (b"<html>please log in</html>", {}, "no GGUF model"),
+        (b"<html>please log in</html>", {}, "not a GGUF model"),
     ],
 )
 def test_the_wrong_file_is_refused_and_deleted(tmp_path, data, options, words):

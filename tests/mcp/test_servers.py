@@ -216,7 +216,7 @@ def listens(port):
     [
         ({}, "needs one of command"),
         ({"command": ["x"], "url": "http://a"}, "needs one of command"),
-        ({"command": "x"}, "command is 'x'; command must be a list of texts"),
+        ({"command": "x"}, "command is 'x'; command must be a list of strings"),
         ({"url": "ftp://a"}, "must be http:// or https://"),
         ({"url": "http://a", "env": {"A": "b"}}, "env is only for servers that are started"),
         ({"command": ["x"], "headers": {"A": "b"}}, "headers is only for servers that are reached"),

@@ -68,7 +68,7 @@ BAD = {
     "id twice in one": ([USER, asks(made(), made()), result(), result()], "'c1' is used twice"),
     "id twice later": ([USER, asks(made()), result(), asks(made()), result()], "'c1' is used twice"),
     "argument object": ([USER, asks(made(arguments={})), result()], "arguments are dict"),
-    "argument list": ([USER, asks(made(arguments="[1]")), result()], "JSON of list"),
+    "argument list": ([USER, asks(made(arguments="[1]")), result()], "JSON list"),
     "argument junk": ([USER, asks(made(arguments='{"a":')), result()], "arguments are not JSON"),
     "argument nothing": ([USER, asks(made(arguments="")), result()], "arguments are not JSON"),
     "argument NaN": ([USER, asks(made(arguments='{"a": NaN}')), result()], "NaN is not JSON"),

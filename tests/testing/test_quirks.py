@@ -207,10 +207,16 @@ WRONG = {
     "usage": replace(perfect(TWO), usage=TokenUsage(11, 8, 19)),
     "usage: unknown": replace(perfect(TWO), usage=None),
     "usage: guessed": replace(perfect(TWO), usage=TokenUsage(11, 7, 18, estimated=True)),
-    "calls: 2 due, but there are 1": replace(perfect(TWO), calls=ONE_CALL),
-    "call 2: the name": replace(perfect(TWO), calls=(*ONE_CALL, OutcomeCall("x", "sub", {"a": 4, "b": 5}))),
-    "call 2: the arguments": replace(perfect(TWO), calls=(*ONE_CALL, OutcomeCall("x", "add", {"a": 4}))),
-    "but they are unusable": replace(perfect(TWO), calls=(*ONE_CALL, OutcomeCall("x", "add", None))),
+    "calls: expected 2, got 1": replace(perfect(TWO), calls=ONE_CALL),
+    "call 2: expected the name": replace(
+        perfect(TWO), calls=(*ONE_CALL, OutcomeCall("x", "sub", {"a": 4, "b": 5}))
+    ),
+    "call 2: expected the arguments": replace(
+        perfect(TWO), calls=(*ONE_CALL, OutcomeCall("x", "add", {"a": 4}))
+    ),
+    "call 2: expected the arguments {}, got unusable": replace(
+        perfect(TWO), calls=(*ONE_CALL, OutcomeCall("x", "add", None))
+    ),
     "an id is missing": replace(perfect(TWO), calls=(*ONE_CALL, OutcomeCall("", "add", {"a": 4, "b": 5}))),
     "an id is used twice": replace(
         perfect(TWO), calls=(*ONE_CALL, OutcomeCall("id0", "add", {"a": 4, "b": 5}))
@@ -241,19 +247,19 @@ def test_arguments_that_must_not_be_used():
     good = LLMResponse(None, [ToolCall("c1", "add", {}, "not JSON")], finish_reason="tool_calls")
     assert check(quirk, good) == []
     bad = LLMResponse(None, [ToolCall("c1", "add", {})], finish_reason="tool_calls")
-    assert check(quirk, bad) == ["call 1: unusable arguments were due, but they are the arguments {}"]
+    assert check(quirk, bad) == ["call 1: expected unusable arguments, got the arguments {}"]
 
 
 def test_an_error_where_an_answer_was_due_is_told():
-    assert check(named("crlf"), ValueError("no")) == ["an answer was due, but ValueError was raised: 'no'"]
+    assert check(named("crlf"), ValueError("no")) == ["expected an answer, got ValueError: 'no'"]
 
 
 def test_an_error_of_another_kind_is_told():
     assert check(named("error-quota"), LLMError("no", kind="rate_limit")) == [
-        "an error of kind 'quota' was due, but it was 'rate_limit' (LLMError: 'no')"
+        "expected an error of kind 'quota', got 'rate_limit' (LLMError: 'no')"
     ]
     assert check(named("html"), ValueError("no")) == [
-        "an error of kind 'bad_request' was due, but it was None (ValueError: 'no')"
+        "expected an error of kind 'bad_request', got None (ValueError: 'no')"
     ]
 
 

@@ -27,7 +27,7 @@ _STATUS = {
     "pending": "pending",
     "in_progress": "in_progress",
     "done": "completed",
-}  # of the tasks in a todo list
+}  # states of the tasks in a todo list
 _FENCES = re.compile(r"`{3,}")
 
 

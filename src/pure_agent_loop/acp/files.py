@@ -102,7 +102,7 @@ class EditorFiles(Workspace):
             status = folder.status(parts[-1])
             require_replaceable(status, path)
             if status is not None and (status.st_nlink > 1 or not self._is_text(path)):
-                # The editor would change the other hard links, or the encoding.
+                # The editor would change the file's other hard links, or its encoding.
                 return super().write(path, data)
             try:
                 self._editor.write(self._absolute(path), text)

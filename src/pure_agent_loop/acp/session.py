@@ -247,7 +247,7 @@ class AcpSession:
             return await self._apply_choice(choice, rules)
 
     async def _ask_text(self, request: PermissionRequest) -> Permission:
-        """Ask the user for a text."""
+        """Ask the user for text input."""
         field = {"type": "string", "title": message.for_user("answer"), "minLength": 1}
         form = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
         target = {"sessionId": self.id, "toolCallId": request.call_id, "message": request.reason}

@@ -205,7 +205,7 @@ class AgentLoop:
         Args:
             message: The user's message.
             session_id: The session; created if missing.
-            context: Context for this message: a text, a mapping, or a list of messages. In a new session
+            context: Context for this message: a string, a mapping, or a list of messages. In a new session
                 such a list is the history before this message.
             media: Images: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
             channel: Source of the message, shown to the model.

@@ -149,7 +149,7 @@ class ContextBuilder:
         """Return the note for a message: time, channel, chat and context.
 
         Args:
-            context: Context of the message: a text, a mapping, or messages.
+            context: Context of the message: a string, a mapping, or messages.
             channel: Source of the message, such as ``telegram``.
             chat_id: Conversation in the channel.
             is_first: First message of the session: include the newest memory entries.
@@ -245,7 +245,7 @@ def _one_line(text: object) -> str:
 
 
 def are_messages(value: object) -> TypeGuard[Sequence[Message]]:
-    """Whether a context is a list of messages, not text or names and values."""
+    """Return True if a context is a list of messages, not text or a mapping."""
     return isinstance(value, (list, tuple)) and all(
         isinstance(entry, Mapping) and "role" in entry for entry in value
     )

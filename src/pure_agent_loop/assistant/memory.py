@@ -178,7 +178,7 @@ class MemoryStore:
         return [entries[number] for _, number in best]
 
     def read(self, limit: int = 20) -> list[MemoryEntry]:
-        """Return the newest entries, in order of age, oldest first.
+        """Return the newest entries, oldest first.
 
         Args:
             limit: Maximum number of entries.

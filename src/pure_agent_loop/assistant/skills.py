@@ -70,7 +70,8 @@ class SkillsLoader:
         skills = SkillsLoader(["my-skills"], workspace=".")
         print(skills.catalogue(), *skills.problems)
 
-    Of skills with the same name the first wins: `folders`, then the project's, then the user's.
+    If several skills have the same name, the first one is used: `folders`, then the project's, then the
+    user's.
 
     Args:
         folders: Trusted folders that contain skill folders.
@@ -306,7 +307,7 @@ def skill_folders(folder: Path) -> Iterator[Path]:
 def _text(front_matter: dict[str, Value], key: str, *, needed: bool = True) -> str:
     value = front_matter.get(key, "")
     if not isinstance(value, str) or (needed and not value.strip()):
-        raise FrontMatterError(f"{key} must be a text.")
+        raise FrontMatterError(f"{key} must be a string.")
     return value
 
 

@@ -75,7 +75,7 @@ def _files(workspace: Path, notes: tuple[Note, ...], others: set[bytes]) -> Iter
 def _digest(path: Path) -> bytes:
     try:
         return hashlib.sha256(path.read_bytes()).digest()
-    except OSError:  # an unreadable file guides no model; once readable, it changes the digest
+    except OSError:  # an unreadable file instructs no model; once it is readable, the digest changes
         return b""
 
 

@@ -44,7 +44,7 @@ class ToolCallEntry:
         agent: Name of the agent.
         step: Step of the run.
         call_id: Id of the call in the session.
-        notes: Further notes.
+        notes: Further data of the call; see `AuditLog`.
     """
 
     number: int

@@ -48,9 +48,9 @@ class AuditLog:
         user: User who runs the agent; None for the account of this process.
         keep_results: True to record the redacted start and end of each result; False: hash and length only.
         result_chars: Approximate number of characters to record of a result.
-        redact: Function that replaces secrets in a text or JSON value; applied to arguments, reasons, tasks,
-            results and notes before they are shortened. Values on which it fails are left out. None for
-            `default_redaction`.
+        redact: Function that replaces secrets in a string or JSON value; applied to arguments, reasons,
+            tasks, results and notes before they are shortened. Values on which it fails are left out. None
+            for `default_redaction`.
         key: A secret of at least 16 characters that seals the lines (HMAC); None for
             ``PAL_AUDIT_KEY`` if set, "" for no key.
         notes: Further data of each call, such as the permission mode or the sandbox, or a function for it.

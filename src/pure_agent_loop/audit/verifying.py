@@ -124,7 +124,7 @@ class _Verification:
 
     def report(self, problem: Problem | None) -> VerifyReport:
         if self._walk.torn:
-            self._notes.append(f"{self._walk.torn} left unfinished by a killed writer, and marked so")
+            self._notes.append(f"{self._walk.torn} left unfinished by a killed writer, and marked as such")
         return VerifyReport(
             ok=problem is None,
             lines=self._walk.count,

@@ -22,12 +22,12 @@ from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, saf
 from pure_agent_loop.support.text import yes_or_no
 
 TERMINAL = "/dev/tty"
-MAX_LINES, MAX_WIDTH = 60, 2_000  # of the arguments shown at once
+MAX_LINES, MAX_WIDTH = 60, 2_000  # lines and columns of arguments shown at once
 MAX_RULE = 120  # characters of a rule that a user can still check
 LINE_BYTES = 4_096
 YES, NO, ALWAYS = Permission("allow"), Permission("deny"), Permission("allow", always=True)
 _ALWAYS, _SHOW = ("a", "always"), ("s", "show")
-MAX_BLANKS = 8  # blanks in a row shown one by one; above, their number is shown
+MAX_BLANKS = 8  # blanks in a row shown as they are; of a longer run the number is shown
 _BLANKS = re.compile(r" {2,}|[^\S \n]+")
 _WIDE = re.compile(r"[^\S\n]{41,}")
 # Printable but invisible: the default ignorable characters of Unicode, and two blank symbols.
@@ -62,7 +62,7 @@ class TerminalQuestions:
             return None
 
     def wait(self, request: PermissionRequest) -> Permission:
-        """Return the answer about a call, for ``Agent(on_ask=...)``. Blocks until `ask` got it.
+        """Return the answer about a call, for ``Agent(on_ask=...)``. Blocks until `ask` has received it.
 
         The question of a running tool has no event, so it is asked here.
         """

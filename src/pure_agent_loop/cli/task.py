@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.terminal import is_terminal
 
 MAX_INPUT_BYTES = 4_000_000
-MEDIA_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")  # of files that are sent with a task
+MEDIA_ENDINGS = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".pdf")  # files sent with a task
 MENTION = re.compile(r'(?:^|(?<=\s))@(?:"([^"\n]+)"|(\S+))')
 
 
@@ -63,7 +63,7 @@ def read_task(
     needed: bool = True,
     command: str = "run",
 ) -> str:
-    """Read the whole task. Piped text is the context of the words, or the task without words.
+    """Read the whole task. Piped text is context for the words; without words it is the task.
 
     Args:
         words: From the command line; a single ``-`` means the piped text.
@@ -162,7 +162,7 @@ def _task_of(line: bytes, number: int) -> str | PipedAnswer:
         is_utf8 = "\0" not in line.decode("utf-8")
     except UnicodeDecodeError:
         is_utf8 = False
-    hint = "" if is_utf8 else " It is no UTF-8, which the lines must be; UTF-16 and others are not read."
+    hint = "" if is_utf8 else " It is not UTF-8; UTF-16 and other encodings are not supported."
     raise ConfigError(
         f'Line {number} of standard input is not like {{"type": "user", "content": "your question"}} or '
         f'{{"type": "answer", "call_id": "...", "verdict": "allow" or "deny", "message": "why"}}.{hint}'

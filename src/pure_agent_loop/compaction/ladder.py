@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")
-MIN_SAVING = 0.1  # of the limit, for the cheap ones: less is not worth a cold prompt cache at every step
-WORTH_ASKING = 1_000  # tokens: no window is so small that a shorter history would not fit
-FORCED_SHARE = 0.5  # of a request that was refused
-TAIL_SHARE = 0.25  # of the room: the newest messages, which a summary leaves alone
-SPOKEN_SHARE = 0.15  # of the room: what the user said before, which stays word for word
-SUMMARY_SHARE = 0.2  # of the room: the summary
+MIN_SAVING = 0.1  # share of the limit: a cheap rung that saves less is not worth a cold prompt cache
+WORTH_ASKING = 1_000  # tokens: a shorter history fits into any window, so the window is not looked up
+FORCED_SHARE = 0.5  # share of a rejected request
+TAIL_SHARE = 0.25  # share of the room for the newest messages, which a summary does not replace
+SPOKEN_SHARE = 0.15  # share of the room for older messages of the user, which are kept verbatim
+SUMMARY_SHARE = 0.2  # share of the room for the summary
 MIN_SUMMARY = 200  # tokens
 
 
@@ -66,7 +66,7 @@ class Ladder:
         """Raise ConfigError: a kit is required.
 
         Raises:
-            ConfigError: Always; a run uses what `with_kit` gives.
+            ConfigError: Always; a run uses the compactor that `with_kit` returns.
         """
         raise ConfigError("A Ladder needs the kit of a run: Ladder().with_kit(kit).compact(state).")
 
@@ -147,7 +147,7 @@ class LadderRun:
     async def _summarised(self, state: QueryState, limit: int, room: int) -> list[Message] | None:
         from pure_agent_loop.compaction.rungs import Summariser
 
-        stays, old, tail = divide(units_of(state.messages), room)
+        kept_units, old, tail = divide(units_of(state.messages), room)
         tokens = max(MIN_SUMMARY, int(SUMMARY_SHARE * room))
         if estimate(joined(old)) <= 2 * tokens:  # a summary would not be much shorter
             return None
@@ -159,7 +159,7 @@ class LadderRun:
             await self._kit.emit(Event.notice(state.step, message))
             return None
         summary = user_message(f"{self._kit.prompts.summary_head}\n\n{text}", synthetic=True)
-        return [*joined(stays), summary, *joined(tail)]
+        return [*joined(kept_units), summary, *joined(tail)]
 
 
 def divide(units: Sequence[Unit], room: int) -> tuple[list[Unit], list[Unit], list[Unit]]:
@@ -170,9 +170,9 @@ def divide(units: Sequence[Unit], room: int) -> tuple[list[Unit], list[Unit], li
         left -= units[begin].tokens
     head, tail = list(units[: max(begin, 0)]), list(units[max(begin, 0) :])
     kept = _spoken(head, SPOKEN_SHARE * room)
-    stays = [unit for index, unit in enumerate(head) if unit.fixed or index in kept]
+    kept_units = [unit for index, unit in enumerate(head) if unit.fixed or index in kept]
     old = [unit for index, unit in enumerate(head) if not unit.fixed and index not in kept]
-    return stays, old, tail
+    return kept_units, old, tail
 
 
 def _spoken(units: Sequence[Unit], tokens: float) -> set[int]:

@@ -46,13 +46,13 @@ from pure_agent_loop.support.threads import in_thread
 
 Keep = Callable[
     [str], "str | None"
-]  # stores a text and returns its id; None if the model cannot read it back
+]  # stores a string and returns its id; None if the model cannot read it back
 SHORT_CHARS = 200  # shorter texts are not replaced by a record
 _UNKNOWN = MadeCall("unknown", "{}")
 _LIMITS = (8_000, 4_000, 2_000, 1_000, 500, SHORT_CHARS)
-TRIM_TO = 0.7  # of the room, so that not every step has to trim again
-RECORD_SHARE = 0.1  # of the room: what was called, in the notice
-BIG_SHARE = 0.1  # of the room: longer messages of the user are trimmed like any other
+TRIM_TO = 0.7  # share of the room, so that the next step need not trim again
+RECORD_SHARE = 0.1  # share of the room for the record of calls in the notice
+BIG_SHARE = 0.1  # share of the room: longer messages of the user are trimmed like any other
 
 
 def prune(messages: Sequence[Message], keep_tokens: int, keep: Keep, prompts: Prompts) -> list[Message]:
@@ -81,9 +81,9 @@ def _recorded(message: Message, call: MadeCall, keep: Keep, prompts: Prompts) ->
     if len(text) <= 2 * SHORT_CHARS or text.startswith(prompts.pruned_result.partition("{")[0]):
         return message
     kept = result_file_in(text) or keep(text)
-    how = f"{prompts.cut_kept.format(id=kept, offset=0)} " if kept else ""
+    hint = f"{prompts.cut_kept.format(id=kept, offset=0)} " if kept else ""
     record = prompts.pruned_result.format(
-        call=call.shortened(), chars=len(text), lines=text.count("\n") + 1, how=how, title=first_line(text)
+        call=call.shortened(), chars=len(text), lines=text.count("\n") + 1, how=hint, title=first_line(text)
     )
     return {**message, "content": record} if len(record) < len(text) else message
 
@@ -106,47 +106,47 @@ def drop_repeated(messages: Sequence[Message], prompts: Prompts) -> list[Message
 def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Message]:
     """Replace the oldest rounds by a notice and a record; shorten the rest if needed.
 
-    The user's messages go last. The last round stays.
+    The user's messages are removed last. The last round is kept.
 
     Args:
         room: Maximum tokens of the result.
     """
     units = units_of(messages)
     total, target = sum(unit.tokens for unit in units), TRIM_TO * room
-    gone: set[int] = set()
+    removed: set[int] = set()
     for index in _by_worth(units, BIG_SHARE * room, prompts):
         if total <= target:
             break
-        gone.add(index)
+        removed.add(index)
         total -= units[index].tokens
-    left = _with_notice(units, gone, int(RECORD_SHARE * room), prompts)
+    left = _with_notice(units, removed, int(RECORD_SHARE * room), prompts)
     return left if estimate(left) <= room else _shortened(left, room)
 
 
-def _by_worth(units: list[Unit], big: float, prompts: Prompts) -> list[int]:
+def _by_worth(units: list[Unit], max_kept: float, prompts: Prompts) -> list[int]:
     """Return the removable units, least important first."""
     free = [index for index, unit in enumerate(units[:-1]) if not unit.fixed]
 
     def worth(index: int) -> bool:
         unit = units[index]
-        return (unit.spoken and unit.tokens <= big) or is_summary(unit.messages[0], prompts)
+        return (unit.spoken and unit.tokens <= max_kept) or is_summary(unit.messages[0], prompts)
 
     return sorted(free, key=worth)  # stable: the oldest first among equals
 
 
-def _with_notice(units: list[Unit], gone: set[int], tokens: int, prompts: Prompts) -> list[Message]:
-    if not gone:
+def _with_notice(units: list[Unit], removed: set[int], tokens: int, prompts: Prompts) -> list[Message]:
+    if not removed:
         return joined(units)
-    old = [message for index in sorted(gone) for message in units[index].messages]
+    old = [message for index in sorted(removed) for message in units[index].messages]
     parts = [prompts.trimmed.format(count=len(old)), collect(old, prompts).write(tokens, prompts)]
     notice = user_message("\n\n".join(filter(None, parts)), synthetic=True)
-    first = min(gone)
-    kept = [unit for index, unit in enumerate(units) if index not in gone and index > first]
+    first = min(removed)
+    kept = [unit for index, unit in enumerate(units) if index not in removed and index > first]
     return [*joined(units[:first]), notice, *joined(kept)]
 
 
 def _shortened(messages: list[Message], room: int) -> list[Message]:
-    """Texts and arguments cut to ever shorter pieces until it fits; the newest question stays whole."""
+    """Truncate texts and arguments more and more until they fit; the newest question stays complete."""
     units = units_of(messages)
     free = room - sum(unit.tokens for unit in units if unit.fixed)
     for limit in _LIMITS if free > 0 else _LIMITS[-1:]:
@@ -199,8 +199,8 @@ def _ends_of(text: str, limit: int) -> str:
 # -- summaries by the model, in pieces if the text is too long, with a record of the calls ---------------
 
 MAX_PIECES = 8
-PIECE_SHARE = 0.5  # of the window: the text of one request; the rest is for the answer and for bad guesses
-_COLLECTED_SHARE = 0.5  # of the summary: what was collected without the model
+PIECE_SHARE = 0.5  # share of the window for a text; the rest is for the response and wrong estimates
+_COLLECTED_SHARE = 0.5  # share of the summary for the record collected without the model
 SMALL_WINDOW = 32_000
 MIN_TOKENS = 100
 _MIN_CHARS = 80
@@ -226,7 +226,7 @@ class Summariser:
         """Return a summary by the model, followed by a record of the calls.
 
         Raises:
-            LLMError: A request failed, or gave nothing.
+            LLMError: A request failed, or returned no text.
         """
         pieces = pieces_of(messages, int(PIECE_SHARE * window), self._kit)
         share = max(MIN_TOKENS, int((1 - _COLLECTED_SHARE) * tokens)) // max(1, len(pieces))
@@ -261,7 +261,7 @@ class Summariser:
 
     def _options(self, tokens: int, window: int) -> dict[str, Any]:
         options = {k: v for k, v in self._kit.options.items() if k not in _OF_TOOLS}
-        if window < SMALL_WINDOW:  # a small model may not find an end; a big one may think before it writes
+        if window < SMALL_WINDOW:  # a small model may never stop; a large one may need tokens to reason
             options["max_tokens"] = max(MIN_TOKENS, 2 * tokens)
         return options
 
@@ -314,8 +314,8 @@ def pieces_of(messages: Sequence[Message], tokens: int, kit: Kit) -> list[str]:
     chars = sum(len(line.text) for line in lines)
     room = tokens * max(1.0, chars) / max(1, total)  # in characters, of text like this
     longest = max((len(line.text) for line in lines), default=0)
-    limit, most = min(longest, room / 2), 0.8 * MAX_PIECES * room
-    while limit > _MIN_CHARS and sum(min(len(line.text), limit) for line in lines) > most:
+    limit, max_chars = min(longest, room / 2), 0.8 * MAX_PIECES * room
+    while limit > _MIN_CHARS and sum(min(len(line.text), limit) for line in lines) > max_chars:
         limit *= 0.7
     pieces = _packed([line.written(limit) for line in lines], tokens)
     if len(pieces) > MAX_PIECES:  # many short messages: keep the beginning and the end
@@ -409,7 +409,7 @@ class MemoryOverflow:
         """Raise ConfigError: a kit is required.
 
         Raises:
-            ConfigError: Always; a run uses what `with_kit` gives.
+            ConfigError: Always; a run uses the compactor that `with_kit` returns.
         """
         raise ConfigError("MemoryOverflow needs the kit of a run: MemoryOverflow(...).with_kit(kit).")
 
@@ -459,23 +459,23 @@ class _MemoryRun:
     async def _replace(self, old: list[Message], left: list[Message], text: str, state: QueryState) -> None:
         words = self._kit.prompts.memory_note
         note = user_message(words.format(count=len(old), file=MEMORY_FILE, text=text), synthetic=True)
-        lead = 1 if left and left[0]["role"] in ("system", "developer") else 0
-        await take_over("memory", [*left[:lead], note, *left[lead:]], state, self._kit)
+        system_count = 1 if left and left[0]["role"] in ("system", "developer") else 0
+        await take_over("memory", [*left[:system_count], note, *left[system_count:]], state, self._kit)
 
 
 def _oldest(messages: list[Message], keep: int) -> tuple[list[Message], list[Message]]:
     """Split off the oldest complete rounds; the rest has `keep` messages including the new notice."""
     units, count = units_of(messages), len(messages) + 1
-    gone: set[int] = set()
+    removed: set[int] = set()
     for index, unit in enumerate(units[:-1]):
         if count <= keep:
             break
         if not unit.fixed:
-            gone.add(index)
+            removed.add(index)
             count -= len(unit.messages)
     return (
-        joined(unit for index, unit in enumerate(units) if index in gone),
-        joined(unit for index, unit in enumerate(units) if index not in gone),
+        joined(unit for index, unit in enumerate(units) if index in removed),
+        joined(unit for index, unit in enumerate(units) if index not in removed),
     )
 
 

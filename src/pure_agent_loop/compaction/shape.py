@@ -144,7 +144,7 @@ async def take_over(
         least: Minimum number of tokens to save.
 
     Returns:
-        False if it is not; nothing has changed then.
+        False if too few tokens would be saved; the history is then unchanged.
     """
     fixed, before = fixed_tokens(state, kit), measure(state, kit).tokens
     old, new = fixed + state.context.estimate(state.messages), fixed + estimate(messages)
@@ -208,9 +208,9 @@ def collect(messages: Sequence[Message], prompts: Prompts) -> HistoryFacts:
         if message["role"] == "user" and not is_spoken(message):
             _take_over(text, record, prompts)
         for call in message.get("tool_calls") or ():
-            made = calls[call["id"]]
-            record.tools[made.name] = None
-            record.files.update(dict.fromkeys(_names_in(strings_in(made.arguments))))
+            call_made = calls[call["id"]]
+            record.tools[call_made.name] = None
+            record.files.update(dict.fromkeys(_names_in(strings_in(call_made.arguments))))
         if message["role"] == "tool" and message["tool_call_id"] in calls:
             record.calls.append(_line(calls[message["tool_call_id"]], text, prompts))
     return record

@@ -1,6 +1,6 @@
 """Examine a chat-completions server: its capabilities, and a matching profile.
 
-`examine` asks it, one small request a question; `as_text` writes what came out.
+`examine` sends one small request for each question; `as_text` formats the findings.
 """
 
 from pure_agent_loop.doctor.examination import Watch, as_text, examine

@@ -14,7 +14,7 @@ from pure_agent_loop.llm.values import TokenUsage
 
 Found = tuple[Verdict, str]
 FEW_TOKENS = 5
-_SLACK = 3  # servers count the end of an answer in different ways
+_SLACK = 3  # tokens; servers differ in how they count the end of an answer
 _LIMIT_REACHED = re.compile(r"output limit was reached|max_tokens.{0,40}reached", re.I)
 _CODE_WORD = "banana"
 
@@ -66,7 +66,7 @@ async def stream_usage(s: ProbeSession) -> Found:
         return "unknown", "no streamed answer arrived"
     verdict, detail = _tokens(s.streamed.response.usage)
     refused = "stream_options" in s.client.profile.refuses
-    return verdict, f"{detail}; {'without' if refused else 'asked for with'} stream_options"
+    return verdict, f"{detail}; {'without' if refused else 'requested with'} stream_options"
 
 
 async def models(s: ProbeSession) -> Found:

@@ -12,7 +12,7 @@ from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.recover import TextCalls
 from pure_agent_loop.prompts import prompts_for
 
-CALL_TOKENS = 600  # a call may be thought about
+CALL_TOKENS = 600  # the model may reason before a call
 _QUESTION = "What is the weather in Oslo now? Use the tool."
 _TWO = "What is the weather in Oslo and in Lima now? Call the tool once for each city, both at once."
 WEATHER: dict[str, Any] = {
@@ -39,8 +39,8 @@ async def tool_call(s: ProbeSession) -> Found:
     if s.acts["native"]:
         return "yes", _shown(calls[0].name, calls[0].arguments)
     if calls:
-        wrong = calls[0].invalid or _shown(calls[0].name, calls[0].arguments)
-        return "partly", f"invalid call: {wrong}"
+        problem = calls[0].invalid or _shown(calls[0].name, calls[0].arguments)
+        return "partly", f"invalid call: {problem}"
     if _in_text(asked.text):
         return "partly", "the call is plain text"
     return "no", f"answered with text: {_begin(s, asked)}" if asked.text else "no call and no text"

@@ -31,8 +31,8 @@ _SCHEMA = {
 
 async def json_schema(s: ProbeSession) -> Found:
     """Is a JSON Schema obeyed that the question does not mention?"""
-    wanted = {"type": "json_schema", "json_schema": {"name": "answer", "schema": _SCHEMA}}
-    asked = await s.ask(user("What colour is the sky on a clear day?"), response_format=wanted)
+    response_format = {"type": "json_schema", "json_schema": {"name": "answer", "schema": _SCHEMA}}
+    asked = await s.ask(user("What colour is the sky on a clear day?"), response_format=response_format)
     value = _object(asked.text)
     if value is None:
         return "no", "accepted, but the answer is not JSON"
@@ -44,7 +44,7 @@ async def json_object(s: ProbeSession) -> Found:
     """Is the older JSON mode accepted?"""
     question = "What colour is the sky on a clear day? Answer as a JSON object with the key colour."
     asked = await s.ask(user(question), response_format={"type": "json_object"})
-    return ("yes", "obeyed") if _object(asked.text) is not None else ("no", "the answer is no JSON object")
+    return ("yes", "obeyed") if _object(asked.text) is not None else ("no", "the answer is not a JSON object")
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -100,7 +100,7 @@ async def thinking_switch(s: ProbeSession) -> Found:
         elif thinks:
             if way != own:
                 s.adopt(thinking=way)
-            effect = "accepted; it thinks anyway" if by_itself else "it thinks"
+            effect = "accepted; the model reasons anyway" if by_itself else "the model reasons"
             return "yes", f"{json.dumps(way)}: {effect}"
     detail = "no known field enables reasoning"
     return "no", f"{detail}; rejected: {', '.join(refused)}" if refused else detail

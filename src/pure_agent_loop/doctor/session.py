@@ -18,7 +18,7 @@ from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import get
 
-ANSWER_TOKENS = 300  # room for a short answer, and for a little thinking before it
+ANSWER_TOKENS = 300  # enough for a short answer, and for a little reasoning before it
 LONGEST_WAIT = 20.0
 Message = dict[str, Any]
 Tools = list[dict[str, Any]]
@@ -91,10 +91,10 @@ class ProbeSession:
         """Send one request within the timeout; retry once after the server's Retry-After.
 
         Args:
-            options: Fields of the request; the output is limited unless they say otherwise.
+            options: Fields of the request; the output is limited unless they set a limit.
 
         Raises:
-            LLMError: There is no answer.
+            LLMError: No response arrived.
             StoppedError: The examination was cancelled.
         """
         if not {"max_tokens", "max_completion_tokens"} & set(options):

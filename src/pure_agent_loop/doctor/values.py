@@ -196,9 +196,9 @@ def _code(profile: Profile, indent: int = 0) -> str:
     code = profile.to_code()
     if len(code) <= _WIDTH - 20:
         return code
-    made = ast.parse(code, mode="eval").body
-    assert isinstance(made, ast.Call)  # the repr of a Profile
-    parts = [ast.unparse(argument) for argument in made.args]
-    parts += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in made.keywords]
+    call = ast.parse(code, mode="eval").body
+    assert isinstance(call, ast.Call)  # the repr of a Profile
+    parts = [ast.unparse(argument) for argument in call.args]
+    parts += [f"{keyword.arg}={ast.unparse(keyword.value)}" for keyword in call.keywords]
     lines = "".join(f"{' ' * (indent + 4)}{part},\n" for part in parts)
     return f"Profile(\n{lines}{' ' * indent})"

@@ -220,7 +220,7 @@ class Handle:
 
         Args:
             follow: False to end after the present events.
-            after: `Event.number` of the last known event, for a reader that returns.
+            after: `Event.number` of the last known event, for a reader that reconnects.
         """
         last = after
         while True:

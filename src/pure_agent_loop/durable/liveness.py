@@ -56,7 +56,7 @@ class Liveness(Protocol):
         ...
 
     def close(self) -> None:
-        """Sign this worker off."""
+        """Deregister this worker."""
         ...
 
 

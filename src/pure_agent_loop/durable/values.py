@@ -77,12 +77,12 @@ class TaskInfo:
         content: The answer, if there is one.
         error: The error, if there is one.
         session_id: Session of the run.
-        worker: Process that executes it, or did last; empty before.
+        worker: Process that executes the run or executed it last; empty before the first.
         created: Time of submission, in seconds since the epoch.
         updated: Time of the last change of status.
         questions: Calls that wait for the answer of a person.
         open_calls: Calls whose results come from outside the run and are missing.
-        details: Further data: of an ended run the steps, tokens and kind of error; of a pending one
+        details: Further data. An ended run has its steps, tokens and kind of error; a pending run has
             `run_ahead`, the run that holds its session and must end first.
     """
 

@@ -55,7 +55,7 @@ class Case:
     def __post_init__(self) -> None:
         for name, kind in _TYPES.items():
             if not isinstance(getattr(self, name), kind):
-                raise ConfigError(f"Case.{name} cannot be {getattr(self, name)!r:.80}.")
+                raise ConfigError(f"Case.{name}={getattr(self, name)!r:.80} has the wrong type.")
         if not self.name:
             object.__setattr__(self, "name", " ".join(self.input.split())[:MAX_NAME_CHARS])
 
@@ -179,11 +179,11 @@ def cases_of(records: Sequence[Record], session_id: str) -> list[Case]:
     Runs without an answer are omitted.
     """
     cases: list[Case] = []
-    past, task, before = ResumePoint(), "", list[dict[str, Any]]()
+    point, task, before = ResumePoint(), "", list[dict[str, Any]]()
     for record in records:
         if record.type == "run" and isinstance(record.data.get("task"), str):
-            task, before = record.data["task"], to_keep(past.messages or record.data.get("history") or [])
-        past.take(record)
+            task, before = record.data["task"], to_keep(point.messages or record.data.get("history") or [])
+        point.take(record)
         if record.type == "state" and record.data.get("stop_reason") == "completed" and task:
             answer = "".join(map(str, record.data.get("answer") or ()))
             name = f"{session_id} {len(cases) + 1}"

@@ -1,4 +1,4 @@
-"""Command ``pure-agent-loop eval`` without a file: its options, and the way to `benchmarks/bfcl`."""
+"""Command ``pure-agent-loop eval`` without a file: its options, and its call of `benchmarks/bfcl`."""
 
 from __future__ import annotations
 

@@ -38,9 +38,9 @@ class Dataset:
         print(dataset.run(agent))
 
     Args:
-        cases: The cases; a text is a case without an expected answer.
-        evaluators: Called with the `Trial` of every case. Each gives True or False, a number (more is
-            better; it is measured and fails nothing), or a dict of these by name, in which texts are notes.
+        cases: The cases; a string is a case without an expected answer.
+        evaluators: Called with the `Trial` of every case. Each returns True or False, a number (higher is
+            better; it never fails a trial), or a dict of these by name, in which texts are notes.
         name: For the report.
 
     Raises:
@@ -61,14 +61,14 @@ class Dataset:
                 raise ConfigError(f"cases must be a list of Case; one is {case!r:.80}.")
         self.cases: list[Case] = listed
         names = [case.name for case in self.cases]
-        double = next((known for known in names if names.count(known) > 1), None)
-        if double is not None or not names:
+        duplicate = next((known for known in names if names.count(known) > 1), None)
+        if duplicate is not None or not names:
             raise ConfigError(
                 "cases must not be empty."
                 if not names
-                else f"Two cases have the name {double!r}. Set name=... for one of them."
+                else f"Two cases have the name {duplicate!r}. Set name=... for one of them."
             )
-        for evaluator in (*self.evaluators, *(one for case in self.cases for one in case.evaluators)):
+        for evaluator in (*self.evaluators, *(extra for case in self.cases for extra in case.evaluators)):
             if not callable(evaluator):
                 raise ConfigError(f"An evaluator must be a function; it is {evaluator!r:.80}.")
             check_shape("An evaluator", evaluator, ("trial",))
@@ -135,7 +135,7 @@ class Dataset:
 
         Raises:
             ConfigError: A number is invalid, or an evaluator cannot evaluate a case.
-            LLMError: The next run would fail too: no access, no such model, no money, or no server three
+            LLMError: The next run would fail too: no access, no such model, no credit, or no server three
                 times in a row.
         """
         return run_sync(
@@ -218,11 +218,11 @@ class Dataset:
 
 
 async def _tried(case: Case, agent: Agent, seed: int | None) -> Trial:
-    began = time.perf_counter()
+    start = time.perf_counter()
     history = copy.deepcopy(list(case.messages)) or None
     settings: RunSettings = {} if seed is None else {"model_settings": {"seed": seed}}
     result = await agent.prepare(case.input, history, **settings).wait()
-    return Trial(case, result, agent, time.perf_counter() - began)
+    return Trial(case, result, agent, time.perf_counter() - start)
 
 
 async def _asked(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | Exception:

@@ -54,7 +54,7 @@ class Contains:
     ignore_case: bool = True
 
     def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - signature of all checks
-        """Reject a case without a text to search."""
+        """Reject a case without a string to search."""
         self._wanted(case)
 
     def __call__(self, trial: Trial) -> bool:
@@ -65,7 +65,7 @@ class Contains:
         expected = _expected(self.text, case)
         texts = [as_text(item) for item in (expected if isinstance(expected, (list, tuple)) else [expected])]
         if not texts or not all(texts):
-            raise ConfigError(f"Case {case.name!r}: Contains needs a non-empty text.")
+            raise ConfigError(f"Case {case.name!r}: Contains needs a non-empty string.")
         return texts
 
     def _plain(self, text: str) -> str:
@@ -107,9 +107,9 @@ class Schema:
             raise ConfigError(f"schema is not a JSON Schema: {error.message}") from error
 
         def validate(value: Any) -> None:
-            wrong = next(kind(self.schema).iter_errors(value), None)
-            if wrong is not None:
-                raise ValueError(f"{wrong.json_path}: {wrong.message}")
+            problem = next(kind(self.schema).iter_errors(value), None)
+            if problem is not None:
+                raise ValueError(f"{problem.json_path}: {problem.message}")
 
         return validate
 
@@ -184,13 +184,13 @@ class Judge:
     def __post_init__(self) -> None:
         rubric: object = self.rubric
         if not isinstance(rubric, str) or not rubric.strip():
-            raise ConfigError(f"Judge.rubric must be a text; it is {self.rubric!r:.80}.")
+            raise ConfigError(f"Judge.rubric must be a string; it is {self.rubric!r:.80}.")
 
     async def __call__(self, trial: Trial) -> dict[str, Any]:
         """Ask the judge, and retry once without a verdict."""
         words, mark = trial.agent.config.prompts, secrets.token_hex(4)  # an answer cannot close this mark
         with use_messages(words):
-            system, again = message("judge_system"), message("judge_again")
+            system, retry = message("judge_system"), message("judge_again")
             task = message(
                 "judge_task", rubric=self.rubric, task=trial.case.input, answer=trial.text, mark=mark
             )
@@ -200,7 +200,7 @@ class Judge:
         result = (await judge.arun(task)).raise_for_error()
         verdicts = _VERDICT.findall(result.content)
         if not verdicts:
-            result = (await judge.arun(again, messages=result.messages)).raise_for_error()
+            result = (await judge.arun(retry, messages=result.messages)).raise_for_error()
             verdicts = _VERDICT.findall(result.content)
         if not verdicts:
             raise PureAgentLoopError(f"The judge returned no verdict: {result.content!r:.200}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-_STEPS = 20  # lines in total without a terminal: a log should stay readable
+_STEPS = 20  # most lines without a terminal, so that a log stays readable
 
 
 class Judged(Protocol):
@@ -13,7 +13,7 @@ class Judged(Protocol):
 
     @property
     def right(self) -> bool:
-        """Whether it is right."""
+        """True if the result is right."""
         ...
 
     @property

@@ -28,7 +28,7 @@ class Outcome:
         case: Its name.
         repeat: Number of the repetition, from 1.
         passed: True if the run completed and no evaluator returned False.
-        scores: By evaluator: True or False, or a number, of which more is better.
+        scores: By evaluator: True or False, or a number, of which higher is better.
         notes: Other texts from evaluators.
         output: Output of the agent, as JSON.
         stop_reason: Why the run ended.
@@ -179,7 +179,7 @@ class Report:
         at_least: Mapping[str, float] | None = None,
         at_most: Mapping[str, float] | None = None,
     ) -> None:
-        """Fail a test unless the means keep these bounds; without any, unless every trial passed.
+        """Fail a test unless the means are within these bounds; without bounds, unless every trial passed.
 
         Args:
             at_least: By name of `scores`, such as ``{"passed": 0.9, "judge": 0.8}``.
@@ -195,7 +195,7 @@ class Report:
         for bounds, sign, word in ((at_least, 1, "at least"), (at_most, -1, "at most")):
             for name, bound in (bounds or {}).items():
                 if name not in scores:
-                    raise ConfigError(f"There is no score {name!r}. There are: {', '.join(scores)}.")
+                    raise ConfigError(f"Unknown score {name!r}. Use one of: {', '.join(scores)}.")
                 if sign * (scores[name] - bound) < -1e-9:
                     wrong.append(f"{name} is {scores[name]:.4g}, and must be {word} {bound:g}")
         if wrong:
@@ -228,11 +228,11 @@ class Report:
         try:
             plain = json.loads(Path(path).read_text(encoding="utf-8"))
             report = cls(plain["name"], [Outcome(**fields_) for fields_ in plain["outcomes"]], plain["about"])
-            wrong = mistyped(report, cls)
+            problem = mistyped(report, cls)
         except (OSError, ValueError, TypeError, KeyError) as error:
-            wrong = f"{type(error).__name__}: {error}"
-        if wrong:
-            raise ConfigError(f"{os.fspath(path)} is no report of an evaluation: {wrong}")
+            problem = f"{type(error).__name__}: {error}"
+        if problem:
+            raise ConfigError(f"{os.fspath(path)} is not a report of an evaluation: {problem}")
         return report
 
 

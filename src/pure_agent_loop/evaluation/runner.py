@@ -1,4 +1,4 @@
-"""Run many items concurrently, and stop where the next request would fail too."""
+"""Run many items concurrently, and stop when the next request would fail too."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ LOST_AFTER = 3
 
 
 class Patience:
-    """Ends an evaluation in which the next request would fail as the last one did."""
+    """Stops an evaluation when the next request would fail as the last one did."""
 
     def __init__(self) -> None:
         self._lost = 0

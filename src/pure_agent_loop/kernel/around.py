@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 Effect = Callable[[], Awaitable[ToolOutcome]]
 MARK_CHARS = 16
-MAX_ARGS_CHARS = 2_000  # of changed arguments in a result
+MAX_ARGS_CHARS = 2_000  # characters of changed arguments in a result
 
 # -- hooks: the caller's functions before and after a call, and before the end ---------------------------
 
 
 async def already_recorded(*_: Any) -> NoReturn:
-    """Replace a function that an earlier process had; its decision is recorded, so this is never called."""
+    """Stand in for a function of an earlier process. Its decision is recorded, so this is never called."""
     raise AssertionError("The decision is recorded.")
 
 
@@ -317,7 +317,7 @@ def wrap_untrusted(text: str, step: Step, call: ToolCallRun) -> str:
 
 
 def changed_arguments_note(args: Mapping[str, Any], redactor: Redactor | None) -> str:
-    """Return the note behind the result of a call that ran with other arguments than the model wrote.
+    """Return the note added to the result of a call that ran with other arguments than the model's.
 
     Args:
         args: The arguments it ran with. The history keeps the call as it was written.

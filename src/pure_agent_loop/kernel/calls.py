@@ -38,7 +38,7 @@ from pure_agent_loop.support.secrets.redaction import StreamRedactor
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import all_told, enter_call
 
-GRACE_SECONDS = 1.0  # for a tool to clean up after it was cancelled; then it is left behind
+GRACE_SECONDS = 1.0  # time for a tool to clean up after it was cancelled; then it is abandoned
 _ABANDONED: set[asyncio.Task[TimedOutcome]] = set()
 
 
@@ -295,7 +295,7 @@ def _truncated(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutco
 
 
 def _repetition_warning(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> str:
-    """Return what the model reads behind a result that shows a repetition."""
+    """Return the warning added to a result that shows a repetition."""
     kit, written = step.kit, call.in_force()
     if outcome.is_error and kit.prompts.tool_interrupted in outcome.text:
         return ""  # the process ended during the call, perhaps several times: not the model's fault
@@ -375,7 +375,7 @@ def _unfinished(step: Step, call: ToolCallRun) -> str:
 
 
 async def _cancel(tasks: list[asyncio.Task[TimedOutcome]]) -> None:
-    """Cancel tasks and wait a moment; a task that does not stop is left behind."""
+    """Cancel tasks and wait a moment; a task that does not stop is abandoned."""
     for task in tasks:
         task.cancel()
     if tasks:

@@ -84,7 +84,7 @@ def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object
         subagents: Manager of its subagents, which may have further tools.
 
     Raises:
-        ConfigError: A rule can match no call; the message names it and the nearest name.
+        ConfigError: A rule cannot match any call; the message names it and the most similar name.
     """
     lending = as_protocol(subagents, LendsTools)
     lent = () if lending is None else lending.lent_tools()
@@ -166,7 +166,7 @@ def _values_of(schema: Mapping[str, Any]) -> str:
 def _can_fit(pattern: str, schema: object, name: str) -> bool:
     """Whether a value that the schema allows could match the pattern; True if that is unknown."""
     if name == "path" and pattern[-1:] == "/" and pattern[-2:-1] not in ("", *_ANY):
-        return False  # meant are the files below; a path does not end with a slash
+        return False  # it names the files in a folder, but a path does not end with a slash
     if not isinstance(schema, Mapping) or any(key in schema for key in ("$ref", "allOf")):
         return True
     choices = schema.get("anyOf") or schema.get("oneOf")

@@ -99,7 +99,7 @@ async def _first_ruling(step: Step, call: ToolCallRun) -> Ruling:
 
 
 async def repeated(step: Step, call: ToolCallRun) -> Ruling | None:
-    """Deny a call that repeats earlier ones without news."""
+    """Deny a call that repeats earlier calls without anything new in between."""
     kit, state = step.kit, step.state
     polls = call.tool is not None and call.tool.polls
     written = call.written
@@ -123,7 +123,7 @@ async def unreadable(step: Step, call: ToolCallRun) -> Ruling | None:
 
 
 async def out_of_retries(step: Step, call: ToolCallRun) -> Ruling | None:
-    """Deny a call of a tool that has sent the model back too often."""
+    """Deny a call of a tool that has raised `Retry` too often."""
     retries = step.state.tools.retries
     if retries and call.tool is not None and retries.get(call.name, 0) > call.tool.retries:
         return Ruling("deny", call.args, "RetriesUsedUp", message("retries_used_up"))

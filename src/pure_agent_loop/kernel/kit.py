@@ -176,7 +176,7 @@ class NoCompaction:
 
 
 async def force(compactor: Compactor, state: QueryState) -> None:
-    """Shorten `state` after a rejected request, by `force` if the compactor has it."""
+    """Shorten `state` after a rejected request; with the compactor's `force`, if it has this method."""
     forcing = as_protocol(compactor, Forces)
     await (compactor.compact(state) if forcing is None else forcing.force(state))
 

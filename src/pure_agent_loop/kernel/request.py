@@ -57,7 +57,7 @@ def build_request(state: QueryState, kit: Kit) -> Request:
 
 
 def is_typed(state: QueryState, kit: Kit) -> bool:
-    """Whether the next answer is typed. The last one after a limit is not: it reports progress."""
+    """Whether the next answer is typed. The last answer after a limit is text: it reports progress."""
     return kit.output is not None and kit.output.response_format is not None and not state.closing
 
 

@@ -55,7 +55,7 @@ class RunTools(ToolRegistry):
         self._in_step: Sequence[Tool] = ()
         self._recorded: list[dict[str, Any]] | None = None
         self._held: dict[int, _Keeper] = {}
-        self._notices: dict[str, bool] = {}  # in order; whether they were emitted
+        self._notices: dict[str, bool] = {}  # notices in order, True if emitted
         self._tools = {tool.name: tool for tool in given}
 
     def register(self, value: ToolLike) -> Tool:
@@ -165,7 +165,7 @@ _OPEN: dict[tuple[int, int], _Keeper] = {}  # by toolset and event loop
 
 
 def _keeper_of(toolset: Toolset) -> _Keeper:
-    key = id(toolset), id(asyncio.get_running_loop())  # not reused: a keeper and its task hold both objects
+    key = id(toolset), id(asyncio.get_running_loop())  # unique: a keeper keeps both objects alive
     keeper = _OPEN.get(key)
     if keeper is None or keeper.is_over:
         keeper = _OPEN[key] = _Keeper(toolset, key, keeper)

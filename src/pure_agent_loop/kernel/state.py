@@ -49,7 +49,7 @@ class AnswerDraft:
 
     Args:
         pieces: Its text; several pieces if it was cut off and continued.
-        note: Sentence behind the answer that names the limit that ended the run.
+        note: Sentence added to the answer that names the limit that ended the run.
         asked_again: True once an empty answer was requested again.
         output_raised: True once the output limit cut off a call or the whole answer; the caller's limit is
             doubled then.

@@ -94,7 +94,7 @@ class Step:
         return self.kit.journal.recorded(self.key(effect, call, detail))
 
     def intent_of(self, call: ToolCallRun) -> Mapping[str, Any] | None:
-        """What the record says of a call that began in an earlier process; None if it did not."""
+        """Return the record of a call that began in an earlier process; None if it did not begin."""
         return self.kit.journal.intent_of(self.key("tool", call))
 
     def effect(

@@ -35,7 +35,8 @@ def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = 
 
     Args:
         messages: The history, system message first; `meta` may hold the reasoning of a message.
-        origin: The server and the model. Fields that others added to the messages are left out.
+        origin: The server and the model. Fields that another server or model added to the messages are left
+            out.
     """
     if profile.takes is not None:
         taken = [MEDIA_KINDS[kind] for kind in profile.takes]

@@ -56,7 +56,7 @@ def has_proxy(url: str) -> bool:
 
 
 def proxy_variables() -> str:
-    """The variables that name proxies, and what they say without passwords; empty for none."""
+    """Return the variables that name proxies, with values but without passwords; empty for none."""
     named = {name: value for name, value in os.environ.items() if value and name.lower() in _PROXIES}
     return ", ".join(f"{name}={_shown(value)}" for name, value in sorted(named.items()))
 

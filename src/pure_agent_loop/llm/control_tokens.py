@@ -132,7 +132,7 @@ class ControlTokens:
         return text[:end]
 
     def mender(self) -> TokenMender:
-        """Return a mender for one response."""
+        """Return an object that restores the tokens of one response."""
         return TokenMender(self)
 
     def mend_part(self, text: str, start: int) -> tuple[str, str]:

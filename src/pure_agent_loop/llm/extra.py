@@ -84,7 +84,7 @@ def joined(pieces: Sequence[Any]) -> Any:
     """Join the streamed pieces of one value; a single piece stays unchanged.
 
     Strings are concatenated, objects joined by field, lists by item (see `_items`). Equal pieces count once,
-    and so does a last piece that equals all pieces before it. Of numbers, the last one counts.
+    and so does a last piece that equals all pieces before it. For numbers, the last piece counts.
     """
     full = [piece for piece in pieces if piece not in _EMPTY] or list(pieces[:1])
     first, last = full[0], full[-1]

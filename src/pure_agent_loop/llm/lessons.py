@@ -351,10 +351,10 @@ _TOOL_INDEX = re.compile(
 
 
 def refused_tool(tools: Sequence[Mapping[str, Any]], error: LLMError) -> int | None:
-    """Return the index of the one tool that a refusal names; None if it names none or several.
+    """Return the index of the only tool that a rejection names; None if it names none or several.
 
     Args:
-        error: The refusal: it holds the index of the tool, or its name.
+        error: The rejection, with the tool's index or name in its text.
     """
     if error.kind not in ("bad_request", "unknown"):
         return None
@@ -419,7 +419,7 @@ def _refused_names(profile: Profile, words: str, candidates: Collection[str]) ->
 
 
 _EXCLUDING = re.compile(r"cannot both|mutually exclusive", re.I)
-# The list of allowed values that may follow holds fields that are not refused.
+# A list of allowed values may follow; its fields are not rejected ones.
 _INSTEAD = re.compile(
     r"\b(?:expected|must be|should be|use|choose) (?:exactly )?one of\b"
     r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",

@@ -101,7 +101,7 @@ class OpenAIClient(BaseLLMClient):
         )
         self._connections = Connections(self._new_transport)
         self._refused: frozenset[int] = frozenset()  # images and files, by `mark_of`
-        self._refused_tools: list[dict[str, Any]] = []  # of toolsets
+        self._refused_tools: list[dict[str, Any]] = []  # rejected tools of toolsets
         self._props: Any = None
         self._reported_window: int | None = None
         if prepared:
@@ -199,7 +199,7 @@ class OpenAIClient(BaseLLMClient):
         profile = self.profile
         stream = stream and options.get("stream") is not False
         if self._refused:
-            question = newest_question(messages)  # keeps all of its media
+            question = newest_question(messages)  # the newest question keeps all media
             messages = [
                 message if message is question else without_refused(message, self._refused)
                 for message in messages

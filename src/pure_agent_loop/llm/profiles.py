@@ -77,11 +77,11 @@ class DefaultModel(str):
 
 
 # Default models with their shutdown dates, per OpenAI's deprecation list of 2026-11-25. If a server reports
-# that one is gone, the next one is used.
+# that a model no longer exists, the next model is used.
 DEFAULT_MODELS = {"gpt-4o-mini": "2027-01-14", "gpt-6-luna": "", "gpt-6.1-terra": ""}
 DEFAULT_MODEL = DefaultModel(next(iter(DEFAULT_MODELS)))
 DEFAULT_TEMPERATURE = DefaultFloat(0.7)
-NO_CALLS = DefaultText("none")  # of `tool_choice`
+NO_CALLS = DefaultText("none")  # value of `tool_choice`
 NO_THINKING = cast("ThinkingLevel", DefaultText("off"))  # a default: models that always think may think
 
 
@@ -153,7 +153,7 @@ class Profile:
         alternates: Roles must alternate: consecutive messages of one role are joined.
         user_after_tool: A user message may follow a tool's result; else an assistant message is inserted.
         parallel_calls: A message may hold several calls; else the history has one message per call.
-        null_content: A message with calls may have no content; else the content is an empty text.
+        null_content: A message with calls may have no content; else the content is an empty string.
         call_id_length: Number of letters and digits of a call id; None allows any id.
         schema_without: JSON Schema keywords that tool schemas must not use.
         description_limit: Maximum characters of a tool's description; None for no limit.

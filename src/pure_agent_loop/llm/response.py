@@ -259,7 +259,7 @@ class _Cleaner:
         return self._think.has_opened
 
     def feed(self, text: str, reasoning: str) -> tuple[str, str]:
-        """Add text and reasoning; return what is clean."""
+        """Add text and reasoning; return both without tags, as far as they are complete."""
         text, thinking = self._think.feed(self._text.feed(text))
         reasoning = self._reasoning.feed(reasoning)
         return text, reasoning + thinking if thinking else reasoning

@@ -11,10 +11,11 @@ from pure_agent_loop.local.engine.models import Progress, quiet
 from pure_agent_loop.local.engine.owner import Lease, StartSettings, join_server
 
 TINY_PARAMETERS = 300_000_000
-# The engine closes a connection after a streamed response without a header; reusing it would fail.
+# After a streamed response the engine closes the connection without announcing it; reusing it would fail.
 ONE_REQUEST_A_CONNECTION = {"Connection": "close"}
 EMBEDDED = Profile("Embedded model", likelihoods=True, takes=())
-# A model in an endless repetition starts it at once: useful answers end within this number of tokens.
+# A model that repeats itself endlessly does so from the start: useful answers end within this number of
+# tokens.
 TINY = replace(EMBEDDED, tool_mode="json", able=False, max_output=120)
 
 
@@ -22,9 +23,9 @@ class EmbeddedClient(OpenAIClient):
     """Client of a model in a server process on this machine.
 
     Args:
-        lease: Keeps the server running; given back by `aclose`, and at the end of the process.
-        name: What the model is called.
-        context_window: Tokens of the window the server was started with.
+        lease: Keeps the server running; released by `aclose`, and at the end of the process.
+        name: Name of the model.
+        context_window: Context window of the server, in tokens.
     """
 
     def __init__(self, lease: Lease, name: str, context_window: int) -> None:
@@ -55,8 +56,8 @@ def open_local(
 
     Args:
         model: A name of the table in `models`, the path of a ``.gguf`` file, or None for the default.
-        on_progress: Called with short sentences meant for a person.
-        settings: How to start the server.
+        on_progress: Called with short progress messages.
+        settings: Start settings of the server.
 
     Returns:
         A ready client. `EmbeddedClient.aclose`, or the end of the process, releases the server.
@@ -66,8 +67,8 @@ def open_local(
         MissingExtraError: The engine is not installed.
         LLMError: The download or the server failed.
     """
-    wanted = model or models.default_model()
-    path = models.resolve(wanted) if models.is_path(wanted) else models.pull_model(wanted, on_progress)
+    source = model or models.default_model()
+    path = models.resolve(source) if models.is_path(source) else models.pull_model(source, on_progress)
     lease = join_server(path, on_progress, settings)
     try:
         return EmbeddedClient(lease, path.stem, (settings or StartSettings()).context)

@@ -153,7 +153,7 @@ class ServerRequests:
         )
 
     async def sample(self, _: Any, params: Any) -> Any:
-        """Let the server query the model, if a person approves this question."""
+        """Let the server query the model, if a person approves this request."""
         from mcp_types import INVALID_REQUEST, CreateMessageResult, ErrorData, TextContent
 
         refused = ErrorData(code=INVALID_REQUEST, message="The user did not agree.")
@@ -173,8 +173,8 @@ class ServerRequests:
                     return refused
         except ToolExecutionError:
             return refused
-        most = min(params.max_tokens, MAX_TOKENS)
-        answer = await self._sampling.chat(messages, max_tokens=most)
+        max_tokens = min(params.max_tokens, MAX_TOKENS)
+        answer = await self._sampling.chat(messages, max_tokens=max_tokens)
         text = TextContent(type="text", text=answer.content or "")
         model = str(getattr(self._sampling, "model", "model"))
         return CreateMessageResult(role="assistant", content=text, model=model, stop_reason="endTurn")
@@ -279,8 +279,8 @@ async def ask_form(
     Args:
         ctx: The tool's run.
         question: The form's purpose.
-        fields: A JSON Schema for each value by its name: a text, a number, a truth value, or one or several
-            of an ``enum``. Their ``title``, ``description`` and ``default`` are shown.
+        fields: A JSON Schema for each value by its name: a string, a number, a boolean, or one or several
+            values of an ``enum``. Their ``title``, ``description`` and ``default`` are shown.
 
     Returns:
         The values by name; None if the person declines.

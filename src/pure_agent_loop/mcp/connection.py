@@ -44,7 +44,7 @@ class Connection:
 
     Args:
         callbacks: Arguments of the SDK's client: handlers for the server's requests.
-        auth: Makes the auth object for requests; None for none.
+        auth: Creates the auth object for requests; None for none.
         on_change: Called when the server reports a changed list, or restarts.
         on_log: Called with each log message: level, logger name, text.
         start_timeout: Seconds for the start; the settings' value if None.
@@ -211,7 +211,7 @@ class Connection:
                 await _set_level(client, self._settings.log_level)
         if not getattr(capabilities.tools, "list_changed", False):
             return
-        with contextlib.suppress(Exception):  # without a stream, changes show at the next start
+        with contextlib.suppress(Exception):  # without a stream, changes are seen at the next start
             async with client.listen(tools_list_changed=True) as changes:
                 async for _ in changes:
                     self._on_change()
@@ -292,7 +292,7 @@ class _SdkSession:
 
 
 async def _unchecked(name: str, result: Any) -> None:
-    """Accept a result unchecked: the call was made, and matching a foreign pattern may never end."""
+    """Accept a result unchecked: the call was made, and matching a server's pattern may never end."""
 
 
 def _sdk() -> Any:
@@ -305,7 +305,7 @@ def _sdk() -> Any:
 
 
 def silence_sdk_logs() -> None:
-    """Silence SDK tracebacks for people, who read a sentence; a program's own logging still gets them."""
+    """Keep SDK tracebacks off stderr, which gets one sentence; configured logging still gets them."""
     for name in ("mcp", "client"):
         log = logging.getLogger(name)
         if not log.handlers:

@@ -1,6 +1,6 @@
 """Read a server's answers entry by entry, since the SDK rejects a whole answer for one invalid entry.
 
-A text that the SDK cannot parse is repaired. An entry that does not fit the protocol loses its
+A message that the SDK cannot parse is repaired. An entry that does not fit the protocol loses its
 invalid optional fields, or is left out; the reasons are stored in the answer's ``_meta``.
 """
 
@@ -150,7 +150,7 @@ class _Answers(_Stream):
 
 
 def mended(method: str, version: str, result: dict[str, Any]) -> dict[str, Any]:
-    """Return an answer without the invalid parts; unchanged if it cannot be mended."""
+    """Return an answer without the invalid parts; unchanged if it cannot be repaired."""
     check = _checker(method, version)
     if check is None:
         return result
@@ -212,15 +212,15 @@ def _with_content(result: dict[str, Any]) -> dict[str, Any]:
     """Return a call result with a list of blocks; data in other fields becomes text for the model."""
     if result.get("resultType", "complete") != "complete":
         return result
-    made, content = dict(result), result.get("content")
+    repaired, content = dict(result), result.get("content")
     blocks = content if isinstance(content, list) else [] if content is None else [content]
     structured = result.get("structuredContent")
     if not blocks and structured is None:
         data = {name: value for name, value in result.items() if name not in _ABOUT}
         blocks = [as_text(data)] if data else []
     elif not blocks and not isinstance(structured, dict):
-        blocks = [as_text(made.pop("structuredContent"))]
-    return {**made, "content": [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]}
+        blocks = [as_text(repaired.pop("structuredContent"))]
+    return {**repaired, "content": [{"type": "text", "text": b} if isinstance(b, str) else b for b in blocks]}
 
 
 def _lists(value: Mapping[str, Any], path: Path = ()) -> Iterator[tuple[Path, list[Any]]]:
@@ -242,10 +242,10 @@ def _reduced(value: dict[str, Any], problems: Problems, check: Check) -> dict[st
     plain = {name: item for name, item in value.items() if item is not None}  # null counts as missing
     wrong = dict.fromkeys(_field(value, p) for p in problems)
     missing = [name for name in wrong if name and name not in plain]
-    for gone in ((), *((name,) for name in wrong), tuple(wrong)):
-        made = {name: item for name, item in plain.items() if name not in gone}
+    for omitted in ((), *((name,) for name in wrong), tuple(wrong)):
+        repaired = {name: item for name, item in plain.items() if name not in omitted}
         for empty in ([], *([name] for name in missing)):
-            candidate = {**made, **{name: [] for name in empty}}
+            candidate = {**repaired, **{name: [] for name in empty}}
             if not check(candidate):
                 return candidate
     return None
@@ -258,8 +258,8 @@ def _field(value: Mapping[str, Any], problem: Mapping[str, Any]) -> str:
     return str(next((part for part in inner if part in value), default))
 
 
-def _is_lost(name: str, value: Mapping[str, Any], made: Mapping[str, Any]) -> bool:
-    return name not in made and value.get(name) is not None  # null counts as missing
+def _is_lost(name: str, value: Mapping[str, Any], repaired: Mapping[str, Any]) -> bool:
+    return name not in repaired and value.get(name) is not None  # null counts as missing
 
 
 class _Mender:
@@ -269,26 +269,26 @@ class _Mender:
         self._method, self._check, self._reasons = method, check, list[str]()
 
     def answer(self, whole: dict[str, Any]) -> dict[str, Any] | None:
-        """Return the mended answer; None if it does not fit even without its lists."""
+        """Return the repaired answer; None if it does not fit even without its lists."""
         lists, frame = dict(_lists(whole)), whole
         for path in lists:
             frame = _put(frame, path, [])
         problems = self._check(frame)
-        made = _reduced(frame, problems, self._check) if problems else frame
-        if made is None:
+        repaired = _reduced(frame, problems, self._check) if problems else frame
+        if repaired is None:
             return None
         for name in frame:
-            if _is_lost(name, frame, made):
+            if _is_lost(name, frame, repaired):
                 causes = [problem for problem in problems if _field(frame, problem) == name]
                 self._note("mcp_left_out", self._method, name, frame[name], causes)
-        full = made
+        full = repaired
         for path, entries in lists.items():
-            if path[0] in made:
-                full = _put(full, path, self._fitting(entries, made, path))
+            if path[0] in repaired:
+                full = _put(full, path, self._fitting(entries, repaired, path))
         return {**full, "_meta": {**full.get("_meta", {}), _KEY: self._reasons}} if self._reasons else full
 
     def _fitting(self, entries: list[Any], frame: dict[str, Any], path: Path) -> list[Any]:
-        """Return the valid entries of a list, mended."""
+        """Return the valid entries of a list, repaired."""
 
         def alone(entry: Any) -> Problems:
             problems = self._check(_put(frame, path, [entry]))
@@ -299,15 +299,15 @@ class _Mender:
         fitting = list[Any]()
         for number, entry in enumerate(entries, 1):
             problems = alone(entry)
-            made = _reduced(entry, problems, alone) if problems and isinstance(entry, dict) else None
-            fitting += [entry] if not problems else [] if made is None else [made]
+            kept = _reduced(entry, problems, alone) if problems and isinstance(entry, dict) else None
+            fitting += [entry] if not problems else [] if kept is None else [kept]
             lost = (
-                problems if made is None else [p for p in problems if _is_lost(_field(entry, p), entry, made)]
+                problems if kept is None else [p for p in problems if _is_lost(_field(entry, p), entry, kept)]
             )
             if lost:
                 names = [entry.get(key) for key in _NAMES] if isinstance(entry, dict) else []
                 name = next((text for text in names if isinstance(text, str) and text), f"#{number}")
-                key = "mcp_left_out" if made is None else "mcp_field_left_out"
+                key = "mcp_left_out" if kept is None else "mcp_field_left_out"
                 self._note(key, ".".join(path), name, entry, lost)
         return fitting
 

@@ -35,7 +35,7 @@ class TokenStorage:
     """The tokens and the client registration of one server, in the form the SDK requests.
 
     The file exists whenever a login does; with a key ring it holds only a marker. A key ring that fails, or
-    rejects a text of that length, counts as missing.
+    rejects a string of that length, counts as missing.
 
     Args:
         fresh: Ignore the stored login; it stays until new tokens replace it.
@@ -109,7 +109,7 @@ class TokenStorage:
         """Store a client registration.
 
         Raises:
-            ServerError: The settings name a client, and the server leads to another issuer.
+            ServerError: The settings name a client, and the server redirects to another issuer.
         """
         if self._oauth is not None and self._oauth.client_id:
             raise ServerError(message("mcp_issuer", found=str(client_info.issuer), issuer=self._oauth.issuer))
@@ -154,7 +154,7 @@ class TokenStorage:
 
 
 def _is_in_ring(name: str, text: str) -> bool:
-    """Store a text in the key ring; return False if no key ring accepts it."""
+    """Store a string in the key ring; return False if no key ring accepts it."""
     ring = _ring()
     try:
         if ring is not None:

@@ -37,11 +37,11 @@ from pure_agent_loop.support.terminal import one_line
 CHUNK = 1 << 18
 MAX_INVALID_LINES = 10_000  # consecutive lines that are not messages
 MAX_LOG = 1_000_000  # bytes; each start overwrites the log
-LEAVE_SECONDS = 1.5  # for the program to exit; again after SIGTERM
-LAST_SECONDS = 0.5  # for a program that closed its output to exit
+LEAVE_SECONDS = 1.5  # seconds for the program to exit; again after SIGTERM
+LAST_SECONDS = 0.5  # seconds for a program that closed its output to exit
 _FOR_US = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 _HEAD, _ID = rb'\s*"jsonrpc"\s*:\s*"2\.0"\s*', rb'\s*"id"\s*:\s*(\d{1,18})\s*'
-_ANSWERS = (  # the answer is after the number, or before it
+_ANSWERS = (  # with the result after the id, or before it
     re.compile(rb"\s*\{" + _HEAD + b"," + _ID + rb',\s*"(?:result|error)"'),
     re.compile(rb'\s*\{\s*"(?:result|error)".*,' + _HEAD + b"," + _ID + rb"\}\s*$", re.S),
 )
@@ -66,7 +66,7 @@ class Log:
         return Redactor([oauth.client_secret] if oauth else (), {**os.environ, **variables})
 
     def cleaned(self, text: str) -> str:
-        """Return a text with its secrets redacted."""
+        """Return a string with its secrets redacted."""
         return self._redactor.redact(text)
 
     def write(self, data: bytes) -> None:
@@ -362,8 +362,8 @@ async def _readable(response: Any) -> None:
 
 async def _body(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
     data = bytearray()
-    async with aclosing(pieces()) as coming:
-        async for piece in coming:
+    async with aclosing(pieces()) as chunks:
+        async for piece in chunks:
             data += piece
             if len(data) > MAX_BYTES:
                 raise TooLargeError(message("mcp_too_large", limit=MAX_BYTES))
@@ -372,8 +372,8 @@ async def _body(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGener
 
 async def _events(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGenerator[bytes, None]:
     line = bytearray()
-    async with aclosing(pieces()) as coming:
-        async for piece in coming:
+    async with aclosing(pieces()) as chunks:
+        async for piece in chunks:
             for part in piece.splitlines(keepends=True):
                 line += part
                 if part.endswith((b"\n", b"\r")) or len(line) > MAX_BYTES:  # the SDK bounds events

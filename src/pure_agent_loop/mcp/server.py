@@ -80,8 +80,8 @@ class MCPServer:
         name: The server's name; tool names begin with ``mcp__NAME__``. Derived from its program or host
             if empty.
         transport: For a `url`: ``http`` (streamable), or ``sse`` for older servers.
-        env: Variables for the program. Of the current environment it gets only those that locate the user's
-            folders, such as PATH and HOME.
+        env: Variables for the program. From the current environment it gets only the variables that locate
+            the user's folders, such as PATH and HOME.
         inherit: Names of further variables that it gets from the current environment.
         cwd: The working directory; the current one if empty.
         headers: For each request to a `url`.
@@ -94,12 +94,12 @@ class MCPServer:
         resources: Expose its resources as two tools.
         timeout: Seconds per call; None for the run's default.
         start_timeout: Seconds for the start and for listing its tools.
-        roots: Folders that it should keep to.
+        roots: Folders that it should stay within.
         log_level: Minimum level (``debug``, ``info``, ``notice``, ``warning``, ``error`` and so on) of its
             log messages that become events of a run and lines of its log.
         oauth: Settings of the login at a `url`, if the default login in the browser does not fit.
         legacy: Use a protocol version from before 2026, even if the server supports a newer one. Many servers
-            ask back (roots, questions, the model) during a call only in those versions.
+            send requests of their own (roots, questions, the model) only in those versions.
         sampling: A model that it may query. A person approves each query. None for no model.
         auth: Adds a login to each request to a `url`, an ``httpx2.Auth``; if None, `oauth` or the login that
             ``pal mcp login`` has stored.
@@ -258,8 +258,8 @@ class MCPServer:
     async def _fetched(self, used: ServerUse) -> Tools:
         used.left_out = notes = list[str]()
         entries = await used.connection.ask(partial(all_pages, "tools", MAX_TOOLS, notes))
-        wanted = (tool for tool in entries if is_wanted(self.settings, tool.name))
-        raw, digests = _with_digests(wanted, notes)
+        selected = (tool for tool in entries if is_wanted(self.settings, tool.name))
+        raw, digests = _with_digests(selected, notes)
         changed = await self._changed(digests)
         taken = {self._search} if len(raw) > MAX_SHOWN // 2 else set[str]()
         tools: Tools = []
@@ -393,7 +393,7 @@ class MCPServer:
         return "\n".join(rows) or message("mcp_no_resources")
 
     async def read(self, uri: str) -> Any:
-        """Return the content of a resource: a text, or a list with images and files."""
+        """Return the content of a resource: a string, or a list with images and files."""
         result = await self._ask(lambda client: client.read_resource(uri))
         return joined([*map(resource_of, result.contents), *left_out(result)])
 

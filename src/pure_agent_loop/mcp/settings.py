@@ -54,8 +54,8 @@ class OAuth:
     redirect_port: int = 0
 
     def __post_init__(self) -> None:
-        if wrong := _wrong_kind(self) or self._wrong():
-            raise ConfigError(f"oauth: {wrong}.")
+        if problem := _wrong_kind(self) or self._wrong():
+            raise ConfigError(f"oauth: {problem}.")
 
     @property
     def is_machine(self) -> bool:
@@ -63,15 +63,15 @@ class OAuth:
         return self.grant == "client_credentials"
 
     def _wrong(self) -> str:
-        if wrong := _no_choice(self, grant=GRANTS, client_auth=CLIENT_AUTHS):
-            return wrong
-        proofs = bool(self.client_secret) + bool(self.private_key_file)
-        if self.is_machine and (not self.client_id or proofs != 1):
+        if problem := _no_choice(self, grant=GRANTS, client_auth=CLIENT_AUTHS):
+            return problem
+        credentials = bool(self.client_secret) + bool(self.private_key_file)
+        if self.is_machine and (not self.client_id or credentials != 1):
             return "client_credentials needs client_id, and one of client_secret and private_key_file"
         for name in ("client_metadata_url", "redirect_port") if self.is_machine else ("private_key_file",):
             if getattr(self, name):
                 return f"{name} cannot be combined with grant={self.grant!r}; remove it"
-        if proofs and not (self.client_id and urlsplit(self.issuer).scheme in ("http", "https")):
+        if credentials and not (self.client_id and urlsplit(self.issuer).scheme in ("http", "https")):
             return "client_secret and private_key_file need client_id and issuer='https://...'"
         if self.client_id and self.client_metadata_url:
             return "client_id and client_metadata_url cannot be combined; remove one"
@@ -112,8 +112,8 @@ class ServerSettings:
 
     def __post_init__(self) -> None:
         shown = f"MCP server {str(self.name)!r:.60}"
-        if wrong := _wrong_kind(self):
-            raise ConfigError(f"{shown}: {wrong}.")
+        if problem := _wrong_kind(self):
+            raise ConfigError(f"{shown}: {problem}.")
         if not _NAME.fullmatch(self.name):
             raise ConfigError(
                 f"{shown}: name may have at most 32 letters, digits, '-' and single inner '_', because tool "
@@ -123,8 +123,8 @@ class ServerSettings:
             raise ConfigError(f"{shown} needs one of command=[...] and url='http...'.")
         if self.url and not _is_of_web(self.url):
             raise ConfigError(f"{shown}: url={self.url!r:.80} must be http:// or https://, with a host.")
-        if wrong := _no_choice(self, transport=TRANSPORTS, log_level=LOG_LEVELS):
-            raise ConfigError(f"{shown}: {wrong}.")
+        if problem := _no_choice(self, transport=TRANSPORTS, log_level=LOG_LEVELS):
+            raise ConfigError(f"{shown}: {problem}.")
         for name in ("env", "inherit", "cwd") if self.url else ("headers", "oauth"):
             if getattr(self, name):
                 other = "started" if self.url else "reached over the network"
@@ -154,8 +154,8 @@ _KINDS: Mapping[Any, str] = {
     bool: "true or false",
     int: "a whole number",
     float: "a number",
-    Sequence[str]: "a list of texts",
-    Mapping[str, str]: "a table of texts",
+    Sequence[str]: "a list of strings",
+    Mapping[str, str]: "a table of strings",
     OAuth: "a table",
 }
 
@@ -164,9 +164,9 @@ def _wrong_kind(settings: ServerSettings | OAuth) -> str:
     for name, hint in get_type_hints(type(settings)).items():
         value = getattr(settings, name)
         kind = next(known for known in _KINDS if hint in (known, known | None))
-        is_text = isinstance(value, str) and kind == Sequence[str]  # a plain text would be split into letters
-        if wrong := f"{name} is {value!r:.60}" if is_text else mistyped(value, hint, name):
-            return f"{wrong}; {name} must be {_KINDS[kind]}"
+        is_text = isinstance(value, str) and kind == Sequence[str]  # it would be split into letters
+        if problem := f"{name} is {value!r:.60}" if is_text else mistyped(value, hint, name):
+            return f"{problem}; {name} must be {_KINDS[kind]}"
     return ""
 
 

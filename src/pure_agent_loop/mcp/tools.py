@@ -132,9 +132,9 @@ def mark_description(server: str, text: str) -> str:
     return message("mcp_described", server=server, text=_short(text, MAX_ABOUT))
 
 
-def _short(text: str, most: int) -> str:
+def _short(text: str, maximum: int) -> str:
     text = safe_text(text).strip()
-    return text if len(text) <= most else f"{text[:most]} ..."
+    return text if len(text) <= maximum else f"{text[:maximum]} ..."
 
 
 def _cleaned(schema: Any, depth: int) -> Any:
@@ -245,12 +245,12 @@ class ServerUse:
         self.is_stale = True
 
 
-async def all_pages(what: str, most: int, notes: list[str], client: Any) -> list[Any]:
+async def all_pages(what: str, maximum: int, notes: list[str], client: Any) -> list[Any]:
     """Return all pages of a list. Append left-out entries and their reasons to `notes`."""
     entries: list[Any] = []
     cursor: str | None = None
     seen: set[str | None] = set()
-    while cursor not in seen and len(seen) < MAX_PAGES and len(entries) < most:
+    while cursor not in seen and len(seen) < MAX_PAGES and len(entries) < maximum:
         seen.add(cursor)
         # Bypass the SDK's cache: this request follows a change.
         try:
@@ -267,7 +267,7 @@ async def all_pages(what: str, most: int, notes: list[str], client: Any) -> list
         cursor = page.next_cursor
         if cursor is None:
             break
-    return entries[:most]
+    return entries[:maximum]
 
 
 def run_here() -> RunContext[Any] | None:
@@ -279,7 +279,7 @@ def run_here() -> RunContext[Any] | None:
 
 
 def tell_person(text: str) -> None:
-    """Report a text to the person of the current run."""
+    """Report a message to the person of the current run."""
     run = run_here()
     if run is None:
         LOG.warning("%s", text)
@@ -317,8 +317,8 @@ class ToolSearch:
         most: Maximum number of tools shown directly.
     """
 
-    def __init__(self, every: List, most: int, name: str, description: str) -> None:
-        self._every, self._most, self._name, self._about = every, most, name, description
+    def __init__(self, every: List, maximum: int, name: str, description: str) -> None:
+        self._every, self._most, self._name, self._about = every, maximum, name, description
         self._search: Any = None
 
     async def list(self, context: StepContext) -> Sequence[Tool]:

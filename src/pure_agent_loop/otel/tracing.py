@@ -141,7 +141,7 @@ class _TracedRun:
         end: dict[str, Any] = {}
         try:
             yield span, end
-        except asyncio.CancelledError:  # stopped; only a call may have timed out
+        except asyncio.CancelledError:  # cancelled; for a call, perhaps by its timeout
             if operation == names.EXECUTE_TOOL:
                 self.fail(span, end, "cancelled")
             raise

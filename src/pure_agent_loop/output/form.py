@@ -42,7 +42,7 @@ _DECODER = json.JSONDecoder()
 
 
 def json_values(text: str) -> list[Any]:
-    """Return the JSON values in a text: the whole text, else its objects and lists, last one first."""
+    """Return the JSON values in a string: all of it, else its objects and lists, last one first."""
     try:
         return [loads_strictly(text)]
     except (ValueError, RecursionError):
@@ -159,7 +159,7 @@ class _TypeMember:
         from pydantic_core import ValidationError
 
         try:
-            # JSON mode, because only there a text may be a date, and a list a set.
+            # JSON mode, because only there a string may be a date, and a list a set.
             checked = self._adapter.validate_json(json.dumps(value))
             check_numbers(value, checked)
         except ValidationError as error:
@@ -265,7 +265,7 @@ class OutputForm:
             except ToolArgumentError as error:
                 problem = problem or error
         try:
-            return self._member.check(text.strip())  # a Literal, a number, a text
+            return self._member.check(text.strip())  # a Literal, a number, a string
         except ToolArgumentError:
             known = message("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False))
             raise (problem or ToolArgumentError(known)) from None

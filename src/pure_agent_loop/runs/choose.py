@@ -275,10 +275,10 @@ def find_local_model(model: str = "") -> Endpoint | Embedded | None:
     if server is not None:
         why = notice("server_found", server=server.name, owner=server.owner)
         return Endpoint(model or server.model, server.base_url, LOCAL_KEY, why)
-    also = ""
+    refusals = ""
     for reason in reversed(refused):
-        also = notice("refused", reason=reason, also=also)
-    return None if model else Embedded("local", notice("no_server", also=also))
+        refusals = notice("refused", reason=reason, also=refusals)
+    return None if model else Embedded("local", notice("no_server", also=refusals))
 
 
 def model_at(plan: Endpoint) -> str:

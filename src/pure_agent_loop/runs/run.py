@@ -114,7 +114,7 @@ class Run(Generic[Out_co]):
     def __init__(self, state: QueryState, kit: Kit, first: HandoffTarget | None = None) -> None:
         self.state = state
         self.events: list[AnyEvent] = []
-        self._number = 0  # of the newest event
+        self._number = 0  # number of the newest event
         self._kit = kit
         self._first = first
         self._previous: AgentResult | None = None

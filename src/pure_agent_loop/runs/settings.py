@@ -199,8 +199,8 @@ _OTHER_WORDS = {
     "session_id": "session_id= of run(), arun(), run_stream() and arun_stream()",
     "messages": "messages= of run(), arun(), run_stream() and arun_stream()",
     "output_type": "output_type= of Agent, or of run() and its siblings",
-    **{each.name: f"limits=LoopLimits({each.name}=...)" for each in fields(LoopLimits)},
-    **{each.name: f"retry=RetryConfig({each.name}=...)" for each in fields(RetryConfig)},
+    **{field_.name: f"limits=LoopLimits({field_.name}=...)" for field_ in fields(LoopLimits)},
+    **{field_.name: f"retry=RetryConfig({field_.name}=...)" for field_ in fields(RetryConfig)},
 }
 _NOT_HERE = {
     "n": "A run uses a single answer.",
@@ -300,7 +300,7 @@ class PromptWriter:
         parts: Texts and functions, in order; empty texts are omitted.
 
     Raises:
-        ConfigError: A part is neither a text nor a function.
+        ConfigError: A part is neither a string nor a function.
     """
 
     def __init__(self, parts: Sequence[Any]) -> None:
@@ -331,7 +331,7 @@ def parse_system_prompt(system_prompt: SystemPrompt) -> tuple[str, PromptWriter 
     """Return the text of a system prompt, or the `PromptWriter` that writes it.
 
     Raises:
-        ConfigError: The system prompt is neither a text nor functions.
+        ConfigError: The system prompt is neither a string nor functions.
     """
     if isinstance(system_prompt, str):
         return system_prompt, None
@@ -396,7 +396,7 @@ class AgentConfig:
 
 @dataclass(eq=False, repr=False)
 class KitBuilder:
-    """What an agent needs to build the kit of a run.
+    """Parts of an agent from which the kit of a run is built.
 
     Args:
         connect: Function from a model name to its client and notices; None if the agent was given a client.
@@ -432,11 +432,11 @@ class KitBuilder:
         """
         if settings:
             _check_names(settings)
-        over = _OVERRIDES.get({}).get(id(self), {})
-        options: dict[str, Any] = {**settings, "deps": deps, **over}
+        overrides = _OVERRIDES.get({}).get(id(self), {})
+        options: dict[str, Any] = {**settings, "deps": deps, **overrides}
         if options["deps"] is None and self.deps is not None:
             options["deps"] = DepsOfRun(self.deps)
-        if settings or over:
+        if settings or overrides:
             kit = self._with_model(kit, options)
             check_types(
                 limits=(options.get("limits"), LoopLimits), metadata=(options.get("metadata"), Mapping)
@@ -461,8 +461,8 @@ class KitBuilder:
 
     def overridden(self, kit: Kit) -> Kit:
         """Return the agent's kit with any enclosing `override`, for the run of another agent."""
-        over = _OVERRIDES.get({}).get(id(self))
-        return replace(self._with_model(kit, over), deps=over.get("deps")) if over else kit
+        overrides = _OVERRIDES.get({}).get(id(self))
+        return replace(self._with_model(kit, overrides), deps=overrides.get("deps")) if overrides else kit
 
     async def aclose(self) -> None:
         """Close the clients created for other models."""

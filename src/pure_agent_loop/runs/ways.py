@@ -198,8 +198,8 @@ class Variants(WaysToRun[Deps, Out]):
 
     def _cloned(self, changes: dict[str, Any]) -> Self:
         named = {"model", "api_key", "base_url", "profile"}
-        without = named if "llm" in changes else {"llm"} if named & changes.keys() else set()
-        arguments = {name: value for name, value in self._given.items() if name not in without}
+        dropped = named if "llm" in changes else {"llm"} if named & changes.keys() else set()
+        arguments = {name: value for name, value in self._given.items() if name not in dropped}
         clone = type(self)(**{**arguments, **changes})
         if "output_type" not in changes:
             for check in self._builder.checks:

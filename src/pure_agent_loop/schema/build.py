@@ -145,7 +145,7 @@ def build_schema(function: Callable[..., Any] | ToolSignature) -> ToolSchema:
 
 
 class JSONValidator:
-    """A validator of a model's arguments as JSON: a date is a text there, and a set a list."""
+    """A validator of a model's arguments as JSON: a date is a string there, and a set a list."""
 
     def __init__(self, adapter: TypeAdapter[Any]) -> None:
         self._adapter, self.core_schema = adapter, adapter.core_schema
@@ -340,7 +340,7 @@ def _whole(value: Any) -> Any:
 
 
 def _from_text(text: str) -> Any:
-    """Parse a text as a JSON list or object; return the text if it is neither."""
+    """Parse a string as a JSON list or object; return it unchanged if it is neither."""
     try:
         value = loads_strictly(text)
     except (ValueError, RecursionError):

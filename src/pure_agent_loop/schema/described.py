@@ -29,7 +29,7 @@ def checked_examples(name: str, examples: Iterable[Example]) -> tuple[Example, .
     """Check and return the worked examples of a tool.
 
     Raises:
-        ConfigError: An example is not a pair of a text and a dict of arguments.
+        ConfigError: An example is not a pair of a string and a dict of arguments.
     """
     checked = tuple(examples)
     for example in checked:
@@ -46,7 +46,7 @@ def checked_examples(name: str, examples: Iterable[Example]) -> tuple[Example, .
 
 @dataclass(slots=True, eq=False, repr=False)
 class GivenSchema:
-    """A given schema, mended for model servers. Validation checks only names.
+    """A schema from the caller, converted for model servers. Validation checks only names.
 
     Args:
         description: Always empty.

@@ -37,7 +37,7 @@ _MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSc
 _LISTS = ("anyOf", "oneOf", "allOf", "prefixItems")
 _SINGLE = ("items", "additionalProperties", "contains", "not", "if", "then", "else", "propertyNames")
 _CHOICES = ("anyOf", "oneOf", "allOf")
-_TOP_RULES = (*_CHOICES, "not", "enum", "const")  # keywords next to the type of arguments
+_TOP_RULES = (*_CHOICES, "not", "enum", "const")  # keywords that servers reject at the top level
 _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
 
 
@@ -188,8 +188,8 @@ def _with_items(schema: dict[str, Any]) -> dict[str, Any]:
     items, kinds = schema.get("items"), schema.get("type")
     if isinstance(items, list):
         choices = [choice for n, choice in enumerate(items) if not _stands_in(choice, items[:n])]
-        one = choices[0] if len(choices) == 1 else {"anyOf": choices} if choices else {}
-        return {**_without(schema, "additionalItems"), "prefixItems": items, "items": one}
+        item_schema = choices[0] if len(choices) == 1 else {"anyOf": choices} if choices else {}
+        return {**_without(schema, "additionalItems"), "prefixItems": items, "items": item_schema}
     if "items" not in schema and (kinds == "array" or (isinstance(kinds, list) and "array" in kinds)):
         return {**schema, "items": {}}
     return schema

@@ -42,7 +42,7 @@ class ToolOutcome:
         is_retry: True if the tool asked the model to correct its call; see `Retry`.
         found: Names of tools that the model may call from the next step on.
         parts: Images and files of the result, as message parts.
-        value: The tool's return value, unless it is a text. It is never recorded.
+        value: The tool's return value, unless it is a string. It is never recorded.
         error: The error of its function, if it was neither `Retry` nor another error of this package: most
             likely a bug in the function. It is never recorded.
     """
@@ -186,7 +186,7 @@ def _text(value: Any) -> str:
 
 
 def _is_big(value: Any) -> bool:
-    """Return True for a value that would fill a result: a table, a long array."""
+    """Return True for a value that is too long for a result: a table, a long array."""
     return _can(value, "shape") and (
         _can(value, "head") or (_can(value, "ravel") and getattr(value, "size", 0) > MAX_VALUES)
     )

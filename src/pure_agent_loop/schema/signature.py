@@ -27,7 +27,7 @@ class ToolParameter(NamedTuple):
     """One parameter that the model fills in.
 
     Args:
-        annotation: The type; a text if it could not be resolved yet.
+        annotation: The type; a string if it could not be resolved yet.
         default: The default, or ``inspect.Parameter.empty``.
         is_final: True if the annotation is fully resolved.
     """

@@ -299,7 +299,7 @@ _KEYS = {"type", "step", "timestamp", "data"}
 
 @dataclass(frozen=True)
 class Visibility:
-    """What a client may see of events.
+    """The parts of events that a client may see.
 
     Args:
         full: Everything in `Event.to_dict`.

@@ -122,7 +122,7 @@ class Restorer:
     """Carries out a plan, through folder descriptors that no link was followed to reach.
 
     Args:
-        scan: Scan on which the plan is based; what has changed since is left.
+        scan: Scan on which the plan is based; paths that have changed since are not touched.
     """
 
     def __init__(self, root: Path, scan: ScanResult, plan: RestorePlan) -> None:

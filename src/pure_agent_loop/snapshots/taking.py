@@ -47,7 +47,7 @@ class ScanScope:
 
     Args:
         only: Paths to scan, whatever the rules are.
-        since: Time when it began, in seconds since 1970.
+        since: Start time of the scan, in seconds since 1970.
     """
 
     view: ScanRules | None = None
@@ -61,7 +61,7 @@ class Snapshot:
     """A snapshot that was taken.
 
     Args:
-        scope: Its scope, so that it can be taken again.
+        scope: Its scope, for a later snapshot with the same scope.
     """
 
     scope: ScanScope

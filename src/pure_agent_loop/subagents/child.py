@@ -65,8 +65,8 @@ def tools_of(
         above: Tools of the parent. External tools are left out, because only the parent's caller can
             supply their results.
         own: The parent's tools for tasks, which a subagent does not inherit.
-        bound: Tools for the subagent's separate folder; None if it works in the shared one. Kept are
-            those that the parent has too; of the parent's other tools, the read-only ones.
+        bound: Tools for the subagent's separate folder; None if it works in the shared one. Those that the
+            parent has too replace the parent's; of its other tools only the read-only ones are kept.
 
     Raises:
         RightsError: The definition names tools that are not available.

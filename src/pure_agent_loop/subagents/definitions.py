@@ -49,8 +49,8 @@ class AgentDefinition:
 
     Args:
         name: Name for the model: lower-case letters, digits, ``_`` and ``-``.
-        description: When the parent's model should use it; a text, or a dict of texts by language.
-        prompt: System prompt; a text, or a dict of texts by language.
+        description: When the parent's model should use it; a string, or a dict of strings by language.
+        prompt: System prompt; a string, or a dict of strings by language.
         tools: ``"inherit"`` for all tools of the parent; or the names of some; or extra `Tool` objects,
             to which the parent's rules and permission mode still apply.
         model: Another model on the same server; None for the parent's model.
@@ -129,7 +129,7 @@ class AgentDefinition:
 def _check_text(field: str, value: object) -> None:
     texts = list(value.values()) if isinstance(value, Mapping) else [value]
     if not texts or not all(isinstance(text, str) and text.strip() for text in texts):
-        raise ConfigError(f"{field}={value!r:.80} must be a text, or a dict of texts by language.")
+        raise ConfigError(f"{field}={value!r:.80} must be a string, or a dict of strings by language.")
 
 
 def in_language(text: Text, language: str | None) -> str:

@@ -279,7 +279,7 @@ class RunTasks:
         return next((child for child in running if task_id in (child.record.id, child.record.call_id)), None)
 
     def states(self) -> dict[str, str]:
-        """Return the state of child task, by id."""
+        """Return the state of each task, by id."""
         return {task_id: child.record.state for task_id, child in self.children.items()}
 
     async def _work(self, child: Child) -> None:
@@ -372,7 +372,7 @@ class RunTasks:
 
     async def _emit(self, event: AnyEvent) -> None:
         if not self._is_over:
-            with suppress(Exception):  # a failing reader ends the parent run, not the subagent
+            with suppress(Exception):  # a failing event listener ends the parent run, not the subagent
                 await self._kit.emit(event)
 
     def _permission_asker(self, child: Child) -> Callable[[PermissionRequest], Any] | None:

@@ -151,7 +151,7 @@ def write_to(stdin: asyncio.StreamWriter, data: bytes) -> None:
 
 async def communicate(process: asyncio.subprocess.Process, data: bytes = b"") -> tuple[bytes, bytes]:
     """Write to a process if it still reads, wait for its exit, and return its output and errors."""
-    import asyncio  # some that start programs have no event loop
+    import asyncio  # slow to import; some callers of this module have no event loop
 
     _, output = await asyncio.gather(_feed(process.stdin, data), process.communicate())
     return output

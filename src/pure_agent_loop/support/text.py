@@ -111,7 +111,7 @@ def safe_str(value: Any) -> str:
     """Return ``str(value)``, also if ``__str__`` fails; for an error, all its texts.
 
     The texts of an error are its message, notes, grouped errors, cause, and the output of the program
-    it reports. An error of this package has all of them in its message.
+    it reports. The message of this package's own errors already has all of these texts.
     """
     if not isinstance(value, BaseException):
         return _str(value)

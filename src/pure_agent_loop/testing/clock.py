@@ -56,7 +56,7 @@ class FakeClock:
             ValueError: `seconds` is negative.
         """
         if seconds < 0:
-            raise ValueError(f"advance({seconds!r}): a clock cannot go back.")
+            raise ValueError(f"advance({seconds!r}): seconds must not be negative.")
         with self._lock:
             self._elapsed += seconds
 

@@ -183,9 +183,9 @@ class ServerRequest:
         headers: With names in lower case.
         raw: The body's bytes.
         body: The body as parsed JSON; None if there is none or it is not JSON.
-        left: Set when the client leaves before the answer is complete. It is noticed while the server
-            waits (at a gate, in a silence) or at its next write.
-        done: Set when the answer is over, in whatever way.
+        left: Set when the client leaves before the answer is complete. The server detects this while it waits
+            (at a gate, in a silence) or at its next write.
+        done: Set when the answer has ended, complete or not.
     """
 
     method: str
@@ -259,14 +259,14 @@ async def _read_body(reader: asyncio.StreamReader, headers: Mapping[str, str]) -
 
 
 class Exchange:
-    """An answer on its way to the client. Faults write through it.
+    """Connection on which one answer is sent; faults write to it too.
 
     Args:
         request: The request.
-        reader: The connection.
-        writer: The connection.
-        writing: Makes the JSON.
-        rechunk: Sizes in which the body is cut, again and again; None to send each event as one chunk.
+        reader: The client's side of the connection.
+        writer: The server's side of the connection.
+        writing: Builds the JSON of the answer.
+        rechunk: Sizes in bytes of the pieces of the body, cycled; None to send each event as one chunk.
     """
 
     def __init__(
@@ -280,7 +280,7 @@ class Exchange:
         self.request = request
         self.streamed = request.streamed
         self.writing = writing
-        self.mid_answer = False  # the script is inside an answer: faults come in its middle
+        self.mid_answer = False  # the answer has begun: a fault now happens in its middle
         self.keep_alive = request.headers.get("connection", "").lower() != "close"
         self._reader = reader
         self._writer = writer
@@ -297,7 +297,7 @@ class Exchange:
         content_type: str = "application/json",
         headers: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Send a whole HTTP answer; only its body if the headers are out already."""
+        """Send a complete HTTP response; only its body if the headers were already sent."""
         body = self.writing.error(body) if status >= 400 else body
         if self.begun:
             await self.write(body)
@@ -308,14 +308,14 @@ class Exchange:
         await self._send(_head(status, [("Content-Type", content_type), length, *headers]) + body)
 
     async def begin(self) -> None:
-        """Send status 200 and the headers, unless that was done; the body follows piece by piece."""
+        """Send status 200 and the headers, unless they were already sent; the body follows in pieces."""
         if not self.begun:
             self.begun = True
             kind = "text/event-stream" if self.streamed else "application/json"
             await self._send(_head(200, [("Content-Type", kind), ("Transfer-Encoding", "chunked")]))
 
     async def write(self, data: bytes) -> None:
-        """Send bytes of the body, cut as the server was told."""
+        """Send bytes of the body, cut to the sizes of `rechunk`."""
         await self.begin()
         if self._sizes is None:
             await self._chunk(data)
@@ -331,7 +331,7 @@ class Exchange:
         await self.write(sse(payload))
 
     async def delta(self, delta: Delta) -> None:
-        """Send a delta, or keep it for the whole body if no stream was asked for."""
+        """Send a delta; without a stream, keep it for the complete body."""
         if self.streamed:
             for frame in self.writing.frames(delta):
                 await self.write(frame)
@@ -339,14 +339,14 @@ class Exchange:
             self.writing.keep(delta)
 
     async def spill(self) -> None:
-        """Send the first part of the answer, also for a request without a stream."""
+        """Send the first part of the answer, even if the request asks for no stream."""
         if not self.streamed and not self._spilled:
             self._spilled = True
             await self.write(self.writing.prefix())
         await self.flush()
 
     async def finish(self, *, done: bool) -> None:
-        """End the answer properly; with ``[DONE]`` if it is a stream and `done`."""
+        """Complete the answer, with ``[DONE]`` if it is streamed and `done` is true."""
         if self.streamed:
             for frame in self.writing.last_frames(done=done):
                 await self.write(frame)
@@ -379,10 +379,10 @@ class Exchange:
         """Send nothing until the gate opens.
 
         Raises:
-            ClientLeft: The client did not wait that long.
+            ClientLeft: The client disconnected before the gate opened.
         """
         await self.flush()
-        # A client sends nothing before it has its answer, so any read is the end of the connection.
+        # A client sends nothing before it has its answer: a read that returns means a closed connection.
         leaving = asyncio.ensure_future(self._reader.read(1))
         opening = asyncio.ensure_future(gate.pass_through())
         try:
@@ -419,7 +419,7 @@ def _head(status: int, headers: Sequence[tuple[str, str]]) -> bytes:
 
 
 class Player:
-    """Hands out the items of a script, each once, to any number of threads.
+    """Player of a script: returns the items in order, each once, to any number of threads.
 
     Args:
         script: The items, or one callable that answers every request.
@@ -452,7 +452,7 @@ class Player:
             return list(self._problems)
 
     def note(self, problem: str) -> None:
-        """Record a problem that must fail the test, once."""
+        """Record a problem that must fail the test, unless it is already recorded."""
         with self._lock:
             if not any(problem in known for known in self._problems):
                 self._problems.append(problem)

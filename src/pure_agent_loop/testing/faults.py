@@ -1,8 +1,8 @@
 """Faults of real servers, for `ScriptedServer`.
 
 A fault is either a script item (it happens before any byte of an answer is sent), or a part of
-``deltas(...)`` (it happens there, after the pieces before it). Where no stream was asked for, a fault
-in the middle comes after the first bytes of the body.
+``deltas(...)`` (it happens there, after the pieces before it). If the request asks for no stream, a fault in
+the middle happens after the first bytes of the body.
 
 Write your own by subclassing `ServerFault`.
 """
@@ -75,7 +75,7 @@ class Status(ServerFault):
 
 @dataclass(frozen=True, slots=True)
 class Reset(ServerFault):
-    """Close of the connection by a TCP reset."""
+    """TCP reset of the connection."""
 
     async def play(self, out: Exchange) -> bool:
         """Reset the connection."""
@@ -129,7 +129,7 @@ class ErrorChunk(ServerFault):
 
     Args:
         message: The message.
-        code: The code; a number reads as an HTTP status.
+        code: The code; clients read a number as an HTTP status.
         kind: The type.
     """
 
@@ -235,24 +235,24 @@ class _Question:
 
 
 class ChaosLLM(BaseLLMClient):
-    """Client with random faults, the same for the same seed.
+    """Client that fails at random, in the same way for the same seed.
 
     The fault of a request depends on the seed, its messages and how often they were sent before; not
-    on time, nor on the order of parallel runs. The inner client is asked once for each answer, however
-    often it is repeated, so a strict script stays in step.
+    on time, nor on the order of parallel runs. The inner client gets one request for each answer, however
+    often it is retried, so a strict script stays in step.
 
     Args:
         inner: The client that gives the answers.
         seed: Decides which requests fail, and how.
         rate: Share of requests that fail, from 0 to 1.
-        kinds: Kinds of faults: ``connection`` (refused), ``overloaded`` (503), ``rate_limit``
-            (429, come back at once), ``timeout``, ``incomplete`` (broken before the first piece),
-            ``empty`` (an answer without content), ``reset`` and ``cut`` (the stream breaks, or ends
-            without a finish reason, after some pieces).
-        max_in_a_row: Most faults one request meets before it is answered; None for no such promise.
+        kinds: Kinds of faults: ``connection`` (refused), ``overloaded`` (503), ``rate_limit`` (429, retry at
+            once), ``timeout``, ``incomplete`` (broken before the first piece), ``empty`` (an answer without
+            content), ``reset`` and ``cut`` (the stream breaks, or ends without a finish reason, after some
+            pieces).
+        max_in_a_row: Maximum number of faults before a request is answered; None for no maximum.
 
     Raises:
-        ConfigError: The rate or a kind is unknown.
+        ConfigError: The rate is not from 0 to 1, or a kind is unknown.
 
     Example:
         llm = ChaosLLM(ScriptedLLM([call("add", a=1, b=2), "3"]), seed=7, rate=0.5)
@@ -337,8 +337,8 @@ class ChaosLLM(BaseLLMClient):
 
     def _kind(self, question: _Question) -> ChaosKind | None:
         chance, kind = question.dice.random(), question.dice.choice(self._kinds)
-        spared = self._most is not None and question.in_a_row >= self._most
-        if spared or chance >= self._rate:
+        is_exempt = self._most is not None and question.in_a_row >= self._most
+        if is_exempt or chance >= self._rate:
             question.in_a_row = 0
             return None
         question.in_a_row += 1
@@ -364,6 +364,6 @@ _ERRORS: dict[str, Callable[[], Exception]] = {
 
 
 def _before_the_end(answer: list[Delta]) -> list[Delta]:
-    """Return the first half of the pieces, without an end mark."""
+    """Return the first half of the pieces, without a finish reason."""
     pieces = [delta._replace(finish_reason=None, usage=None) for delta in answer]
     return pieces[: (len(pieces) + 1) // 2]

@@ -1,4 +1,4 @@
-"""Signals between a test and a model that runs in another thread or loop: order without sleeping."""
+"""Signals that synchronise a test with a model in another thread or event loop, without sleeps."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from contextlib import suppress
 
 
 class ScriptError(AssertionError):
-    """Mismatch of a test and its script: too few items, unused items, or an invalid request.
+    """Mismatch between a test and its script: too few items, unused items, or an invalid request.
 
     It is an `AssertionError`, so test runners show it as a failed test. A loop under test may turn
-    any exception of a model into an ordinary end of the run; therefore the helpers remember it, and
-    ``assert_done()`` or leaving their ``with`` block brings it back.
+    any exception of a model into an ordinary end of the run; therefore the helpers keep the error, and
+    ``assert_done()`` or the end of their ``with`` block raises it again.
     """
 
 
@@ -39,7 +39,7 @@ class Signal:
 
     @property
     def is_set(self) -> bool:
-        """True once it has happened."""
+        """True once it has been set."""
         return self._event.is_set()
 
     def set(self) -> None:
@@ -58,7 +58,7 @@ class Signal:
             timeout: Seconds after which the test fails instead of hanging; None waits for ever.
 
         Raises:
-            ScriptError: It did not happen in time.
+            ScriptError: The signal was not set in time.
         """
         if not self._event.wait(timeout):
             raise self._late(timeout)
@@ -70,7 +70,7 @@ class Signal:
             timeout: Seconds after which the test fails instead of hanging; None waits for ever.
 
         Raises:
-            ScriptError: It did not happen in time.
+            ScriptError: The signal was not set in time.
         """
         loop = asyncio.get_running_loop()
         with self._lock:
@@ -94,8 +94,8 @@ def _wake(waiter: asyncio.Future[None]) -> None:
 class Gate:
     """A closed gate between two pieces of a scripted answer.
 
-    Put it between deltas; the model stops there until the test opens it. So a test can show that the
-    first piece arrived while the rest was not even written, without any sleep.
+    Put it between deltas; the model stops there until the test opens it. A test can thus show, without a
+    sleep, that the first piece arrived before the rest was written.
 
     Args:
         name: Used in error messages.
@@ -113,7 +113,7 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """True once it was opened."""
+        """True once it has been opened."""
         return self._opened.is_set
 
     def open(self) -> None:

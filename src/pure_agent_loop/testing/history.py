@@ -1,14 +1,14 @@
-"""Request rules of strict servers, each checked and named.
+"""Rules by which strict servers reject requests.
 
 1.  A message is an object with a known role and, apart from ``role`` and ``content``, only the keys of
     that role.
 2.  Only the first message may be a system (or developer) message.
-3.  Content is text or a list of typed parts; only an assistant message with calls may have none.
-4.  Calls have a text id that is neither empty nor used before, the type ``function``, a name of
+3.  Content is text or a list of typed parts; only an assistant message with calls may have no content.
+4.  Calls have a string id that is neither empty nor used before, the type ``function``, a name of
     letters, digits, ``_`` and ``-``, and the text of a JSON object as arguments, without NaN,
     infinities or a key given twice.
 5.  The results follow a message with calls directly: one per call, in call order, no others.
-6.  Nowhere is a lone surrogate, NaN or infinity.
+6.  No text has a lone surrogate, and no number is NaN or infinite.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def check_history(messages: Sequence[Any], *, extra_keys: Iterable[str] = ()) ->
     """Check a history as the strictest servers do.
 
     Args:
-        messages: Chat messages as they go over the wire.
+        messages: Chat messages as they are sent to a server.
         extra_keys: Keys of messages and calls that this server knows besides the standard ones, such as
             ``reasoning_content``.
 
@@ -57,7 +57,7 @@ def check_request(body: Any, *, extra_keys: Iterable[str] = ()) -> list[str]:
     """
     if not isinstance(body, Mapping):
         return ["the body is not a JSON object"]
-    problems = [] if isinstance(body.get("model"), str) and body["model"] else ["'model' is not a text"]
+    problems = [] if isinstance(body.get("model"), str) and body["model"] else ["'model' is not a string"]
     messages = body.get("messages")
     if isinstance(messages, list) and messages:
         problems += check_history(messages, extra_keys=extra_keys)
@@ -93,7 +93,7 @@ class _HistoryCheck:
 
     def __init__(self, extra_keys: frozenset[str]) -> None:
         self._extra = extra_keys
-        self._found: list[str] = []
+        self._problems: list[str] = []
         self._used: set[str] = set()
         self._open: list[str] = []
         self._where = ""
@@ -104,15 +104,15 @@ class _HistoryCheck:
             self._message(message, number)
         self._where = "the end"
         self._close()
-        return self._found
+        return self._problems
 
-    def _say(self, problem: str) -> None:
-        self._found.append(f"{self._where}: {problem}")
+    def _add(self, problem: str) -> None:
+        self._problems.append(f"{self._where}: {problem}")
 
     def _message(self, message: Any, number: int) -> None:
         role = message.get("role") if isinstance(message, Mapping) else None
         if not isinstance(role, str) or role not in _KEYS:
-            self._say(f"not an object with a known role: {message!r:.80}")
+            self._add(f"not an object with a known role: {message!r:.80}")
             return
         self._keys(message, _KEYS[role] | self._extra, "message")
         if role == "tool":
@@ -120,16 +120,16 @@ class _HistoryCheck:
         else:
             self._close()
         if role in _SYSTEM and number > 0:
-            self._say(f"a {role} message that is not the first")
+            self._add(f"a {role} message that is not the first")
         if role == "assistant" and "tool_calls" in message:
             self._calls(message["tool_calls"])
         self._content(message, role)
-        self._found += _bad_values(message, self._where)
+        self._problems += _bad_values(message, self._where)
 
-    def _keys(self, mapping: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+    def _keys(self, mapping: Mapping[str, Any], known: Iterable[str], kind: str) -> None:
         for key in mapping:
             if key not in known:
-                self._say(f"unknown key {key!r} in a {what}")
+                self._add(f"unknown key {key!r} in a {kind}")
 
     def _content(self, message: Mapping[str, Any], role: str) -> None:
         content = message.get("content")
@@ -139,13 +139,13 @@ class _HistoryCheck:
             if not content or not all(
                 isinstance(p, dict) and isinstance(p.get("type"), str) for p in content
             ):
-                self._say("content is not a list of typed parts")
+                self._add("content is not a list of typed parts")
         elif not isinstance(content, str):
-            self._say(f"content of a {role} message is {type(content).__name__}, not text")
+            self._add(f"content of a {role} message is {type(content).__name__}, not text")
 
     def _calls(self, calls: Any) -> None:
         if not isinstance(calls, list) or not calls:
-            self._say("tool_calls is not a list with at least one call")
+            self._add("tool_calls is not a list with at least one call")
             return
         for call in calls:
             self._call(call)
@@ -153,54 +153,54 @@ class _HistoryCheck:
     def _call(self, call: Any) -> None:
         function = call.get("function") if isinstance(call, Mapping) else None
         if not isinstance(function, Mapping):
-            self._say(f"a call is not an object with a function: {call!r:.80}")
+            self._add(f"a call is not an object with a function: {call!r:.80}")
             return
         self._keys(call, {"id", "type", "function"} | self._extra, "call")
         self._keys(function, {"name", "arguments"} | self._extra, "function")
         if call.get("type") != "function":
-            self._say(f"a call has the type {call.get('type')!r}, not 'function'")
+            self._add(f"a call has the type {call.get('type')!r}, not 'function'")
         if not _is_name(function.get("name")):
-            self._say(f"a call has the name {function.get('name')!r}")
+            self._add(f"a call has the name {function.get('name')!r}")
         self._call_id(call.get("id"))
         self._arguments(function.get("arguments"))
 
     def _call_id(self, call_id: Any) -> None:
         if not isinstance(call_id, str) or not call_id:
-            self._say(f"a call has the id {call_id!r}")
+            self._add(f"a call has the id {call_id!r}")
             return
         if call_id in self._used:
-            self._say(f"the call id {call_id!r} is used twice")
+            self._add(f"the call id {call_id!r} is used twice")
         self._used.add(call_id)
         self._open.append(call_id)
 
     def _arguments(self, text: Any) -> None:
         if not isinstance(text, str):
-            self._say(f"arguments are {type(text).__name__}, not a JSON text")
+            self._add(f"arguments are {type(text).__name__}, not a JSON string")
             return
         try:
             value = loads_exactly(text)
         except (ValueError, RecursionError) as error:
-            self._say(f"arguments are not JSON ({error}): {text!r:.80}")
+            self._add(f"arguments are not JSON ({error}): {text!r:.80}")
             return
         if not isinstance(value, dict):
-            self._say(f"arguments are the JSON of {type(value).__name__}, not of an object")
-        self._found += _bad_values(value, f"{self._where} arguments")
+            self._add(f"arguments are a JSON {type(value).__name__}, not a JSON object")
+        self._problems += _bad_values(value, f"{self._where} arguments")
 
     def _result(self, message: Mapping[str, Any]) -> None:
         call_id = message.get("tool_call_id")
         if not self._open:
-            self._say(f"a result for {call_id!r}, but no call is open")
+            self._add(f"a result for {call_id!r}, but no call is open")
         elif call_id == self._open[0]:
             self._open.pop(0)
         elif call_id in self._open:
-            self._say(f"the result for {call_id!r} comes before the one for {self._open[0]!r}")
+            self._add(f"the result for {call_id!r} comes before the one for {self._open[0]!r}")
             self._open.remove(call_id)
         else:
-            self._say(f"a result for {call_id!r}, which is not among the open calls {self._open}")
+            self._add(f"a result for {call_id!r}, which is not among the open calls {self._open}")
 
     def _close(self) -> None:
         for call_id in self._open:
-            self._say(f"the call {call_id!r} has no result")
+            self._add(f"the call {call_id!r} has no result")
         self._open.clear()
 
 
@@ -230,7 +230,7 @@ def _check_tools(tools: Any) -> list[str]:
 
 
 def _bad_values(value: Any, where: str) -> list[str]:
-    """Yield the values that strict JSON does not allow."""
+    """Return the problems of values that strict JSON does not allow."""
     return [f"{where}: {problem}" for problem in dict.fromkeys(_walk(value))]
 
 

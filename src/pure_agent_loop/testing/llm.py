@@ -45,8 +45,8 @@ class ScriptedLLM(BaseLLMClient):
             callable ``(messages, tools, options) -> item`` that answers all of them.
         strict: Fail when the script runs out or is not used up; see `assert_done`. If False, the last
             item answers every further request.
-        usage: The tokens of each answer that does not say its own; None for none.
-        tools_may_fail: The test is about tools that raise. Otherwise a tool that raises anything but `Retry`,
+        usage: Token usage of answers without their own; None for no usage.
+        tools_may_fail: Allow tools to raise. Otherwise a tool that raises anything but `Retry`,
             `ToolExecutionError` and other errors of this package fails the test: in `assert_done`, and at the
             end of ``with ScriptedLLM(...)`` and of ``with agent.override(llm=...)``.
 
@@ -92,7 +92,7 @@ class ScriptedLLM(BaseLLMClient):
 
         Raises:
             ScriptError: The script ran out.
-            Exception: The scripted one.
+            Exception: The scripted exception.
         """
         plan = await self._plan(LLMRequest(*_copies(messages, tools, kwargs)))
         if plan.response is not None:

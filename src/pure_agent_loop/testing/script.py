@@ -1,4 +1,4 @@
-"""Script items, and their meaning as a stream of deltas.
+"""Script items, and their conversion to a stream of deltas.
 
 An item is one of:
 
@@ -47,7 +47,7 @@ class Call:
 
     Args:
         arguments: The text of the arguments, valid or not.
-        id: None for the next free id of the history; an empty text for none at all.
+        id: None for the next free id of the history; an empty string for no id.
     """
 
     name: str
@@ -119,7 +119,7 @@ def answer(
     Args:
         parts: Text and calls; texts are joined. Nothing, or only None, for no content at all
             (``null`` on the wire), ``""`` for empty content.
-        reasoning: The thinking before it.
+        reasoning: The reasoning before the answer.
         finish_reason: None for the one that fits; ``"length"``, ``"content_filter"``, ...
         usage: The tokens; None for a server that does not report them.
     """
@@ -134,7 +134,7 @@ def deltas(
     """Return an answer in exactly these pieces.
 
     Args:
-        parts: In order: a `Delta`, a text (one delta), a call, a `Gate` to wait at, an exception to
+        parts: In order: a `Delta`, a string (one delta), a call, a `Gate` to wait at, an exception to
             raise there, or (server only) a fault to happen there.
         finish_reason: Added at the end unless a delta brings one; ``"auto"`` for the one that fits,
             None for an answer that ends without any.
@@ -280,8 +280,8 @@ class _Writer:
             yield Delta(usage=tokens)
 
 
-def _text_of(one: ToolCall) -> str:
-    return json.dumps(one.arguments) if one.invalid is None else one.invalid
+def _text_of(call: ToolCall) -> str:
+    return json.dumps(call.arguments) if call.invalid is None else call.invalid
 
 
 def _highest_id(messages: Sequence[Any]) -> int:
@@ -289,8 +289,8 @@ def _highest_id(messages: Sequence[Any]) -> int:
     highest = 0
     for message in messages:
         calls = message.get("tool_calls") if isinstance(message, Mapping) else None
-        for one in calls if isinstance(calls, list) else ():
-            match = _OUR_ID.match(str(one.get("id"))) if isinstance(one, Mapping) else None
+        for call in calls if isinstance(calls, list) else ():
+            match = _OUR_ID.match(str(call.get("id"))) if isinstance(call, Mapping) else None
             highest = max(highest, int(match[1]) if match else 0)
     return highest
 

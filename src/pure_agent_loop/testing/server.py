@@ -45,9 +45,9 @@ class ScriptedServer:
         handler: Answers every request instead of a script: ``(request) -> item``, sync or async. It
             runs on the server's own event loop, so it must not block.
         strict: Fail when the script runs out or is not used up.
-        usage: The tokens of each answer that does not say its own; streams carry them only if the
-            request asks for them with ``stream_options``.
-        api_key: The only key that is accepted; None for any or none.
+        usage: Token usage of answers without their own; streams carry it only if the request asks for it with
+            ``stream_options``.
+        api_key: The only key that is accepted; None to accept any key, or none.
         models: Names in the list of models.
         rechunk: Size in bytes of the pieces of streamed bodies, each sent separately as one
             HTTP chunk; several numbers are used in turn. May be changed between requests.
@@ -105,7 +105,7 @@ class ScriptedServer:
         self._host.start()
 
     def close(self) -> None:
-        """Close every connection, also waiting ones, and end the thread.
+        """Close every connection, including waiting ones, and end the thread.
 
         Raises:
             ScriptError: The thread did not end, because a handler blocks it.
@@ -218,7 +218,7 @@ class ScriptedServer:
         if out.begun:
             await out.reset()
             return
-        # Not 5xx: a client must not try again what cannot succeed.
+        # Not 5xx: a retry could not succeed.
         await out.respond(400, to_json(error_body(f"The test's script failed: {error}")))
 
     async def _next_item(self, request: ServerRequest) -> Any:
@@ -344,8 +344,8 @@ class _Host:
         task.add_done_callback(self._accepting.discard)
 
     def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A plain callback: each connection is known from its first moment, so closing misses none.
-        # High-water mark 0: after a drain the system has everything, and the abort below loses nothing.
+        # A plain callback: each connection is registered before anything can fail, so closing misses none.
+        # High-water mark 0: after a drain the operating system has all bytes, and the abort below loses none.
         writer.transport.set_write_buffer_limits(high=0)
         task: asyncio.Task[None] = asyncio.ensure_future(self._serve(reader, writer))
         self._tasks.add(task)

@@ -62,8 +62,8 @@ def check_store(make_store: MakeStore, *, rules: Iterable[str] | None = None) ->
     """Run the rules against a store.
 
     Args:
-        make_store: Makes a store that keeps its sessions in a folder, or under its name. The folder is there
-            and empty. Called twice with the same folder, the two stores share their sessions.
+        make_store: Creates a store for a folder, which exists and is empty; a store without files can use its
+            path as a name. Two stores created for the same folder must share their sessions.
         rules: Which of `STORE_RULES`; None for all.
 
     Raises:
@@ -85,21 +85,21 @@ def _need(holds: bool, otherwise: str) -> None:
         raise ScriptError(otherwise)
 
 
-def _need_error(kind: type[Exception], what: str, act: Callable[[], object]) -> Exception:
+def _need_error(kind: type[Exception], action: str, act: Callable[[], object]) -> Exception:
     try:
         act()
     except kind as error:
         return error
     except Exception as error:
-        raise ScriptError(f"{what} raised {type(error).__name__} ({error}), not {kind.__name__}") from error
-    raise ScriptError(f"{what} raised nothing, not {kind.__name__}")
+        raise ScriptError(
+            f"{action} raised {type(error).__name__} ({error}); expected {kind.__name__}"
+        ) from error
+    raise ScriptError(f"{action} raised no error; expected {kind.__name__}")
 
 
 def _need_records(store: SessionStore, session_id: str, expected: list[Record]) -> None:
     loaded = store.read(session_id)
-    _need(
-        list(loaded.records) == expected, f"read gives {loaded.records}, and not what append gave: {expected}"
-    )
+    _need(list(loaded.records) == expected, f"read returned {loaded.records}, but append returned {expected}")
     _need(not loaded.problems, f"nothing is damaged, but read reports {loaded.problems}")
 
 
@@ -108,7 +108,8 @@ def _records_come_back(make: MakeStore, folder: Path) -> None:
     with store.open("s") as log:
         written = [log.append("user", {"n": number}, durable=number % 2 == 0) for number in range(5)]
     _need(
-        [record.data for record in written] == [{"n": number} for number in range(5)], "append changed data"
+        [record.data for record in written] == [{"n": number} for number in range(5)],
+        "append changed its argument data",
     )
     parents = [None, *(record.id for record in written[:-1])]
     _need([record.parent for record in written] == parents, "each record must follow the one before")
@@ -123,7 +124,7 @@ def _odd_data_survives(make: MakeStore, folder: Path) -> None:
         written = [log.append("odd", {"text": _ODD_DATA[name]}) for name in _ODD_DATA]
         written += [log.append("odd", _ODD_DATA), log.append("empty", {})]
         written.append(log.append("long", {"text": "é\n" * 500_000}))
-    _need(written[3].data == {"text": "😀"}, "two halves of one character must become it")
+    _need(written[3].data == {"text": "😀"}, "a surrogate pair must become one character")
     _need_records(store, "s", written)
 
 
@@ -134,7 +135,7 @@ def _opening_again_goes_on(make: MakeStore, folder: Path) -> None:
             _need(list(log.records) == written, f"an opened log has {log.records}, not {written}")
             _need(not log.problems, f"nothing is damaged, but the log reports {log.problems}")
             written += [log.append("user", {"n": number}), log.append("user", {"n": number})]
-    _need(len({record.id for record in written}) == len(written), "an id was given twice")
+    _need(len({record.id for record in written}) == len(written), "two records have the same id")
     _need(written[2].parent == written[1].id, "the first new record must follow the newest old one")
     _need_records(make(folder), "s", written)
 
@@ -144,9 +145,11 @@ def _parents_make_a_tree(make: MakeStore, folder: Path) -> None:
         first = log.append("user", {})
         log.append("user", {})
         branch = log.append("user", {}, parent=first.id)
-        _need(branch.parent == first.id, "the parent that was named must be the parent")
-        _need(log.append("user", {}).parent == branch.id, "without a parent, the newest record is it")
-        _need_error(ConfigError, "a parent that is not there", lambda: log.append("user", {}, parent="9999"))
+        _need(branch.parent == first.id, "append(parent=...) must set the parent")
+        _need(log.append("user", {}).parent == branch.id, "append without parent= must use the newest record")
+        _need_error(
+            ConfigError, "append with a missing parent", lambda: log.append("user", {}, parent="9999")
+        )
 
 
 def _wrong_values_are_refused(make: MakeStore, folder: Path) -> None:
@@ -166,7 +169,10 @@ def _one_writer(make: MakeStore, folder: Path) -> None:
     with store.open("s") as log:
         for second in (store, other):
             error = _need_error(SessionLockedError, "a second open", partial(second.open, "s"))
-            _need(str(os.getpid()) in str(error), f"the error must name the process that holds it: {error}")
+            _need(
+                str(os.getpid()) in str(error),
+                f"the error must name the process that holds the lock: {error}",
+            )
         written = [log.append("user", {}, durable=True)]
         _need_records(other, "s", written)
         _need_error(SessionLockedError, "delete of an open session", lambda: other.delete("s"))
@@ -183,7 +189,7 @@ def _a_closed_log_is_closed(make: MakeStore, folder: Path) -> None:
     log.close()
     log.close()
     _need_error(ConfigError, "append to a closed log", lambda: log.append("user", {}))
-    _need(len(log.records) == 0, "the log's records are those it was opened with")
+    _need(len(log.records) == 0, "log.records must stay as they were when the log was opened")
 
 
 def _ids_are_checked(make: MakeStore, folder: Path) -> None:
@@ -191,7 +197,7 @@ def _ids_are_checked(make: MakeStore, folder: Path) -> None:
     for bad in _BAD_IDS:
         for act in (store.open, store.read, store.delete, store.exists):
             _need_error(ConfigError, f"{act.__name__}({bad!r})", partial(act, bad))
-    _need(not store.list(), "a refused id left something behind")
+    _need(not store.list(), "a rejected id created a session")
 
 
 def _sessions_stay_apart(make: MakeStore, folder: Path) -> None:
@@ -210,11 +216,11 @@ def _sessions_stay_apart(make: MakeStore, folder: Path) -> None:
 def _what_is_missing_is_said(make: MakeStore, folder: Path) -> None:
     store = make(folder)
     for _ in range(2):
-        _need(not store.exists("s"), "exists is true for a session that is not there")
+        _need(not store.exists("s"), "exists is true for a missing session")
         _need_error(SessionNotFoundError, "open(create=False)", lambda: store.open("s", create=False))
         _need_error(SessionNotFoundError, "read", lambda: store.read("s"))
         _need_error(SessionNotFoundError, "delete", lambda: store.delete("s"))
-        _need(not store.list(), "list names a session that is not there")
+        _need(not store.list(), "list names a missing session")
         store.open("other").close()  # again, now that the store has a session
         store.delete("other")
 
@@ -225,7 +231,7 @@ def _deleted_is_gone(make: MakeStore, folder: Path) -> None:
         with store.open(session_id) as log:
             kept = log.append("user", {"of": session_id})
     store.delete("s")
-    _need(not store.exists("s"), "a deleted session is still there")
+    _need(not store.exists("s"), "a deleted session still exists")
     _need_records(store, "t", [kept])
     with store.open("s") as log:
         _need(not log.records, "a new session has records of a deleted one")
@@ -246,9 +252,9 @@ def _the_list_tells(make: MakeStore, folder: Path) -> None:
         info = infos[session_id]
         _need(info.created == records[0].time, "created must be the time of the first record")
         _need(info.updated == records[-1].time, "updated must be the time of the last record")
-    _need(infos["a"].size_bytes > 100_000 > infos["b"].size_bytes > 0, "size_bytes must be about the size")
+    _need(infos["a"].size_bytes > 100_000 > infos["b"].size_bytes > 0, "size_bytes must be realistic")
     order = [info.updated for info in store.list()]
-    _need(order == sorted(order, reverse=True), "the session used last must stand first")
+    _need(order == sorted(order, reverse=True), "the session used last must come first")
 
 
 def _threads_may_write(make: MakeStore, folder: Path) -> None:

@@ -173,7 +173,7 @@ class Chat:
         self.prompt.redraw()
 
     def stop(self) -> None:
-        """Stop the run. Exit on the second call, or on the second call while idle."""
+        """Stop the run; exit on a second call, whether or not a run was stopped by the first."""
         if self.is_working and not self.talk.is_stopping:
             self._note, self._is_stopping = chat_word("stopping"), True
             if self.talk.is_working:

@@ -8,10 +8,10 @@ from typing import Literal
 
 from pure_agent_loop.support.lazy import lazy_pattern
 
-CODE_LINES = 40  # of a code block per piece
-TABLE_ROWS = 40  # of a table that share column widths
-MAX_LINES, MAX_CHARS = 120, 12_000  # of any other block
-CONTEXT_LINES = 60  # before a piece of code, as context for highlighting
+CODE_LINES = 40  # lines of a code block per piece
+TABLE_ROWS = 40  # rows of a table that share column widths
+MAX_LINES, MAX_CHARS = 120, 12_000  # limits of any other block
+CONTEXT_LINES = 60  # lines before a piece of code, as context for highlighting
 
 Kind = Literal["", "text", "heading", "rule", "item", "quote", "table", "code"]
 
@@ -62,13 +62,13 @@ class Blocks:
     """Incremental splitter: takes text in pieces and returns finished blocks."""
 
     def __init__(self) -> None:
-        self.kind: Kind = ""  # of the block in progress
+        self.kind: Kind = ""  # kind of the block in progress
         self._lines: list[str] = []  # its complete lines
         self._line = ""  # the line in progress
         self._gap = False
         self._done: list[Block] = []
         self._last: Kind = ""  # the kind of the block before
-        self._pieces = 0  # of the block in progress, already returned
+        self._pieces = 0  # pieces of the block in progress already returned
         self._fence, self._indent, self._language = "", 0, ""
         self._before: list[str] = []
 

@@ -13,7 +13,7 @@ from pure_agent_loop.support.terminal import excerpt
 if TYPE_CHECKING:
     from rich.text import Text
 
-MAX_LINES = 40  # of a diff shown at once
+MAX_LINES = 40  # lines of a diff shown at once
 MAX_WIDTH = 600  # characters of a line shown at once
 
 _NAMED = ("result", "reasoning", "prompt")  # sections named by a message key

@@ -26,7 +26,7 @@ MAX_CODE_LINE = 1_000  # characters; code with longer lines is not highlighted
 MIN_ROOM = 8  # columns kept for text at any depth
 MIN_COLUMN = 8  # minimum width of a table column; a narrower table is shown row by row
 UNPRINTED_LINES = 1  # lines of a paragraph in progress kept unprinted
-MAX_ROWS = 24  # of a paragraph examined together
+MAX_ROWS = 24  # rows of a paragraph examined together
 WORD = 7  # average columns lost per line to wrapping
 MAX_TAIL = 3_000  # characters of a block in progress that are rendered
 

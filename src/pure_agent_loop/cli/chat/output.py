@@ -78,7 +78,7 @@ def sparing_output(stream: TextIO, size: Callable[[], Size] | None = None) -> Vt
 
 def _keep_cursor(output: Vt100_Output) -> None:
     """Never hide the cursor: a drawing is written in one piece, so it cannot flicker."""
-    output.hide_cursor = output.show_cursor = lambda: None  # type: ignore[method-assign]  # of this output only
+    output.hide_cursor = output.show_cursor = lambda: None  # type: ignore[method-assign]  # patches this output only
 
 
 def _switch_wrapping_late(output: Vt100_Output) -> None:
@@ -104,10 +104,10 @@ def _switch_wrapping_late(output: Vt100_Output) -> None:
         settle()
         release()
 
-    output.enable_autowrap = lambda: want(True)  # type: ignore[method-assign]  # of this output only
-    output.disable_autowrap = lambda: want(False)  # type: ignore[method-assign]  # of this output only
-    output.write = settled_write  # type: ignore[method-assign]  # of this output only
-    output.disable_bracketed_paste = settled_release  # type: ignore[method-assign]  # of this output only
+    output.enable_autowrap = lambda: want(True)  # type: ignore[method-assign]  # patches this output only
+    output.disable_autowrap = lambda: want(False)  # type: ignore[method-assign]  # patches this output only
+    output.write = settled_write  # type: ignore[method-assign]  # patches this output only
+    output.disable_bracketed_paste = settled_release  # type: ignore[method-assign]  # patches this output only
 
 
 def _keep_attributes(output: Vt100_Output) -> None:
@@ -130,8 +130,8 @@ def _keep_attributes(output: Vt100_Output) -> None:
             reset()
         current = DEFAULT_ATTRS
 
-    output.set_attributes = set_attributes  # type: ignore[method-assign]  # of this output only
-    output.reset_attributes = reset_attributes  # type: ignore[method-assign]  # of this output only
+    output.set_attributes = set_attributes  # type: ignore[method-assign]  # patches this output only
+    output.reset_attributes = reset_attributes  # type: ignore[method-assign]  # patches this output only
 
 
 def follow_reflow(renderer: Renderer, output: Vt100_Output, environ: Mapping[str, str]) -> bool:
@@ -167,10 +167,10 @@ def _walk_back(renderer: Renderer, output: Vt100_Output) -> None:
                 renderer.erase(leave_alternate_screen=False)
             render(*args, **options)
 
-    output.cursor_up = walk_up  # type: ignore[method-assign]  # of this output only
+    output.cursor_up = walk_up  # type: ignore[method-assign]  # patches this output only
     # Erasing from the first cell of the screen would push its content into the scrollback.
-    output.erase_down = lambda: output.write_raw("\x1b[K\x1b[C\x1b[J\r")  # type: ignore[method-assign]  # of this output only
-    renderer.render = redraw  # type: ignore[method-assign]  # of this renderer only
+    output.erase_down = lambda: output.write_raw("\x1b[K\x1b[C\x1b[J\r")  # type: ignore[method-assign]  # patches this output only
+    renderer.render = redraw  # type: ignore[method-assign]  # patches this renderer only
 
 
 def _count_rows(renderer: Renderer, output: Vt100_Output) -> None:
@@ -200,19 +200,19 @@ def _count_rows(renderer: Renderer, output: Vt100_Output) -> None:
             erase_all(leave_alternate_screen=False)
         render(*args, **options)
 
-    renderer.erase = erase_all  # type: ignore[method-assign]  # of this renderer only
-    renderer.render = rerender  # type: ignore[method-assign]  # of this renderer only
+    renderer.erase = erase_all  # type: ignore[method-assign]  # patches this renderer only
+    renderer.render = rerender  # type: ignore[method-assign]  # patches this renderer only
 
 
 @contextmanager
 def at_once(output: Output) -> Iterator[None]:
     """Buffer output and write it in one piece, so that erasing and redrawing do not flicker."""
     flush = output.flush
-    output.flush = lambda: None  # type: ignore[method-assign]  # of this output only
+    output.flush = lambda: None  # type: ignore[method-assign]  # patches this output only
     try:
         yield
     finally:
-        output.flush = flush  # type: ignore[method-assign]  # of this output only
+        output.flush = flush  # type: ignore[method-assign]  # patches this output only
         flush()
 
 
@@ -305,7 +305,7 @@ class Cleaner:
         self._rest = ""
 
     def feed(self, piece: str) -> str:
-        """Add a piece; return the clean text that is complete."""
+        """Add a piece of text; return the completed part, cleaned."""
         text = self._rest + piece
         incomplete = _INCOMPLETE.search(text)
         self._rest = incomplete.group() if incomplete else ""

@@ -44,7 +44,7 @@ _SYNC, _END_SYNC = (
     "\x1b[?2026h",
     "\x1b[?2026l",
 )  # terminals that support it draw what is in between in one frame
-_MAX_ROWS = 10  # of the input
+_MAX_ROWS = 10  # rows of the input
 MAX_LIVE, _OWN_ROWS = 8, 6  # maximum live lines; rows for everything else
 PASTE_SECONDS = 0.02  # pause that ends a paste without bracketed-paste markers
 _LINES_AT_ONCE = re.compile(r"[^\r\n\t ][\r\n]+[^\r\n]")
@@ -360,7 +360,7 @@ class Prompt:
             return
         sign = self._typed.sign
         with suppress(OSError):  # a history error must not stop the conversation
-            if sign_of(line) and not sign:  # keeps it text when the history recalls it
+            if sign_of(line) and not sign:  # a space, so that a recalled line stays text
                 self.buffer.text = f" {line}"
             self.buffer.append_to_history()
         self._typed.forget()
@@ -391,7 +391,7 @@ def _paste_aware_input() -> Input:
         return "".join(plain)
 
     written = (Keys.ControlM, Keys.ControlJ, Keys.ControlI)
-    source.read_keys = read_keys  # type: ignore[method-assign]  # of this input only
+    source.read_keys = read_keys  # type: ignore[method-assign]  # patches this input only
     return source
 
 

@@ -381,7 +381,7 @@ class AnswerInProgress:
     def __init__(self, page: Page) -> None:
         self.writing = ""  # the tool of the call that is being written
         self.has_text = self.has_reasoning = self.has_printed = False
-        self.words = 0  # of the reasoning in progress
+        self.words = 0  # words of the reasoning in progress
         self._since = 0.0
         self._reasoning: list[str] = []
         self._cleaner = Cleaner()

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.sessions.story import Story
 
-MEMORY_CHARS = 4_000  # of the notes added to the system prompt
+MEMORY_CHARS = 4_000  # characters of the notes added to the system prompt
 MEMORY_TITLE = {
     "en": "What the person has noted about this folder:",
     "zh": "用户为此文件夹记下的内容：",

@@ -160,7 +160,7 @@ def _bar(size: int, whole: int, width: int) -> str:
     return "█" * filled + "░" * (width - filled) + " " * bool(width)
 
 
-MAX_LINES = 12  # of a notice, an error or user input; `unfold` shows all
+MAX_LINES = 12  # lines of a notice, an error or user input; `unfold` shows all
 MAX_FOLDED = 100  # blocks kept for `unfold`
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
 # Stop reasons that need no notice: the answer or an error precedes them.

@@ -27,7 +27,7 @@ from pure_agent_loop.runs import Embedded, model_at, show_url
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.toolbox import Shell
 
-NEEDED = ("prompt_toolkit", "rich")  # of the extra [cli]
+NEEDED = ("prompt_toolkit", "rich")  # packages of the extra [cli]
 
 
 def add_chat(parser: argparse.ArgumentParser) -> None:

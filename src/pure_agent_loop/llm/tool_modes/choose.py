@@ -53,7 +53,7 @@ MAX_TOOLS = 12  # one request each; with more tools, constrained output chooses
 _MAX_CANDIDATES = 2  # best tools by name, whose request likelihood is read too
 _MAX_QUESTION_CHARS = 1_000  # newest characters of the question
 _MAX_REQUEST_BYTES = 120  # newest bytes of the question, for the second measure
-_MAX_REQUEST_TOKENS = 20  # first tokens of those bytes: output is slow
+_MAX_REQUEST_TOKENS = 20  # first tokens of these bytes; few, because output is slow
 _MAX_DESCRIPTION_CHARS = 100
 _MAX_TOKENS = 300
 

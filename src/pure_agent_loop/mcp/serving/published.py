@@ -71,11 +71,11 @@ class Published:
     `RunContext`, and the audit log records them. They must be read-only.
 
     Args:
-        prompts: Each returns a user message: a text, an `Image`, a `File`, or a list of these. Its
+        prompts: Each returns a user message: a string, an `Image`, a `File`, or a list of these. Its
             parameters are the prompt's arguments; those of a ``Literal`` are completed.
         resources: By URI or by URI template such as ``notes://{day}``: ``{name}`` matches one path segment,
-            ``{+name}`` also several. Each function takes the names of its template, and returns a text, an
-            `Image`, a `File`, or a JSON value.
+            ``{+name}`` one or more. Each function takes the placeholders of its template as parameters, and
+            returns a string, an `Image`, a `File`, or a JSON value.
 
     Raises:
         ConfigError: Two prompts have the same name, or a URI is invalid or does not fit its function.

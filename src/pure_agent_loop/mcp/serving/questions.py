@@ -157,8 +157,8 @@ class ClientLink:
 
 async def followed(events: AsyncIterator[AnyEvent], link: ClientLink) -> AsyncIterator[AnyEvent]:
     """Yield the events of a run and report them to the client."""
-    async with aclosing(events) as coming:  # type: ignore[type-var] # they are generators
-        async for event in coming:
+    async with aclosing(events) as source:  # type: ignore[type-var] # they are generators
+        async for event in source:
             await link.tell(event)
             yield event
 

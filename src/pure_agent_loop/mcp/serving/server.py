@@ -92,7 +92,7 @@ def messages_of(outcome: ToolOutcome) -> list[Any]:
 
 
 def contents_of(uri: str, outcome: ToolOutcome) -> Any:
-    """Return the content of a resource: a text, a file or an image; anything else as JSON."""
+    """Return the content of a resource: a string, a file or an image; anything else as JSON."""
     value = outcome.value
     if isinstance(value, File) and not value.is_text:
         data = base64.b64encode(value.read()).decode("ascii")
@@ -119,8 +119,8 @@ def _block(part: dict[str, Any]) -> Any:
     """Convert a message part to a content block."""
     kind = part["type"]
     if kind == "input_audio":
-        sound = part[kind]
-        return types.AudioContent(type="audio", data=sound["data"], mime_type=f"audio/{sound['format']}")
+        audio = part[kind]
+        return types.AudioContent(type="audio", data=audio["data"], mime_type=f"audio/{audio['format']}")
     media_type, data = _data_of(part)
     if not media_type:  # a URL: passed to the client unchanged
         return types.TextContent(type="text", text=data)
@@ -293,7 +293,7 @@ class AgentServer:
     async def _run_agent(self, name: str, args: dict[str, Any], caller: Caller, link: ClientLink) -> Any:
         task, session = args.get("task"), args.get("session") or ""
         if not isinstance(task, str) or not task.strip() or not isinstance(session, str):
-            return failed("task must be a non-empty text.")
+            return failed("task must be a non-empty string.")
         if session and not caller.has(session):
             return failed("Session not found.")
         session = session or caller.new_session()
@@ -338,9 +338,9 @@ class AgentServer:
             same = (resource.tool for resource in self._published.resources if resource.uri == params.ref.uri)
             values = [value for tool in same for value in choices(tool, params.argument.name)]
         matches = [value for value in values if value.startswith(begun)]
-        most = matches[:MAX_VALUES]
+        shown = matches[:MAX_VALUES]
         return types.CompleteResult(
-            completion=types.Completion(values=most, total=len(matches), has_more=len(matches) > len(most))
+            completion=types.Completion(values=shown, total=len(matches), has_more=len(matches) > len(shown))
         )
 
     async def _read(
@@ -492,12 +492,12 @@ async def _once(agent: Agent, tool: Tool, args: dict[str, Any], link: ClientLink
     SHOW_FORM.set(link.form)  # local to this request's task
     run_forgets()  # the client's memory outlives this run
     run = agent.clone(llm=client, tools=[tool], on_ask=link.ask, compaction=False).arun_stream("")
-    seen = [event async for event in followed(run, link)]
-    for event in seen:
+    run_events = [event async for event in followed(run, link)]
+    for event in run_events:
         if event.type is EventType.OBSERVATION:
             data = event.data
             return ToolOutcome(data["result"], data["is_error"], parts=client.parts, value=data.get("value"))
-    errors = (event.content for event in seen if event.type is EventType.ERROR)
+    errors = (event.content for event in run_events if event.type is EventType.ERROR)
     return ToolOutcome(next(errors, "The call failed."), is_error=True)
 
 

@@ -31,7 +31,7 @@ def run_model(info: RunInfo, person: Person) -> models.Run:
 async def send(
     service: Service, person: Person, body: models.Message, key: str = ""
 ) -> tuple[models.Run, bool]:
-    """Start a run. Return it and whether it is new: an idempotency key may match an older one."""
+    """Start a run. Return the run and whether it is new: an idempotency key may match an older run."""
     key_hash = hash_key(person, key, body)
     if (existing := service.hub.find_by_key(key_hash)) is not None:
         return run_model(existing, person), False

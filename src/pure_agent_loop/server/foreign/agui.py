@@ -30,7 +30,7 @@ from pure_agent_loop.server.people import HttpProblem
 
 
 class ToolAbout(OpenModel):
-    """A tool of the page."""
+    """A tool that the page executes."""
 
     name: ToolName
     description: str = ""

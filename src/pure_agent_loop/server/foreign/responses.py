@@ -67,7 +67,7 @@ _UserContent = Annotated[InputText | RefusalPart | InputImage | InputFile, Field
 
 
 class UserItem(OpenModel):
-    """A message of the user."""
+    """A user message in the input."""
 
     type: Literal["message"] = "message"
     role: Literal["user"]

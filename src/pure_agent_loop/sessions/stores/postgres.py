@@ -156,9 +156,10 @@ class PostgresLog(BaseLog):
 class PostgresStore:
     """Store that keeps sessions in a PostgreSQL database. Needs the extra ``[durable]``.
 
-    An open session belongs to a process. It is released when it is closed, when the process ends, or when the
-    process has not shown activity for `lease` seconds. The store connects at first use, and creates missing
-    tables. Do not connect through a pooler that assigns each transaction another connection.
+    An open session is locked by its process. The lock is released when the session is closed, when the
+    process ends, or when the process has not shown activity for `lease` seconds. The store connects at first
+    use, and creates missing tables. Do not connect through a pooler that assigns each transaction another
+    connection.
 
     Args:
         url: URL of the database, such as ``postgresql://user:password@host:5432/database``.

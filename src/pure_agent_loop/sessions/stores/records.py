@@ -278,7 +278,7 @@ class _TranscriptParser:
             self._report("it is empty, and its final newline is missing")
 
     def finish(self) -> Transcript:
-        """Return the result for all lines."""
+        """Return the transcript of all lines read."""
         self._transcript.last_number = max(self._transcript.last_number, self._seen)
         if self._unreported:
             self._transcript.problems.append(f"{self._unreported} more pieces are damaged")

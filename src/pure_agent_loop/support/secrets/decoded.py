@@ -114,7 +114,7 @@ class Decoded:
             match = _OPEN.search(self.text, max(0, at - _MAX_ESCAPE), at)
             if match is None:
                 break
-            at = match.start()  # the text before it may continue after it
+            at = match.start()  # an earlier escape may contain this one
         return at
 
 

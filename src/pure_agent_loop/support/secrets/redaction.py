@@ -208,7 +208,7 @@ class Redactor:
         if isinstance(value, str):
             return self.redact_known(value)
         if value is None or isinstance(value, (bool, int, float)) or depth > 200:
-            return REMOVED if depth > 200 else value  # not checked before; arguments are half as deep
+            return REMOVED if depth > 200 else value  # deeper values are not checked
         if isinstance(value, Mapping):
             clean = ((self.redact_known(k) if isinstance(k, str) else k, v) for k, v in value.items())
             pairs = {key: self._walk(entry, depth + 1) for key, entry in clean}

@@ -75,9 +75,9 @@ _SEEN = 600  # limit inside a run: no key begins later
 _FURTHER = 4000  # greatest length of a key
 _BEFORE = 14  # greatest distance of a key's start before a run: `bot` and a number
 _NEAR = 100  # greatest distance of a name before its value
-_LONGEST = 30  # of a name
+_LONGEST = 30  # greatest length of a name
 _Spans = Iterator[tuple[int, int]]
-_Name = tuple[re.Match[str], tuple[int, int] | None]  # and where its value is
+_Name = tuple[re.Match[str], tuple[int, int] | None]  # the match, and the span of its value
 
 _RUN = bytes(
     97 if (chr(code).isalnum() and code < 128) or chr(code) in "_-./+~%" else 32 for code in range(256)
@@ -85,7 +85,7 @@ _RUN = bytes(
 _SHORTEST = b"a" * 16
 _REST = lazy_pattern(r"[A-Za-z0-9_./+~%=:-]*")
 
-_MORE = r"[\w-]{0,30}(?![\w-])"  # of a name
+_MORE = r"[\w-]{0,30}(?![\w-])"  # the rest of a name
 _QUOTE = r"(?:\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);|%22|\\u0022)?"
 _OPERATOR = rf"{_QUOTE}\s{{0,5}}(?:=>|:=|=(?!=)|:(?!:)|：|%3[AaDd])\s{{0,5}}"
 # XML element, name and value as two fields, column; sentence or `ENV NAME value`.

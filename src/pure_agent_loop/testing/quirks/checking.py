@@ -25,13 +25,14 @@ class Expected:
 
     Args:
         text: The answer; white space around it does not count.
-        reasoning: The thinking, likewise.
-        calls: The calls in order, as (name, arguments). None instead of arguments means that these
-            cannot be used: the call must be marked as unusable, and the tool must not run.
-        finish_reason: ``stop``, ``tool_calls``, ``length`` or ``content_filter``, whatever the server
-            called it.
-        usage: The tokens the server told, or None if it told none; a client may estimate them then.
-        error: The only right outcome is an error of this kind. Nothing else counts then.
+        reasoning: The reasoning, compared in the same way.
+        calls: The calls in order, as (name, arguments). None instead of arguments means that they are
+            unusable: the call must be marked as such, and the tool must not run.
+        finish_reason: ``stop``, ``tool_calls``, ``length`` or ``content_filter``, whichever word the server
+            used.
+        usage: The tokens that the server reported; None if it reported none, and a client may estimate them.
+        error: Kind of the error that the client must raise; None for no error. The other fields are then
+            ignored.
     """
 
     text: str = ""
@@ -67,7 +68,7 @@ class OutcomeCall(NamedTuple):
     Args:
         id: As the client will send it back with the result.
         name: The tool.
-        arguments: The parsed arguments; None if the client found that they cannot be used.
+        arguments: The parsed arguments; None if the client marked them as unusable.
     """
 
     id: str | None
@@ -83,7 +84,7 @@ class Outcome:
         text: The answer.
         reasoning: The thinking.
         calls: The calls, in order.
-        finish_reason: In the words of `Expected`.
+        finish_reason: One of the values listed at `Expected`.
         usage: The tokens; None if they are not known.
     """
 
@@ -102,8 +103,8 @@ _SHOWN = 120
 class AsItIs(ServerFault):
     """Script item for a `ScriptedServer`: the body of a quirk, byte for byte.
 
-    It comes chunked, so the server's ``rechunk`` cuts it; other labels than an event stream or JSON
-    come in one piece.
+    The body is sent in chunks of the server's ``rechunk``; a content type other than an event stream or JSON
+    is sent in one piece.
 
     Args:
         quirk: The quirk.
@@ -117,7 +118,7 @@ class AsItIs(ServerFault):
         if self.quirk.content_type not in (EVENT_STREAM, JSON):
             await out.respond(200, self.quirk.body, self.quirk.content_type)
             return False
-        out.streamed = self.quirk.content_type == EVENT_STREAM  # the label follows it
+        out.streamed = self.quirk.content_type == EVENT_STREAM  # the content type follows it
         await out.write(self.quirk.body)
         await out.end()
         return False
@@ -149,29 +150,29 @@ def check(
     Args:
         quirk: The quirk.
         result: The answer, or the error that was raised. An error is identified by its attribute ``kind``;
-            clients with other errors can be judged by an `LLMError` of the kind that fits.
+            for a client with other errors, pass an `LLMError` of the matching kind.
         ignore: Fields of `Expected` that the client does not have, for instance ``("reasoning",)``.
 
     Returns:
-        The differences, in words; empty if the client is right.
+        One sentence for each difference; empty if there is none.
     """
     expected = quirk.expected
     if isinstance(result, BaseException):
         return _check_error(expected.error, result)
     outcome = _as_outcome(result) if isinstance(result, LLMResponse) else result
     if expected.error is not None:
-        return [f"an error of kind {expected.error!r} was due, but an answer came: {_short(outcome)}"]
-    return [words for field, words in _differences(quirk, outcome) if field not in ignore]
+        return [f"expected an error of kind {expected.error!r}, got an answer: {_short(outcome)}"]
+    return [difference for field, difference in _differences(quirk, outcome) if field not in ignore]
 
 
 def _check_error(kind: str | None, error: BaseException) -> list[str]:
     if kind is None:
-        return [f"an answer was due, but {type(error).__name__} was raised: {_short(str(error))}"]
+        return [f"expected an answer, got {type(error).__name__}: {_short(str(error))}"]
     actual = getattr(error, "kind", None)
     if actual == kind:
         return []
     raised = f"{type(error).__name__}: {_short(str(error))}"
-    return [f"an error of kind {kind!r} was due, but it was {actual!r} ({raised})"]
+    return [f"expected an error of kind {kind!r}, got {actual!r} ({raised})"]
 
 
 def _as_outcome(response: LLMResponse) -> Outcome:
@@ -190,41 +191,41 @@ def _differences(quirk: Quirk, outcome: Outcome) -> Iterator[tuple[str, str]]:
     for field in ("text", "reasoning"):
         wanted, actual = getattr(expected, field), getattr(outcome, field) or ""
         if actual.strip() != wanted.strip():
-            yield field, f"{field}: {_short(wanted)} was due, but it is {_short(actual)}"
+            yield field, f"{field}: expected {_short(wanted)}, got {_short(actual)}"
     if outcome.finish_reason != expected.finish_reason:
         yield (
             "finish_reason",
-            f"finish_reason: {expected.finish_reason!r} was due, but it is {outcome.finish_reason!r}",
+            f"finish_reason: expected {expected.finish_reason!r}, got {outcome.finish_reason!r}",
         )
     if not _same_usage(expected.usage, outcome.usage):
-        yield "usage", f"usage: {expected.usage} was due, but it is {outcome.usage}"
-    for words in _check_calls(expected.calls, outcome.calls):
-        yield "calls", words
+        yield "usage", f"usage: expected {expected.usage}, got {outcome.usage}"
+    for difference in _check_calls(expected.calls, outcome.calls):
+        yield "calls", difference
 
 
-def _same_usage(wanted: TokenUsage | None, actual: TokenUsage | None) -> bool:
-    if wanted is None:
+def _same_usage(expected: TokenUsage | None, actual: TokenUsage | None) -> bool:
+    if expected is None:
         return actual is None or actual.estimated
     if actual is None or actual.estimated:
         return False
-    return (wanted.prompt_tokens, wanted.completion_tokens) == (
+    return (expected.prompt_tokens, expected.completion_tokens) == (
         actual.prompt_tokens,
         actual.completion_tokens,
     )
 
 
 def _check_calls(
-    wanted: Sequence[tuple[str, Mapping[str, Any] | None]], actual: Sequence[OutcomeCall]
+    expected: Sequence[tuple[str, Mapping[str, Any] | None]], actual: Sequence[OutcomeCall]
 ) -> Iterator[str]:
-    if len(wanted) != len(actual):
-        yield f"calls: {len(wanted)} due, but there are {len(actual)}: {_short(actual)}"
+    if len(expected) != len(actual):
+        yield f"calls: expected {len(expected)}, got {len(actual)}: {_short(actual)}"
         return
-    for number, ((name, arguments), call) in enumerate(zip(wanted, actual, strict=True), 1):
+    for number, ((name, arguments), call) in enumerate(zip(expected, actual, strict=True), 1):
         if call.name != name:
-            yield f"call {number}: the name {name!r} was due, but it is {_short(call.name)}"
+            yield f"call {number}: expected the name {name!r}, got {_short(call.name)}"
         if call.arguments != arguments:
-            due, found_words = _args_words(arguments), _args_words(call.arguments)
-            yield f"call {number}: {due} were due, but they are {found_words}"
+            expected_arguments, arguments_text = _args_words(arguments), _args_words(call.arguments)
+            yield f"call {number}: expected {expected_arguments}, got {arguments_text}"
     ids = [call.id for call in actual]
     if not all(ids):
         yield f"calls: an id is missing: {ids}"
@@ -273,7 +274,7 @@ def called(*payloads: Any) -> bytes:
 
 
 def stopped(*payloads: Any) -> bytes:
-    """Return a stream with the finish reason of a text."""
+    """Return a stream with the finish reason of a text answer."""
     return stream(*payloads, STOP)
 
 
@@ -311,7 +312,7 @@ def whole(message: dict[str, Any], finish: Any = "stop", **more: Any) -> bytes:
 
 
 def text(answer: str, reasoning: str = "", usage: TokenUsage | None = None) -> Expected:
-    """Return an `Expected` with a text."""
+    """Return an `Expected` with text."""
     return Expected(answer, reasoning, usage=usage)
 
 

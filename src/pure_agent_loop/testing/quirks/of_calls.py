@@ -97,7 +97,7 @@ INDEX_QUIRKS = (
     ),
     Quirk(
         "text-index",
-        "`index` is a text.",
+        "`index` is a string.",
         called(calling(part(FIVE[:6], "add", index="0", id="c1")), calling(part(FIVE[6:], index="0"))),
         _ONE,
     ),
@@ -163,13 +163,13 @@ INDEX_QUIRKS = (
 ID_QUIRKS = (
     Quirk(
         "no-id",
-        "Calls without an id (older llama.cpp): a result could not be told to belong to its call.",
+        "Calls without an id (older llama.cpp): a result cannot name its call.",
         called(calling(part(FIVE, "add", index=0)), calling(part(NINE, "add", index=1))),
         _TWO,
     ),
     Quirk(
         "empty-id",
-        "The id is an empty text.",
+        "The id is an empty string.",
         called(calling(part(FIVE, "add", index=0, id="")), calling(part(NINE, "add", index=1, id=""))),
         _TWO,
     ),
@@ -204,7 +204,7 @@ ID_QUIRKS = (
     ),
     Quirk(
         "same-id-twice",
-        "Two calls share one id; sent back like that, strict servers refuse the history.",
+        "Two calls share one id; strict servers reject a history with both.",
         called(calling(part(FIVE, "add", index=0, id="c1")), calling(part(NINE, "add", index=1, id="c1"))),
         _TWO,
     ),
@@ -261,7 +261,7 @@ NAME_QUIRKS = (
     ),
     Quirk(
         "empty-fragment",
-        "Fragments without anything in them, before the call and behind it.",
+        "Empty fragments before and after the call.",
         called(
             calling({"index": 0}),
             calling(part(FIVE, "add", index=0, id="c1")),
@@ -293,25 +293,25 @@ def _one_call(name: str, *pieces: Any) -> bytes:
 FORM_QUIRKS = (
     Quirk(
         "arguments-object",
-        "Arguments are an object, not its text (Ollama's own habit, leaking through proxies).",
+        "Arguments are an object, not its JSON text (as in Ollama's own API; some proxies pass it on).",
         _one_call("add", json.loads(FIVE)),
         calls(ADD_FIVE),
     ),
     Quirk(
         "arguments-object-after-empty",
-        "An empty text first, then the object.",
+        "An empty string first, then the object.",
         _one_call("add", "", json.loads(FIVE)),
         calls(ADD_FIVE),
     ),
     Quirk(
         "arguments-cumulative",
-        "Each fragment repeats the arguments so far: joined, they are no JSON.",
+        "Each fragment repeats the arguments so far: joined, they are not JSON.",
         _one_call("add", FIVE[:4], FIVE[:9], FIVE),
         calls(ADD_FIVE),
     ),
     Quirk(
         "arguments-repeated-whole",
-        "The last fragment sends everything once more: neither a second call nor broken arguments.",
+        "The last fragment repeats the whole call: it is neither a second call nor a part of the arguments.",
         called(
             calling(part(FIVE[:6], "add", index=0, id="c1")),
             calling(part(FIVE[6:], index=0)),
@@ -321,13 +321,13 @@ FORM_QUIRKS = (
     ),
     Quirk(
         "arguments-placeholder",
-        "`{}` comes first as a placeholder (proxies for Anthropic), and the real ones follow.",
+        "`{}` comes first as a placeholder (proxies for Anthropic), and the real arguments follow.",
         _one_call("add", "{}", FIVE[:6], FIVE[6:]),
         calls(ADD_FIVE),
     ),
     Quirk(
         "arguments-empty",
-        "Empty text for a tool without parameters.",
+        "An empty string for a tool without parameters.",
         _one_call("now", ""),
         calls(("now", {})),
     ),
@@ -363,31 +363,31 @@ FORM_QUIRKS = (
     ),
     Quirk(
         "arguments-with-newline",
-        "A raw line end inside a JSON string, which small models write.",
+        "A raw line break inside a JSON string, which small models write.",
         _one_call("say", '{"text": "one', '\ntwo"}'),
         calls(("say", {"text": "one\ntwo"})),
     ),
     Quirk(
         "arguments-pair-cut",
-        "A character of two surrogates, cut between two fragments, once as escapes in the arguments.",
+        "A surrogate pair, escaped in the arguments and split between two fragments.",
         _one_call("say", '{"text": "\\ud83d', '\\ude00!"}'),
         calls(("say", {"text": "\U0001f600!"})),
     ),
     Quirk(
         "arguments-pair-cut-raw",
-        "The same, but the halves themselves stand in the arguments.",
+        "The same pair, unescaped in the arguments.",
         _one_call("say", '{"text": "\ud83d', '\ude00!"}'),
         calls(("say", {"text": "\U0001f600!"})),
     ),
     Quirk(
         "arguments-lone-surrogate",
-        "Half a character: no JSON body can carry it back, so it is replaced.",
+        "A lone surrogate: no JSON body can carry it back, so it is replaced.",
         _one_call("say", '{"text": "a\\ud800b"}'),
         calls(("say", {"text": "a\ufffdb"})),
     ),
     Quirk(
         "arguments-with-braces",
-        "Braces and quotes inside a string: the end must not be guessed by counting.",
+        "Braces and quotes inside a string: counting them does not find the end.",
         _one_call("say", '{"text": "}', '{\\"', ' }"}'),
         calls(("say", {"text": '}{" }'})),
     ),
@@ -396,7 +396,7 @@ FORM_QUIRKS = (
 UNUSABLE_QUIRKS = (
     Quirk(
         "arguments-nan",
-        "NaN: not JSON, though many parsers read it; strict servers refuse it in the history.",
+        "NaN: not JSON, though many parsers accept it; strict servers reject it in the history.",
         _one_call("add", '{"a": NaN, "b": 3}'),
         calls(("add", None)),
     ),
@@ -414,7 +414,7 @@ UNUSABLE_QUIRKS = (
     ),
     Quirk(
         "arguments-object-duplicate-key",
-        "The same, in arguments that come as an object.",
+        "A duplicate key in arguments that are an object.",
         called(
             b'{"choices": [{"index": 0, "delta": {"tool_calls": [{"index": 0, "id": "c1", "function": '
             b'{"name": "add", "arguments": {"a": 2, "b": 3, "a": 9}}}]}, "finish_reason": null}]}'
@@ -424,13 +424,13 @@ UNUSABLE_QUIRKS = (
     Quirk("arguments-list", "A list instead of an object.", _one_call("add", "[2, 3]"), calls(("add", None))),
     Quirk(
         "arguments-broken",
-        "No JSON; repairing it would be guessing.",
+        "Not JSON; a repair would be a guess.",
         _one_call("add", "{a: 2, b: "),
         calls(("add", None)),
     ),
     Quirk(
         "arguments-broken-beside-good",
-        "One call is broken: the other one is still good, and stays itself.",
+        "One call is broken; the other one is valid and stays unchanged.",
         called(
             calling(part('{"a": 2,, "b"}', "add", index=0, id="c1")),
             calling(part(NINE, "add", index=1, id="c2")),
@@ -439,7 +439,7 @@ UNUSABLE_QUIRKS = (
     ),
     Quirk(
         "length-in-arguments",
-        "The token limit cut the arguments: the call must not run with what is there.",
+        "The token limit cut the arguments: the call must not run with the part that is left.",
         stream(say("I add."), calling(part(FIVE[:8], "add", index=0, id="c1")), calling(finish="length")),
         Expected("I add.", calls=(("add", None),), finish_reason="length"),
     ),

@@ -60,24 +60,24 @@ FINISH_QUIRKS = (
     Quirk("finish-capitals", 'The finish reason is "STOP" (Gemini).', stream(_SAID, say("", "STOP")), _FIVE),
     Quirk(
         "finish-empty-each-time",
-        "The finish reason is an empty text in every chunk but the last.",
+        "The finish reason is an empty string in every chunk but the last.",
         stopped(say("It is ", ""), say("5.", "")),
         _FIVE,
     ),
     Quirk(
         "finish-null-text",
-        'The finish reason is the text "null" in every chunk but the last.',
+        'The finish reason is the string "null" in every chunk but the last.',
         stopped(say("It is ", "null"), say("5.", "null")),
         _FIVE,
     ),
     Quirk("finish-twice", "Two finish reasons: calls, then an end.", stopped(_CALL, CALLS), calls(ADD_FIVE)),
     Quirk(
         "finish-missing-with-done",
-        "No finish reason, but [DONE]: the server says that it is through.",
+        "No finish reason, but [DONE]: the answer is complete.",
         stream(_SAID),
         _FIVE,
     ),
-    Quirk("finish-missing-with-done-calls", "Likewise with a whole call.", stream(_CALL), calls(ADD_FIVE)),
+    Quirk("finish-missing-with-done-calls", "The same with a complete call.", stream(_CALL), calls(ADD_FIVE)),
     Quirk(
         "finish-missing-without-done",
         "Text, then a clean end of the connection without a finish reason.",
@@ -86,7 +86,7 @@ FINISH_QUIRKS = (
     ),
     Quirk(
         "calls-missing-without-done",
-        "A whole call, then a clean end without any signal: more calls may be missing.",
+        "A complete call, then a clean end without any signal: more calls may be missing.",
         stream(_CALL, done=False),
         _EARLY,
     ),
@@ -107,26 +107,26 @@ FINISH_QUIRKS = (
     Quirk("only-role", "A role, then a clean end.", stream(say("", role="assistant"), done=False), _EARLY),
     Quirk(
         "finish-error",
-        'The finish reason is "error": half an answer is no answer.',
+        'The finish reason is "error": a partial answer is not an answer.',
         stream(_HALF, choose("error", delta={})),
         _EARLY,
     ),
     Quirk(
         "finish-max-tokens",
-        'The token limit, called "max_tokens": the text is cut, and that must be told.',
+        'The token limit, called "max_tokens": the client must report that the text is cut.',
         stream(_HALF, choose("max_tokens", delta={})),
         Expected("It is", finish_reason="length"),
     ),
     Quirk(
         "finish-content-filter",
-        "A filter cut the text, and that must be told.",
+        "A filter cut the text; the client must report it.",
         stream(_HALF, choose("content_filter", delta={})),
         Expected("It is", finish_reason="content_filter"),
     ),
     Quirk("no-done", "A finish reason, but no [DONE].", stream(_SAID, STOP, done=False), _FIVE),
     Quirk(
         "text-after-done",
-        "Something follows [DONE]: it belongs to no answer.",
+        "Data after [DONE]: it is not part of the answer.",
         stopped(_SAID) + stopped(say(" Or 6?")),
         _FIVE,
     ),
@@ -142,7 +142,7 @@ USAGE_QUIRKS = (
     ),
     Quirk(
         "usage-in-every-chunk",
-        "Running totals in every chunk: the last ones count, they are not added up.",
+        "Running totals in every chunk: the last total counts; they are not summed.",
         stream(
             {**say("It is "), "usage": {"prompt_tokens": 11, "completion_tokens": 1, "total_tokens": 12}},
             {**say("5."), "usage": {"prompt_tokens": 11, "completion_tokens": 4, "total_tokens": 15}},
@@ -164,7 +164,7 @@ USAGE_QUIRKS = (
     ),
     Quirk(
         "usage-zeros-behind",
-        "Zeros in a chunk behind the real numbers.",
+        "A chunk with zeros after the real numbers.",
         stream(
             {**_SAID, "usage": USAGE},
             {**STOP, "usage": {"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0}},
@@ -191,19 +191,19 @@ ERROR_QUIRKS = (
     ),
     Quirk(
         "error-text",
-        "The error is a text.",
+        "The error is a string.",
         stream(_HALF, {"error": "model is overloaded, try again"}),
         Expected(error="overloaded"),
     ),
     Quirk(
         "error-rate-limit",
-        "A rate limit that is hit in the middle of the stream.",
+        "A rate limit is reached in the middle of the stream.",
         stream(_HALF, {"error": {"message": "Rate limit reached.", "code": "rate_limit_exceeded"}}),
         Expected(error="rate_limit"),
     ),
     Quirk(
         "error-quota",
-        "No money left, told with status 200: waiting does not help.",
+        "Quota used up, reported with status 200: waiting does not help.",
         stream({"error": {"message": "You exceeded your current quota.", "code": "insufficient_quota"}}),
         Expected(error="quota"),
     ),
@@ -235,7 +235,7 @@ ERROR_QUIRKS = (
     ),
     Quirk(
         "error-null",
-        "`error` is null or empty in good chunks: no error.",
+        "`error` is null or empty in valid chunks: not an error.",
         stream({**_SAID, "error": None}, {**STOP, "error": {}}),
         _FIVE,
     ),
@@ -255,19 +255,19 @@ ERROR_QUIRKS = (
     ),
     Quirk(
         "html-labelled-events",
-        "The same, labelled as an event stream.",
+        "A login page labelled as an event stream.",
         b"\n<html><body>502 Bad Gateway</body></html>",
         Expected(error="bad_request"),
     ),
     Quirk(
         "broken-chunk",
-        "A chunk that is no JSON: a part of the answer is lost, so the rest is not the answer.",
+        "A chunk is not JSON: a part of the answer is lost, so the rest is not the answer.",
         stopped(_HALF, b'{"choices": [{"index": 0, "delta": {"content": " not', say(" 5.")),
         _EARLY,
     ),
     Quirk(
         "json-cut",
-        "A whole JSON answer that ends in the middle.",
+        "A JSON answer that ends in the middle.",
         whole({"content": "It is 5."})[:-30],
         _EARLY,
         "application/json",
@@ -296,7 +296,7 @@ FRAMING_QUIRKS = (
     Quirk("cr", "Lines end in CR alone, which the standard allows.", _PLAIN.replace(b"\n", b"\r"), _FIVE),
     Quirk(
         "mixed-line-ends",
-        "Each event has different line ends.",
+        "Each event has different line breaks.",
         event(say("It is ")).replace(b"\n", b"\r\n") + event(say("5.")).replace(b"\n", b"\r") + stream(STOP),
         _FIVE,
     ),
@@ -312,10 +312,10 @@ FRAMING_QUIRKS = (
         b"\n\n\n" + event(say("It is ")) + b"data:\n\ndata: \n\n\n" + stopped(say("5.")),
         _FIVE,
     ),
-    Quirk("no-space", "No space behind `data:`.", _PLAIN.replace(b"data: ", b"data:"), _FIVE),
+    Quirk("no-space", "No space after `data:`.", _PLAIN.replace(b"data: ", b"data:"), _FIVE),
     Quirk(
         "two-spaces",
-        "Two spaces behind `data:`, also before [DONE].",
+        "Two spaces after `data:`, also before [DONE].",
         _PLAIN.replace(b"data: ", b"data:  "),
         _FIVE,
     ),
@@ -340,14 +340,14 @@ FRAMING_QUIRKS = (
     ),
     Quirk(
         "data-of-several-lines-crlf",
-        "The same with CR LF: cut between the two, it must not become a blank line that ends the event.",
+        "The same with CR LF: a cut between CR and LF must not become a blank line that ends the event.",
         (event(say("It is ")) + _FOLDED + stream(STOP)).replace(b"\n", b"\r\n"),
         _FIVE,
     ),
     Quirk(
         "no-last-blank-line", "The last event is not closed by a blank line.", _PLAIN[: -len(DONE) - 1], _FIVE
     ),
-    Quirk("no-last-line-end", "The stream ends behind [DONE], without a line end.", _PLAIN[:-2], _FIVE),
+    Quirk("no-last-line-end", "The stream ends after [DONE], without a line break.", _PLAIN[:-2], _FIVE),
     Quirk("done-with-spaces", "White space around [DONE].", _PLAIN.replace(b"[DONE]", b" [DONE] "), _FIVE),
     Quirk("events-labelled-json", "A stream, labelled as JSON.", _PLAIN, _FIVE, "application/json"),
     Quirk(
@@ -381,7 +381,7 @@ FRAMING_QUIRKS = (
     ),
     Quirk(
         "very-long-line",
-        "One event of 300 KB: readers with a limit for lines give up.",
+        "One event of 300 KB: readers with a limit for the length of lines fail.",
         stopped(say(_LONG)),
         text(_LONG),
     ),
@@ -402,7 +402,7 @@ _BEGIN = calling(part("", "add", index=0, id="c1"))
 PLACE_QUIRKS = (
     Quirk(
         "empty-text-before-calls",
-        "Empty and white text before the calls: it is no answer.",
+        "Empty text and white space before the calls: it is not an answer.",
         called(say("", role="assistant"), say("\n\n"), calling(part(FIVE, "add", index=0, id="c1"))),
         _ONE,
     ),

@@ -45,7 +45,7 @@ TEXT_QUIRKS = (
     ),
     Quirk(
         "content-null",
-        "`content` is null before and behind the text.",
+        "`content` is null before and after the text.",
         stream(say(None, role="assistant"), say("It is 5."), say(None), say(None, "stop")),
         _FIVE,
     ),
@@ -122,7 +122,7 @@ TEXT_QUIRKS = (
     ),
     Quirk(
         "several-choices",
-        "Two choices in each chunk (`n=2`): the first is the answer, the other one is none of it.",
+        "Two choices in each chunk (`n=2`): the first is the answer, the second is not part of it.",
         stream(
             _TWO_CHOICES,
             {
@@ -143,7 +143,7 @@ TEXT_QUIRKS = (
     ),
     Quirk(
         "several-choices-apart",
-        "Two choices in chunks of their own, as `n=2` is really streamed: they must not be mixed.",
+        "Two choices in separate chunks, as servers stream `n=2`: they must not be mixed.",
         stopped(
             say("It is "),
             {**HEAD, "choices": [{"index": 1, "delta": {"content": "That makes "}, "finish_reason": None}]},
@@ -154,7 +154,7 @@ TEXT_QUIRKS = (
     ),
     Quirk(
         "whole-answer-at-the-end",
-        "The last chunk repeats the whole answer as a `message`: it must not come twice.",
+        "The last chunk repeats the whole answer as a `message`: it must not appear twice.",
         stream(
             say("It is "), say("5."), choose("stop", message={"role": "assistant", "content": "It is 5."})
         ),
@@ -162,13 +162,13 @@ TEXT_QUIRKS = (
     ),
     Quirk(
         "lone-surrogate",
-        "Half a character in the text, which any model can write: it is replaced.",
+        "A lone surrogate in the text, which any model can write: it is replaced.",
         stopped(say("a\ud800b")),
         text("a\ufffdb"),
     ),
     Quirk(
         "pair-cut",
-        "A character of two surrogates, cut between two deltas.",
+        "A surrogate pair, split between two deltas.",
         stopped(say("Hi \ud83d"), say("\ude00!")),
         text("Hi \U0001f600!"),
     ),
@@ -180,7 +180,7 @@ TEXT_QUIRKS = (
     ),
     Quirk(
         "unicode-line-ends",
-        "U+2028 and U+0085 unescaped in the JSON: they end no line here, whatever `splitlines` says.",
+        "U+2028 and U+0085 unescaped in the JSON: they end no line, although `splitlines` splits there.",
         stopped(json.dumps(say("one\u2028two\u0085three"), ensure_ascii=False).encode()),
         text("one\u2028two\u0085three"),
     ),
@@ -192,7 +192,7 @@ TEXT_QUIRKS = (
     ),
     Quirk(
         "control-characters",
-        "A raw tab inside a JSON string, which strict parsers refuse.",
+        "A raw tab inside a JSON string, which strict parsers reject.",
         stopped(json.dumps(say("a|b")).replace("|", "\t").encode()),
         text("a\tb"),
     ),
@@ -229,7 +229,7 @@ THINKING_QUIRKS = (
     ),
     Quirk(
         "reasoning-parts",
-        "Thinking as a part of the content (Mistral).",
+        "Reasoning as a part of the content (Mistral).",
         stopped(
             say([{"type": "thinking", "thinking": [{"type": "text", "text": "2 and 3"}]}]),
             say([{"type": "text", "text": "It is 5."}]),
@@ -238,25 +238,25 @@ THINKING_QUIRKS = (
     ),
     Quirk(
         "reasoning-before-calls",
-        "Thinking, then a call, and no text at all.",
+        "Reasoning, then a call, and no text at all.",
         stream(think("I add."), calling(part(FIVE, "add", index=0, id="c1")), choose("tool_calls", delta={})),
         calls(ADD_FIVE, reasoning="I add."),
     ),
     Quirk(
         "think-tags",
-        "Thinking between tags in the text.",
+        "Reasoning between tags in the text.",
         stopped(say("<think>\n2 and 3\n</think>\n\nIt is 5.")),
         text("It is 5.", "2 and 3"),
     ),
     Quirk(
         "think-tags-cut",
-        "The same, one character in each delta: every tag is cut.",
+        "The same, one character in each delta: every tag is split.",
         stopped(*map(say, "<think>2 and 3</think>It is 5.")),
         text("It is 5.", "2 and 3"),
     ),
     Quirk(
         "think-without-opening",
-        "The opening tag stood in the prompt (R1, Qwen templates), so only the closing one comes.",
+        "The opening tag was in the prompt (R1, Qwen templates), so only the closing one follows.",
         stopped(say("2 and "), say("3\n</th"), say("ink>\n\nIt is 5.")),
         text("It is 5.", "2 and 3"),
     ),
@@ -269,7 +269,7 @@ THINKING_QUIRKS = (
     ),
     Quirk(
         "think-before-calls",
-        "Thinking between tags, then a call.",
+        "Reasoning between tags, then a call.",
         stream(
             say("<think>I add.</think>\n"),
             calling(part(FIVE, "add", index=0, id="c1")),
@@ -285,7 +285,7 @@ THINKING_QUIRKS = (
     ),
     Quirk(
         "think-tag-in-answer",
-        "The answer talks about the tag: nothing of it may vanish.",
+        "The answer talks about the tag: none of it may be removed.",
         stopped(say("Write `<think>` before it and `</think>` behind it.")),
         text("Write `<think>` before it and `</think>` behind it."),
     ),

@@ -17,7 +17,8 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-# Files in a folder must not block (pipes) or become our terminal; descriptors must not leak to children.
+# Files in a folder must not block (pipes) or become the controlling terminal; descriptors must not leak to
+# children.
 SAFE_FLAGS = (
     getattr(os, "O_NONBLOCK", 0)
     | getattr(os, "O_NOCTTY", 0)

@@ -22,7 +22,7 @@ from pure_agent_loop.toolbox.words import TOOLS
 MAX_FILE_BYTES = 10_000_000
 CONTEXT_LINES = 2
 MAX_SHOWN_LINES = 40  # removed lines, and as many added lines
-MAX_SHOWN_CHARS = 300  # of one line
+MAX_SHOWN_CHARS = 300  # characters of one line
 MAX_PLACES = 20
 _TEXTS = ("content", "old_text", "new_text")
 MAX_REPLACED = 1_000_000  # places in one call

@@ -1,8 +1,8 @@
 """Describe how a text differs from the most likely place for it in a file.
 
 Both texts are read as letters with gaps between them: escapes are resolved, look-alikes and case are folded,
-and spaces and invisible characters form the gaps. Where the letters agree, each pair of written letters and
-each pair of gaps yields the differences.
+and spaces and invisible characters form the gaps. Where the resolved letters agree, the differences are those
+between the letters as written and between the gaps.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 from pure_agent_loop.toolbox.files.walking import FolderHandle
 from pure_agent_loop.toolbox.files.words import message
 
-MAX_CHARS = 1_000_000  # of a file; in a larger one only similar lines are searched
+MAX_CHARS = 1_000_000  # characters of a file; in a larger one only similar lines are searched
 MAX_PAIRS = 6  # listed pairs of characters
 _TOKEN = re.compile(
     r"""\\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntr"'\\/])|&(?:\#\d{1,7}|\#[xX][0-9a-fA-F]{1,6}|[A-Za-z]{2,8});"""
@@ -317,7 +317,7 @@ def require_replaceable(before: os.stat_result | None, path: str) -> None:
 
 # -- explain why a text to replace is not in a file: the nearest lines and their differences -------------
 
-MAX_LINES = 20_000  # of a file; similar lines are not searched in a longer one
+MAX_LINES = 20_000  # lines of a file; similar lines are not searched in a longer one
 MAX_COMPARED = 20_000_000  # pairs of characters; further lines are not compared
 MAX_LINE_CHARS = 300
 MAX_SHOWN = 12

@@ -149,7 +149,7 @@ def unlinked_folder(
     Folders are opened one by one, because a missing folder can only be made in an open one.
 
     Raises:
-        OSError: The folder is missing, or a link is on the way.
+        OSError: The folder is missing, or a part of the path is a link.
     """
     folder = root_folder(root, opener)
     try:

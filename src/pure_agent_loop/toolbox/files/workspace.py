@@ -246,7 +246,7 @@ class Workspace:
         """Write a file whole or not at all; an existing file is replaced atomically.
 
         Its permissions and, if possible, its owner are kept. Its other names (hard links) keep the old
-        content. No link is followed, neither on the way nor at the end.
+        content. No link in the path is followed.
 
         Args:
             path: Relative to the root, or absolute and inside it.

@@ -155,10 +155,10 @@ def is_too_much(folder: Path) -> bool:
 
 
 def check_root(root: Path) -> None:
-    """Reject a workspace that contains the system or lies in it.
+    """Reject a workspace that contains system folders, or is in one.
 
     Raises:
-        ConfigError: It does.
+        ConfigError: The workspace contains a system folder, or is in one.
     """
     if root == Path("/") or any(
         root == Path(folder) for folder in (*SYSTEM_FOLDERS, "/proc", "/dev", "/sys", "/run")

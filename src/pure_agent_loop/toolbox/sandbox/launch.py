@@ -87,7 +87,7 @@ class Sandbox(Protocol):
         ...
 
     def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - for others
-        """Return the context of a running command. After it, the list names what was restored."""
+        """Return the context of a running command. When it ends, its list has the restored names."""
         return nullcontext([])
 
 
@@ -165,7 +165,7 @@ class Captured:
             del self._tail[: -self._tail_room]
 
     def text(self) -> str:
-        """Return the text. Bytes that are not UTF-8, and NUL, become U+FFFD."""
+        """Return the captured output. Bytes that are not UTF-8, and NUL, become U+FFFD."""
         if not self.cut:
             return _decoded(bytes(self._head + self._tail))
         tail = bytes(self._tail[-self._tail_room :])
@@ -203,7 +203,7 @@ _TABLES = {"Cargo.toml": ("workspace",), "pyproject.toml": ("tool", "uv", "works
 
 @dataclass(frozen=True)
 class Outer:
-    """Folders around a workspace that belong to it.
+    """Folders outside a workspace that belong to its repository or project.
 
     Args:
         own: Git folders of this workspace alone, writable for approved commands except `RUNS`.

@@ -42,7 +42,7 @@ class Finished:
     """The end of a command.
 
     Args:
-        exit_code: 128 and more for a signal, as in a shell; None if we killed the command.
+        exit_code: 128 and more for a signal, as in a shell; None if this process killed the command.
         output: Standard output and standard error in order of arrival.
         truncated: Number of bytes left out in the middle.
         problem: Why the command could not be started, or "".
@@ -74,7 +74,7 @@ async def run_process(
 ) -> Finished:
     """Run a program until it ends or times out, then end all its processes.
 
-    On Linux no process is left, even if it started a new session or our own process is killed. On other
+    On Linux no process is left, even if it started a new session or this process is killed. On other
     systems its process group is killed. A cancellation is raised after all processes have ended.
 
     Args:
@@ -154,7 +154,7 @@ class _Run:
         self._stop.set()
 
     def on_report(self) -> None:
-        """Start the command once the supervisor is ready, because from then on it ends with us."""
+        """Start the command once the supervisor is ready, because from then on it ends with this process."""
         if self._go is not None and not self._stop.is_set() and not self._ready and READY in self.report:
             self._ready = True
             self._open_init()

@@ -32,7 +32,7 @@ from pure_agent_loop.toolbox.sandbox import keeper
 from pure_agent_loop.toolbox.sandbox.launch import SAFE_PATH
 from pure_agent_loop.toolbox.words import message
 
-MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # of protected content; anything larger is not restored
+MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # limits of protected content; anything larger is not restored
 
 Content = dict[str, tuple[int, bytes]]  # path to mode, and content of a file or target of a link
 
@@ -74,7 +74,8 @@ class Protected:
 
     @contextmanager
     def enforced(self) -> Iterator[list[str]]:
-        """Keep missing names missing inside this context. After it, the list names what was restored.
+        """Keep missing names missing inside this context. When it ends, the yielded list has the restored
+        names.
 
         Raises:
             WorkspaceError: A name is a symbolic link, which cannot be protected.
@@ -151,7 +152,7 @@ def enforce_all(several: Sequence[Protected]) -> Iterator[list[str]]:
 class _Missing:
     """The missing names of all processes that use a workspace. Anything created there comes from a command.
 
-    A file per workspace, in our data folder, lists the names. Each running command and its keeper hold a
+    A file per workspace, in the data folder, lists the names. Each running command and its keeper hold a
     shared lock; a process that gets the exclusive lock is the first and starts a new list.
     """
 
@@ -287,7 +288,7 @@ def _public(folder: Path, private: tuple[str, ...]) -> list[str]:
 # ruff: noqa: PTH110, PTH112, PTH113 - pathlib raises if this user has no access; these functions do not
 
 
-_SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")  # of a folder ``bin``
+_SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")  # siblings of a folder ``bin``
 _HOMES = {".cargo": ("RUSTUP_HOME", ".rustup"), ".pyenv": ("PYENV_ROOT", ".pyenv")}
 
 
@@ -362,7 +363,7 @@ def variables_for(path: list[str]) -> dict[str, str]:
 
 
 def missing(names: list[str], path: str) -> Iterator[str]:
-    """Explain missing programs that are only on our own ``PATH``.
+    """Explain missing programs that are only on this process's ``PATH``.
 
     Args:
         path: The ``PATH`` of the commands.

@@ -1,4 +1,5 @@
-"""Supervisor between us and a command: it limits and confines the command, and kills all its processes.
+"""Supervisor between the main process and a command: it limits and confines the command, and kills all its
+processes.
 
 A standalone program (``python -I -S reaper.py PLAN``), used without a PID namespace. It adopts orphans, so
 whatever a command does to escape (a new session, a double fork, closed pipes, an empty environment), its
@@ -17,7 +18,7 @@ import time
 from typing import Any
 
 _SET_DEATH_SIGNAL, _SET_CHILD_SUBREAPER = 1, 36
-_KILL_SECONDS = 3.0  # for processes that cannot be killed at once, such as those in a system call
+_KILL_SECONDS = 3.0  # time for processes that cannot be killed at once, such as those in a system call
 _NOT_FOUND, _NOT_STARTED = 127, 126
 _GONE = (FileNotFoundError, ProcessLookupError, PermissionError)
 
@@ -121,9 +122,10 @@ def _descendants() -> list[int]:
 
 
 def _children_by_trying() -> list[int]:
-    """Find our children without opening a file: a command may have set our limit of open files to zero.
+    """Find this process's children without opening a file: a command may have set its limit of open files to
+    zero.
 
-    Process ids are assigned in order, so they lie between our id and that of a new process.
+    Process ids are assigned in order, so they lie between this process's id and that of a new process.
     """
     newest = os.fork()
     if newest == 0:

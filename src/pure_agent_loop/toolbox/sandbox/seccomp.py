@@ -1,8 +1,8 @@
 """A system call filter for what neither bubblewrap nor Landlock blocks.
 
-A command shares the kernel's keyrings with us in any folder and namespace. Landlock does not cover Unix
-sockets with a path, UDP, shared memory, or changes of file modes. The filter rejects the calls for these. It
-is written in the kernel's classic BPF (``Documentation/userspace-api/seccomp_filter.rst``).
+A command shares the kernel's keyrings with this process in any folder and namespace. Landlock does not cover
+Unix sockets with a path, UDP, shared memory, or changes of file modes. The filter rejects the calls for
+these. It is written in the kernel's classic BPF (``Documentation/userspace-api/seccomp_filter.rst``).
 
 `reaper.py` loads this file in a Python without the package, so it must not import the package.
 """

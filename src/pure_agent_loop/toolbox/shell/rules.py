@@ -86,7 +86,8 @@ class ShellRule:
             return False
         if name in _PROGRAMS:
             return _PROGRAMS[name].fullmatch(rest[0].text) is not None and all(map(_is_name, rest[1:]))
-        # A text, such as a message, may be anything; the value of another option may be a program.
+        # A text argument, such as a commit message, is harmless; the value of any other option may be a
+        # program.
         value = 1 if fixed[-1] in _TEXTS else 0
         return all(map(_is_name, rest[value:]))
 

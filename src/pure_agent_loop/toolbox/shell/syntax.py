@@ -70,7 +70,7 @@ def read_line(text: str) -> ShellLine:
         )
         return line
     source = _join_lines(text).encode("utf-8", "replace")
-    # The grammar's scanner passes letters beyond ASCII to C tables, which can crash our process. Bash treats
+    # The grammar's scanner passes letters beyond ASCII to C tables, which can crash this process. Bash treats
     # each of their bytes as a word character, and so does this.
     tree = grammar.parse(_NOT_ASCII.sub(b"x", source))
     if tree.root_node.has_error:
@@ -107,7 +107,7 @@ class _LineReader:
         self._line = line
         self._after_cd = False
         self._depth = 0
-        self._tiles: list[Tile] = []  # of the current substitution, or of the whole line
+        self._tiles: list[Tile] = []  # tiles of the current substitution, or of the whole line
         self._words = WordReader(source, self._trouble, self._read_substitution)
 
     def read(self, root: Node) -> None:
@@ -268,7 +268,7 @@ class _LineReader:
 # `echo rm x | sh` and a here-document for a shell are all searched.
 
 MAX_NESTING = 5
-MAX_WORDS = 10_000  # of all commands that a line may run
+MAX_WORDS = 10_000  # words of all commands that a line may run
 
 SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash"})
 

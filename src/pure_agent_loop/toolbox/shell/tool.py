@@ -94,7 +94,7 @@ def format_result(
         why_missing: Reasons why programs were not found.
         beyond: A note about what is out of reach around the workspace.
         temporary: A write below ``/tmp`` was refused, and ``$TMPDIR`` is available.
-        still: The read-only run: ``still`` without approval, ``plan`` in plan mode; else empty.
+        still: For a read-only run: ``still`` without approval, ``plan`` in plan mode; else empty.
 
     Raises:
         WorkspaceError: The command could not be started.
@@ -389,7 +389,7 @@ class Shell:
                 raise WorkspaceError(message("not_started", **why)) from error
 
 
-# Skip the start files of our own user.
+# Skip the shell's start files of this user.
 _PLAIN_BASH = ("--noprofile", "--norc")
 
 

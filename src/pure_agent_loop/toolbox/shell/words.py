@@ -63,7 +63,7 @@ class Word:
 
     @property
     def head(self) -> str:
-        """The characters that are certainly at the beginning."""
+        """The characters before the first expansion."""
         head = ""
         for part in self.parts:
             if part.kind != "text":

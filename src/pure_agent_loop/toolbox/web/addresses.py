@@ -217,7 +217,7 @@ class AddressRules:
         """Return the addresses of a name, if all of them may be opened.
 
         Raises:
-            AddressError: There are none, or one of them may not be opened.
+            AddressError: The name has no addresses, or one of them may not be opened.
         """
         try:
             addresses = [ipaddress.ip_address(text) for text in resolved]

@@ -60,7 +60,7 @@ class WireLimits:
     deadline: float
 
     def seconds_left(self) -> float:
-        """Return the seconds for the next operation.
+        """Return the seconds left until the deadline.
 
         Raises:
             WireError: The deadline has passed.
