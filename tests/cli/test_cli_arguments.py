@@ -10,14 +10,16 @@ import sys
 import pytest
 
 from pure_agent_loop import ConfigError, LoopLimits, Price, __version__
-from pure_agent_loop.cli.arguments import limits_of
-from pure_agent_loop.cli.parser import MAIN_OPTIONS, parse, parser_of
+from pure_agent_loop.cli.arguments import read_options
+from pure_agent_loop.cli.options import MAIN_FLAGS, ModelOptions, limits_of
+from pure_agent_loop.cli.parser import parse, parser_of
+from pure_agent_loop.cli.settings.layers import resolve
 
 
 def test_the_defaults():
     options = parse(["run", "do", "it"])
     assert options.task == ["do", "it"]
-    assert (options.output_format, options.workspace, options.max_steps) == ("text", ".", 25)
+    assert (options.output_format, options.workspace, options.max_turns) == ("text", ".", 25)
     assert (options.thinking, options.model, options.temperature, options.system) == ("off", None, None, None)
     assert (options.quiet, options.no_tools, options.theme) == (False, False, "auto")
     assert options.typed_options == {"task"}
@@ -41,7 +43,7 @@ def test_limits_are_what_was_asked_for_and_nothing_else():
 
 
 def test_max_turns_is_another_name_for_max_steps():
-    assert parse(["run", "--max-turns", "3", "x"]).max_steps == 3
+    assert parse(["run", "--max-turns", "3", "x"]).max_turns == 3
 
 
 def test_print_alone_means_run():
@@ -149,14 +151,14 @@ def test_help_shows_the_main_options_and_help_all_every_one(command, capsys):
     every = [action for action in parser_of(command)._actions if action.option_strings]
     visible = [action.option_strings for action in every if action.help != argparse.SUPPRESS]
     assert options_in(shown["--help-all"]) == {names[-1] for names in visible}
-    assert options_in(shown["--help"]) == {names[-1] for names in visible if MAIN_OPTIONS & set(names)}
+    assert options_in(shown["--help"]) == {names[-1] for names in visible if MAIN_FLAGS & set(names)}
     assert shown["--help"].splitlines()[-1] == f"All options: pal {command} --help-all"
     assert "All options:" not in shown["--help-all"]
 
 
 def test_each_main_option_is_one_of_run():
-    assert set(parser_of("run")._option_string_actions) >= MAIN_OPTIONS
-    assert 18 <= len(MAIN_OPTIONS) <= 25
+    assert set(parser_of("run")._option_string_actions) >= MAIN_FLAGS
+    assert 18 <= len([flag for flag in MAIN_FLAGS if flag.startswith("--")]) <= 25
 
 
 def test_wrong_usage_names_the_help_that_lists_every_option(capsys):
@@ -186,6 +188,13 @@ def test_without_a_task_and_a_terminal_it_says_how_to_give_one(pal):
 )
 def test_what_is_no_command_is_a_question(words, expected):
     assert vars(parse(words)) == vars(parse(expected))
+
+
+def test_an_option_of_eval_sets_no_setting_of_the_same_name():
+    options = read_options(ModelOptions, parse(["eval", "--max-tokens", "5", "--thinking", "low"]))
+    settings = resolve(options, [], {})
+    assert settings["thinking"].value == "low"
+    assert (settings["limits.max_tokens"].value, settings["limits.max_tokens"].origin) == (None, "default")
 
 
 def test_allowed_and_denied_are_other_names():

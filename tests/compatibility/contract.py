@@ -19,8 +19,8 @@ from typing import Any
 import pure_agent_loop
 from pure_agent_loop import Event, EventType
 from pure_agent_loop.cli import exits
+from pure_agent_loop.cli.options import SETTINGS
 from pure_agent_loop.cli.parser import COMMANDS, parser_of
-from pure_agent_loop.cli.settings.files import OPTIONS
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import STOP_REASONS
 
@@ -103,7 +103,10 @@ def contract() -> dict[str, Any]:
             name: code for name, code in vars(exits).items() if name.isupper() and isinstance(code, int)
         },
         "options": commands,
-        "settings": dict(OPTIONS),
+        "settings": {
+            name: next(flag for flag in option.flags if flag.startswith("--"))
+            for name, option in SETTINGS.items()
+        },
         "variables": variables(),
         "prompts": sorted(field.name for field in dataclasses.fields(Prompts)),
         "output_schema": json.loads((SOURCE / "cli" / "output.schema.json").read_text(encoding="utf-8")),

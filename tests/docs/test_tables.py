@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pure_agent_loop import EventType, Profile
-from pure_agent_loop.cli.parser import parser_of
-from pure_agent_loop.cli.settings.files import OPTIONS
+from pure_agent_loop import AgentOptions, EventType, Profile
+from pure_agent_loop.cli.arguments import CommandOption, options_of
+from pure_agent_loop.cli.options import SETTINGS, CommandOptions
+from pure_agent_loop.cli.settings.files import ConfigFile, read
 from pure_agent_loop.llm.profiles import PLAIN
 from pure_agent_loop.stop_reasons import STOP_REASONS
 
@@ -51,20 +52,44 @@ def test_every_event_is_in_the_table():
     assert set(rows(page("events.md"), "## What they carry")) == {kind.value for kind in EventType}
 
 
-def test_every_option_of_run_is_in_the_table_and_no_other():
-    table = page("cli.md").partition("| option | meaning |")[2].partition("\n\n")[0]
-    listed = re.findall(r"--[a-z][\w-]+", " ".join(line.split(" | ")[0] for line in table.splitlines()))
-    known = {
-        name: action for name, action in parser_of("run")._option_string_actions.items() if name[:2] == "--"
-    }
-    hidden = {name for name, action in known.items() if action.help == argparse.SUPPRESS}
-    assert set(listed) - set(known) == set()
-    assert set(known) - hidden - set(re.findall(r"--[a-z][\w-]+", table)) == {"--help", "--help-all"}
+def cells_of(option: CommandOption) -> list[str]:
+    """The row of an option: its flags and value, its help, its setting and its variables."""
+    value = f"{{{','.join(option.choices)}}}" if option.choices else option.argument.get("metavar", "")
+    value = f"[{value}]" if option.argument.get("nargs") == "?" else value
+    flags = [*option.flags[:-1], f"{option.flags[-1]} {value}".rstrip()]
+    names = (flags, [option.key] if option.key else [], option.variables)
+    first, *others = (", ".join(f"`{name}`" for name in column) for column in names)
+    return [cell.replace("|", "\\|") for cell in (first, option.help, *others)]
 
 
-def test_every_setting_is_in_the_example_of_a_file():
-    example = page("configuration.md").partition("## Settings")[2].partition("### Servers")[0]
-    assert [name for name in OPTIONS if not re.search(rf"\b{name.rpartition('.')[2]}\b", example)] == []
+def test_every_option_of_run_is_in_the_table_as_it_is_and_no_other():
+    table = (
+        page("cli.md").partition("| option | meaning | in `pal.toml` | variables |")[2].partition("\n\n")[0]
+    )
+    cells = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines()[2:]]
+    written = {first.strip(): [cell.strip() for cell in others] for first, *others in cells}
+    options = [option for option in options_of(CommandOptions) if option.help != argparse.SUPPRESS]
+    rows = {first: others for first, *others in map(cells_of, options)}
+    assert set(written) == set(rows)
+    for first, (meaning, *others) in written.items():
+        help_line, *expected = rows[first]
+        assert (first, others) == (first, expected)
+        assert meaning.startswith(help_line), first  # more may follow
+
+
+def test_the_example_of_a_file_has_every_setting_and_is_valid():
+    text = page("configuration.md").partition("## Settings")[2].partition("### Servers")[0]
+    example = re.search(r"```toml\n(.*?)```", text, re.S)[1]
+    listed = set(re.findall(r"\w+", example))
+    assert [name for name in SETTINGS if name.rpartition(".")[2] not in listed] == []
+    values = read(ConfigFile("pal.toml", example.encode(), is_project=False)).values
+    assert {name.partition(".")[0] for name in values} > {"model", "rules", "limits"}
+
+
+def test_each_argument_of_agent_that_an_option_sets_exists():
+    arguments = [option.agent for option in options_of(CommandOptions) if option.agent]
+    assert set(arguments) <= set(AgentOptions.__annotations__)
+    assert len(set(arguments)) == len(arguments)
 
 
 @pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())

@@ -1,74 +1,126 @@
-"""Arguments that several commands share."""
+"""Options of commands as fields of dataclasses, and arguments that several commands share."""
 
 from __future__ import annotations
 
 import argparse
-import math
-import sys
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, TypeVar
 
-from pure_agent_loop.cli.parser import HELP_ALL
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.numbers import positive, seconds
+from pure_agent_loop.support.numbers import number, positive
 
-if TYPE_CHECKING:
-    from pure_agent_loop.budget import Price
-    from pure_agent_loop.limits import LoopLimits
-
-DEFAULT_MAX_STEPS = 25
 DEFAULT_LISTED = 20
-MAX_SECONDS = 30 * 86_400
-TOOL_MODES = ("auto", "native", "json", "text")
+Table = TypeVar("Table")
 
 
-class _RefuseKey(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        parser.error(
-            "--api-key is not accepted: every user of this machine can read command lines; "
-            "set the environment variable PAL_API_KEY"
-        )
+@dataclass(frozen=True, slots=True)
+class CommandOption:
+    """A flag of the command line, with all that follows from it.
+
+    Args:
+        flags: The flag with its short form and its aliases.
+        help: The line of ``--help``.
+        argument: More arguments of `argparse.ArgumentParser.add_argument`.
+        name: The field that it sets.
+        default: The value of the field if nothing sets it; False for a switch, a list for what is repeatable.
+        is_main: ``--help`` shows it, not only ``--help-all``.
+        key: The setting of ``pal.toml``; empty if files cannot set it. ``--no-...`` turns it off.
+        variables: The environment variables of the setting; the first non-empty one counts.
+        in_project: The values that even a trusted project may set, stricter ones only; empty for any value.
+        is_joined: A list of ``pal.toml`` is joined with commas.
+        example: The value in the file of ``pal init``; the default if None.
+        agent: The argument of `Agent` that gets the value unless it is None; empty if none gets it as it is.
+    """
+
+    flags: tuple[str, ...]
+    help: str
+    argument: dict[str, Any]
+    name: str = ""
+    default: Any = None
+    is_main: bool = False
+    key: str = ""
+    variables: tuple[str, ...] = ()
+    in_project: tuple[Any, ...] = ()
+    is_joined: bool = False
+    example: Any = None
+    agent: str = ""
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The possible values; empty for any."""
+        return tuple(self.argument.get("choices", ()))
+
+    @property
+    def is_inverse(self) -> bool:
+        """True if the option turns its setting off."""
+        return self.flags[0].startswith("--no-")
+
+    def converted(self, value: Any) -> Any:
+        """Convert the value of the field to that of the setting, or back."""
+        return not value if self.is_inverse else value
+
+
+def value(*flags: str, default: Any = None, also: tuple[CommandOption, ...] = (), **rest: Any) -> Any:
+    """Return the field of an option with a value.
+
+    Args:
+        also: Other options that set the field.
+        rest: Fields of `CommandOption`, and the items of its `argument`.
+    """
+    row = {name: rest.pop(name) for name in CommandOption.__slots__ if name in rest}
+    row["help"] = row["help"].replace("{default}", str(default))
+    options = (CommandOption(flags, argument=rest, default=default, **row), *also)
+    if isinstance(default, list):
+        return field(default_factory=list, metadata={"options": options})
+    return field(default=default, metadata={"options": options})
+
+
+def switch(*flags: str, **rest: Any) -> Any:
+    """Return the field of an option without a value."""
+    return value(*flags, default=False, action="store_true", **rest)
+
+
+def several(*flags: str, **rest: Any) -> Any:
+    """Return the field of a repeatable option."""
+    return value(*flags, default=[], action="append", **rest)
+
+
+def options_of(*tables: type) -> Iterator[CommandOption]:
+    """Yield the options of tables in the order of their fields."""
+    for table in tables:
+        for row in fields(table):
+            for option in row.metadata.get("options", ()):
+                yield replace(option, name=row.name)
+
+
+def add_options(group: Any, *tables: type, only: Collection[str] = ()) -> None:
+    """Add the options of tables to a parser or a group of it.
+
+    Args:
+        only: The fields to add; empty for all.
+    """
+    for option in options_of(*tables):
+        if not only or option.name in only:
+            group.add_argument(
+                *option.flags, dest=option.name, default=option.default, help=option.help, **option.argument
+            )
+
+
+def read_options(table: type[Table], arguments: argparse.Namespace) -> Table:
+    """Return parsed arguments as a table; a field without an argument has its default."""
+    rows = fields(table)  # type: ignore[arg-type]  # every table is a dataclass
+    return table(**{row.name: getattr(arguments, row.name) for row in rows if hasattr(arguments, row.name)})
+
+
+def seconds(most: float = 86_400) -> Callable[[str], float]:
+    """Return an option type: seconds, above 0 and at most `most`."""
+    return number(lambda value: 0 < value <= most, f"a number of seconds above 0 and up to {most:g}")
 
 
 def describe(parser: argparse.ArgumentParser, description: str, epilog: str) -> None:
     """Set the texts that ``--help`` shows before and after the options, with their line breaks kept."""
     parser.description, parser.epilog = description, epilog
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-
-
-class _HelpAll(argparse.Action):
-    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        # The parsers of `pal` override `format_help` to show the main options only.
-        parser._print_message(argparse.ArgumentParser.format_help(parser), sys.stdout)
-        parser.exit()
-
-
-def add_help_all(parser: argparse.ArgumentParser) -> None:
-    """Add ``--help-all``; ``--help`` then shows only `MAIN_OPTIONS`."""
-    parser.add_argument(
-        HELP_ALL, action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help="show all options and exit"
-    )
-
-
-def add_functions(group: argparse._ArgumentGroup) -> None:
-    """Add ``--functions``."""
-    group.add_argument(
-        "--functions",
-        action="append",
-        default=[],
-        metavar="FILE.py",
-        help="add functions of FILE as tools (not sandboxed); repeatable",
-    )
-
-
-def add_own(group: argparse._ArgumentGroup) -> None:
-    """Add ``--functions`` and ``--schema``."""
-    add_functions(group)
-    group.add_argument(
-        "--schema",
-        metavar="JSON|FILE",
-        help="require a JSON answer that matches this JSON Schema",
-    )
 
 
 def add_actions(parser: argparse.ArgumentParser) -> Any:
@@ -87,140 +139,6 @@ def add_count(parser: argparse.ArgumentParser, what: str = "entries to list") ->
     parser.add_argument("-n", "--limit", type=positive, default=DEFAULT_LISTED, metavar="N", help=shown)
 
 
-def add_endpoint(group: argparse._ArgumentGroup) -> None:
-    """Add the options that select a server and a model."""
-    group.add_argument("-m", "--model", metavar="NAME", help="model name, or path of a .gguf file")
-    group.add_argument(
-        "--base-url",
-        metavar="URL",
-        help="OpenAI-compatible server, or a server name from pal.toml",
-    )
-    group.add_argument("-P", "--profile", metavar="NAME", help="use this profile from pal.toml")
-    group.add_argument(
-        "--env-file", metavar="FILE", help="read keys, URLs and models from a file such as .env"
-    )
-    group.add_argument("--api-key", action=_RefuseKey, nargs="?", help=argparse.SUPPRESS)
-
-
-def add_servers(group: Any) -> None:
-    """Add the options that select MCP servers."""
-    group.add_argument(
-        "--mcp-config",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="add MCP servers from a file like mcp.json; repeatable",
-    )
-    group.add_argument("--no-mcp", action="store_true", help="use no MCP servers")
-
-
-def add_deps(group: Any) -> None:
-    """Add ``--deps``."""
-    group.add_argument(
-        "--deps",
-        metavar="MODULE:NAME",
-        help="function that makes the deps, called once per run",
-    )
-
-
-def add_any_folder(group: Any) -> None:
-    """Add ``--any-folder``."""
-    group.add_argument(
-        "--any-folder",
-        action="store_true",
-        help="allow home, shared and key-holding directories",
-    )
-
-
-def add_trust(group: Any) -> None:
-    """Add ``--trust-folder``."""
-    group.add_argument(
-        "--trust-folder",
-        action="store_true",
-        help="trust AGENTS.md, skills, pal.toml and .mcp.json here",
-    )
-
-
-def add_model_choice(group: argparse._ArgumentGroup) -> None:
-    """Add the options that select a model and how to call it."""
-    from pure_agent_loop.llm.profiles import NO_THINKING, THINKING_LEVELS
-
-    add_endpoint(group)
-    group.add_argument(
-        "--temperature", type=number_from(0, 2), metavar="T", help="sampling temperature, 0 to 2"
-    )
-    group.add_argument(
-        "--thinking", choices=THINKING_LEVELS, default=NO_THINKING, help="reasoning effort (default: off)"
-    )
-    group.add_argument(
-        "--tool-mode",
-        choices=TOOL_MODES,
-        default="auto",
-        help="how the model is asked to call tools (default: auto)",
-    )
-
-
-def add_limits(group: argparse._ArgumentGroup) -> None:
-    """Add the limits of a run; `limits_of` reads them."""
-    group.add_argument(
-        "--max-turns",
-        "--max-steps",
-        dest="max_steps",
-        type=positive,
-        default=DEFAULT_MAX_STEPS,
-        metavar="N",
-        help=f"maximum steps per run (default: {DEFAULT_MAX_STEPS})",
-    )
-    group.add_argument(
-        "--max-tokens", type=positive, metavar="N", help="maximum tokens of all requests (default: no limit)"
-    )
-    group.add_argument(
-        "--max-seconds",
-        type=seconds(MAX_SECONDS),
-        metavar="S",
-        help="maximum seconds per run (default: no limit)",
-    )
-    group.add_argument(
-        "--max-cost", type=_amount, metavar="N", help="maximum cost, in the currency of --price"
-    )
-    group.add_argument(
-        "--price",
-        type=_price,
-        metavar="IN,OUT",
-        help="price per million tokens: INPUT,OUTPUT[,CACHED]",
-    )
-
-
-def limits_of(options: argparse.Namespace) -> LoopLimits:
-    """Return the limits set by the options of `add_limits`.
-
-    Raises:
-        ConfigError: ``--max-cost`` is set without ``--price``.
-    """
-    if options.max_cost is not None and options.price is None:
-        raise ConfigError(
-            "--max-cost needs --price IN,OUT: the price per million tokens of this model, such as 0.15,0.60."
-        )
-    from pure_agent_loop.limits import LoopLimits
-
-    return LoopLimits(
-        max_turns=options.max_steps,
-        max_tokens=options.max_tokens,
-        max_seconds=options.max_seconds,
-        max_cost=options.max_cost,
-        prices={} if options.price is None else {"*": options.price},
-    )
-
-
-def add_database(parser: Any) -> None:
-    """Add ``--database`` for commands that read sessions."""
-    parser.add_argument(
-        "--database",
-        metavar="URL",
-        help="durable-run database: sqlite:///PATH or postgresql://...",
-    )
-
-
 def add_durable_database(parser: argparse.ArgumentParser) -> None:
     """Add ``--database`` for commands that read durable runs."""
     parser.add_argument(
@@ -228,38 +146,3 @@ def add_durable_database(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="sqlite:///PATH or postgresql://... (default: PAL_DATABASE)",
     )
-
-
-def _amount(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        number = math.nan
-    if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
-    return number
-
-
-def _price(text: str) -> Price:
-    try:
-        numbers = [float(number) for number in text.split(",")]
-        from pure_agent_loop.budget import Price
-
-        return Price(*numbers)
-    except (ValueError, TypeError) as error:  # a ConfigError too
-        raise argparse.ArgumentTypeError(f"{text!r} is not two or three numbers such as 0.15,0.60") from error
-
-
-def number_from(low: int, high: int) -> Callable[[str], float]:
-    """Return a parser of numbers from `low` to `high`, both included."""
-
-    def read(text: str) -> float:
-        try:
-            number = float(text)
-        except ValueError:
-            number = math.nan
-        if not low <= number <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
-        return number
-
-    return read

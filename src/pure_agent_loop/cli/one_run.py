@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import re
 import time
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import DONE, code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
+from pure_agent_loop.cli.options import CommandOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions, denial_hint
 from pure_agent_loop.cli.slow import Waiting
@@ -37,7 +37,7 @@ class OneRun:
 
     def __init__(
         self,
-        options: argparse.Namespace,
+        options: CommandOptions,
         output: CommandOutput,
         model: str,
         workspace: Path,
@@ -50,7 +50,6 @@ class OneRun:
         self._workspace = workspace
         self._progress = ProgressPrinter(output, quiet=self._quiet)
         self._outcome = RunOutcome()
-        self._rules = rules_of(options)
         self._questions = questions
         self._place = place
         self._options = options
@@ -138,7 +137,7 @@ class OneRun:
         if outcome.error:
             self._output.fail(outcome.error)
         for question in outcome.questions if outcome.is_waiting else ():
-            self._output.fail(denial_hint(question, self._rules))
+            self._output.fail(denial_hint(question, rules_of(self._options)))
         if outcome.stop_reason != "completed" or not self._quiet:
             self._output.info(_footer(outcome, seconds))
             task_hint = ' "..."' if outcome.stop_reason == "completed" else ""

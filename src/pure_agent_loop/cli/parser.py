@@ -45,7 +45,8 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: 
 
 # Command -> (module, with its package unless that is `commands`; function; help).
 # `add_FUNCTION(parser)` adds the arguments. `FUNCTION(options, output)` runs the command and returns the exit
-# code. It raises PureAgentLoopError, or ResultLostError if standard output cannot be written.
+# code; `options` is the table that the parser's default ``options_type`` names, else the namespace. It raises
+# PureAgentLoopError, or ResultLostError if standard output cannot be written.
 COMMANDS = {
     "run": ("run", "run", "run a task"),
     "chat": ("chat", "chat", "chat with the agent at the terminal"),
@@ -74,34 +75,7 @@ COMMANDS = {
 }
 CONFIGURABLE = ("run", "chat", "doctor", "eval", "serve", "mcp", "acp")  # commands that read settings
 _ALIKE = 0.75  # below this similarity to a command, a word is a task
-# The options that ``--help`` shows of a command with `HELP_ALL`; that option shows the others too.
-HELP_ALL = "--help-all"
-MAIN_OPTIONS = frozenset(
-    {
-        "--help",
-        HELP_ALL,
-        "--model",
-        "--base-url",
-        "--profile",
-        "--thinking",
-        "--system",
-        "--attach",
-        "--workspace",
-        "--tools",
-        "--max-turns",
-        "--max-seconds",
-        "--continue",
-        "--resume",
-        "--permission-mode",
-        "--sandbox",
-        "--network",
-        "--trust-folder",
-        "--allow",
-        "--deny",
-        "--output-format",
-        "--print",
-    }
-)
+HELP_ALL = "--help-all"  # then ``--help`` shows the main options only
 _PROFILE = ("-P", "--profile")
 _USAGE = 'usage: {0} [OPTIONS] ...; all options: {0} {1}; to run a task: pal "your task"'
 _DASHES = " Put -- before the server's command."
@@ -125,24 +99,17 @@ class _CommandParser(argparse.ArgumentParser):
         return HELP_ALL in self._option_string_actions
 
     def format_help(self) -> str:
-        """Return the text of ``--help``."""
+        """Return the text of ``--help``. The program exits after it, so that hidden options stay hidden."""
         if not self.has_help_all:
             return super().format_help()
-        minor = [
-            (action, action.help)
-            for action in self._actions
-            if action.option_strings and MAIN_OPTIONS.isdisjoint(action.option_strings)
-        ]
-        arguments = [f"[{action.dest} ...]" for action in self._get_positional_actions()]
-        try:
-            for action, _ in minor:
+        from pure_agent_loop.cli.options import MAIN_FLAGS  # not needed by ``pal --help``
+
+        for action in self._actions:
+            if action.option_strings and not MAIN_FLAGS & {*action.option_strings}:
                 action.help = argparse.SUPPRESS
-            self.usage = " ".join((self.prog, "[OPTIONS]", *arguments))
-            return f"{super().format_help()}\nAll options: {self.prog} {HELP_ALL}\n"
-        finally:
-            self.usage = None
-            for action, text in minor:
-                action.help = text
+        arguments = [f"[{action.dest} ...]" for action in self._get_positional_actions()]
+        self.usage = " ".join((self.prog, "[OPTIONS]", *arguments))
+        return f"{super().format_help()}\nAll options: {self.prog} {HELP_ALL}\n"
 
     def _hint(self, message: str) -> str:
         """Suggest the intended option or action; empty if none is close."""
@@ -153,6 +120,20 @@ class _CommandParser(argparse.ArgumentParser):
             return suggestion or (_DASHES if self.inner and self.inner.prog.endswith(" mcp") else "")
         match = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         return did_you_mean(match[1], re.findall(r"[\w-]+", match[2])) if match else ""
+
+
+class _HelpAll(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        # The parsers of `pal` override `format_help` to show the main options only.
+        parser._print_message(argparse.ArgumentParser.format_help(parser), sys.stdout)
+        parser.exit()
+
+
+def add_help_all(parser: argparse.ArgumentParser) -> None:
+    """Add ``--help-all``; ``--help`` then shows the main options only."""
+    parser.add_argument(
+        HELP_ALL, action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help="show all options and exit"
+    )
 
 
 def _options(parser: argparse.ArgumentParser) -> Iterator[str]:
@@ -212,7 +193,8 @@ def _typed_options(parser: _CommandParser, words: list[str]) -> frozenset[str]:
         return frozenset()
     for action in parser.inner._actions:
         action.default = argparse.SUPPRESS
-    return frozenset(vars(parser.inner.parse_known_args(words[1:])[0]))
+    names = {action.dest for action in parser.inner._actions}
+    return frozenset(names & vars(parser.inner.parse_known_args(words[1:])[0]).keys())
 
 
 def parser_of(command: str) -> argparse.ArgumentParser:
@@ -253,6 +235,9 @@ def module_of(command: str) -> ModuleType:
 
 def run_command(options: argparse.Namespace, output: Any) -> int:
     """Run the parsed command and return the exit code."""
+    from pure_agent_loop.cli.arguments import read_options  # not needed by ``pal --help``
+
     function = getattr(module_of(options.command), COMMANDS[options.command][1])
-    exit_code: int = function(options, output)
+    table = getattr(options, "options_type", None)
+    exit_code: int = function(options if table is None else read_options(table, options), output)
     return exit_code

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.audit import AuditLog
+from pure_agent_loop.cli.options import PermissionOptions, ToolsetOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import AuditError, ConfigError, PureAgentLoopError
@@ -66,7 +66,7 @@ class RunToolset:
 
 
 def make_toolset(
-    options: argparse.Namespace,
+    options: ToolsetOptions,
     workspace: Path,
     output: CommandOutput,
     *,
@@ -84,7 +84,11 @@ def make_toolset(
     Raises:
         ConfigError: A tool name is unknown, or an option cannot be used here.
     """
-    own = _own_functions(options.functions)
+    own: list[Tool] = []
+    if options.functions:
+        from pure_agent_loop.cli.load import functions_of
+
+        own = functions_of(options.functions)
     if options.no_tools or options.tools == "none":
         if options.subagents or options.subagents_from:
             raise ConfigError(
@@ -96,32 +100,21 @@ def make_toolset(
     if options.tools == "read":
         read = [*starter_tools(files or workspace), *own]
         return RunToolset(read, audit=_audit(options, None, output), subagents=subagents, own=own)
-    names = None if options.tools == "all" else _names(options.tools)
-    wants_shell = names is None or "shell" in names  # finding a sandbox takes time
+    names = [*dict.fromkeys(filter(None, map(str.strip, options.tools.split(","))))]
+    has_all = options.tools == "all"
+    wants_shell = has_all or "shell" in names  # finding a sandbox takes time
     shell = make_shell(workspace, **_shell_options(options)) if wants_shell else None
     commands = [shell.tool()] if shell else []
     tools = [*workspace_tools(files or workspace, shell=False), calculator, *commands, Fetch().tool()]
     extras = [*TodoList().tools(), *_skills(workspace, output, trusted)]
     tools += extras
-    if names is not None:
+    if not has_all:
         tools, extras = _chosen(names, tools), []
     tools += own
     changing = not all(tool.read_only for tool in tools)
     snapshots = _snapshots(workspace, output) if changing and not options.no_snapshots else None
     left_out = frozenset(tool.name for tool in extras)
     return RunToolset(tools, shell, _audit(options, shell, output), snapshots, subagents, left_out, own)
-
-
-def _own_functions(files: Sequence[str]) -> list[Tool]:
-    if not files:
-        return []
-    from pure_agent_loop.cli.load import functions_of
-
-    return functions_of(files)
-
-
-def _names(option: str) -> list[str]:
-    return list(dict.fromkeys(name.strip() for name in option.split(",") if name.strip()))
 
 
 def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
@@ -134,7 +127,7 @@ def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
     return [known[name] for name in names]
 
 
-def check_folder(options: argparse.Namespace, workspace: Path) -> None:
+def check_folder(options: ToolsetOptions, workspace: Path) -> None:
     """Reject a folder that tools should not get.
 
     Raises:
@@ -145,7 +138,7 @@ def check_folder(options: argparse.Namespace, workspace: Path) -> None:
 
 
 def _subagents(
-    options: argparse.Namespace, workspace: Path, trusted: Guidance | None, output: CommandOutput
+    options: ToolsetOptions, workspace: Path, trusted: Guidance | None, output: CommandOutput
 ) -> SubagentManager | None:
     """Return the subagents of the user, of the trusted folder and of ``--subagents-from``."""
     if not options.subagents and not options.subagents_from:
@@ -171,7 +164,7 @@ def _subagents(
     return SubagentManager(definitions.values(), workspace=workspace, tools_for=tools_for)
 
 
-def _shell_options(options: argparse.Namespace) -> dict[str, Any]:
+def _shell_options(options: PermissionOptions) -> dict[str, Any]:
     return {
         "sandbox": options.sandbox,
         "network": options.network,
@@ -197,7 +190,7 @@ def skills_loader(workspace: Path, trusted: Guidance | None) -> SkillsLoader:
     return SkillsLoader(workspace=workspace, trust_project=trusted.holds)
 
 
-def _audit(options: argparse.Namespace, shell: Shell | None, output: CommandOutput) -> AuditLog | None:
+def _audit(options: PermissionOptions, shell: Shell | None, output: CommandOutput) -> AuditLog | None:
     if options.no_audit:
         return None
     notes = {"permission_mode": options.permission_mode, **({"sandbox": shell.sandbox.name} if shell else {})}
@@ -236,12 +229,12 @@ def system_prompt(prompt: str | None, trusted: Guidance | None, *, is_tiny: bool
     return "\n\n".join([prompts_for().system_prompt, in_language(NOTES_TITLE), *texts])
 
 
-def rules_of(options: argparse.Namespace) -> PermissionRules:
+def rules_of(options: PermissionOptions) -> PermissionRules:
     """Return the rules of the options."""
     return PermissionRules(deny=options.deny, ask=options.ask, allow=options.allow, shared=True)
 
 
-def settled(options: argparse.Namespace, request: PermissionRequest, toolset: RunToolset) -> Permission:
+def settled(options: PermissionOptions, request: PermissionRequest, toolset: RunToolset) -> Permission:
     """Return what the options have come to decide about a call; ``ask`` if the user must be asked."""
     permission = suggest(options, request, ToolRegistry(toolset.tools), attended=True)
     is_plain = permission.updated_args is None and not permission.read_only
@@ -249,7 +242,7 @@ def settled(options: argparse.Namespace, request: PermissionRequest, toolset: Ru
 
 
 def suggest(
-    options: argparse.Namespace, request: PermissionRequest, tools: ToolRegistry, *, attended: bool
+    options: PermissionOptions, request: PermissionRequest, tools: ToolRegistry, *, attended: bool
 ) -> Permission:
     """Return what the options decide about a recorded call. No rule answers a tool's own question.
 
@@ -276,7 +269,7 @@ def suggest(
 
 
 def check_given_rules(
-    typed: PermissionRules, options: argparse.Namespace, toolset: RunToolset, output: CommandOutput
+    typed: PermissionRules, options: ToolsetOptions, toolset: RunToolset, output: CommandOutput
 ) -> None:
     """Reject typed rules that match no call. Rules of files only cause a notice: other runs use them too."""
     configured = rules_of(options)

@@ -10,7 +10,7 @@ from pathlib import Path
 from pure_agent_loop.assistant import Guidance, guidance_of, is_trusted, trust_guidance
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions, blanks_shown
-from pure_agent_loop.cli.settings.files import ConfigFile
+from pure_agent_loop.cli.settings.files import ConfigFile, read
 from pure_agent_loop.cli.words import message
 from pure_agent_loop.support.terminal import one_line
 
@@ -57,18 +57,13 @@ def _guidance_of(kind: bytes, file: ConfigFile) -> Guidance:
 
 
 def may_set(
-    file: ConfigFile,
-    lines: Callable[[], list[str]],
-    questions: TerminalQuestions | None,
-    output: CommandOutput,
-    *,
-    trust_folder: bool,
+    file: ConfigFile, questions: TerminalQuestions | None, output: CommandOutput, *, trust_folder: bool
 ) -> bool:
     """Return True if the settings of a project are trusted; asks like `may_guide`."""
     guidance = settings_guidance(file)
 
     def settings() -> list[str]:
-        return [message("trust_sets", line=blanks_shown(line)) for line in lines()]
+        return [message("trust_sets", line=blanks_shown(line)) for line in read(file).lines]
 
     return trust_folder or _is_agreed("settings", guidance, settings, questions, output)
 

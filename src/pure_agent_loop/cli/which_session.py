@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pure_agent_loop.cli.options import PICK, CommandOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.task import PipedAnswer
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
 
 NEWEST = 3
 DAY = 86_400.0
-PICK = "?"  # not a valid id
 MAX_TO_PICK, MAX_TITLE = 20, 60
 FOLDER = "folder"  # type of the record with the folder of a session
 MAX_PREVIEWED = 6
@@ -184,13 +183,13 @@ def prune(store: SessionStore, days: int, now: float) -> list[str]:
     return deleted
 
 
-def is_resuming(options: argparse.Namespace) -> bool:
+def is_resuming(options: CommandOptions) -> bool:
     """True if the command resumes a session, so that no task is needed."""
-    return options.resume is not None or bool(options.go_on)
+    return options.resume is not None or options.continue_last
 
 
 def place_for_run(
-    options: argparse.Namespace, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
+    options: CommandOptions, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
 ) -> SessionTarget:
     """Choose the session of a run: a new one of the folder, unless options name another.
 
@@ -224,7 +223,7 @@ def place_for_run(
                     f"{counted(len(deleted), 'session')} deleted: not used for {options.keep_sessions} days"
                 )
             chosen = _session_id(options, store, workspace, questions, output) if named else new_session_id()
-            is_last = options.go_on or not named
+            is_last = options.continue_last or not named
             place = SessionTarget(chosen, store, None, workspace, named=named, is_last=is_last)
         undo.pop_all()
         return place
@@ -272,7 +271,7 @@ def _open_engine(database: str | None) -> Engine | None:
 
 
 def _session_id(
-    options: argparse.Namespace,
+    options: CommandOptions,
     store: SessionStore,
     folder: Path | None,
     questions: TerminalQuestions | None,

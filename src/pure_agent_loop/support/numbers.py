@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 
 
 def positive(text: str) -> int:
@@ -17,18 +18,16 @@ def positive(text: str) -> int:
     return number
 
 
-def seconds(most: float) -> argparse._ActionType:
-    """Return an option type: seconds, above 0 and at most `most`."""
+def number(fits: Callable[[float], bool], description: str) -> Callable[[str], float]:
+    """Return an option type: numbers for which `fits` is true."""
 
     def read(text: str) -> float:
         try:
-            number = float(text)
+            value = float(text)
         except ValueError:
-            number = math.nan
-        if not 0 < number <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a number of seconds above 0 and up to {most:g}"
-            )
-        return number
+            value = math.nan
+        if not fits(value):
+            raise argparse.ArgumentTypeError(f"{text!r} is not {description}")
+        return value
 
     return read

@@ -18,7 +18,7 @@ from pure_agent_loop.cli.chat.output import Cleaner
 from pure_agent_loop.cli.chat.talk import ChatConfig
 from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.questions import YES, blanks_shown, question_text, read_reply, rule_for
-from pure_agent_loop.cli.settings.files import NAME, ConfigFile, all_keys, project_file, read
+from pure_agent_loop.cli.settings.files import NAME, ConfigFile, project_file, read
 from pure_agent_loop.cli.toolset import settled
 from pure_agent_loop.cli.trust import settings_guidance
 from pure_agent_loop.errors import ConfigError, MissingExtraError
@@ -332,10 +332,9 @@ def keep_rules(workspace: Path, rules: list[str]) -> str:
     before = "" if existing is None else existing.data.decode("utf-8-sig")
     after = _with_rules(before, rules)
     try:
-        keys = all_keys()
-        old = dict(read(existing, keys).values) if existing is not None else {}
+        old = dict(read(existing).values) if existing is not None else {}
         written = ConfigFile(str(path), after.encode(), is_project=True)
-        new = dict(read(written, keys).values)
+        new = dict(read(written).values)
     except (ConfigError, MissingExtraError) as error:
         raise ConfigError(f"{path} was not changed: {error}") from error
     known = old.pop("rules.allow", [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import hashlib
 import importlib
 import time
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.commands.run import make_agent
+from pure_agent_loop.cli.options import CommandOptions
 from pure_agent_loop.cli.toolset import RunToolset
 from pure_agent_loop.cli.which_session import SessionTarget
 from pure_agent_loop.errors import SessionError
@@ -53,7 +53,7 @@ class ChatConfig:
         trusted: The guidance files of the folder as they were at the start, if they are trusted.
     """
 
-    options: argparse.Namespace
+    options: CommandOptions
     workspace: Path
     toolset: RunToolset
     trusted: Guidance | None

@@ -12,6 +12,7 @@ from pathlib import Path
 from pure_agent_loop.cli.choose import choose, plan_for
 from pure_agent_loop.cli.commands.run import add_run, run
 from pure_agent_loop.cli.exits import DONE, USAGE
+from pure_agent_loop.cli.options import CommandOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
@@ -36,7 +37,7 @@ def add_chat(parser: argparse.ArgumentParser) -> None:
     parser.description = "Chat with an agent in this folder. Without a terminal: one answer, as 'pal run'."
 
 
-def chat(options: argparse.Namespace, output: CommandOutput) -> int:
+def chat(options: CommandOptions, output: CommandOutput) -> int:
     """Hold the conversation and return the exit code.
 
     Raises:
@@ -48,11 +49,15 @@ def chat(options: argparse.Namespace, output: CommandOutput) -> int:
         return run(options, output)
     if not all(map(importlib.util.find_spec, NEEDED)):
         output.info(str(MissingExtraError("the conversation", "cli")))
-        return run(options, output) if options.task or is_resuming(options) else _first_steps(options, output)
+        if options.task or is_resuming(options):
+            return run(options, output)
+        workspace = workspace_of(options.workspace)
+        configure(options, output, workspace, TerminalQuestions.at_terminal(output))
+        return _first_lines(options, output, workspace)
     return _converse(options, output)
 
 
-def _converse(options: argparse.Namespace, output: CommandOutput) -> int:
+def _converse(options: CommandOptions, output: CommandOutput) -> int:
     workspace = workspace_of(options.workspace)
     questions = TerminalQuestions.at_terminal(output)
     typed = rules_of(options)
@@ -91,14 +96,8 @@ def _converse(options: argparse.Namespace, output: CommandOutput) -> int:
         )
 
 
-def _first_steps(options: argparse.Namespace, output: CommandOutput) -> int:
+def _first_lines(options: CommandOptions, output: CommandOutput, workspace: Path) -> int:
     """Print the model, the permissions and the next step."""
-    workspace = workspace_of(options.workspace)
-    configure(options, output, workspace, TerminalQuestions.at_terminal(output))
-    return _first_lines(options, output, workspace)
-
-
-def _first_lines(options: argparse.Namespace, output: CommandOutput, workspace: Path) -> int:
     model, is_available = _model_line(options)
     shell = Shell(workspace, sandbox=options.sandbox, network=options.network, any_folder=options.any_folder)
     output.info(model)
@@ -107,7 +106,7 @@ def _first_lines(options: argparse.Namespace, output: CommandOutput, workspace: 
     return DONE if is_available else USAGE
 
 
-def _model_line(options: argparse.Namespace) -> tuple[str, bool]:
+def _model_line(options: CommandOptions) -> tuple[str, bool]:
     """Return a line about the model, without starting it, and whether one is available."""
     try:
         plan = plan_for(options.model, options.base_url, os.environ, options.configured)

@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.budget import Price
-from pure_agent_loop.cli.arguments import add_actions, add_json, describe
+from pure_agent_loop.cli.arguments import add_actions, add_json, add_options, describe, read_options
 from pure_agent_loop.cli.exits import DONE
+from pure_agent_loop.cli.options import CommandOptions, EndpointOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import in_force
@@ -33,7 +34,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     actions = add_actions(parser)
     show = actions.add_parser("show", help="show the effective settings")
     show.add_argument("--origin", action="store_true", help="show the origin of each value")
-    show.add_argument("-P", "--profile", metavar="NAME", help="use this profile from pal.toml")
+    add_options(show, EndpointOptions, only=("profile",))
     show.add_argument("--env-file", metavar="FILE", help="read variables from a file such as .env")
     show.add_argument("--trust-folder", action="store_true", help="trust the pal.toml of this folder")
     add_json(show)
@@ -52,8 +53,9 @@ def config(options: argparse.Namespace, output: CommandOutput) -> int:
         paths = [str(user_path()), *(file.shown for file in (project_file(here),) if file is not None)]
         output.result("".join(f"{one_line(path, 2_000)}\n" for path in paths))
         return DONE
-    options.typed_options = frozenset()
-    settings = in_force(options, output, here, TerminalQuestions.at_terminal(output), every=True)
+    settings = in_force(
+        read_options(CommandOptions, options), output, here, TerminalQuestions.at_terminal(output), every=True
+    )
     rows = {name: (_plain(setting.value), setting.origin) for name, setting in settings.values.items()}
     for sheet in settings.sheets:
         rows |= {f"servers.{name}": (server.base_url, sheet.shown) for name, server in sheet.servers.items()}

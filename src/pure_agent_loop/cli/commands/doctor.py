@@ -13,10 +13,11 @@ from typing import Any
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.cli.arguments import add_endpoint, add_json, describe
+from pure_agent_loop.cli.arguments import add_json, add_options, describe, read_options, seconds
 from pure_agent_loop.cli.choose import plan_for
 from pure_agent_loop.cli.exits import DONE, FAILED, INTERRUPTED
 from pure_agent_loop.cli.interrupts import Interrupts
+from pure_agent_loop.cli.options import EndpointOptions
 from pure_agent_loop.cli.output import PREFIX, CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
@@ -27,7 +28,6 @@ from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.openai_client import DEFAULT_URL
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL
 from pure_agent_loop.runs import LOCAL_KEY, Embedded, Endpoint, show_url
-from pure_agent_loop.support.numbers import seconds
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line, safe_text
 
@@ -52,7 +52,7 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
         "tool mode and a profile to paste. Default: the model that 'pal run' would use.",
         _EPILOG,
     )
-    add_endpoint(parser.add_argument_group("model"))
+    add_options(parser.add_argument_group("model"), EndpointOptions)
     parser.add_argument(
         "--timeout",
         type=seconds(MAX_SECONDS),
@@ -65,8 +65,9 @@ def add_doctor(parser: argparse.ArgumentParser) -> None:
 
 def doctor(options: argparse.Namespace, output: CommandOutput) -> int:
     """Examine a server and return the exit code."""
-    configure(options, output, Path.cwd(), TerminalQuestions.at_terminal(output))
-    plan = plan_for(options.model, options.base_url, os.environ, options.configured)
+    endpoint = read_options(EndpointOptions, options)
+    configure(endpoint, output, Path.cwd(), TerminalQuestions.at_terminal(output))
+    plan = plan_for(endpoint.model, endpoint.base_url, os.environ, endpoint.configured)
     with _target_for(plan, output) as target:
         report = _examine(target, options.timeout, output)
     has_key = not target.is_embedded and target.api_key != LOCAL_KEY

@@ -9,9 +9,10 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.cli.arguments import add_model_choice, describe, number_from
+from pure_agent_loop.cli.arguments import add_options, describe, read_options
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import DONE, FAILED
+from pure_agent_loop.cli.options import ModelOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
@@ -21,7 +22,7 @@ from pure_agent_loop.evaluation.command import DESCRIPTION, EPILOG
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.prompts import prompts_for
-from pure_agent_loop.support.numbers import positive
+from pure_agent_loop.support.numbers import number, positive
 from pure_agent_loop.support.text import safe_str
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe(parser, DESCRIPTION, EPILOG + OWN)
     parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="file with your own cases")
-    add_model_choice(parser.add_argument_group("model"))
+    add_options(parser.add_argument_group("model"), ModelOptions)
     add_arguments(parser.add_argument_group("questions"))
     own = parser.add_argument_group("with FILE")
     own.add_argument("--agent", metavar="MODULE:NAME", help="agent to evaluate")
@@ -50,7 +51,7 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--compare", type=Path, metavar="REPORT", help="earlier report written by --out")
     own.add_argument(
         "--at-least",
-        type=number_from(0, 1),
+        type=number(lambda share: 0 <= share <= 1, "a number from 0 to 1"),
         metavar="SHARE",
         help="share that must pass, 0 to 1 (default: 1; 0 with --compare)",
     )
@@ -59,14 +60,16 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
 def evaluate(options: argparse.Namespace, output: CommandOutput) -> int:
     """Evaluate a model or an agent and return the exit code."""
     _refuse(options, _OF_FILES if options.file is None else _OF_QUESTIONS)
-    configure(options, output, Path.cwd(), TerminalQuestions.at_terminal(output))
+    model = read_options(ModelOptions, options)
+    configure(model, output, Path.cwd(), TerminalQuestions.at_terminal(output))
     if options.file is not None:
-        return _evaluate_file(options, output)
+        return _evaluate_file(options, model, output)
 
-    def client_for(args: argparse.Namespace) -> ChatModel:
-        choice = choose(args.model, args.base_url, args.thinking, os.environ, output, args.configured)
-        return ToolModeClient(choice.client, args.tool_mode, prompts_for())
+    def client_for(_: argparse.Namespace) -> ChatModel:
+        choice = choose(model.model, model.base_url, model.thinking, os.environ, output, model.configured)
+        return ToolModeClient(choice.client, model.tool_mode, prompts_for())
 
+    vars(options).update(vars(model))
     return run(options, client_for)
 
 
@@ -77,13 +80,13 @@ def _refuse(options: argparse.Namespace, names: tuple[str, ...]) -> None:
             raise ConfigError(f"--{name.replace('_', '-')} can be used {when}.")
 
 
-def _evaluate_file(options: argparse.Namespace, output: CommandOutput) -> int:
+def _evaluate_file(options: argparse.Namespace, model: ModelOptions, output: CommandOutput) -> int:
     from pure_agent_loop.evaluation import Progress, Report
     from pure_agent_loop.support.portal import run_sync
 
     former = None if options.compare is None else Report.load(options.compare)
     dataset, agent = _loaded(options.file)
-    agent = _agent_for(options, agent, output)
+    agent = _agent_for(options.agent, agent, model, output)
     dataset.cases = dataset.cases[: options.limit]
     outcomes: list[Outcome] = []
     repeats = options.repeats or 1
@@ -154,14 +157,14 @@ def _one_of(names: dict[str, Any], kind: type, name: str, path: Path, *, needed:
     return next(iter(objects.values()))
 
 
-def _agent_for(options: argparse.Namespace, agent: Agent | None, output: CommandOutput) -> Agent:
+def _agent_for(name: str | None, agent: Agent | None, options: ModelOptions, output: CommandOutput) -> Agent:
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.cli.load import load_object
 
-    if options.agent is not None:
-        agent = load_object("--agent", options.agent)
+    if name is not None:
+        agent = load_object("--agent", name)
         if not isinstance(agent, Agent):
-            raise ConfigError(f"--agent={options.agent} must be an Agent, or a function that makes one.")
+            raise ConfigError(f"--agent={name} must be an Agent, or a function that makes one.")
     chosen = {
         "model": options.model,
         "base-url": options.base_url,

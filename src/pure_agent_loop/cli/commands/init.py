@@ -11,11 +11,12 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from pure_agent_loop.cli.arguments import describe
+from pure_agent_loop.cli.arguments import CommandOption, describe
 from pure_agent_loop.cli.exits import DONE
+from pure_agent_loop.cli.options import SETTINGS
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.settings.apply import KEY_VARIABLES
-from pure_agent_loop.cli.settings.files import GROUPS, IN_PROJECT, NAME, SettingKey, all_keys, user_path
+from pure_agent_loop.cli.settings.files import GROUPS, NAME, user_path
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.disk import private_folder
 from pure_agent_loop.support.portal import run_sync
@@ -26,22 +27,6 @@ examples:
   pal init --project
 """
 _WIDTH = 100
-_EXAMPLES = {
-    "model": "gpt-4o-mini",
-    "base_url": "work",
-    "temperature": 0.7,
-    "system": "You are a careful engineer.",
-    "append_system": "Answer in one paragraph.",
-    "keep_sessions": 90,
-    "language": "zh",
-    "rules.allow": ["edit_file(path=docs/*)", "shell(npm test)"],
-    "rules.ask": ["read_file(path=private/*)"],
-    "rules.deny": ["read_file(path=*.env)"],
-    "limits.max_tokens": 500_000,
-    "limits.max_seconds": 600,
-    "limits.max_cost": 0.5,
-    "limits.price": [0.15, 0.6],
-}
 _HEAD = """\
 Settings of pal for all your projects. Precedence: command line, profile (-P), environment, pal.toml of
 a project, this file. 'pal config show --origin' shows the effective values.
@@ -120,15 +105,11 @@ def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool
             "",
         ]
     default_server = next(iter(servers), "") if not keys else ""
-    known = all_keys()
-    for name, key in known.items():
-        if "." not in name:
-            lines += _setting(key, project=project, value=default_server if name == "base_url" else "")
-    for group in GROUPS:
-        lines.append(f"[{group}]")
-        for name, key in known.items():
-            if name.startswith(f"{group}."):
-                lines += _setting(key, project=project)
+    for group in ("", *GROUPS):
+        lines += [f"[{group}]"] if group else []
+        for name, option in SETTINGS.items():
+            if name.rpartition(".")[0] == group:
+                lines += _setting(option, project=project, value=default_server if name == "base_url" else "")
     for name, (url, model) in servers.items():
         lines += [f"[servers.{name}]", f"base_url = {json.dumps(url)}", f"model = {json.dumps(model)}", ""]
     if not project:
@@ -136,18 +117,19 @@ def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _setting(key: SettingKey, *, project: bool, value: str = "") -> Iterator[str]:
+def _setting(option: CommandOption, *, project: bool, value: str = "") -> Iterator[str]:
     """Yield the help and the line of a setting, commented out unless there is a value."""
-    choices = IN_PROJECT.get(key.name) if project else key.action.choices
-    summary = (key.action.help or "").removesuffix("; repeatable")
-    summary = f"false: {summary}" if key.is_inverse else summary
+    choices = option.in_project if project else option.choices
+    summary = option.help.removesuffix("; repeatable")
+    summary = f"false: {summary}" if option.is_inverse else summary
     values = f" ({', '.join(map(json.dumps, choices))})" if choices else ""
     yield from _comment("\n".join(textwrap.wrap(f"{summary}{values}", _WIDTH)))
-    name = key.name.rpartition(".")[2]
+    name = option.key.rpartition(".")[2]
     if value:
         yield f"{name} = {json.dumps(value)}"
     else:
-        yield f"# {name} = {json.dumps(_EXAMPLES.get(key.name, key.default))}"
+        example = option.converted(option.default) if option.example is None else option.example
+        yield f"# {name} = {json.dumps(example)}"
     yield ""
 
 

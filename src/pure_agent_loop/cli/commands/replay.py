@@ -6,8 +6,9 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.cli.arguments import add_database, add_json, describe
+from pure_agent_loop.cli.arguments import add_json, add_options, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
+from pure_agent_loop.cli.options import SessionOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.terminal import safe_text
@@ -33,7 +34,7 @@ def add_replay(parser: argparse.ArgumentParser) -> None:
         _EPILOG,
     )
     parser.add_argument("id", metavar="SESSION", nargs="?", help="session ID from 'pal sessions list'")
-    add_database(parser)
+    add_options(parser, SessionOptions, only=("database",))
     parser.add_argument("--file", metavar="PATH.jsonl", help="session file to replay instead")
     add_json(parser)
 

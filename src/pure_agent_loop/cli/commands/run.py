@@ -8,23 +8,26 @@ import sys
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pure_agent_loop.cli.arguments import (
-    add_any_folder,
-    add_database,
-    add_help_all,
-    add_limits,
-    add_model_choice,
-    add_own,
-    add_servers,
-    add_trust,
-    describe,
-    limits_of,
-)
+from pure_agent_loop.cli.arguments import add_options, describe
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import INTERRUPTED, USAGE
+from pure_agent_loop.cli.options import (
+    AnswerOptions,
+    CommandOptions,
+    LimitOptions,
+    ModelOptions,
+    OutputOptions,
+    PermissionOptions,
+    PromptOptions,
+    SessionOptions,
+    ToolOptions,
+    agent_arguments,
+    limits_of,
+)
 from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.parser import add_help_all
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
@@ -39,18 +42,15 @@ from pure_agent_loop.cli.toolset import (
     workspace_of,
 )
 from pure_agent_loop.cli.trust import may_guide
-from pure_agent_loop.cli.which_session import PICK, SessionTarget, answer_there, is_resuming, place_for_run
+from pure_agent_loop.cli.which_session import SessionTarget, answer_there, is_resuming, place_for_run
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import (
-    PERMISSION_MODES,
     AskFunction,
     Permission,
     PermissionRequest,
 )
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.runs import Choice
-from pure_agent_loop.support.language import LANGUAGES
-from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.tool import ToolRegistry
 
 if TYPE_CHECKING:
@@ -58,11 +58,6 @@ if TYPE_CHECKING:
     from pure_agent_loop.assistant import Guidance
     from pure_agent_loop.kernel.kit import Compactor
 
-INPUT_FORMATS = ("text", "stream-json")
-THEMES = ("auto", "dark", "light", "plain")
-OUTPUT_FORMATS = ("text", "json", "stream-json", "code")
-MODES = ("react", "single")
-SANDBOXES = ("auto", "bubblewrap", "landlock", "none")
 _EPILOG = """\
 The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,
 OPENAI_BASE_URL and OPENAI_API_KEY, else a model server running on this machine (Ollama, LM Studio,
@@ -82,6 +77,7 @@ examples:
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
+    parser.set_defaults(options_type=CommandOptions)
     summary = "Run a task with a model and tools in the working folder, and print the answer."
     describe(parser, summary, _EPILOG)
     add_help_all(parser)
@@ -90,194 +86,21 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         help="the task; piped text is its context, or the task if missing",
     )
-    add_model_choice(parser.add_argument_group("model"))
-    _add_work_options(parser.add_argument_group("work"))
-    add_limits(parser.add_argument_group("limits"))
-    _add_session_options(parser.add_argument_group("sessions"))
-    add_permissions(parser.add_argument_group("permissions"))
-    _add_output_options(parser.add_argument_group("output"))
+    add_options(parser.add_argument_group("model"), ModelOptions)
+    add_options(parser.add_argument_group("work"), PromptOptions, ToolOptions, AnswerOptions)
+    add_options(parser.add_argument_group("limits"), LimitOptions)
+    sessions = parser.add_argument_group("sessions")
+    add_options(
+        sessions.add_mutually_exclusive_group(),
+        SessionOptions,
+        only=("session", "continue_last", "resume", "no_session"),
+    )
+    add_options(sessions, SessionOptions, only=("keep_sessions", "database"))
+    add_options(parser.add_argument_group("permissions"), PermissionOptions)
+    add_options(parser.add_argument_group("output"), OutputOptions)
 
 
-def _add_work_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument("-s", "--system", metavar="TEXT", help="the system prompt")
-    group.add_argument(
-        "--append-system",
-        "--append-system-prompt",
-        metavar="TEXT",
-        help="text appended to the system prompt",
-    )
-    group.add_argument(
-        "-a",
-        "--attach",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="attach a text file, an image or a PDF; repeatable",
-    )
-    group.add_argument(
-        "--workspace",
-        metavar="DIR",
-        default=".",
-        help="folder that the tools can see (default: current folder)",
-    )
-    add_tool_options(group)
-    add_own(group)
-    group.add_argument(
-        "--mode",
-        choices=MODES,
-        default="react",
-        help="react: steps; single: one round of tools (default: react)",
-    )
-    group.add_argument(
-        "--explain",
-        action="store_true",
-        help="show the first request and the limits without sending",
-    )
-
-
-def add_tool_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options that select tools."""
-    group.add_argument(
-        "--tools",
-        default="all",
-        metavar="LIST",
-        help="all, read (read-only), none, or tool names (default: all)",
-    )
-    group.add_argument(
-        "--subagents",
-        action="store_true",
-        help="let the model start subagents (explore, verify, your own)",
-    )
-    group.add_argument(
-        "--subagents-from",
-        action="append",
-        default=[],
-        metavar="DIR",
-        help="add subagents defined in Markdown files of DIR; repeatable",
-    )
-    add_servers(group)
-    group.add_argument("--no-tools", action="store_true", help="answer without tools (same as --tools none)")
-
-
-def _add_session_options(group: argparse._ArgumentGroup) -> None:
-    which = group.add_mutually_exclusive_group()
-    which.add_argument(
-        "--session",
-        metavar="ID",
-        help="session to record the run in (default: a new one)",
-    )
-    which.add_argument(
-        "-c",
-        "--continue",
-        action="store_true",
-        dest="go_on",
-        help="resume this folder's last session; no TASK: finish its run",
-    )
-    which.add_argument(
-        "-r",
-        "--resume",
-        metavar="ID",
-        nargs="?",
-        const=PICK,
-        help="resume a session; without ID, pick one of this folder",
-    )
-    which.add_argument("--no-session", action="store_true", help="do not record this run")
-    group.add_argument(
-        "--keep-sessions",
-        type=positive,
-        metavar="DAYS",
-        help="delete finished sessions unused for DAYS (default: off)",
-    )
-    add_database(group)
-
-
-def add_permissions(group: argparse._ArgumentGroup) -> None:
-    """Add the options of permissions and of the sandbox."""
-    group.add_argument(
-        "--permission-mode",
-        choices=PERMISSION_MODES,
-        default="ask",
-        help="ask: before changes; auto: allow unless a rule denies; "
-        "plan: read-only tools; bypass: never ask (default: ask)",
-    )
-    group.add_argument(
-        "--sandbox",
-        choices=SANDBOXES,
-        default="auto",
-        help="sandbox for commands (default: best available)",
-    )
-    group.add_argument("--network", action="store_true", help="allow network access for sandboxed commands")
-    add_any_folder(group)
-    add_trust(group)
-    group.add_argument(
-        "--unsandboxed-shell",
-        action="store_true",
-        help="without a sandbox, let the rules decide instead of asking",
-    )
-    group.add_argument(
-        "--no-snapshots", action="store_true", help="do not take the snapshots that 'pal undo' needs"
-    )
-    group.add_argument("--no-audit", action="store_true", help="do not write tool calls to the audit log")
-    for behavior, aliases, summary in (
-        ("allow", ("--allowed",), "allow matching calls"),
-        ("deny", ("--denied",), "deny matching calls"),
-        ("ask", (), "ask before matching calls"),
-    ):
-        group.add_argument(
-            f"--{behavior}",
-            *aliases,
-            dest=behavior,
-            action="append",
-            default=[],
-            metavar="RULE",
-            help=f"{summary}, e.g. 'shell(npm test)'; repeatable",
-        )
-
-
-def _add_output_options(group: argparse._ArgumentGroup) -> None:
-    group.add_argument(
-        "--input-format",
-        choices=INPUT_FORMATS,
-        default="text",
-        help="text: the task; stream-json: one JSON object per task",
-    )
-    group.add_argument(
-        "--output-format",
-        choices=OUTPUT_FORMATS,
-        default="text",
-        help="text: the answer; json: one object; stream-json: one object per event; "
-        "code: the first code block, or the whole answer without one (default: text)",
-    )
-    group.add_argument(
-        "-x",
-        "--extract",
-        action="store_const",
-        dest="output_format",
-        const="code",
-        help="same as --output-format code",
-    )
-    group.add_argument(
-        "-p", "--print", action="store_true", dest="quiet", help="print only the answer, no progress"
-    )
-    group.add_argument("-q", "--quiet", action="store_true", dest="quiet", help="same as --print")
-    group.add_argument(
-        "--theme",
-        choices=THEMES,
-        default="auto",
-        help="colours; plain disables them (default: auto)",
-    )
-    group.add_argument(
-        "--screen-reader",
-        action="store_true",
-        help="words instead of symbols, and nothing that moves",
-    )
-    group.add_argument(
-        "--no-color", action="store_const", dest="theme", const="plain", help="same as --theme plain"
-    )
-    group.add_argument("--language", choices=LANGUAGES, help="language of built-in prompts (default: en)")
-
-
-def run(options: argparse.Namespace, output: CommandOutput) -> int:
+def run(options: CommandOptions, output: CommandOutput) -> int:
     """Run the task and return the exit code."""
     workspace = workspace_of(options.workspace)
     lines = options.input_format == "stream-json"
@@ -348,7 +171,7 @@ def _conversation(do: Callable[..., int], place: SessionTarget) -> int:
 
 
 def make_agent(
-    options: argparse.Namespace,
+    options: CommandOptions,
     choice: Choice,
     on_ask: AskFunction | None,
     toolset: RunToolset,
@@ -366,7 +189,7 @@ def make_agent(
     """
     from pure_agent_loop.agent import Agent
 
-    settings: dict[str, Any] = {}
+    settings = agent_arguments(options)
     extra_prompt = "\n\n".join(text for text in (extra_prompt, options.append_system) if text)
     prompt = system_prompt(options.system, trusted, is_tiny=choice.is_tiny)
     if extra_prompt:
@@ -377,8 +200,6 @@ def make_agent(
         from pure_agent_loop.cli.load import answer_type
 
         settings["output_type"] = answer_type(options.schema)
-    if options.temperature is not None:
-        settings["temperature"] = options.temperature
     return Agent(
         llm=choice.client,
         tools=[*toolset.tools, *([toolset.mcp] if toolset.mcp else [])],
@@ -388,11 +209,7 @@ def make_agent(
         name="pal run",
         cwd=workspace,
         limits=limits_of(options),
-        thinking_level=options.thinking,
-        tool_mode=options.tool_mode,
         emit_reasoning_events=options.thinking != "off",
-        mode=options.mode,
-        permission_mode=options.permission_mode,
         permission_rules=rules_of(options),
         on_ask=on_ask,
         compaction=compaction,
@@ -401,7 +218,7 @@ def make_agent(
 
 
 def _ask_function(
-    options: argparse.Namespace, toolset: RunToolset, questions: TerminalQuestions | None
+    options: CommandOptions, toolset: RunToolset, questions: TerminalQuestions | None
 ) -> AskFunction | None:
     """Return the function that asks. The current options may answer questions that a session recorded."""
     if options.session is None and not is_resuming(options):

@@ -11,30 +11,27 @@ from pathlib import Path
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.cli.arguments import (
-    DEFAULT_MAX_STEPS,
-    add_any_folder,
-    add_deps,
-    add_endpoint,
-    add_servers,
-    add_trust,
-    describe,
-)
+from pure_agent_loop.cli.arguments import add_options, describe, read_options, seconds
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.worker import load_agents, load_deps
 from pure_agent_loop.cli.exits import DONE
+from pure_agent_loop.cli.options import (
+    EndpointOptions,
+    LimitOptions,
+    PermissionOptions,
+    ServingOptions,
+    ToolsetOptions,
+)
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import servers_for
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.support.numbers import seconds
 from pure_agent_loop.toolbox import check_workspace, starter_tools
 
 DEFAULT_PORT = 8484
 TOKEN_VARIABLE = "PAL_SERVER_TOKEN"  # noqa: S105 - the name of a variable
-MAX_SECONDS = 86_400
 _EPILOG = """\
 Without --agents, the agent 'default' is served: the model of 'pal run', read-only tools for this folder, and
 the MCP servers of 'pal run', whose calls need approval.
@@ -66,17 +63,12 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="TOKEN",
         help=f"owner's token; prefer {TOKEN_VARIABLE} (default: created)",
     )
-    parser.add_argument(
-        "--agents",
-        metavar="MODULE:NAME",
-        help="agent, dict of agents by name, or function that makes it",
-    )
-    add_deps(parser)
-    add_endpoint(parser.add_argument_group("model of the default agent"))
-    add_servers(servers := parser.add_argument_group("MCP servers of the default agent"))
-    add_trust(servers)
+    add_options(parser, ServingOptions, only=("agents", "deps"))
+    add_options(parser.add_argument_group("model of the default agent"), EndpointOptions)
+    servers = parser.add_argument_group("MCP servers of the default agent")
+    add_options(servers, ToolsetOptions, only=("mcp_config", "no_mcp", "trust_folder"))
     work = parser.add_argument_group("work")
-    add_any_folder(work)
+    add_options(work, PermissionOptions, only=("any_folder",))
     work.add_argument(
         "--database",
         metavar="URL",
@@ -87,7 +79,7 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     )
     work.add_argument(
         "--grace",
-        type=seconds(MAX_SECONDS),
+        type=seconds(),
         default=30.0,
         metavar="S",
         help="seconds for runs to finish after SIGTERM (default: 30)",
@@ -123,7 +115,8 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
     from pure_agent_loop.server import Serving, Settings, bind_socket, check_host, create_app, uvicorn_config
 
     questions = TerminalQuestions.at_terminal(output)
-    configure(options, output, Path.cwd(), questions)
+    default = read_options(ServingOptions, options)
+    configure(default, output, Path.cwd(), questions)
     settings = Settings(
         hosts=tuple(options.allow_host),
         origins=tuple(options.allow_origin),
@@ -135,7 +128,7 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
         raise ConfigError(
             "--mcp-config cannot be combined with --agents: it adds tools to the default agent."
         )
-    agents = load_agents(options.agents, output) if options.agents else _default(options, questions, output)
+    agents = load_agents(options.agents, output) if options.agents else _default(default, questions, output)
     own_token = options.token or os.environ.get(TOKEN_VARIABLE) or None
     app = create_app(
         agents,
@@ -177,23 +170,22 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
 
 
 def _default(
-    options: argparse.Namespace, questions: TerminalQuestions | None, output: CommandOutput
+    options: ServingOptions, questions: TerminalQuestions | None, output: CommandOutput
 ) -> dict[str, Agent]:
     workspace = Path.cwd()
     if not options.any_folder:
         check_workspace(workspace)
-    server_options = argparse.Namespace(**{**vars(options), "no_tools": False, "tools": "all"})
-    servers = servers_for(server_options, workspace, questions, output)
+    servers = servers_for(options, workspace, questions, output)
     choice = choose(options.model, options.base_url, "off", os.environ, output, options.configured)
-    limits = LoopLimits(max_turns=DEFAULT_MAX_STEPS, max_tokens=None)
-    agent = Agent(
-        llm=choice.client,
-        tools=[*starter_tools("."), *([servers] if servers else [])],
-        limits=limits,
-        audit=AuditLog(),
-        permission_mode="ask",
-    )
-    return {"default": agent}
+    return {
+        "default": Agent(
+            llm=choice.client,
+            tools=[*starter_tools("."), *([servers] if servers else [])],
+            limits=LoopLimits(max_turns=LimitOptions.max_turns, max_tokens=None),
+            audit=AuditLog(),
+            permission_mode="ask",
+        )
+    }
 
 
 def _port(text: str) -> int:

@@ -16,11 +16,12 @@ from typing import Any
 from pure_agent_loop.cli.arguments import (
     add_actions,
     add_count,
-    add_database,
     add_json,
+    add_options,
     describe,
 )
 from pure_agent_loop.cli.exits import DONE, FAILED
+from pure_agent_loop.cli.options import SessionOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions, question_text
 from pure_agent_loop.cli.which_session import (
@@ -68,13 +69,13 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="list sessions, most recently used first")
     add_count(listing)
     add_json(listing)
-    add_database(listing)
+    add_options(listing, SessionOptions, only=("database",))
     listing.add_argument("--all", action="store_true", help="include sessions of subagents")
     listing.add_argument("--here", action="store_true", help="only sessions started in this folder")
     listing.add_argument("words", nargs="*", metavar="WORD", help="only sessions that contain every WORD")
     show = actions.add_parser("show", help="show the history of a session, long texts shortened")
     show.add_argument("id", metavar="ID", nargs="?", help="session (default: the last of this folder)")
-    add_database(show)
+    add_options(show, SessionOptions, only=("database",))
     show.add_argument("--answer", action="store_true", help="print only the last answer, unformatted")
     show.add_argument("--json", action="store_true", help="print one JSON object with all records")
     export = _with_id(actions, "export", "export a session as a document")
@@ -85,17 +86,17 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     fork.add_argument("--as", dest="new_id", metavar="NEW", help="ID of the new session")
     delete = actions.add_parser("delete", help="delete sessions")
     delete.add_argument("ids", nargs="+", metavar="ID", help="a session")
-    add_database(delete)
+    add_options(delete, SessionOptions, only=("database",))
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
     pruned = actions.add_parser("prune", help="delete finished sessions that were not used for long")
     pruned.add_argument(
         "--days", type=positive, default=90, metavar="N", help="days since the last use (default: 90)"
     )
-    add_database(pruned)
+    add_options(pruned, SessionOptions, only=("database",))
     _with_id(actions, "repair", "copy the intact records of a session into a new one")
     waiting = actions.add_parser("waiting", help="list suspended sessions and their questions")
     add_json(waiting)
-    add_database(waiting)
+    add_options(waiting, SessionOptions, only=("database",))
     answering = _with_id(actions, "answer", "answer a question; 'pal run --resume' continues the run")
     answering.add_argument("call_id", metavar="CALL", help="id of the call; 'waiting' shows it")
     answering.add_argument("verdict", choices=("allow", "deny"), help="allow or deny the call")
@@ -105,7 +106,7 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
 def _with_id(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=summary)
     parser.add_argument("id", metavar="ID", help="session")
-    add_database(parser)
+    add_options(parser, SessionOptions, only=("database",))
     return parser
 
 

@@ -58,8 +58,7 @@ def undo(options: argparse.Namespace, output: CommandOutput) -> int:
     """Run the action and return the exit code."""
     from pure_agent_loop.snapshots import WorkspaceSnapshots
 
-    snapshots = WorkspaceSnapshots(options.workspace)
-    return asyncio.run(_undo(options, snapshots, output))
+    return asyncio.run(_undo(options, WorkspaceSnapshots(options.workspace), output))
 
 
 async def _undo(options: argparse.Namespace, snapshots: WorkspaceSnapshots, output: CommandOutput) -> int:

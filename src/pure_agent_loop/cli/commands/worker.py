@@ -13,23 +13,22 @@ from typing import Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.cli.arguments import add_any_folder, add_deps
+from pure_agent_loop.cli.arguments import add_options, seconds
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.durable import describe_durable
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED
 from pure_agent_loop.cli.load import load_object
+from pure_agent_loop.cli.options import CommandOptions, PermissionOptions, ServingOptions
 from pure_agent_loop.cli.output import CommandOutput
-from pure_agent_loop.cli.parser import parser_of
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.toolset import RunToolset
 from pure_agent_loop.durable import Engine, Rate, Worker
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.schema.build import checked_in_run
-from pure_agent_loop.support.numbers import positive, seconds
+from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.toolbox import check_workspace, starter_tools
 
-MAX_SECONDS = 86_400
 _DEFAULT_AGENT = "default"
 
 
@@ -42,8 +41,8 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         help="agent, dict of agents by name, or function that makes it "
         "(default: agent 'default', model of 'pal run', read-only tools)",
     )
-    add_deps(parser)
-    add_any_folder(parser)
+    add_options(parser, ServingOptions, only=("deps",))
+    add_options(parser, PermissionOptions, only=("any_folder",))
     parser.add_argument(
         "--concurrency",
         type=positive,
@@ -60,14 +59,14 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--lease",
-        type=seconds(MAX_SECONDS),
+        type=seconds(),
         default=10.0,
         metavar="S",
         help="seconds until a silent worker counts as dead (default: 10)",
     )
     parser.add_argument(
         "--grace",
-        type=seconds(MAX_SECONDS),
+        type=seconds(),
         default=20.0,
         metavar="S",
         help="seconds for running tools after SIGTERM (default: 20)",
@@ -120,9 +119,9 @@ def load_deps(where: str | None) -> Callable[..., Any] | None:
     Raises:
         ConfigError: The object cannot be loaded or is not a function.
     """
-    factory: Callable[..., Any] | None = None
-    if where is not None:
-        factory = checked_in_run(f"--deps={where}", load_object("--deps", where, made=False))
+    if where is None:
+        return None
+    factory: Callable[..., Any] = checked_in_run(f"--deps={where}", load_object("--deps", where, made=False))
     return factory
 
 
@@ -151,8 +150,7 @@ def load_agents(where: str | None, output: CommandOutput, *, any_folder: bool = 
 
 def _default_agent(output: CommandOutput, any_folder: bool) -> Agent:
     """Make an agent with read-only tools, and with model, limits and rules from ``pal.toml``."""
-    options = parser_of("run").parse_args([])
-    options.typed_options = frozenset()
+    options = CommandOptions()
     if not any_folder:
         check_workspace(Path.cwd())
     configure(options, output, Path.cwd(), None)

@@ -30,17 +30,23 @@ from pure_agent_loop.acp import (
 from pure_agent_loop.acp.wire import items, text
 from pure_agent_loop.acp.words import message as sentence
 from pure_agent_loop.assistant import Guidance
-from pure_agent_loop.cli.arguments import add_functions, add_help_all, add_limits, add_model_choice, describe
+from pure_agent_loop.cli.arguments import add_options, describe
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.questions import IN_DIFF, keep_rules, kind_of, planned_change
 from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
 from pure_agent_loop.cli.chat.words import COMMANDS, in_words
 from pure_agent_loop.cli.choose import choose, plan_for
-from pure_agent_loop.cli.commands.run import add_permissions, add_tool_options
 from pure_agent_loop.cli.exits import DONE
+from pure_agent_loop.cli.options import (
+    CommandOptions,
+    LimitOptions,
+    ModelOptions,
+    PermissionOptions,
+    ToolOptions,
+)
 from pure_agent_loop.cli.output import CommandOutput
-from pure_agent_loop.cli.parser import parser_of
+from pure_agent_loop.cli.parser import add_help_all
 from pure_agent_loop.cli.questions import TerminalQuestions, question_text
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
@@ -192,15 +198,15 @@ def add_acp(parser: argparse.ArgumentParser) -> None:
     describe(
         parser, "Run as an agent for an editor: Agent Client Protocol on standard input and output.", _EPILOG
     )
+    parser.set_defaults(options_type=CommandOptions)
     add_help_all(parser)
-    add_model_choice(parser.add_argument_group("model"))
-    add_tool_options(work := parser.add_argument_group("tools"))
-    add_functions(work)
-    add_limits(parser.add_argument_group("limits"))
-    add_permissions(parser.add_argument_group("permissions"))
+    add_options(parser.add_argument_group("model"), ModelOptions)
+    add_options(parser.add_argument_group("tools"), ToolOptions)
+    add_options(parser.add_argument_group("limits"), LimitOptions)
+    add_options(parser.add_argument_group("permissions"), PermissionOptions)
 
 
-def acp(options: argparse.Namespace, output: CommandOutput) -> int:
+def acp(options: CommandOptions, output: CommandOutput) -> int:
     """Serve the editor until it disconnects; return the exit code.
 
     Raises:
@@ -230,14 +236,13 @@ def _only_protocol() -> BinaryIO:
 class _Folders:
     """The host of an editor's sessions; see `acp.Host`."""
 
-    def __init__(self, options: argparse.Namespace, output: CommandOutput) -> None:
+    def __init__(self, options: CommandOptions, output: CommandOutput) -> None:
         self._options, self._output = options, output
         self.has_mcp = has_mcp()
 
-    def options(self) -> argparse.Namespace:
+    def options(self) -> CommandOptions:
         """Return a copy of the options of ``pal run`` with those typed here."""
-        usual = vars(parser_of("run").parse_args([]))
-        return copy.deepcopy(argparse.Namespace(**{**usual, **vars(self._options)}))
+        return copy.deepcopy(self._options)
 
     async def check(self) -> None:
         options = self.options()
@@ -278,7 +283,7 @@ class _Folders:
         default_store().delete(check_session_name(session_id))
 
 
-def _require_model(options: argparse.Namespace) -> None:
+def _require_model(options: CommandOptions) -> None:
     try:
         plan_for(options.model, options.base_url, os.environ, options.configured)
     except ConfigError as error:

@@ -16,10 +16,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.cli.arguments import add_deps, describe
+from pure_agent_loop.cli.arguments import add_options, describe, read_options
 from pure_agent_loop.cli.chat.custom import CustomCommands
-from pure_agent_loop.cli.commands.run import add_permissions
 from pure_agent_loop.cli.exits import DONE, FAILED
+from pure_agent_loop.cli.options import PermissionOptions, ServingOptions, agent_arguments
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.parser import did_you_mean
 from pure_agent_loop.cli.questions import TerminalQuestions
@@ -45,28 +45,11 @@ if TYPE_CHECKING:
 def add_serving(parser: argparse.ArgumentParser) -> None:
     """Add the arguments that select what is served."""
     group = parser.add_argument_group("as a server")
-    group.add_argument(
-        "--agents",
-        metavar="MODULE:NAME",
-        help="agent, dict of agents by name, or function that makes it",
-    )
-    add_deps(group)
-    group.add_argument(
-        "--tools", default="all", metavar="LIST", help="all, read, none, or tool names (default: all)"
-    )
-    group.add_argument(
-        "--functions",
-        action="append",
-        default=[],
-        metavar="FILE.py",
-        help="add the file's functions as tools (not sandboxed)",
-    )
-    group.add_argument("--workspace", metavar="DIR", default=".", help="folder that the tools can see")
-    add_permissions(group)
-    parser.set_defaults(no_tools=False, subagents=False, subagents_from=[], profile=None, env_file=None)
+    add_options(group, ServingOptions, only=("agents", "deps", "tools", "functions", "workspace"))
+    add_options(group, PermissionOptions)
 
 
-def serve_here(options: argparse.Namespace, output: CommandOutput) -> int:
+def serve_here(options: ServingOptions, output: CommandOutput) -> int:
     """Serve until the input ends and return the exit code.
 
     Raises:
@@ -84,6 +67,7 @@ def serve_here(options: argparse.Namespace, output: CommandOutput) -> int:
     workspace = workspace_of(options.workspace)
     typed = rules_of(options)
     configure(options, output, workspace, None)
+    options.subagents = False  # a client has its own
     trusted = may_guide(workspace, None, output, trust_folder=options.trust_folder)
     toolset = make_toolset(options, workspace, output, trusted=trusted)
     check_given_rules(typed, options, toolset, output)
@@ -94,7 +78,7 @@ def serve_here(options: argparse.Namespace, output: CommandOutput) -> int:
         snapshots=toolset.snapshots,
         name="pal mcp",
         cwd=workspace,
-        permission_mode=options.permission_mode,
+        **agent_arguments(options),
         permission_rules=rules_of(options),
     )
     if options.deps and not options.agents:
@@ -111,8 +95,7 @@ def serve_here(options: argparse.Namespace, output: CommandOutput) -> int:
         return session
 
     caller = Caller(owns, new_session)
-    skills = skills_loader(workspace, trusted)
-    published = Published(_prompts(workspace, skills))
+    published = Published(_prompts(workspace, skills_loader(workspace, trusted)))
     agent_server = AgentServer(tools, agents, store, lambda _: caller, published, deps)
     counts = {"tools": len(agent_server.tools), "agents": len(agent_server.agents)}
     output.info(message("mcp_serving", folder=Path(workspace), **counts))
@@ -214,8 +197,11 @@ def mcp(options: argparse.Namespace, output: CommandOutput) -> int:
     if options.action == "remove":
         return _remove(options.name, output)
     if options.action is None:
-        return serve_here(options, output)
-    servers, workspace = _servers(options, output), workspace_of(options.workspace)
+        return serve_here(read_options(ServingOptions, options), output)
+    workspace = workspace_of(options.workspace)
+    served = read_options(ServingOptions, options)
+    configure(served, CommandOutput(io.StringIO(), io.StringIO(), colour=False), workspace, None)
+    servers = every_written(served, workspace, TerminalQuestions.at_terminal(output), output)
     if options.action == "list":
         return asyncio.run(_list(servers.values(), workspace, output, as_json=options.json))
     if options.name not in servers:
@@ -322,19 +308,6 @@ def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> tuple[Server
     settings = settings_of(name, identity, shown)
     assert settings is not None  # `disabled` is not among these fields
     return settings, forget_login(settings)
-
-
-def _servers(options: argparse.Namespace, output: CommandOutput) -> dict[str, ServerEntry]:
-    from pure_agent_loop.cli.settings.apply import in_force
-
-    workspace = workspace_of(options.workspace)
-    questions = TerminalQuestions.at_terminal(output)
-    options.typed_options = frozenset()
-    settings = in_force(options, CommandOutput(io.StringIO(), io.StringIO(), colour=False), workspace, None)
-    options.mcp_tables = {
-        name: (table, sheet.shown) for sheet in settings.sheets for name, table in sheet.mcp.items()
-    }
-    return every_written(options, workspace, questions, output)
 
 
 async def _list(

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pure_agent_loop.cli.options import (
+    SETTINGS,
+    EndpointOptions,
+    OutputOptions,
+    PermissionOptions,
+    ToolOptions,
+)
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
-from pure_agent_loop.cli.settings.files import (
-    VARIABLES,
-    ParsedConfig,
-    Server,
-    SettingKey,
-    all_keys,
-    project_file,
-    read,
-    user_file,
-)
+from pure_agent_loop.cli.settings.files import ParsedConfig, Server, project_file, read, user_file
 from pure_agent_loop.cli.settings.layers import EffectiveSetting, read_env_file, resolve, servers_of
 from pure_agent_loop.cli.trust import may_set
 from pure_agent_loop.runs import Configured
@@ -34,18 +31,17 @@ class InForce:
     """The effective settings of a command.
 
     Args:
-        keys: The known settings; empty if no file was read.
+        values: The settings; empty if no file was read.
         sheets: The files: the project's first, then the user's.
     """
 
-    keys: Mapping[str, SettingKey]
     values: Mapping[str, EffectiveSetting]
     servers: Mapping[str, Server]
     sheets: Sequence[ParsedConfig]
 
 
 def in_force(
-    options: argparse.Namespace,
+    options: EndpointOptions,
     output: CommandOutput,
     workspace: Path,
     questions: TerminalQuestions | None,
@@ -62,22 +58,16 @@ def in_force(
         MissingExtraError: Python 3.10 needs a package to read TOML.
     """
     user, project = user_file(), project_file(workspace)
-    keys = all_keys() if every or user or project or options.profile else {}
-
-    def lines() -> list[str]:
-        return [] if project is None else read(project, keys).lines
-
-    trust_folder = getattr(options, "trust_folder", False)
-    if project is not None and not may_set(project, lines, questions, output, trust_folder=trust_folder):
-        project = None
-    sheets = [read(file, keys) for file in (project, user) if file is not None]
+    trust_folder = isinstance(options, PermissionOptions) and options.trust_folder
+    is_used = project is not None and may_set(project, questions, output, trust_folder=trust_folder)
+    sheets = [read(file) for file in (project if is_used else None, user) if file is not None]
     _read_variables(options, output, sheets)
-    values = resolve(keys, options, sheets, os.environ)
-    return InForce(keys, values, servers_of(sheets), sheets)
+    values = resolve(options, sheets, os.environ) if every or user or project or options.profile else {}
+    return InForce(values, servers_of(sheets), sheets)
 
 
 def configure(
-    options: argparse.Namespace, output: CommandOutput, workspace: Path, questions: TerminalQuestions | None
+    options: EndpointOptions, output: CommandOutput, workspace: Path, questions: TerminalQuestions | None
 ) -> None:
     """Fill in options from the environment and the files; see `in_force`.
 
@@ -86,25 +76,25 @@ def configure(
     """
     settings = in_force(options, output, workspace, questions)
     for name, setting in settings.values.items():
-        key = settings.keys[name]
-        if setting.is_filed and hasattr(options, key.action.dest):
-            setattr(options, key.action.dest, not setting.value if key.is_inverse else setting.value)
-    options.mcp_tables = {
-        name: (table, sheet.shown) for sheet in settings.sheets for name, table in sheet.mcp.items()
-    }
+        option = SETTINGS[name]
+        if setting.is_filed and hasattr(options, option.name):
+            setattr(options, option.name, option.converted(setting.value))
+    if isinstance(options, ToolOptions):
+        options.mcp_tables = {
+            name: (table, sheet.shown) for sheet in settings.sheets for name, table in sheet.mcp.items()
+        }
     options.configured = _name_server(options, settings) if settings.values else Configured()
-    if getattr(options, "theme", "") == "plain":
-        output.colour = False
-    if getattr(options, "language", None):
-        os.environ[LANGUAGE_VARIABLE] = options.language
+    if isinstance(options, OutputOptions):
+        if options.theme == "plain":
+            output.colour = False
+        if options.language:
+            os.environ[LANGUAGE_VARIABLE] = options.language
 
 
-def _read_variables(
-    options: argparse.Namespace, output: CommandOutput, sheets: Sequence[ParsedConfig]
-) -> None:
+def _read_variables(options: EndpointOptions, output: CommandOutput, sheets: Sequence[ParsedConfig]) -> None:
     own = [server.api_key_env for server in servers_of(sheets).values() if server.api_key_env]
     if options.env_file is not None:
-        known = [*own, *KEY_VARIABLES, *(name for names in VARIABLES.values() for name in names)]
+        known = [*own, *KEY_VARIABLES, *(name for option in SETTINGS.values() for name in option.variables)]
         used, notice = read_env_file(options.env_file, known)
         for name, value in used.items():
             if not os.environ.get(FORMER_NAMES.get(name, name)):
@@ -115,7 +105,7 @@ def _read_variables(
         output.hide(os.environ.get(name))
 
 
-def _name_server(options: argparse.Namespace, settings: InForce) -> Configured:
+def _name_server(options: EndpointOptions, settings: InForce) -> Configured:
     """Replace a server's name by its URL, and use its model unless another is set."""
     model, url = settings.values["model"], settings.values["base_url"]
     origins = {"model": model.origin, "base_url": url.origin}

@@ -9,131 +9,55 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.cli.parser import did_you_mean, parser_of
+from pure_agent_loop.cli.arguments import CommandOption
+from pure_agent_loop.cli.options import SETTINGS
+from pure_agent_loop.cli.parser import did_you_mean
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.permissions import Rule
 from pure_agent_loop.support.disk import data_folder
-from pure_agent_loop.support.language import LANGUAGE_VARIABLE
 from pure_agent_loop.support.terminal import safe_text
-from pure_agent_loop.support.variables import FORMER_NAMES
 
-# -- the settings. Each is an option of ``pal run``, which defines its type, choices and help ------------
-
+NAME = "pal.toml"
 GROUPS = ("rules", "limits")
-OPTIONS: Mapping[str, str] = {
-    "model": "--model",
-    "base_url": "--base-url",
-    "temperature": "--temperature",
-    "thinking": "--thinking",
-    "tool_mode": "--tool-mode",
-    "system": "--system",
-    "append_system": "--append-system",
-    "mode": "--mode",
-    "tools": "--tools",
-    "subagents": "--subagents",
-    "permission_mode": "--permission-mode",
-    "sandbox": "--sandbox",
-    "network": "--network",
-    "sessions": "--no-session",
-    "snapshots": "--no-snapshots",
-    "audit": "--no-audit",
-    "keep_sessions": "--keep-sessions",
-    "theme": "--theme",
-    "screen_reader": "--screen-reader",
-    "language": "--language",
-    **{f"rules.{name}": f"--{name}" for name in ("allow", "ask", "deny")},
-    **{f"limits.{name}": f"--{name.replace('_', '-')}" for name in ("max_turns", "max_tokens")},
-    **{f"limits.{name}": f"--{name.replace('_', '-')}" for name in ("max_seconds", "max_cost", "price")},
-}
-VARIABLES: Mapping[str, tuple[str, ...]] = {
-    "model": ("PAL_MODEL", "OPENAI_MODEL"),
-    "base_url": ("PAL_BASE_URL", "OPENAI_BASE_URL"),
-    "language": (LANGUAGE_VARIABLE, FORMER_NAMES[LANGUAGE_VARIABLE]),
-    "theme": ("NO_COLOR", "FORCE_COLOR"),
-}
-# The values that even a trusted project may set: stricter ones only.
-IN_PROJECT: Mapping[str, tuple[Any, ...]] = {
-    "permission_mode": ("ask", "plan"),
-    "sandbox": ("auto", "bubblewrap", "landlock"),
-    "network": (False,),
-    "snapshots": (True,),
-    "audit": (True,),
-}
-_JOINED = ("tools", "limits.price")  # a list is joined with commas
+MAX_BYTES = 64 * 1024
+_SERVER = ("base_url", "api_key_env", "model")
 
 
-@dataclass(frozen=True, slots=True)
-class SettingKey:
-    """A setting."""
+def _checked(option: CommandOption, value: Any, where: str) -> Any:
+    """Convert a value of a file as the option does.
 
-    name: str
-    action: argparse.Action
+    Raises:
+        ConfigError: The value is invalid.
+    """
+    try:
+        return _read(option, value)
+    except (argparse.ArgumentTypeError, ConfigError) as error:
+        raise ConfigError(f"{where}: {option.key} = {value!r:.80}: {error}.") from None
 
-    @property
-    def is_switch(self) -> bool:
-        """True if the setting is on or off."""
-        return self.action.nargs == 0
 
-    @property
-    def is_inverse(self) -> bool:
-        """True if the option turns the setting off."""
-        return OPTIONS[self.name].startswith("--no-")
-
-    @property
-    def is_list(self) -> bool:
-        """True if values of several files are combined."""
-        return self.name.startswith("rules.")
-
-    @property
-    def default(self) -> Any:
-        """The value when nothing sets it."""
-        return not self.action.default if self.is_inverse else self.action.default
-
-    def checked(self, value: Any, where: str) -> Any:
-        """Convert a value of a file as the option does.
-
-        Raises:
-            ConfigError: The value is invalid.
-        """
-        try:
-            return self._read(value)
-        except (argparse.ArgumentTypeError, ConfigError) as error:
-            raise ConfigError(f"{where}: {self.name} = {value!r:.80}: {error}.") from None
-
-    def _read(self, value: Any) -> Any:
-        if self.is_switch:
-            return _of_kind(value, bool, "true or false")
-        if self.is_list:
-            rules = _of_kind(value, list, "a list of rules")
-            return [Rule.parse(_of_kind(rule, str, "a rule")).text for rule in rules]
-        if self.name in _JOINED and isinstance(value, list):
-            value = ",".join(map(str, value))
-        if self.action.type is None:
-            _of_kind(value, str, "text in quotes")
-        read = self.action.type(str(value)) if callable(self.action.type) else value
-        if self.action.choices is not None and read not in self.action.choices:
-            choices = list(map(str, self.action.choices))
-            raise ConfigError(
-                f"use one of: {', '.join(choices)}.{did_you_mean(str(read), choices)}".rstrip(".")
-            )
-        return read
+def _read(option: CommandOption, value: Any) -> Any:
+    if option.default is False:
+        return _of_kind(value, bool, "true or false")
+    if option.default == []:
+        rules = _of_kind(value, list, "a list of rules")
+        return [Rule.parse(_of_kind(rule, str, "a rule")).text for rule in rules]
+    if option.is_joined and isinstance(value, list):
+        value = ",".join(map(str, value))
+    parse = option.argument.get("type")
+    if parse is None:
+        _of_kind(value, str, "text in quotes")
+    read = value if parse is None else parse(str(value))
+    if option.choices and read not in option.choices:
+        raise ConfigError(
+            f"use one of: {', '.join(option.choices)}.{did_you_mean(str(read), option.choices)}".rstrip(".")
+        )
+    return read
 
 
 def _of_kind(value: Any, kind: type, description: str) -> Any:
     if not isinstance(value, kind):
         raise ConfigError(f"must be {description}")
     return value
-
-
-def all_keys() -> dict[str, SettingKey]:
-    """Return the settings by name."""
-    by_option = {word: action for action in parser_of("run")._actions for word in action.option_strings}
-    return {name: SettingKey(name, by_option[option]) for name, option in OPTIONS.items()}
-
-
-NAME = "pal.toml"
-MAX_BYTES = 64 * 1024
-_SERVER = ("base_url", "api_key_env", "model")
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,14 +159,14 @@ def _read_inside(root: Path, path: Path) -> bytes:
         raise ConfigError(f"{path} cannot be read: {safe_text(str(error))}") from error
 
 
-def read(file: ConfigFile, keys: Mapping[str, SettingKey]) -> ParsedConfig:
+def read(file: ConfigFile) -> ParsedConfig:
     """Parse and check a file.
 
     Raises:
         ConfigError: The file is not valid TOML, or has an unknown name or an invalid value.
         MissingExtraError: Python 3.10 needs a package to read TOML.
     """
-    reader = _TableReader(file, keys)
+    reader = _TableReader(file)
     table = _toml(file)
     servers = {name: reader.server(name, fields) for name, fields in reader.tables(table, "servers").items()}
     profiles = {
@@ -278,8 +202,8 @@ def _toml_module() -> Any:
 class _TableReader:
     """Checker for the tables of one file."""
 
-    def __init__(self, file: ConfigFile, keys: Mapping[str, SettingKey]) -> None:
-        self._file, self._keys = file, keys
+    def __init__(self, file: ConfigFile) -> None:
+        self._file = file
 
     def tables(self, table: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
         """Remove the named subtables from a file's table and return them."""
@@ -317,17 +241,17 @@ class _TableReader:
             key = f"{group}{name}"
             if key in GROUPS and isinstance(value, dict):
                 settings |= self.values(value, inside, f"{key}.")
-            elif key not in self._keys:
+            elif key not in SETTINGS:
                 raise self._unknown(
-                    f"{inside}{key}", [*self._keys, *(() if inside else ("servers", "profiles", "mcp"))]
+                    f"{inside}{key}", [*SETTINGS, *(() if inside else ("servers", "profiles", "mcp"))]
                 )
             else:
-                settings[key] = self._keys[key].checked(value, self._file.shown)
+                settings[key] = _checked(SETTINGS[key], value, self._file.shown)
                 self._check_project(key, settings[key])
         return settings
 
     def _check_project(self, key: str, value: Any) -> None:
-        if self._file.is_project and value not in IN_PROJECT.get(key, (value,)):
+        if self._file.is_project and value not in (SETTINGS[key].in_project or (value,)):
             raise self._wrong(
                 f"{key} = {value!r}",
                 "is not allowed in a project. Set it in your own file or on the command line",

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pure_agent_loop.cli.arguments import CommandOption
+from pure_agent_loop.cli.options import SETTINGS, EndpointOptions
 from pure_agent_loop.cli.parser import did_you_mean
-from pure_agent_loop.cli.settings.files import VARIABLES, ParsedConfig, Server, SettingKey
+from pure_agent_loop.cli.settings.files import ParsedConfig, Server
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.text import counted
 
@@ -41,8 +42,7 @@ class _Layer:
 
 
 def resolve(
-    keys: Mapping[str, SettingKey],
-    options: argparse.Namespace,
+    options: EndpointOptions,
     sheets: Sequence[ParsedConfig],
     environ: Mapping[str, str],
 ) -> dict[str, EffectiveSetting]:
@@ -55,7 +55,7 @@ def resolve(
     Raises:
         ConfigError: The profile is unknown, or a project sets a URL.
     """
-    layers = [_typed(keys, options), *_profiles(sheets, options.profile), _variables(environ)]
+    layers = [_typed(options), *_profiles(sheets, options.profile), _variables(environ)]
     layers += [_filed(sheet.shown, sheet, sheet.values) for sheet in sheets]
     servers = servers_of(sheets)
     for layer in layers:
@@ -65,7 +65,7 @@ def resolve(
                 f"{layer.origins['base_url']}: base_url = {layer.values['base_url']!r} is not one of your "
                 f"[servers] ({', '.join(servers) or 'none defined'}). A project cannot set a URL.{hint}"
             )
-    return {name: _setting(name, key, layers) for name, key in keys.items()}
+    return {name: _setting(option, layers) for name, option in SETTINGS.items()}
 
 
 def servers_of(sheets: Sequence[ParsedConfig]) -> dict[str, Server]:
@@ -73,13 +73,14 @@ def servers_of(sheets: Sequence[ParsedConfig]) -> dict[str, Server]:
     return {name: server for sheet in sheets for name, server in sheet.servers.items()}
 
 
-def _typed(keys: Mapping[str, SettingKey], options: argparse.Namespace) -> _Layer:
-    values = {
-        name: (not getattr(options, key.action.dest)) if key.is_inverse else getattr(options, key.action.dest)
-        for name, key in keys.items()
-        if key.action.dest in options.typed_options
+def _typed(options: EndpointOptions) -> _Layer:
+    typed = {
+        name: option
+        for name, option in SETTINGS.items()
+        if option.name in options.typed_options and hasattr(options, option.name)
     }
-    return _Layer({name: keys[name].action.option_strings[-1] for name in values}, values)
+    values = {name: option.converted(getattr(options, option.name)) for name, option in typed.items()}
+    return _Layer({name: option.flags[-1] for name, option in typed.items()}, values)
 
 
 def _profiles(sheets: Sequence[ParsedConfig], profile: str | None) -> Iterator[_Layer]:
@@ -104,8 +105,8 @@ def _filed(origin: str, sheet: ParsedConfig, values: Mapping[str, Any]) -> _Laye
 
 def _variables(environ: Mapping[str, str]) -> _Layer:
     sources = {
-        name: next((variable for variable in variables if environ.get(variable, "").strip()), "")
-        for name, variables in VARIABLES.items()
+        name: next((variable for variable in option.variables if environ.get(variable, "").strip()), "")
+        for name, option in SETTINGS.items()
     }
     origins = {name: variable for name, variable in sources.items() if variable}
     values = {name: environ[variable].strip() for name, variable in origins.items()}
@@ -114,12 +115,13 @@ def _variables(environ: Mapping[str, str]) -> _Layer:
     return _Layer(origins, values)
 
 
-def _setting(name: str, key: SettingKey, layers: Sequence[_Layer]) -> EffectiveSetting:
+def _setting(option: CommandOption, layers: Sequence[_Layer]) -> EffectiveSetting:
+    name = option.key
     matches = [(rank, layer) for rank, layer in enumerate(layers) if name in layer.values]
     if not matches:
-        return EffectiveSetting(key.default, DEFAULT, len(layers))
+        return EffectiveSetting(option.converted(option.default), DEFAULT, len(layers))
     rank, first = matches[0]
-    if not key.is_list:
+    if option.default != []:
         return EffectiveSetting(first.values[name], first.origins[name], rank, first.is_filed)
     rules = list(dict.fromkeys(rule for _, layer in matches for rule in layer.values[name]))
     origins = dict.fromkeys(layer.origins[name] for _, layer in matches)

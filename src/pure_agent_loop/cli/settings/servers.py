@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.cli.options import CommandOptions, ToolsetOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.files import ConfigFile, project_file
@@ -55,17 +55,24 @@ class ServerEntry:
 
 def with_servers(
     toolset: RunToolset,
-    options: argparse.Namespace,
+    options: CommandOptions,
     workspace: Path,
     questions: TerminalQuestions | None,
     output: CommandOutput,
 ) -> RunToolset:
-    """Return the toolset with the MCP servers added; see `servers_for`."""
-    return replace(toolset, mcp=servers_for(options, workspace, questions, output))
+    """Return the toolset with the MCP servers added if all tools are used; see `servers_for`."""
+    if not options.no_tools and options.tools == "all":
+        return replace(toolset, mcp=servers_for(options, workspace, questions, output))
+    if options.mcp_config:
+        raise ConfigError(message("mcp_config_and_no_tools"))
+    return toolset
 
 
 def servers_for(
-    options: argparse.Namespace, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
+    options: ToolsetOptions,
+    workspace: Path,
+    questions: TerminalQuestions | None,
+    output: CommandOutput,
 ) -> MCPServers | None:
     """Return the servers as one toolset; None if there are none.
 
@@ -77,10 +84,7 @@ def servers_for(
     Raises:
         ConfigError: A server named by the user is invalid.
     """
-    chosen = not options.no_tools and options.tools == "all"
-    if options.mcp_config and not chosen:
-        raise ConfigError(message("mcp_config_and_no_tools"))
-    if options.no_mcp or not chosen:
+    if options.no_mcp:
         return None
     written = every_written(options, workspace, questions, output)
     usable = [
@@ -94,7 +98,7 @@ def servers_for(
 
 
 def every_written(
-    options: argparse.Namespace, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
+    options: ToolsetOptions, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
 ) -> dict[str, ServerEntry]:
     """Return all entries by name. The first of a name wins: command line, user, folder."""
     entries: dict[str, ServerEntry] = {}
@@ -108,11 +112,11 @@ def every_written(
 
 
 def _written(
-    options: argparse.Namespace, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
+    options: ToolsetOptions, workspace: Path, questions: TerminalQuestions | None, output: CommandOutput
 ) -> Iterator[ServerEntry]:
-    for name in getattr(options, "mcp_config", ()):
+    for name in options.mcp_config:
         yield from _of_file(ConfigFile(name, _data(Path(name).expanduser(), name), is_project=False))
-    for name, (table, shown) in getattr(options, "mcp_tables", {}).items():
+    for name, (table, shown) in options.mcp_tables.items():
         yield ServerEntry(name, table, shown)
     own = data_folder() / "mcp.json"
     if own.exists():
@@ -125,10 +129,8 @@ def _written(
     except ConfigError as error:  # an invalid project file must not abort the run
         output.info(safe_text(str(error)))
         return
-    trust_folder = getattr(options, "trust_folder", False)
-    if entries and may_start(
-        file, [_line(entry) for entry in entries], questions, output, trust_folder=trust_folder
-    ):
+    lines = [_line(entry) for entry in entries]
+    if entries and may_start(file, lines, questions, output, trust_folder=options.trust_folder):
         yield from entries
 
 

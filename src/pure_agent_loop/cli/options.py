@@ -1,0 +1,503 @@
+"""The options of ``pal run`` and of the commands like it, each written once.
+
+From the field of an option follow the arguments of all commands that have it, ``--help``, the setting of
+``pal.toml`` and its variables, the file of ``pal init``, and the argument of `Agent`. docs/cli.md lists them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from pure_agent_loop.cli.arguments import CommandOption, options_of, seconds, several, switch, value
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.profiles import NO_THINKING, THINKING_LEVELS
+from pure_agent_loop.permissions import PERMISSION_MODES
+from pure_agent_loop.runs import Configured
+from pure_agent_loop.support.language import LANGUAGE_VARIABLE, LANGUAGES
+from pure_agent_loop.support.numbers import number, positive
+from pure_agent_loop.support.variables import FORMER_NAMES
+
+if TYPE_CHECKING:
+    from pure_agent_loop import ToolMode
+    from pure_agent_loop.agent_options import AgentMode
+    from pure_agent_loop.budget import Price
+    from pure_agent_loop.limits import LoopLimits
+    from pure_agent_loop.llm.profiles import ThinkingLevel
+    from pure_agent_loop.support.language import Language
+
+PICK = "?"  # the value of --resume without an ID; not a valid ID
+
+
+def _price(text: str) -> Price:
+    try:
+        amounts = map(float, text.split(","))
+        from pure_agent_loop.budget import Price
+
+        return Price(*amounts)
+    except (ValueError, TypeError) as error:  # a ConfigError too
+        raise argparse.ArgumentTypeError(f"{text!r} is not two or three numbers such as 0.15,0.60") from error
+
+
+class _RefuseKey(argparse.Action):
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        parser.error(
+            "--api-key is not accepted: every user of this machine can read command lines; "
+            "set the environment variable PAL_API_KEY"
+        )
+
+
+@dataclass
+class EndpointOptions:
+    """Select a server and a model.
+
+    Args:
+        typed_options: The names of the typed options; settings fill in the others.
+        configured: The origins of the model and the server; `configure` sets it.
+    """
+
+    model: str | None = value(
+        "-m",
+        "--model",
+        metavar="NAME",
+        help="model name, or path of a .gguf file",
+        is_main=True,
+        key="model",
+        variables=("PAL_MODEL", "OPENAI_MODEL"),
+        example="gpt-4o-mini",
+    )
+    base_url: str | None = value(
+        "--base-url",
+        metavar="URL",
+        help="OpenAI-compatible server, or a server name from pal.toml",
+        is_main=True,
+        key="base_url",
+        variables=("PAL_BASE_URL", "OPENAI_BASE_URL"),
+        example="work",
+    )
+    profile: str | None = value(
+        "-P", "--profile", metavar="NAME", help="use this profile from pal.toml", is_main=True
+    )
+    env_file: str | None = value(
+        "--env-file",
+        metavar="FILE",
+        help="read keys, URLs and models from a file such as .env",
+        also=(CommandOption(("--api-key",), argparse.SUPPRESS, {"action": _RefuseKey, "nargs": "?"}),),
+    )
+    typed_options: frozenset[str] = frozenset()
+    configured: Configured = field(default_factory=Configured)
+
+
+@dataclass
+class ModelOptions(EndpointOptions):
+    """Select a model and how to call it."""
+
+    temperature: float | None = value(
+        "--temperature",
+        type=number(lambda amount: 0 <= amount <= 2, "a number from 0 to 2"),
+        metavar="T",
+        help="sampling temperature, 0 to 2",
+        key="temperature",
+        example=0.7,
+        agent="temperature",
+    )
+    thinking: ThinkingLevel = value(
+        "--thinking",
+        choices=THINKING_LEVELS,
+        default=NO_THINKING,
+        help="reasoning effort (default: {default})",
+        is_main=True,
+        key="thinking",
+        agent="thinking_level",
+    )
+    tool_mode: ToolMode = value(
+        "--tool-mode",
+        choices=("auto", "native", "json", "text"),
+        default="auto",
+        help="how the model is asked to call tools (default: {default})",
+        key="tool_mode",
+        agent="tool_mode",
+    )
+
+
+@dataclass
+class PromptOptions:
+    """Add to the task, and select its folder."""
+
+    system: str | None = value(
+        "-s",
+        "--system",
+        metavar="TEXT",
+        help="the system prompt",
+        is_main=True,
+        key="system",
+        example="You are a careful engineer.",
+    )
+    append_system: str | None = value(
+        "--append-system",
+        "--append-system-prompt",
+        metavar="TEXT",
+        help="text appended to the system prompt",
+        key="append_system",
+        example="Answer in one paragraph.",
+    )
+    attach: list[str] = several(
+        "-a",
+        "--attach",
+        metavar="FILE",
+        help="attach a text file, an image or a PDF; repeatable",
+        is_main=True,
+    )
+    workspace: str = value(
+        "--workspace",
+        metavar="DIR",
+        default=".",
+        help="folder that the tools can see (default: current folder)",
+        is_main=True,
+    )
+
+
+@dataclass
+class ToolOptions:
+    """Select tools, subagents and MCP servers.
+
+    Args:
+        mcp_tables: The servers of the user's ``pal.toml`` by name, each with the file; `configure` sets it.
+    """
+
+    tools: str = value(
+        "--tools",
+        default="all",
+        metavar="LIST",
+        help="all, read (read-only), none, or tool names (default: {default})",
+        is_main=True,
+        key="tools",
+        is_joined=True,
+    )
+    subagents: bool = switch(
+        "--subagents", help="let the model start subagents (explore, verify, your own)", key="subagents"
+    )
+    subagents_from: list[str] = several(
+        "--subagents-from",
+        metavar="DIR",
+        help="add subagents defined in Markdown files of DIR; repeatable",
+    )
+    mcp_config: list[str] = several(
+        "--mcp-config", metavar="FILE", help="add MCP servers from a file like mcp.json; repeatable"
+    )
+    no_mcp: bool = switch("--no-mcp", help="use no MCP servers")
+    no_tools: bool = switch("--no-tools", help="answer without tools (same as --tools none)")
+    functions: list[str] = several(
+        "--functions",
+        metavar="FILE.py",
+        help="add functions of FILE as tools (not sandboxed); repeatable",
+    )
+    mcp_tables: dict[str, tuple[Mapping[str, Any], str]] = field(default_factory=dict)
+
+
+@dataclass
+class AnswerOptions:
+    """Say how the answer comes about."""
+
+    schema: str | None = value(
+        "--schema", metavar="JSON|FILE", help="require a JSON answer that matches this JSON Schema"
+    )
+    mode: AgentMode = value(
+        "--mode",
+        choices=("react", "single"),
+        default="react",
+        help="react: steps; single: one round of tools (default: {default})",
+        key="mode",
+        agent="mode",
+    )
+    explain: bool = switch("--explain", help="show the first request and the limits without sending")
+
+
+@dataclass
+class LimitOptions:
+    """Limit a run; `limits_of` reads them."""
+
+    max_turns: int = value(
+        "--max-turns",
+        "--max-steps",
+        type=positive,
+        default=25,
+        metavar="N",
+        help="maximum steps per run (default: {default})",
+        is_main=True,
+        key="limits.max_turns",
+    )
+    max_tokens: int | None = value(
+        "--max-tokens",
+        type=positive,
+        metavar="N",
+        help="maximum tokens of all requests (default: no limit)",
+        key="limits.max_tokens",
+        example=500_000,
+    )
+    max_seconds: float | None = value(
+        "--max-seconds",
+        type=seconds(30 * 86_400),
+        metavar="S",
+        help="maximum seconds per run (default: no limit)",
+        is_main=True,
+        key="limits.max_seconds",
+        example=600,
+    )
+    max_cost: float | None = value(
+        "--max-cost",
+        type=number(lambda amount: 0 < amount < math.inf, "a number above 0"),
+        metavar="N",
+        help="maximum cost, in the currency of --price",
+        key="limits.max_cost",
+        example=0.5,
+    )
+    price: Price | None = value(
+        "--price",
+        type=_price,
+        metavar="IN,OUT",
+        help="price per million tokens: INPUT,OUTPUT[,CACHED]",
+        key="limits.price",
+        is_joined=True,
+        example=[0.15, 0.6],
+    )
+
+
+@dataclass
+class SessionOptions:
+    """Select the session of a run, and say how long sessions are kept."""
+
+    session: str | None = value(
+        "--session", metavar="ID", help="session to record the run in (default: a new one)"
+    )
+    continue_last: bool = switch(
+        "-c",
+        "--continue",
+        help="resume this folder's last session; no TASK: finish its run",
+        is_main=True,
+    )
+    resume: str | None = value(
+        "-r",
+        "--resume",
+        metavar="ID",
+        nargs="?",
+        const=PICK,
+        help="resume a session; without ID, pick one of this folder",
+        is_main=True,
+    )
+    no_session: bool = switch("--no-session", help="do not record this run", key="sessions")
+    keep_sessions: int | None = value(
+        "--keep-sessions",
+        type=positive,
+        metavar="DAYS",
+        help="delete finished sessions unused for DAYS (default: off)",
+        key="keep_sessions",
+        example=90,
+    )
+    database: str | None = value(
+        "--database", metavar="URL", help="durable-run database: sqlite:///PATH or postgresql://..."
+    )
+
+
+@dataclass
+class PermissionOptions:
+    """Select permissions and the sandbox."""
+
+    permission_mode: str = value(
+        "--permission-mode",
+        choices=PERMISSION_MODES,
+        default="ask",
+        help="ask: before changes; auto: allow unless a rule denies; "
+        "plan: read-only tools; bypass: never ask (default: {default})",
+        is_main=True,
+        key="permission_mode",
+        in_project=("ask", "plan"),
+        agent="permission_mode",
+    )
+    sandbox: str = value(
+        "--sandbox",
+        choices=("auto", "bubblewrap", "landlock", "none"),
+        default="auto",
+        help="sandbox for commands (default: best available)",
+        is_main=True,
+        key="sandbox",
+        in_project=("auto", "bubblewrap", "landlock"),
+    )
+    network: bool = switch(
+        "--network",
+        help="allow network access for sandboxed commands",
+        is_main=True,
+        key="network",
+        in_project=(False,),
+    )
+    any_folder: bool = switch("--any-folder", help="allow home, shared and key-holding directories")
+    trust_folder: bool = switch(
+        "--trust-folder", help="trust AGENTS.md, skills, pal.toml and .mcp.json here", is_main=True
+    )
+    unsandboxed_shell: bool = switch(
+        "--unsandboxed-shell", help="without a sandbox, let the rules decide instead of asking"
+    )
+    no_snapshots: bool = switch(
+        "--no-snapshots",
+        help="do not take the snapshots that 'pal undo' needs",
+        key="snapshots",
+        in_project=(True,),
+    )
+    no_audit: bool = switch(
+        "--no-audit",
+        help="do not write tool calls to the audit log",
+        key="audit",
+        in_project=(True,),
+    )
+    allow: list[str] = several(
+        "--allow",
+        "--allowed",
+        metavar="RULE",
+        help="allow matching calls, e.g. 'shell(npm test)'; repeatable",
+        is_main=True,
+        key="rules.allow",
+        example=["edit_file(path=docs/*)", "shell(npm test)"],
+    )
+    deny: list[str] = several(
+        "--deny",
+        "--denied",
+        metavar="RULE",
+        help="deny matching calls, e.g. 'shell(npm test)'; repeatable",
+        is_main=True,
+        key="rules.deny",
+        example=["read_file(path=*.env)"],
+    )
+    ask: list[str] = several(
+        "--ask",
+        metavar="RULE",
+        help="ask before matching calls, e.g. 'shell(npm test)'; repeatable",
+        key="rules.ask",
+        example=["read_file(path=private/*)"],
+    )
+
+
+@dataclass
+class ToolsetOptions(PermissionOptions, ToolOptions):
+    """Select the tools of a run and what they may do."""
+
+
+@dataclass
+class ServingOptions(PromptOptions, ToolsetOptions, EndpointOptions):
+    """Select what ``pal serve`` and ``pal mcp`` serve."""
+
+    agents: str | None = value(
+        "--agents", metavar="MODULE:NAME", help="agent, dict of agents by name, or function that makes it"
+    )
+    deps: str | None = value(
+        "--deps", metavar="MODULE:NAME", help="function that makes the deps, called once per run"
+    )
+
+
+@dataclass
+class OutputOptions:
+    """Select the formats of input and output."""
+
+    input_format: str = value(
+        "--input-format",
+        choices=("text", "stream-json"),
+        default="text",
+        help="text: the task; stream-json: one JSON object per task",
+    )
+    output_format: str = value(
+        "--output-format",
+        choices=("text", "json", "stream-json", "code"),
+        default="text",
+        help="text: the answer; json: one object; stream-json: one object per event; "
+        "code: the first code block, or the whole answer without one (default: {default})",
+        is_main=True,
+        also=(
+            CommandOption(
+                ("-x", "--extract"),
+                "same as --output-format code",
+                {"action": "store_const", "const": "code"},
+            ),
+        ),
+    )
+    quiet: bool = switch(
+        "-p",
+        "--print",
+        help="print only the answer, no progress",
+        is_main=True,
+        also=(CommandOption(("-q", "--quiet"), "same as --print", {"action": "store_true"}),),
+    )
+    theme: str = value(
+        "--theme",
+        choices=("auto", "dark", "light", "plain"),
+        default="auto",
+        help="colours; plain disables them (default: {default})",
+        key="theme",
+        variables=("NO_COLOR", "FORCE_COLOR"),
+        also=(
+            CommandOption(
+                ("--no-color",), "same as --theme plain", {"action": "store_const", "const": "plain"}
+            ),
+        ),
+    )
+    screen_reader: bool = switch(
+        "--screen-reader", help="words instead of symbols, and nothing that moves", key="screen_reader"
+    )
+    language: Language | None = value(
+        "--language",
+        choices=LANGUAGES,
+        help="language of built-in prompts (default: en)",
+        key="language",
+        variables=(LANGUAGE_VARIABLE, FORMER_NAMES[LANGUAGE_VARIABLE]),
+        example="zh",
+    )
+
+
+@dataclass
+class CommandOptions(
+    OutputOptions, ToolsetOptions, SessionOptions, LimitOptions, AnswerOptions, PromptOptions, ModelOptions
+):
+    """All options of ``pal run``."""
+
+    task: list[str] = field(default_factory=list)
+
+
+def limits_of(options: LimitOptions) -> LoopLimits:
+    """Return the limits of `LimitOptions`.
+
+    Raises:
+        ConfigError: ``--max-cost`` is set without ``--price``.
+    """
+    if options.max_cost is not None and options.price is None:
+        raise ConfigError(
+            "--max-cost needs --price IN,OUT: the price per million tokens of this model, such as 0.15,0.60."
+        )
+    from pure_agent_loop.limits import LoopLimits
+
+    return LoopLimits(
+        max_turns=options.max_turns,
+        max_tokens=options.max_tokens,
+        max_seconds=options.max_seconds,
+        max_cost=options.max_cost,
+        prices={} if options.price is None else {"*": options.price},
+    )
+
+
+def agent_arguments(options: ToolsetOptions) -> dict[str, Any]:
+    """Return the arguments of `Agent` that options set as they are."""
+    return {
+        row.agent: argument
+        for row in options_of(type(options))
+        if row.agent and (argument := getattr(options, row.name)) is not None
+    }
+
+
+MAIN_FLAGS = {"--help", "--help-all"}.union(
+    *(option.flags for option in options_of(CommandOptions) if option.is_main)
+)
+SETTINGS = {
+    option.key: option
+    for option in sorted(options_of(CommandOptions), key=lambda option: option.key.startswith("limits."))
+    if option.key
+}
