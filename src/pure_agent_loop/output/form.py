@@ -28,7 +28,7 @@ from pure_agent_loop.schema.build import (
 from pure_agent_loop.schema.problems import describe_problems, tidy_schema
 from pure_agent_loop.schema.signature import around
 from pure_agent_loop.support.text import to_jsonable
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -448,7 +448,5 @@ async def called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     bound = partial(contextual(function), *args, **kwargs)
     if inspect.iscoroutinefunction(function):
         return await bound()
-    result = await run_in_thread(bound)
-    if isinstance(result, Raised):
-        raise result.error
+    result = await in_thread(bound)
     return await result if inspect.isawaitable(result) else result

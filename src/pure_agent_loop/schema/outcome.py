@@ -18,7 +18,7 @@ from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text, clean_text, safe_str
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread, run_in_thread
 from pure_agent_loop.tool_context import current_call
 
 MAX_ROWS, MAX_COLUMNS, CELL_CHARS = 50, 20, 80
@@ -88,9 +88,7 @@ async def outcome_of(result: Any) -> ToolOutcome:
     items = result if isinstance(result, (list, tuple)) else (result,)
     if not any(_is_medium(item) or _can(item, "shape") for item in items):  # no media, no tables: fast
         return ToolOutcome(_content(result).text, value=result)
-    content = await run_in_thread(partial(_content, result))
-    if isinstance(content, Raised):
-        raise content.error
+    content = await in_thread(partial(_content, result))
     return ToolOutcome(content.text, parts=content.parts or None, value=result)
 
 
@@ -131,9 +129,7 @@ async def _pieces(value: Any) -> AsyncGenerator[Any, None]:
         return
     try:
         while True:
-            piece = await run_in_thread(partial(next, value, end))
-            if isinstance(piece, Raised):
-                raise piece.error
+            piece = await in_thread(partial(next, value, end))
             if piece is end:
                 return
             yield piece

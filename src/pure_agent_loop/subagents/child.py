@@ -31,7 +31,7 @@ from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore
 from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.tool_context import ToolContext
 
@@ -364,9 +364,7 @@ async def ask_person(ask: AskFunction, request: PermissionRequest) -> Any:
     """Ask a person; a sync function runs in a thread, because it blocks."""
     if inspect.iscoroutinefunction(ask):
         return await ask(request)
-    answer = await run_in_thread(lambda: ask(request))
-    if isinstance(answer, Raised):
-        raise answer.error
+    answer = await in_thread(lambda: ask(request))
     return await answer if inspect.isawaitable(answer) else answer
 
 

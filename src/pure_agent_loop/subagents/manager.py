@@ -19,7 +19,7 @@ from pure_agent_loop.subagents.tasks import TaskNotFoundError, TaskRecord, TaskS
 from pure_agent_loop.subagents.words import SubagentWords, words_for
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.language import LANGUAGES, default_language
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox import workspace_tools
@@ -308,9 +308,7 @@ class SubagentManager:
                 run.tasks.save(child.record)
         elif run.tasks is not None:
             tasks, task_id = run.tasks, child.record.id
-            killed = await run_in_thread(lambda: tasks.kill(task_id))
-            if isinstance(killed, Raised):
-                raise killed.error
+            await in_thread(lambda: tasks.kill(task_id))
             return tasks.get(task_id)
         else:
             child.token.cancel("killed")

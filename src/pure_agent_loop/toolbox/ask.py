@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.abilities import checked_function
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.words import TOOLS, message
 
@@ -38,9 +38,7 @@ def ask_user_tool(function: Ask | None = None) -> Tool:
         """
         if function is None:
             raise NobodyToAskError(message("nobody"))
-        answer = await run_in_thread(lambda: function(question, list(options)))
-        if isinstance(answer, Raised):
-            raise answer.error
+        answer = await in_thread(lambda: function(question, list(options)))
         if inspect.isawaitable(answer):
             answer = await answer
         return str(answer) if answer else message("no_reply")

@@ -40,7 +40,7 @@ class ChangeTools:
 
     @property
     def notes_questions(self) -> bool:
-        """Whether the policy calls `note_question` for calls a person is asked about."""
+        """True if the policy calls `note_question` for calls a person is asked about."""
         return self._workspace.notes_questions
 
     def tools(self) -> list[Tool]:

@@ -34,6 +34,7 @@ MAX_PATTERN_CHARS = 1_000
 MAX_LINES = 1_000
 MAX_CHARS = 100_000
 MAX_CONTEXT = 20
+MAX_FOUND = 500
 SECONDS = 20.0
 
 
@@ -74,18 +75,46 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
     return clean_text(report.text(source.notes))
 
 
+class SearchScope:
+    """The files that a search looks at, by their names, and its time limit.
+
+    Args:
+        hidden: Look at names that a search usually skips.
+    """
+
+    def __init__(self, pattern: PathPattern, hidden: bool, seconds: float) -> None:
+        self._pattern = pattern
+        self._hidden = hidden
+        self._deadline = time.monotonic() + seconds
+
+    def is_late(self) -> bool:
+        """Return True after the time limit."""
+        return time.monotonic() >= self._deadline
+
+    def enters(self, parts: tuple[str, ...]) -> bool:
+        """Return True if a folder is searched."""
+        return not self.is_late() and not self._skips(parts[-1]) and self._pattern.may_contain(parts)
+
+    def has(self, parts: tuple[str, ...]) -> bool:
+        """Return True if a file is searched."""
+        return not self._skips(parts[-1]) and self._pattern.matches(parts)
+
+    def _skips(self, name: str) -> bool:
+        return not self._hidden and is_skipped(name) and not self._pattern.names_it(name)
+
+
 class Source:
     """The text of all searched files, concatenated, and the file of each line."""
 
     def __init__(self, workspace: Workspace, options: GrepOptions) -> None:
         self._workspace = workspace
         self._options = options
-        self._glob = _glob_anywhere(options.glob) if options.glob else None
+        glob = options.glob if "/" in options.glob else f"**/{options.glob}"  # a name: in every folder
+        self._scope = SearchScope(PathPattern(glob), options.hidden, options.seconds)
         self._starts: list[int] = []
         self._names: list[str] = []
         self._sizes: list[int] = []
         self._next = 1
-        self._deadline = time.monotonic() + options.seconds
         self.notes: set[str] = set()
         self.error: WorkspaceError | None = None
 
@@ -124,7 +153,7 @@ class Source:
                 if content is not None:
                     yield "/".join(start), content
                 return
-            walk = TreeWalk(folder, self._enters)
+            walk = TreeWalk(folder, self._scope.enters)
             for entry in walk:
                 name = "/".join((*start, *entry.parts))
                 content = self._entry_content(entry, name)
@@ -133,23 +162,8 @@ class Source:
         if not walk.complete:
             self.notes.add(message("not_all_folders"))
 
-    def _enters(self, parts: tuple[str, ...]) -> bool:
-        if self._is_late() or self._leaves_out(parts[-1]):
-            return False
-        return self._glob is None or self._glob.may_contain(parts)
-
-    def _leaves_out(self, name: str) -> bool:
-        if self._options.hidden or not is_skipped(name):
-            return False
-        return self._glob is None or not self._glob.names_it(name)
-
-    def _is_late(self) -> bool:
-        return time.monotonic() > self._deadline
-
     def _entry_content(self, entry: FileEntry, name: str) -> bytes | None:
-        if entry.kind != "file" or self._is_late() or self._leaves_out(entry.parts[-1]):
-            return None
-        if self._glob is not None and not self._glob.matches(entry.parts):
+        if entry.kind != "file" or self._scope.is_late() or not self._scope.has(entry.parts):
             return None
         try:
             return self._content(
@@ -172,7 +186,7 @@ class _Report:
     """The text for the model.
 
     Args:
-        options: Its limits, and whether only file names are listed.
+        options: Its limits and its form.
     """
 
     def __init__(self, options: GrepOptions) -> None:
@@ -229,11 +243,6 @@ class _Report:
         return "\n".join([*lines, *(f"[{note}]" for note in sorted(notes))])
 
 
-def _glob_anywhere(glob: str) -> PathPattern:
-    """Make a plain name pattern match in every folder."""
-    return PathPattern(glob if "/" in glob else f"**/{glob}")
-
-
 def _lines_of(data: bytes) -> bytes | None:
     """Return a file's text as UTF-8 in whole lines; None if it is binary or empty."""
     if not data or is_binary(data):
@@ -241,52 +250,6 @@ def _lines_of(data: bytes) -> bytes | None:
     text = data.decode("utf-16" if data.startswith(UTF16) else "utf-8-sig", "replace")
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return (text if text.endswith("\n") else text + "\n").encode("utf-8", "replace")
-
-
-# -- the ``glob`` tool: find files by name ---------------------------------------------------------------
-
-MAX_FOUND = 500
-
-
-def find(workspace: Workspace, pattern: str, path: str, hidden: bool, seconds: float) -> str:
-    """List the matching files below a folder, by name; see `SearchTools.glob`."""
-    wanted = PathPattern(pattern)
-    deadline = time.monotonic() + seconds
-
-    def leaves_out(name: str) -> bool:
-        return not hidden and is_skipped(name) and not wanted.names_it(name)
-
-    def is_late() -> bool:
-        return time.monotonic() >= deadline
-
-    def enters(parts: tuple[str, ...]) -> bool:
-        return not is_late() and not leaves_out(parts[-1]) and wanted.may_contain(parts)
-
-    start = "".join(f"{part}/" for part in workspace.parts(path))
-    lines: list[str] = []
-    with workspace.folder(path) as folder:
-        walk = TreeWalk(folder, enters)
-        for entry in walk:
-            if is_late():
-                break
-            if leaves_out(entry.parts[-1]) or not wanted.matches(entry.parts):
-                continue
-            if len(lines) == MAX_FOUND:
-                lines.append(message("only_first", count=MAX_FOUND))
-                break
-            lines.append(start + "/".join(entry.parts))
-    if not lines:
-        lines.append(_no_match_text(pattern, hidden))
-    lines += _search_notes(walk, seconds if is_late() else None)
-    return clean_text("\n".join(lines))
-
-
-def _search_notes(walk: TreeWalk, seconds: float | None) -> Iterator[str]:
-    """Yield the reasons why a search is incomplete; `seconds` is the exceeded time limit."""
-    if seconds is not None:
-        yield f"[{message('stopped', seconds=seconds)}]"
-    if not walk.complete:
-        yield f"[{message('not_all_folders')}]"
 
 
 def _no_match_text(pattern: str, hidden: bool) -> str:
@@ -336,7 +299,27 @@ class SearchTools:
             path: The folder the pattern starts from, relative to the workspace.
             hidden: Also look at names that begin with a dot, node_modules and __pycache__.
         """
-        return find(self._workspace, pattern, path, hidden, self._seconds)
+        scope = SearchScope(PathPattern(pattern), hidden, self._seconds)
+        start = self._workspace.parts(path)
+        lines: list[str] = []
+        with self._workspace.folder(path) as folder:
+            walk = TreeWalk(folder, scope.enters)
+            for entry in walk:
+                if scope.is_late():
+                    break
+                if not scope.has(entry.parts):
+                    continue
+                if len(lines) == MAX_FOUND:
+                    lines.append(message("only_first", count=MAX_FOUND))
+                    break
+                lines.append("/".join((*start, *entry.parts)))
+        if not lines:
+            lines.append(_no_match_text(pattern, hidden))
+        if scope.is_late():
+            lines.append(f"[{message('stopped', seconds=self._seconds)}]")
+        if not walk.complete:
+            lines.append(f"[{message('not_all_folders')}]")
+        return clean_text("\n".join(lines))
 
     def grep(
         self,

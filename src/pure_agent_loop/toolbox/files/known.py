@@ -65,7 +65,7 @@ class KnownFiles:
 
     @property
     def has_reader(self) -> bool:
-        """Whether the model has a tool to read files."""
+        """True if the model has a tool to read files."""
         run = None if memory_owner() is None else current_run().run
         return self.is_readable if run is None else run.has_tool("read_file")
 

@@ -55,7 +55,7 @@ class EncodedText:
 
 
 def is_binary(data: bytes) -> bool:
-    """Tell whether the content, or beginning, of a file is binary."""
+    """Return True if the content, or beginning, of a file is binary."""
     # The UTF-32 mark begins like the UTF-16 mark.
     is_utf16 = data.startswith(UTF16) and not data.startswith(codecs.BOM_UTF32_LE)
     return b"\0" in data and not is_utf16
@@ -69,7 +69,7 @@ def _errors(encoding: str) -> str:
 MAX_ENTRIES = 500
 MAX_LINES = 2_000
 MAX_BYTES = 100_000
-# In a larger file the lines after the page are not counted: that would add_line seconds.
+# In a larger file the lines after the page are not counted: that would take seconds.
 MAX_COUNTED_BYTES = 20_000_000
 # Search limit for a page. A sparse file can be larger than any disk, and a file can grow meanwhile.
 MAX_SEARCHED_BYTES = 1_000_000_000
@@ -181,8 +181,8 @@ class _LinePage:
     Args:
         first: Number of the first requested line.
         lines: The lines, with their ends.
-        all_counted: Whether `total` covers the whole file.
-        cut: Whether the last line was truncated.
+        all_counted: True if `total` covers the whole file.
+        cut: True if the last line was truncated.
     """
 
     first: int

@@ -201,7 +201,7 @@ class TreeWalk:
 
     Args:
         start: The first folder; it stays open.
-        enter: Tells whether to walk the folder with these names.
+        enter: Returns True if the folder with these names is to be walked.
         most: Maximum number of entries.
     """
 

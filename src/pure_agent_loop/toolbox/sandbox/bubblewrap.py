@@ -146,7 +146,7 @@ def check_workspace(root: Path) -> None:
 
 
 def is_too_much(folder: Path) -> bool:
-    """Tell whether a folder must never be shown to commands as a whole."""
+    """Return True if a folder must never be shown to commands as a whole."""
     try:
         check_workspace(folder)
     except ConfigError:

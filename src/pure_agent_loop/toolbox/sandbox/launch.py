@@ -70,7 +70,7 @@ class Sandbox(Protocol):
     """A way to start commands.
 
     Attributes: `name` is ``bubblewrap``, ``landlock`` or ``none``; `why` explains why no better one is used;
-    `supervised` tells whether its processes use the protocol above; `private_home` is the commands' home, or
+    `supervised` is True if its processes use the protocol above; `private_home` is the commands' home, or
     "" if each needs a new one; `refusal` is a pattern for the kernel's error at a refused write, or "" if
     read-only runs are not possible; `beyond` names what is out of reach around the workspace; see `Outer`.
     """
@@ -226,7 +226,7 @@ def outer_of(root: Path, is_too_much: Callable[[Path], bool]) -> Outer:
 
     Args:
         root: The workspace, resolved.
-        is_too_much: Tells whether a folder, such as a home, is never shown as a whole.
+        is_too_much: Returns True if a folder, such as a home, is never shown as a whole.
     """
     outer = Outer()
     for top in (root, *root.parents):

@@ -178,14 +178,11 @@ class _Run:
         return replace(finished, restored=tuple(restored))
 
     async def _start_process(self, stack: ExitStack) -> asyncio.SubprocessTransport:
-        passed = []
+        passed, standard = [], asyncio.subprocess.DEVNULL
         if self._stdin_data is not None:
-            file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-            file.write(self._stdin_data)
-            file.seek(0)
-            passed.append(file.fileno())
-            self._start = replace(self._start, input_path=f"/proc/self/fd/{file.fileno()}")
-        standard: Any = asyncio.subprocess.DEVNULL if self._stdin_data is None else file
+            standard = _open_copy(stack, self._stdin_data)
+            passed.append(standard)
+            self._start = replace(self._start, input_path=f"/proc/self/fd/{standard}")
         if self._sandbox.supervised:
             standard, self._go = os.pipe()
             stack.callback(os.close, standard)
@@ -216,11 +213,9 @@ class _Run:
         lines = seccomp.program("no-unix" if self._start.read_only else "any")
         if not lines:
             return []
-        file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
-        file.write(lines)
-        file.seek(0)
-        self._start = replace(self._start, filter_fd=file.fileno())
-        return [file.fileno()]
+        descriptor = _open_copy(stack, lines)
+        self._start = replace(self._start, filter_fd=descriptor)
+        return [descriptor]
 
     async def _wait(self, start_time: float) -> bool:
         """Wait for the end, a stop or the timeout. Return whether it timed out."""
@@ -291,6 +286,14 @@ class _Run:
         output = self.captured.text()
         ended = None if timed_out else code
         return Finished(ended, output, self.captured.cut, timed_out, seconds, killed, problem)
+
+
+def _open_copy(stack: ExitStack, data: bytes) -> int:
+    """Return the descriptor of a temporary file with this content, for a child process."""
+    file = stack.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 - the stack closes it
+    file.write(data)
+    file.seek(0)
+    return file.fileno()
 
 
 def _parent_of(pid: int) -> int:

@@ -298,7 +298,7 @@ def user_path() -> list[str]:
 
 
 def may_enter(path: Path) -> bool:
-    """Tell whether this user may list and enter a folder. Never raises."""
+    """Return True if this user may list and enter a folder. Never raises."""
     return os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)
 
 

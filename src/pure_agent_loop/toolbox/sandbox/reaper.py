@@ -81,21 +81,13 @@ def _collect() -> list[tuple[int, int]]:
         return ended
 
 
-def _has_children() -> bool:
-    try:
-        os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)
-    except ChildProcessError:
-        return False
-    return True
-
-
 def _end_all(group: int) -> int:
     """Kill until no process is left. Return the number of killed processes."""
     killed: set[int] = set()
     until = time.monotonic() + _KILL_SECONDS
     while time.monotonic() < until:
         _collect()
-        if not _has_children():  # so no descendants either: this process adopts orphans
+        if not _has_child(os.P_ALL):  # so no descendants either: this process adopts orphans
             break
         descendants = _descendants()
         killed.update(descendants)
@@ -139,12 +131,12 @@ def _children_by_trying() -> list[int]:
     os.waitpid(newest, 0)
     own, limit = os.getpid(), 1 << 22
     numbers = range(own, newest) if newest > own else (*range(1, newest), *range(own, limit))
-    return [pid for pid in numbers if _is_child(pid)]
+    return [pid for pid in numbers if _has_child(os.P_PID, pid)]
 
 
-def _is_child(pid: int) -> bool:
+def _has_child(kind: int, pid: int = 0) -> bool:
     try:
-        os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        os.waitid(kind, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
         return False
     return True

@@ -52,7 +52,7 @@ def objection(simple: Simple, root: str | None) -> str | None:
 
 
 def leaves(word: Word, root: str | None) -> bool:
-    """Tell whether a word names, or could name, a file outside of the workspace."""
+    """Return True if a word names, or could name, a file outside of the workspace."""
     text = word.text
     if text in _ALSO_INSIDE or (root is not None and f"{text}/".startswith(f"{root}/") and ".." not in text):
         return False

@@ -159,7 +159,7 @@ def _next(kind: str, beginning: bool, trouble: Callable[[str], None]) -> bool:
 
 
 def _need_blank(kind: str, before: str, text: str) -> bool:
-    """Tell whether bash needs a blank between two neighbours."""
+    """Return True if bash needs a blank between two neighbours."""
     if kind == "comment":
         return before not in _BEGINS and before != ""
     if before in ("{", "!"):

@@ -42,11 +42,11 @@ class ShellRule:
 
     @property
     def is_open(self) -> bool:
-        """Whether the rule ends in a separate star, which matches any further operands."""
+        """True if the rule ends in a separate star, which matches any further operands."""
         return self.words[-1] == "*"
 
     def catches(self, words: Sequence[Word]) -> bool:
-        """Tell whether the rule forbids or asks about a command, however it is written.
+        """Return True if the rule forbids or asks about a command, however it is written.
 
         The rule matches the beginning of the command. Options may be in any order and between the other
         words.
@@ -60,7 +60,7 @@ class ShellRule:
         return _in_order([word for word in own_words if word not in options], words[1:])
 
     def covers(self, words: Sequence[Word], *, after_cd: bool = False) -> bool:
-        """Tell whether the rule allows a command as it is written.
+        """Return True if the rule allows a command as it is written.
 
         Args:
             after_cd: It runs in another folder, where git may read a hostile configuration.
@@ -77,7 +77,7 @@ class ShellRule:
         return self._star(fixed, words[len(fixed) :])
 
     def _star(self, fixed: Sequence[str], rest: Sequence[Word]) -> bool:
-        """Tell whether the last star matches these words: operands, never options or programs."""
+        """Return True if the last star matches these words: operands, never options or programs."""
         named = [word for word in fixed if not word.startswith("-")]
         name = named[-1].rpartition("/")[2]
         if not rest or rest[0].may_be_option:

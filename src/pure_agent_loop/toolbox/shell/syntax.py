@@ -311,7 +311,7 @@ _FLAGS = {
 
 
 def may_be_a_command(words: Sequence[str], at: int) -> bool:
-    """Tell whether a word with a star could be a command that an earlier word runs, in any reading.
+    """Return True if a word with a star could be a command that an earlier word runs, in any reading.
 
     Args:
         words: The words of a rule; a star as the last word matches several.
@@ -328,7 +328,7 @@ def may_be_a_command(words: Sequence[str], at: int) -> bool:
 
 
 def _is_operand(words: Sequence[str], flags: Sequence[str], number: int, is_several: bool) -> bool:
-    """Tell whether the next word could be operand `number`, or a later one if several."""
+    """Return True if the next word could be operand `number`, or a later one if several."""
     least = values = 0
     after_option = False
     for word in words:

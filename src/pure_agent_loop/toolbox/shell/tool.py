@@ -70,7 +70,7 @@ def refused(finished: Finished, refusal: str, *, several: bool, network: bool) -
 
 
 def wants_temporary(refusal: str, root: str) -> bool:
-    """Tell whether a refused write was below ``/tmp``; it needs no approval, because ``$TMPDIR`` works.
+    """Return True if a refused write was below ``/tmp``; it needs no approval, because ``$TMPDIR`` works.
 
     Args:
         refusal: The result of `refused`.
@@ -224,7 +224,7 @@ class Shell:
 
         Args:
             args: The arguments of the call.
-            context: Whether a person can be asked, and the user's rules, which are parsed as shell rules.
+            context: The attendance of a person, and the user's rules, which are parsed as shell rules.
         """
         command = args.get("command")
         if not isinstance(command, str):
@@ -287,7 +287,7 @@ class Shell:
         return refused(finished, self.sandbox.refusal, several=several, network=self._network)
 
     def _wants_temporary(self, reason: str) -> bool:
-        """Tell whether the command only lacks a private ``/tmp``, which not every sandbox has."""
+        """Return True if the command only lacks a private ``/tmp``, which not every sandbox has."""
         return not self.sandbox.private_home and wants_temporary(reason, str(self._root))
 
     def _with_rules(self, context: JudgeContext) -> ShellPolicy:

@@ -84,7 +84,7 @@ class WorkingDirectory:
         return message("shell_link_out", word=leading.raw) if leading else None
 
     def leads_out(self, word: Word, *, within: bool = False) -> bool:
-        """Tell whether a word may lead outside through a link; with `within`, also through its content."""
+        """Return True if a word may lead outside through a link; with `within`, also through its content."""
         fixed = word.head if not word.is_literal else word.text
         for base in self._bases:
             at = Path(base, fixed if word.is_literal else fixed.rpartition("/")[0])

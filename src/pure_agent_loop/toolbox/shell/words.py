@@ -48,17 +48,17 @@ class Word:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the word has no quotes, escapes, patterns or expansions."""
+        """True if the word has no quotes, escapes, patterns or expansions."""
         return self.is_literal and self.raw == self.text
 
     @property
     def is_literal(self) -> bool:
-        """Whether the word means exactly its text."""
+        """True if the word means exactly its text."""
         return all(part.kind == "text" for part in self.parts)
 
     @property
     def has_expansion(self) -> bool:
-        """Whether a part has an unknown value."""
+        """True if a part has an unknown value."""
         return any(part.kind in ("variable", "output") for part in self.parts)
 
     @property
@@ -73,7 +73,7 @@ class Word:
 
     @property
     def may_be_option(self) -> bool:
-        """Whether the expanded word could begin with a dash."""
+        """True if the expanded word could begin with a dash."""
         return self.head.startswith("-") or (not self.head and not self.is_literal)
 
 

@@ -203,13 +203,9 @@ class _PageText:
             return
         if name in _STARTS:
             _STARTS[name](self, attributes)
-        elif name in _HEADINGS:
-            self._break(2)
-            self._lead = _HEADINGS[name]
-        elif name in _PARAGRAPHS:
-            self._break(2)
-        elif name in _BLOCKS:
-            self._break(1)
+        else:
+            self._break_around(name)
+            self._lead = _HEADINGS.get(name, self._lead)
 
     def end(self, name: str) -> None:
         if self._hidden:
@@ -219,10 +215,11 @@ class _PageText:
             return
         if name in _ENDS:
             _ENDS[name](self)
-        if name in _HEADINGS:
-            self._lead = ""
-            self._break(2)
-        elif name in _PARAGRAPHS:
+        self._lead = "" if name in _HEADINGS else self._lead
+        self._break_around(name)
+
+    def _break_around(self, name: str) -> None:
+        if name in _HEADINGS or name in _PARAGRAPHS:
             self._break(2)
         elif name in _BLOCKS:
             self._break(1)
