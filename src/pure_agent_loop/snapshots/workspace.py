@@ -14,7 +14,11 @@ from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.observers import FileChange, StepChanges
-from pure_agent_loop.snapshots.camera import (
+from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, of_kind
+from pure_agent_loop.snapshots.restore import RestorePlan, Restorer, changed_paths, make_plan
+from pure_agent_loop.snapshots.scan import Scanner, ScanRules, coarse_time
+from pure_agent_loop.snapshots.store import Store, locked
+from pure_agent_loop.snapshots.taking import (
     History,
     Record,
     ScanScope,
@@ -25,10 +29,6 @@ from pure_agent_loop.snapshots.camera import (
     UndoRecord,
     new_id,
 )
-from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, of_kind
-from pure_agent_loop.snapshots.restore import RestorePlan, Restorer, changed_paths, make_plan
-from pure_agent_loop.snapshots.scan import Scanner, ScanRules, coarse_time
-from pure_agent_loop.snapshots.store import Store, locked
 from pure_agent_loop.snapshots.values import (
     EntryKind,
     Manifest,
@@ -105,7 +105,7 @@ class WorkspaceSnapshots:
         scanner = Scanner(
             self.root, max_file_bytes=max_file_bytes, max_files=max_files, exclude=exclude, apart=excluded
         )
-        self._camera = SnapshotTaker(scanner, self._store, base / "known.json")
+        self._taker = SnapshotTaker(scanner, self._store, base / "known.json")
         self._base = base
         # Held while a snapshot is recorded in the journal, and while unused snapshots are pruned.
         self._naming = base / "naming"
@@ -132,7 +132,7 @@ class WorkspaceSnapshots:
         self._open.pop((session, step), None)
         await self._prune_daily()
         began = time.time()
-        snapshot = await self._camera.take()
+        snapshot = await self._taker.take()
         history = await self._history()
         last = next(reversed(history.of(session)), None)
         if last is not None and last.after is None:
@@ -178,13 +178,13 @@ class WorkspaceSnapshots:
     async def _scan_after(self, step: StepRecord) -> Snapshot:
         """Take a snapshot after a step, by the rules that were in force before it."""
         if step.view is None or not self._store.has(step.before):
-            return await self._camera.take()
-        before = await self._camera.manifest(step.before)
+            return await self._taker.take()
+        before = await self._taker.manifest(step.before)
         scope = ScanScope(step.view, None, before, step.time)
         try:
-            return await self._camera.take(scope)
+            return await self._taker.take(scope)
         except TooManyFilesError:
-            return await self._camera.take(replace(scope, only=before))
+            return await self._taker.take(replace(scope, only=before))
 
     async def _finish(self, step: StepRecord, *, is_whole: bool) -> tuple[list[FileChange], list[str]]:
         """Record how a step ended. Return its changes, and notices about them."""
@@ -207,7 +207,7 @@ class WorkspaceSnapshots:
     async def _describe_changes(
         self, step: StepRecord, snapshot: Snapshot, record: Record
     ) -> tuple[list[FileChange], list[str]]:
-        before = await self._camera.manifest(step.before)
+        before = await self._taker.manifest(step.before)
         total = len(changed_files(before, snapshot.manifest))
         changes = await describe(self._store, before, snapshot.manifest, MAX_CHANGES)
         record["added"] = sum(change.added for change in changes)
@@ -238,8 +238,8 @@ class WorkspaceSnapshots:
                     await in_thread(partial(self._journal.append, line))
                 if self._store.has(snapshot.name):
                     return snapshot
-            self._camera.forget()  # pruned before the line was written; the line now protects it
-            snapshot = await self._camera.take(snapshot.scope)
+            self._taker.forget()  # pruned before the line was written; the line now protects it
+            snapshot = await self._taker.take(snapshot.scope)
         raise SnapshotError("Another process prunes each snapshot as soon as it is taken.")
 
     # -- called by users -----------------------------------------------------------------------------
@@ -370,7 +370,7 @@ class WorkspaceSnapshots:
             async with locked(self._base):
                 forgotten = await in_thread(lambda: self._forget(days, max_steps))
             await self._store.prune((await self._history()).names())
-        self._camera.forget()
+        self._taker.forget()
         return forgotten
 
     # -- internals -----------------------------------------------------------------------------------
@@ -413,7 +413,7 @@ class WorkspaceSnapshots:
 
     async def _manifests(self, before: str, after: str | None) -> tuple[Manifest, Manifest]:
         assert after is not None
-        return await self._camera.manifest(before), await self._camera.manifest(after)
+        return await self._taker.manifest(before), await self._taker.manifest(after)
 
     async def _plan(
         self, pairs: Sequence[StepRecord | UndoRecord], view: ScanRules | None, *, force: bool
@@ -426,7 +426,7 @@ class WorkspaceSnapshots:
         paths |= {path for path, inode in links.items() if inode in same}
         sizes = [step.view.max_file_bytes for step in pairs if isinstance(step, StepRecord) and step.view]
         rules = ScanRules((), max([self._max_file_bytes, *sizes]))
-        snapshot = await self._camera.take(ScanScope(rules, paths))
+        snapshot = await self._taker.take(ScanScope(rules, paths))
         return make_plan(changes, snapshot.manifest, force=force, links=links), snapshot
 
     async def _restore(
@@ -448,7 +448,7 @@ class WorkspaceSnapshots:
             tuple(restorer.removed),
             (*plan.conflicts, *restorer.conflicts),
         )
-        return report, await self._camera.take(snapshot.scope)
+        return report, await self._taker.take(snapshot.scope)
 
 
 def _workspace_folder(root: Path, store: str | os.PathLike[str] | None) -> Path:
