@@ -90,8 +90,8 @@ class EditorFiles(Workspace):
     def _write_by_editor(
         self, path: str, data: bytes, text: str, *, make_folders: bool
     ) -> os.stat_result | None:
+        self.require_unprotected(path)
         parts = self.parts(path)
-        self._require_unprotected(parts, path)
         if not parts:
             return super().write(path, data)  # raises the error
         with (

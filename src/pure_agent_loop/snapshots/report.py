@@ -12,6 +12,7 @@ from pure_agent_loop.snapshots.scan import is_secret
 from pure_agent_loop.snapshots.store import Store
 from pure_agent_loop.snapshots.values import EntryKind, Manifest, PathEntry, shown_path
 from pure_agent_loop.support.threads import in_thread
+from pure_agent_loop.toolbox.files.differences import common_ends
 
 # -- unified diffs in bounded time and length ------------------------------------------------------------
 
@@ -42,8 +43,7 @@ def unified(path: str, before: str, after: str, most: int | None = MAX_DIFF_CHAR
         most: Maximum length in characters; None for no limit.
     """
     old, new = _lines(before), _lines(after)
-    head = _common_length(old, new)
-    tail = _common_length(old[head:][::-1], new[head:][::-1])
+    head, tail = common_ends(old, new)
     start = max(0, head - CONTEXT)
     keep = max(0, tail - CONTEXT)
     a, b = old[start : len(old) - keep], new[start : len(new) - keep]
@@ -89,15 +89,6 @@ def _range(start: int, stop: int, offset: int) -> str:
 
 def _with_newline(line: str) -> str:
     return line if line.endswith("\n") else f"{line}\n\\ No newline at end of file\n"
-
-
-def _common_length(a: list[str], b: list[str]) -> int:
-    count = 0
-    for one, other in zip(a, b, strict=False):
-        if one != other:
-            break
-        count += 1
-    return count
 
 
 def _shorten(text: str, max_chars: int | None) -> str:

@@ -12,7 +12,7 @@ from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.text import clean_text, excerpt_around
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
-from pure_agent_loop.toolbox.files.differences import why_not_found
+from pure_agent_loop.toolbox.files.differences import common_ends, why_not_found
 from pure_agent_loop.toolbox.files.known import ABSENT, KnownFiles, size_of, written_state
 from pure_agent_loop.toolbox.files.reading import EncodedText
 from pure_agent_loop.toolbox.files.words import message
@@ -208,7 +208,7 @@ def _what_changed(known: KnownFiles, state: str, content: bytes) -> str:
     old, new = (None if data is None else EncodedText.of(data) for data in (kept, content))
     if old is not None and new is not None:
         before, after = old.text.splitlines(), new.text.splitlines()
-        head, tail = _common_ends(before, after)
+        head, tail = common_ends(before, after)
         before, after = before[head : len(before) - tail], after[head : len(after) - tail]
         if before or after:
             title = f"@@ -{head + 1},{len(before)} +{head + 1},{len(after)} @@"
@@ -295,7 +295,7 @@ class _Change:
         new = (text[first:start] + self.new + text[end:last]).splitlines()
         above = text[:first].splitlines()
         below = text[last : last + 10_000].splitlines()
-        head, tail = _common_ends(old, new)
+        head, tail = common_ends(old, new)
         above = [*above, *old[:head]][-CONTEXT_LINES:]
         below = [*old[len(old) - tail :], *below][:CONTEXT_LINES]
         line = text.count("\n", 0, first) + 1 + head - len(above)
@@ -314,14 +314,6 @@ class _Change:
         return message("many_places", count=len(self.places), numbers=numbers)
 
 
-def _common_ends(old: list[str], new: list[str]) -> tuple[int, int]:
-    """Count the equal lines at the start and at the end."""
-    shorter = min(len(old), len(new))
-    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
-    tail = next((at for at in range(shorter - head) if old[-1 - at] != new[-1 - at]), shorter - head)
-    return head, tail
-
-
 def _line_end(text: str, at: int) -> int:
     """Return the end of the line at `at`, past its line break; `at` itself at the start of a line."""
     if at and text[at - 1] == "\n":
@@ -332,7 +324,7 @@ def _line_end(text: str, at: int) -> int:
 
 def _hunk(old: list[str], new: list[str]) -> list[str]:
     """Return removed and added lines; of long lines the part where they begin to differ."""
-    at = _common_ends(list(old[0]), list(new[0]))[0] if old and new else 0
+    at = common_ends(old[0], new[0])[0] if old and new else 0
     return [*_diff_lines("-", old, at), *_diff_lines("+", new, at)]
 
 

@@ -15,7 +15,7 @@ import re
 import secrets
 import stat
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -239,6 +239,14 @@ def _describe(kind: str, pairs: list[str]) -> str:
     shown = list(dict.fromkeys(pairs))
     ellipsis = ", ..." if len(shown) > MAX_PAIRS else ""
     return message(kind) + (f" ({'; '.join(shown[:MAX_PAIRS])}{ellipsis})" if shown else "")
+
+
+def common_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
+    """Count the equal items at the start and at the end."""
+    shorter = min(len(old), len(new))
+    head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
+    tail = next((at for at in range(shorter - head) if old[-1 - at] != new[-1 - at]), shorter - head)
+    return head, tail
 
 
 # -- write a file whole or not at all, in an open folder -------------------------------------------------

@@ -259,8 +259,8 @@ class Workspace:
         Raises:
             WorkspaceError: The path is protected, goes through a link, or cannot be written.
         """
+        self.require_unprotected(path)
         parts = self.parts(path)
-        self._require_unprotected(parts, path)
         if not parts:
             raise WorkspaceError(message("itself", path=shown(path)))
         with (
@@ -279,10 +279,7 @@ class Workspace:
         Raises:
             WorkspaceError: The path lies outside or is protected.
         """
-        self._require_unprotected(self.parts(path), path)
-
-    def _require_unprotected(self, parts: tuple[str, ...], path: str) -> None:
-        name = self._protection.found(parts)
+        name = self._protection.found(self.parts(path))
         if name is not None:
             raise WorkspaceError(message("protected", path=shown(path), name=name))
 

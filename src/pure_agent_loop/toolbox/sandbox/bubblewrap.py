@@ -236,7 +236,7 @@ _DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"
 _PROBE_SECONDS = 10
 
 
-class Landlock:
+class Landlock(Sandbox):
     """Starts commands that the kernel confines to the workspace, a private folder and the system's programs.
 
     Sockets need `network`, and Unix sockets are never allowed; signals to outside processes and inspection
@@ -285,10 +285,6 @@ class Landlock:
             "still": start.read_only,
         }
         return reaper_argv(start, confine)
-
-    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - the shape of `Sandbox`
-        """Return an empty context: Landlock needs no preparation."""
-        return nullcontext([])
 
 
 def best_sandbox(

@@ -86,9 +86,9 @@ class Sandbox(Protocol):
         """Return program and arguments that start a command."""
         ...
 
-    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:
+    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - for others
         """Return the context of a running command. After it, the list names what was restored."""
-        ...
+        return nullcontext([])
 
 
 def reaper_argv(start: Start, confine: Mapping[str, Any] | None = None) -> list[str]:
@@ -106,7 +106,7 @@ def reaper_argv(start: Start, confine: Mapping[str, Any] | None = None) -> list[
     return script_argv(REAPER, json.dumps(plan))
 
 
-class Unconfined:
+class Unconfined(Sandbox):
     """Runs commands without a sandbox: they may do all that this user may. Only their end is guaranteed.
 
     Args:
@@ -125,10 +125,6 @@ class Unconfined:
     def argv(self, start: Start) -> list[str]:
         """See `Sandbox`."""
         return reaper_argv(start) if self.supervised else list(start.command)
-
-    def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - the shape of `Sandbox`
-        """Return an empty context: nothing needs preparation."""
-        return nullcontext([])
 
 
 # -- bounded output of a command: the head, the tail, and the number of bytes cut between them -----------
