@@ -108,8 +108,7 @@ class _Examination:
     async def run(self) -> Report:
         if protocol := protocol_of(self._target.model):
             raise ConfigError(
-                f"The doctor examines servers with chat completions, not with {protocol}:. Leave the prefix out "
-                "to examine such a server."
+                f"The doctor examines chat completions, not {protocol}:. Leave out the prefix to examine these."
             )
         try:
             await self._ask(REACHABLE, self._reach)
