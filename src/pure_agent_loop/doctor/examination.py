@@ -108,7 +108,7 @@ class _Examination:
     async def run(self) -> Report:
         if protocol := protocol_of(self._target.model):
             raise ConfigError(
-                f"The doctor examines chat completions, not {protocol}:. Leave out the prefix to examine these."
+                f"Only chat completions are examined, not {protocol}:. Leave out the prefix for these."
             )
         try:
             await self._ask(REACHABLE, self._reach)
