@@ -169,6 +169,11 @@ def takes_meta(client: object) -> bool:
     return bool(getattr(client, "takes_meta", False))
 
 
+def thinks_in_text(client: object) -> bool:
+    """Return True if ``<think>`` tags in a client's text hold reasoning; False if that has its own place."""
+    return bool(getattr(client, "thinks_in_text", True))
+
+
 def window_known_to(client: object) -> int | None:
     """Return the context window in tokens if the client has it without a query to its server."""
     window = getattr(client, "context_window", None)

@@ -21,6 +21,7 @@ from pure_agent_loop.llm.base import (
     profile_of,
     stream_of,
     takes_meta,
+    thinks_in_text,
     window_known_to,
 )
 from pure_agent_loop.llm.messages import META, Message, to_wire, user_message
@@ -101,6 +102,11 @@ class Fallback(StreamingClient):
     def profile(self) -> Profile | None:
         """Profile of the preferred model."""
         return profile_of(self._members[0].client)
+
+    @property
+    def thinks_in_text(self) -> bool:
+        """True if a model may write its reasoning into its text; see `base.thinks_in_text`."""
+        return any(map(thinks_in_text, self.clients))
 
     @property
     def secrets(self) -> list[str]:

@@ -7,14 +7,21 @@ import os
 import urllib.parse
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.addresses import checked_url, is_loopback
 from pure_agent_loop.llm.base import StreamingClient
 from pure_agent_loop.llm.http.connections import Connections
-from pure_agent_loop.llm.openai_client import JSON_PACKAGES, LOCAL_SECONDS, checked_key, encode_body
+from pure_agent_loop.llm.openai_client import (
+    DRAIN_SECONDS,
+    JSON_PACKAGES,
+    LOCAL_SECONDS,
+    checked_key,
+    encode_body,
+)
 from pure_agent_loop.llm.profiles import check_thinking_level
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
@@ -22,7 +29,7 @@ from pure_agent_loop.support.portal import close_at_exit
 from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http.plain import Transport
+    from pure_agent_loop.llm.http.plain import HttpResponse, Transport
 
 
 class ResponseReader(Protocol):
@@ -64,6 +71,7 @@ class ProtocolClient(StreamingClient):
     """
 
     takes_meta = True
+    thinks_in_text = False  # thinking has a place of its own
     default_url: ClassVar[str]
     url_variable: ClassVar[str]
     key_variable: ClassVar[str]
@@ -105,8 +113,10 @@ class ProtocolClient(StreamingClient):
     @classmethod
     def is_own(cls, url: str) -> bool:
         """Return True for a URL of the protocol's maker."""
-        host = urllib.parse.urlsplit(url).hostname or ""
-        return host == cls.own_host or host.endswith(f".{cls.own_host}")
+        parts = urllib.parse.urlsplit(url)
+        host = parts.hostname or ""
+        is_own_host = host == cls.own_host or host.endswith(f".{cls.own_host}")
+        return parts.scheme == "https" and is_own_host
 
     @property
     def has_key(self) -> bool:
@@ -126,7 +136,7 @@ class ProtocolClient(StreamingClient):
     ) -> LLMResponse:
         """Return the whole response. Same arguments and errors as `chat_stream`."""
         async with aclosing(self._ask(messages, tools, kwargs, stream=False)) as deltas:
-            return await assembled(deltas)
+            return await assembled(deltas, splits_thinking=False)
 
     def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
@@ -200,12 +210,13 @@ class ProtocolClient(StreamingClient):
         try:
             response = await (await self._connections.transport()).post(encode_body(body), options)
             reader.is_document = "event-stream" not in response.headers.get("content-type", "").lower()
-            while not reader.is_done:
+            data = b"-"
+            while data and not reader.is_done:
                 data = await response.read()
                 for delta in reader.feed(data) if data else reader.close():
                     yield delta
-                if not data:
-                    break
+            if data and not response.at_end:
+                await _drain(response)
         except Exception as error:  # noqa: BLE001 - raised below
             raise self._translated(error)  # noqa: B904 - its cause is set
         finally:
@@ -224,3 +235,11 @@ class ProtocolClient(StreamingClient):
             self._redactor.clean_error(translated)
             translated.__cause__ = error
         return translated
+
+
+async def _drain(response: HttpResponse) -> None:
+    """Read the rest of a complete response briefly, so that the connection can be reused."""
+    with Interrupt() as block, suppress(Exception):
+        block.after(DRAIN_SECONDS)
+        while await response.read():
+            pass

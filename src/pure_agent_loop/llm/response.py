@@ -113,7 +113,8 @@ _QUOTES = ("`", "'", '"')
 __all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
 
 OUTPUT_LIMIT = "output_limit"  # cut off, and not to be continued
-CUT_OFF = ("length", "content_filter", OUTPUT_LIMIT)
+REFUSED = "refused"  # refused by the model: the response so far, calls included, is discarded
+CUT_OFF = ("length", "content_filter", OUTPUT_LIMIT, REFUSED)
 _REASONS = {  # this package's reason -> servers' spellings, in lower case
     "stop": "stop end end_turn eos eos_token stop_sequence complete completed",
     "tool_calls": "function_call function_calls tool_call tool_use",
@@ -249,7 +250,8 @@ class _Pairs:
 class _Cleaner:
     """Cleans text and reasoning for display; buffers partial tags and split characters."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, splits_thinking: bool) -> None:
+        self._splits_thinking = splits_thinking
         self._think = ThinkSplitter()
         self._text, self._reasoning = _Pairs(), _Pairs()
 
@@ -260,12 +262,16 @@ class _Cleaner:
 
     def feed(self, text: str, reasoning: str) -> tuple[str, str]:
         """Add text and reasoning; return both without tags, as far as they are complete."""
-        text, thinking = self._think.feed(self._text.feed(text))
-        reasoning = self._reasoning.feed(reasoning)
+        text, reasoning = self._text.feed(text), self._reasoning.feed(reasoning)
+        if not self._splits_thinking:
+            return text, reasoning
+        text, thinking = self._think.feed(text)
         return text, reasoning + thinking if thinking else reasoning
 
     def flush(self) -> tuple[str, str]:
         """Return the buffered text and reasoning."""
+        if not self._splits_thinking:
+            return self._text.flush(), self._reasoning.flush()
         text, thinking = self._think.feed(self._text.flush())
         last_text, last_thinking = self._think.flush()
         return text + last_text, self._reasoning.flush() + thinking + last_thinking
@@ -275,9 +281,13 @@ class Assembler:
     """Assembles a response from its deltas.
 
     `feed` each delta as it comes (it returns the delta to display), then call `finish`.
+
+    Args:
+        splits_thinking: Whether ``<think>`` tags in the text hold reasoning; see `thinks_in_text`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, splits_thinking: bool = True) -> None:
+        self._splits_thinking = splits_thinking
         self._text: list[str] = []
         self._reasoning: list[str] = []
         self._calls: CallGatherer | None = None
@@ -301,7 +311,7 @@ class Assembler:
         self.has_begun = self.has_begun or not delta.notice
         if text or reasoning:
             self._is_flushed = False
-            self._cleaner = self._cleaner or _Cleaner()
+            self._cleaner = self._cleaner or _Cleaner(splits_thinking=self._splits_thinking)
             text, reasoning = self._cleaner.feed(text, reasoning)
             self._keep(text, reasoning)
         if delta.tool_calls:
@@ -359,6 +369,9 @@ class Assembler:
             )
         if reason.lower().startswith(FAILED):
             raise LLMError(f"The server aborted its response: {reason}.", kind="incomplete")
+        if reason == REFUSED:
+            _, reasoning = self._joined()
+            return LLMResponse(None, [], self._usage, self._raw, reasoning, "content_filter")
         calls = [] if self._calls is None else self._calls.finish(reason if reason in CUT_OFF else "")
         is_begun = self._calls is not None and not calls and self._calls.is_begun and reason not in CUT_OFF
         if is_begun or (reason == "tool_calls" and not calls):
@@ -383,18 +396,22 @@ class Assembler:
 
     def _joined(self) -> tuple[str | None, str | None]:
         text, reasoning = "".join(self._text), "".join(self._reasoning)
-        if self._cleaner is not None and not self._cleaner.has_opened and not reasoning:
+        may_hold_tag = self._cleaner is not None and self._splits_thinking
+        if may_hold_tag and not reasoning and not (self._cleaner and self._cleaner.has_opened):
             text, reasoning = split_unopened(text)
         return text if text.strip() else None, reasoning or None
 
 
-async def assembled(deltas: AsyncIterable[Delta]) -> LLMResponse:
+async def assembled(deltas: AsyncIterable[Delta], *, splits_thinking: bool = True) -> LLMResponse:
     """Assemble the whole response of a stream.
+
+    Args:
+        splits_thinking: As in `Assembler`.
 
     Raises:
         LLMError: See `Assembler.finish`.
     """
-    assembler = Assembler()
+    assembler = Assembler(splits_thinking=splits_thinking)
     async for delta in deltas:
         assembler.feed(delta)
     return assembler.finish()

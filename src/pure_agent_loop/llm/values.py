@@ -57,14 +57,14 @@ class TokenUsage:
         """Read a `usage` object of the chat-completions protocol; None if it is missing."""
         if usage is None:
             return None
-        prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-        total = _count(usage, "total_tokens")
+        prompt, completion = count_of(usage, "prompt_tokens"), count_of(usage, "completion_tokens")
+        total = count_of(usage, "total_tokens")
         if prompt is None and completion is None and total is None:
             return None
-        reasoning = _count(get(usage, "completion_tokens_details"), "reasoning_tokens")
-        cached = _count(get(usage, "prompt_tokens_details"), "cached_tokens")
+        reasoning = count_of(get(usage, "completion_tokens_details"), "reasoning_tokens")
+        cached = count_of(get(usage, "prompt_tokens_details"), "cached_tokens")
         if cached is None:
-            cached = next((n for name in _CACHED if (n := _count(usage, name)) is not None), None)
+            cached = next((n for name in _CACHED if (n := count_of(usage, name)) is not None), None)
         if cached is not None and prompt is not None:
             cached = min(cached, prompt)  # some reports exceed the prompt
         prompt, completion = prompt or 0, completion or 0
@@ -92,7 +92,8 @@ _USAGE_FIELDS = (
 _usage_of = attrgetter(*_USAGE_FIELDS)  # one call: each step records its usage
 
 
-def _count(data: Any, name: str) -> int | None:
+def count_of(data: Any, name: str) -> int | None:
+    """Return a count of a usage report; None if it is missing or not a count."""
     value = data.get(name) if type(data) is dict else get(data, name)
     if value is None or (type(value) is int and value >= 0):
         return value

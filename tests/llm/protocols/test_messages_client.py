@@ -145,7 +145,7 @@ async def test_a_refusal_has_its_category():
         client = client_of(server)
         seen = [delta async for delta in client.chat_stream(USER)]
         await client.aclose()
-    assert seen[-1].finish_reason == "content_filter"
+    assert seen[-1].finish_reason == "refused"
     assert seen[-1].notice == "The model refused to answer (category: cyber)."
 
 

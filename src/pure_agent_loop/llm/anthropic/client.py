@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.families import ClaudeFamily, family_for
 from pure_agent_loop.llm.anthropic.request import MessagesRequest, RequestWriter
-from pure_agent_loop.llm.anthropic.stream import MessagesReader
+from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.openai_client import PROBE_SECONDS, encode_body
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.response import OUTPUT_LIMIT
-from pure_agent_loop.llm.values import Delta, TokenUsage, get
+from pure_agent_loop.llm.values import Delta, TokenUsage, count_of, get
 from pure_agent_loop.llm.wire import parse_json
 
 if TYPE_CHECKING:
@@ -25,9 +25,10 @@ if TYPE_CHECKING:
 MAX_CONTINUATIONS = 10  # of one response that the server paused
 # Closed models: no text in a request is read as a control token.
 _PROFILE = Profile("Anthropic Messages", control_tokens=())
-_NOT_COUNTED = (
-    "max_tokens", "stream", "stop_sequences", "temperature", "top_p", "top_k", "metadata", "service_tier",
-)  # fmt: skip
+_COUNTED = frozenset({
+    "cache_control", "context_management", "mcp_servers", "messages", "model", "output_config", "system",
+    "thinking", "tool_choice", "tools",
+})  # fmt: skip
 
 
 class AnthropicClient(ProtocolClient):
@@ -116,23 +117,27 @@ class AnthropicClient(ProtocolClient):
         Raises:
             LLMError: The server has no such endpoint, or the request failed.
         """
-        body = self._write(messages, tools, kwargs, stream=False).body
-        for name in _NOT_COUNTED:
-            body.pop(name, None)
+        request = self._write(messages, tools, kwargs, stream=False)
+        body = {name: value for name, value in request.body.items() if name in _COUNTED}
         counter = Connections(self._counting_transport)
         try:
-            response = await (await counter.transport()).post(encode_body(body), {})
+            sent = _with_betas(kwargs, request.betas)
+            response = await (await counter.transport()).post(encode_body(body), sent)
             try:
                 data = b""
                 while piece := await response.read():
                     data += piece
             finally:
                 await response.aclose()
-            return int(parse_json(data)["input_tokens"])
+            answer = parse_json(data)
         except Exception as error:  # noqa: BLE001 - raised below
             raise self._translated(error)  # noqa: B904 - its cause is set
         finally:
             await counter.aclose()
+        count = count_of(answer, "input_tokens")
+        if count is None:
+            raise error_of(answer)
+        return count
 
     def _counting_transport(self) -> Transport:
         return self._transport_to("/count_tokens")
@@ -177,7 +182,10 @@ class AnthropicClient(ProtocolClient):
             if reader.stop_reason != "pause_turn":
                 break
             spent = _sum(spent, reader.usage)
-            paused = {"role": "assistant", "content": reader.blocks}
+            content = [block for block in reader.blocks if block["type"] != "text" or block["text"].strip()]
+            if not content:
+                break
+            paused = {"role": "assistant", "content": content}
             messages_so_far = [*request.body["messages"], paused]
             request = replace(request, body={**request.body, "messages": messages_so_far})
         else:

@@ -109,7 +109,7 @@ FAMILIES: list[ClaudeFamily] = [
     replace(
         _BUDGET,
         name="Claude 3",
-        models=r"claude-(?:3-[05]|3-haiku|3-opus|3-sonnet|3\.[05]|2)",
+        models=r"claude-(?:3-[05]|3-haiku|3-opus|3-sonnet|3\.[05]|2|instant)",
         thinking="none",
         max_output=4_096,
         takes_format=False,
@@ -152,7 +152,11 @@ FAMILIES: list[ClaudeFamily] = [
     ),
     # Newer models most likely follow the newest rules.
     replace(
-        _BINDS, name="Claude 5.1 and later", models=r"claude-[a-z]+-\d", off=None, takes_forced_choice="no"
+        _BINDS,
+        name="Claude 5.1 and later",
+        models=r"claude-[a-z]+-(?:\d|latest)",
+        off=None,
+        takes_forced_choice="no",
     ),
 ]
 OTHER = ClaudeFamily(

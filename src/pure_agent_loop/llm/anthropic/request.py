@@ -7,6 +7,7 @@ it has no valid signature. Source of the rules: https://docs.anthropic.com/en/ap
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import re
@@ -14,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.anthropic.families import ClaudeFamily
 from pure_agent_loop.llm.messages import META, Message, is_question
 from pure_agent_loop.llm.profiles import Default
@@ -117,19 +118,24 @@ class RequestWriter:
                 body["tool_choice"] = choice
         if system:
             body["system"] = system
-        turns = _Turns(self.family.binds_thinking, self.origin, system, written)
+        can_drop = (body.get("thinking") or {}).get("type") == "adaptive"
+        turns = _Turns(self.family.binds_thinking, self.origin, system, written, can_drop)
         for number, message in enumerate(history):
             turns.add(message, is_open=number > _last_question(history))
         body["messages"] = turns.finish()
         betas = [*options.get("betas", ())]
-        if turns.keeps_invalid and body.get("thinking", {}).get("type") == "adaptive":
-            binding = {"prefix_mismatch_behavior": "drop_block"}
-            body["thinking"] = {**body["thinking"], "block_binding": binding}
-            betas.append(BINDING_BETA)
-        body.update(options.get("extra_body") or {})
         prefix = turns.digest()  # without cache marks, which move
-        if self.caches and "cache_control" not in body:
+        extra = options.get("extra_body") or {}
+        if self.caches and not (_has_marks(body) or extra.keys() & {"cache_control", "system", "messages"}):
             _mark(body)
+        body.update(extra)
+        thinking = body.get("thinking") or {}
+        if turns.keeps_invalid and thinking.get("type") == "adaptive":
+            binding = {"prefix_mismatch_behavior": "drop_block", **(thinking.get("block_binding") or {})}
+            body["thinking"] = {**thinking, "block_binding": binding}
+            betas.append(BINDING_BETA)
+        if self.family.thinking == "budget":
+            _fit_open_round(body)
         return MessagesRequest(body, tuple(dict.fromkeys(betas)), prefix, tuple(turns.left_out))
 
     def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -183,6 +189,9 @@ class RequestWriter:
             return
         if form is not None and form.get("type") == "json_schema":
             schema = _strict(form["json_schema"]["schema"])
+            if not is_closed(schema):  # the typed answer is then asked for in another way
+                said = "output_config.format: the json_schema has free keys or refers to itself"
+                raise LLMError(f"{said}. Use output_mode='tool'.", kind="bad_request", said=said)
             self._config(fields, format={"type": "json_schema", "schema": schema})
         elif form is not None and form.get("type") != "text" and not isinstance(form, Default):
             raise ConfigError(
@@ -255,12 +264,14 @@ class _Turns:
         origin: Server and model of the request.
         system: Blocks of the system prompt.
         tools: Tools of the request.
+        can_drop: Whether the server can be asked to drop thinking that is no longer valid.
     """
 
     binds: bool
     origin: str
     system: list[dict[str, Any]]
     tools: list[dict[str, Any]]
+    can_drop: bool
     left_out: list[str] = field(default_factory=list)
     keeps_invalid: bool = False
     _turns: list[dict[str, Any]] = field(default_factory=list)
@@ -290,6 +301,8 @@ class _Turns:
         if role == "assistant" and not self._turns:
             self._turns.append({"role": "user", "content": [_text(CONTINUE)]})
         if self._turns and self._turns[-1]["role"] == role:
+            if self._turns[-1]["content"][0]["type"] not in _THINKING:  # only first blocks may be thinking
+                blocks = [block for block in blocks if block["type"] not in _THINKING]
             self._turns[-1]["content"] += blocks
         else:
             self._turns.append({"role": role, "content": blocks})
@@ -325,7 +338,7 @@ class _Turns:
         after = message.get(PREFIX)
         if not self.binds or not after or after == self.digest():
             return blocks
-        if is_open:  # the newest round needs its thinking; the server decides
+        if is_open and self.can_drop:  # the newest round needs its thinking; the server decides
             self.keeps_invalid = True
             return blocks
         self.left_out.append(after)
@@ -348,8 +361,11 @@ class _Turns:
 
 def _kept(message: Message, calls: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
     """Return the kept blocks of a response with the history's calls; None if the message has changed."""
-    blocks = [block for block in message[BLOCKS] if block.get("type") != "text" or block["text"].strip()]
-    text = "".join(block["text"] for block in blocks if block["type"] == "text")
+    try:
+        blocks = [block for block in message[BLOCKS] if block["type"] != "text" or block["text"].strip()]
+        text = "".join(block["text"] for block in blocks if block["type"] == "text")
+    except (KeyError, TypeError, AttributeError):  # a damaged record
+        return None
     if text.strip() != _plain(message.get("content")).strip():
         return None
     if sum(block["type"] == "tool_use" for block in blocks) != len(calls):
@@ -360,7 +376,7 @@ def _kept(message: Message, calls: list[dict[str, Any]]) -> list[dict[str, Any]]
 
 def _plain(content: Any) -> str:
     if isinstance(content, list):
-        return "".join(part.get("text", "") for part in content)
+        return "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
     return content or ""
 
 
@@ -403,6 +419,9 @@ def _block(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _document(file: Mapping[str, Any]) -> dict[str, Any]:
     source = _source(file["file_data"], "application/pdf")
+    if source.get("media_type", "").startswith("text/"):
+        data = base64.b64decode(source["data"]).decode("utf-8", "replace")
+        source = {"type": "text", "media_type": "text/plain", "data": data}
     title = {"title": file["filename"]} if file.get("filename") else {}
     return {"type": "document", "source": source, **title}
 
@@ -463,12 +482,59 @@ def _strict(schema: Any) -> Any:
         for key, value in schema.items()
         if key not in _NOT_STRICT and not (key == "minItems" and value not in (0, 1))
     }
-    if schema.get("type") == "object" or "properties" in schema:
+    is_object = schema.get("type") == "object" or "object" in _listed(schema.get("type"))
+    if (is_object or "properties" in schema) and not isinstance(schema.get("additionalProperties"), Mapping):
         closed["additionalProperties"] = False
     return closed
 
 
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def is_closed(schema: Any, above: tuple[str, ...] = (), root: Any = None) -> bool:
+    """Return True if constrained output can produce every value: no free keys, no recursion."""
+    root = schema if root is None else root
+    if isinstance(schema, list):
+        return all(is_closed(item, above, root) for item in schema)
+    if not isinstance(schema, Mapping):
+        return True
+    if schema.get("additionalProperties", False) is not False:
+        return False
+    reference = schema.get("$ref")
+    if isinstance(reference, str):
+        if reference in above:
+            return False
+        name = reference.rpartition("/")[2]
+        target: Any = next((root[key][name] for key in _NAMED[1:] if name in root.get(key, {})), {})
+        return is_closed(target, (*above, reference), root)
+    parts = [value for key, value in schema.items() if key not in ("enum", "const", "$defs", "definitions")]
+    named = [list(value.values()) if isinstance(value, Mapping) else value for value in parts]
+    return all(is_closed(part, above, root) for part in named)
+
+
 # -- cache marks -----------------------------------------------------------------------------------------
+
+
+def _has_marks(body: Mapping[str, Any]) -> bool:
+    """Return True if the caller places cache marks."""
+    return "cache_control" in body or any("cache_control" in tool for tool in body.get("tools", ()))
+
+
+def _fit_open_round(body: dict[str, Any]) -> None:
+    """Fit thinking and the newest round to each other, for models with a budget.
+
+    With thinking, the response of an open round must begin with its thinking; without, it must hold none.
+    """
+    turns = body["messages"]
+    if len(turns) < 2 or turns[-1]["content"][0].get("type") != "tool_result":
+        return
+    content = turns[-2]["content"]
+    has_thinking = content[0].get("type") in _THINKING
+    if (body.get("thinking") or {}).get("type") != "enabled":
+        turns[-2]["content"] = [block for block in content if block.get("type") not in _THINKING]
+    elif not has_thinking:
+        del body["thinking"]
 
 
 def _mark(body: dict[str, Any]) -> None:

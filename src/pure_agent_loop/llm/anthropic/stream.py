@@ -12,8 +12,8 @@ from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.request import BLOCKS, PREFIX
-from pure_agent_loop.llm.response import OUTPUT_LIMIT
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
+from pure_agent_loop.llm.response import OUTPUT_LIMIT, REFUSED
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of
 from pure_agent_loop.llm.wire import SSEDecoder, parse_json
 from pure_agent_loop.support.text import shorten
 
@@ -35,10 +35,11 @@ _REASONS = {
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
     "max_tokens": "length",
-    "refusal": "content_filter",
+    "refusal": REFUSED,
     "model_context_window_exceeded": OUTPUT_LIMIT,
 }
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
+_PIECES = {"text": ("text",), "thinking": ("thinking", "signature")}
 _PLAIN_KEYS = {"text": {"type", "text"}, "tool_use": {"type", "id", "name", "input"}}
 
 
@@ -54,6 +55,7 @@ class MessagesReader:
 
     def __init__(self, prefix: str = "", calls: int = 0) -> None:
         self.is_document = False
+        self._has_begun = False
         self.is_done = False
         self.stop_reason = ""
         self.blocks: list[dict[str, Any]] = []  # complete ones, in order
@@ -72,6 +74,9 @@ class MessagesReader:
         Raises:
             LLMError: The bytes cannot be read, or report a failed request.
         """
+        if not self._has_begun and data.strip():
+            self._has_begun = True
+            self.is_document = self.is_document or data.lstrip()[:1] in (b"{", b"[")
         if self.is_document:
             self._document.append(data)
             return
@@ -79,14 +84,20 @@ class MessagesReader:
 
     def close(self) -> Iterator[Delta]:
         """Yield the last deltas at the end of the body. Raises what `feed` raises."""
+        try:
+            yield from self._close()
+        except _UNREADABLE as error:
+            raise LLMError("The server sent an unreadable message.", kind="incomplete") from error
+
+    def _close(self) -> Iterator[Delta]:
         if not self.is_document:
             yield from self._read(self._decoder.flush())
             if not self.is_done:
                 self._finish()
             return
         message = parse_json(b"".join(self._document))
-        if message.get("type") == "error":
-            raise _error(message)
+        if message.get("type") == "error" or "error" in message:
+            raise error_of(message)
         if not isinstance(message.get("content"), list):
             raise LLMError("The server's response is not a message of the Messages API.", kind="incomplete")
         for number, block in enumerate(message["content"]):
@@ -104,11 +115,15 @@ class MessagesReader:
             blocks: All blocks of the response, those of its earlier parts included.
         """
         extra: dict[str, Any] | None = None
+        if self.stop_reason == "max_tokens":  # a server tool without a result is rejected later
+            while blocks and blocks[-1]["type"] == "server_tool_use":
+                blocks = blocks[:-1]
         if any(set(block) - _PLAIN_KEYS.get(block["type"], set()) for block in blocks):
             extra = {BLOCKS: blocks, **({PREFIX: self._prefix} if self._prefix else {})}
         notice = ""
         if self.stop_reason == "refusal":
-            category = (self._details or {}).get("category")
+            details = self._details if isinstance(self._details, Mapping) else {}
+            category = details.get("category")
             notice = f"The model refused to answer{f' (category: {category})' if category else ''}."
         reason = _REASONS.get(self.stop_reason, self.stop_reason or "stop")
         return Delta(finish_reason=reason, usage=self.usage, notice=notice, extra=extra)
@@ -119,16 +134,14 @@ class MessagesReader:
                 continue
             try:
                 yield from self._event(parse_json(payload))
-            except (KeyError, TypeError, AttributeError) as error:
+            except _UNREADABLE as error:
                 text = shorten(payload.decode("utf-8", "replace"), 120)
                 raise LLMError(f"The server sent an unreadable event: {text}", kind="incomplete") from error
 
     def _event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         kind = event.get("type")
         if kind == "content_block_delta":
-            block = self._open.get(event["index"])
-            if block is not None:
-                yield from block.add(event["delta"])
+            yield from self._open[event["index"]].add(event["delta"])
         elif kind == "content_block_start":
             yield from self._begin(event["index"], event["content_block"])
         elif kind == "content_block_stop":
@@ -144,10 +157,13 @@ class MessagesReader:
         elif kind == "message_stop":
             self._finish()
         elif kind == "error" or (kind is None and "error" in event):
-            raise _error(event)
+            raise error_of(event)
 
     def _begin(self, index: int, content: Mapping[str, Any]) -> Iterator[Delta]:
-        is_call = content.get("type") == "tool_use"
+        kind = content["type"]
+        if not isinstance(kind, str):
+            raise TypeError("type")
+        is_call = kind == "tool_use"
         self._open[index] = block = _OpenBlock(dict(content), self.calls if is_call else None)
         self.calls += is_call
         yield from block.begin()
@@ -175,15 +191,16 @@ class MessagesReader:
         if not isinstance(usage, Mapping):
             return
         self._counts.update({name: count for name, count in usage.items() if count is not None})
-        counts = {name: self._counts.get(name) or 0 for name in _COUNTS}
+        counts = {name: count_of(self._counts, name) or 0 for name in _COUNTS}
         prompt = sum(counts[name] for name in _COUNTS[:3])
         written = counts["output_tokens"]
         details = self._counts.get("output_tokens_details")
-        thinking = details.get("thinking_tokens") if isinstance(details, Mapping) else None
-        cached = self._counts.get("cache_read_input_tokens")
+        thinking = count_of(details, "thinking_tokens")
+        cached = count_of(self._counts, "cache_read_input_tokens")
         self.usage = TokenUsage(prompt, written, prompt + written, thinking, cached)
 
 
+_UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
@@ -199,43 +216,51 @@ class _OpenBlock:
         self.content = content
         self._call = call
         self._input: list[str] = []
+        # Fields that come in pieces; missing ones are empty, as some gateways leave them out.
+        self._pieces: dict[str, list[str]] = {
+            name: [_string(content.get(name) or "")] for name in _PIECES.get(content["type"], ())
+        }
 
     def begin(self) -> Iterator[Delta]:
         """Yield the delta of the block's beginning."""
         content = self.content
         if self._call is not None:
-            yield Delta(tool_calls=(ToolCallDelta(self._call, content.get("id"), content.get("name")),))
-        elif content.get("text") or content.get("thinking"):
-            yield Delta(content.get("text") or "", content.get("thinking") or "")
+            call_id, name = _string(content.get("id") or ""), _string(content.get("name") or "")
+            yield Delta(tool_calls=(ToolCallDelta(self._call, call_id, name),))
+        for name, pieces in self._pieces.items():
+            if pieces[0] and name != "signature":
+                yield Delta(pieces[0]) if name == "text" else Delta(reasoning=pieces[0])
 
     def add(self, delta: Mapping[str, Any]) -> Iterator[Delta]:
         """Add a delta of the block; yield the delta to display."""
         kind, content = delta.get("type"), self.content
         if kind == "text_delta":
-            content["text"] = content.get("text", "") + delta["text"]
+            self._pieces["text"].append(_string(delta["text"]))
             yield Delta(delta["text"])
         elif kind == "thinking_delta":
-            content["thinking"] = content.get("thinking", "") + delta["thinking"]
+            self._pieces["thinking"].append(_string(delta["thinking"]))
             yield Delta(reasoning=delta["thinking"])
         elif kind == "signature_delta":
-            content["signature"] = content.get("signature", "") + delta["signature"]
+            self._pieces["signature"].append(_string(delta["signature"]))
         elif kind == "citations_delta":
             content["citations"] = [*(content.get("citations") or ()), delta["citation"]]
-        elif kind == "input_json_delta" and delta["partial_json"]:
-            self._input.append(delta["partial_json"])
-            if self._call is not None:
-                yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=delta["partial_json"]),))
-        elif kind == "compaction_delta":
-            content["content"] = delta.get("content")
+        elif kind == "input_json_delta":
+            piece = _string(delta["partial_json"])
+            self._input.append(piece)
+            if self._call is not None and piece:
+                yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=piece),))
+        else:  # such as `compaction_delta`, whose fields go back as they came
+            content.update({name: value for name, value in delta.items() if name != "type"})
 
     def end(self) -> Iterator[Delta]:
         """Complete the block; yield the arguments of a call that had no deltas."""
         content = self.content
+        content.update({name: "".join(pieces) for name, pieces in self._pieces.items()})
         if content.get("citations") is None:
             content.pop("citations", None)
         if content.get("type") not in _CALLS:
             return
-        if not self._input:
+        if not "".join(self._input):
             if self._call is not None:
                 yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=content.get("input") or {}),))
             return
@@ -246,19 +271,28 @@ class _OpenBlock:
         content["input"] = value if isinstance(value, dict) else {}
 
 
+def _string(value: Any) -> str:
+    """Return a string, or raise: another type cannot be read."""
+    if not isinstance(value, str):
+        raise TypeError("not a string")
+    return value
+
+
 def _transformed(message: Mapping[str, Any]) -> Iterator[Delta]:
     """Yield a notice if the server dropped thinking."""
     changes = message.get("input_transformations")
-    reasons = [change.get("reason") for change in changes or () if isinstance(change, Mapping)]
+    listed = changes if isinstance(changes, list) else ()
+    reasons = [change.get("reason") for change in listed if isinstance(change, Mapping)]
     if reasons:
         named = ", ".join(dict.fromkeys(str(reason) for reason in reasons))
         yield Delta(notice=f"The server dropped the thinking of {len(reasons)} earlier responses ({named}).")
 
 
-def _error(event: Mapping[str, Any]) -> LLMError:
+def error_of(event: Mapping[str, Any]) -> LLMError:
+    """Return the error that a server sent in place of a response."""
     from pure_agent_loop.llm.failures import classify, read_error  # loaded only after a failure
 
-    message, codes = read_error(event.get("error"))
+    message, codes = read_error(event.get("error") or event)
     status = next((_STATUSES[code] for code in codes if code in _STATUSES), None)
     kind = classify(status, message, " ".join(codes))
     return LLMError(f"The server reported an error: {message}", kind=kind, status=status, said=message)

@@ -66,7 +66,20 @@ class ResponsesClient(ProtocolClient):
         stream: bool,
     ) -> dict[str, Any]:
         """Build the body of a request; see `ShowsRequest`."""
-        writer = ResponsesWriter(self.model, self.thinking_level, self.origin, self._encrypts)
+        return self._write(messages, tools, options, stream=stream, sends_reasoning=True)
+
+    def _write(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: Mapping[str, Any],
+        *,
+        stream: bool,
+        sends_reasoning: bool,
+    ) -> dict[str, Any]:
+        writer = ResponsesWriter(
+            self.model, self.thinking_level, self.origin, self._encrypts, sends_reasoning
+        )
         return writer.write(messages, tools, options, stream)
 
     async def _ask(
@@ -76,18 +89,24 @@ class ResponsesClient(ProtocolClient):
         options: dict[str, Any],
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
-        """Send a request and stream its response; repeat it for a model that cannot encrypt its reasoning."""
+        """Send a request and stream its response; repeat it if the server rejects encrypted reasoning."""
+        sends_reasoning = True
         while True:
-            body = self.request_body(messages, tools, options, stream)
+            body = self._write(messages, tools, options, stream=stream, sends_reasoning=sends_reasoning)
             try:
                 async with aclosing(self._exchange(body, ResponsesReader(), options)) as deltas:
                     async for delta in deltas:
                         yield delta
             except LLMError as error:
+                details = shorten(error.said, 200)
+                if sends_reasoning and _is_unverified(error):
+                    sends_reasoning = False
+                    notice = f"Earlier reasoning is left out: the server cannot verify it ({details})."
+                    yield Delta(notice=notice)
+                    continue
                 if not self._cannot_encrypt(body, error):
                     raise
                 self._encrypts = False
-                details = shorten(error.said, 200)
                 notice = f"From now on no reasoning is kept: the server cannot encrypt it ({details})."
             else:
                 return
@@ -95,5 +114,12 @@ class ResponsesClient(ProtocolClient):
 
     def _cannot_encrypt(self, body: Mapping[str, Any], error: LLMError) -> bool:
         """Return True for a refusal of encrypted reasoning."""
-        is_refusal = error.kind == "bad_request" and "encrypted" in error.said.lower()
+        said = error.said.lower()
+        is_refusal = error.kind == "bad_request" and "encrypted" in said and "not supported" in said
         return is_refusal and self._encrypts and ENCRYPTED in body.get("include", ())
+
+
+def _is_unverified(error: LLMError) -> bool:
+    """Return True if the server cannot read encrypted reasoning, such as that of another organisation."""
+    said = error.said.lower()
+    return error.kind == "bad_request" and "encrypted" in said and "verif" in said

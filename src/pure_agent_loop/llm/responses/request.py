@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.messages import META, Message, text_of
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
@@ -42,12 +42,14 @@ class ResponsesWriter:
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
         encrypts: Whether the server can encrypt reasoning that it does not store.
+        sends_reasoning: Whether to send the reasoning of earlier responses.
     """
 
     model: str
     level: str | None = None
     origin: str = ""
     encrypts: bool = True
+    sends_reasoning: bool = True
 
     def write(
         self,
@@ -99,8 +101,7 @@ class ResponsesWriter:
             if value is None or name in _NOT_IN_BODY or name in _TRANSLATED:
                 continue
             if target not in _FIELDS:
-                if not isinstance(value, Default):
-                    raise ConfigError(f"{name} has no counterpart in OpenAI's Responses API. Leave it out.")
+                _refuse(name, value)
             elif target in ("reasoning", "text"):
                 fields[target] = {**fields.get(target, {}), **value}
             elif target != "temperature" or not isinstance(value, Default):
@@ -131,15 +132,25 @@ class ResponsesWriter:
 
     def _response(self, message: Message, store: Any) -> Iterator[dict[str, Any]]:
         calls = [_call(call) for call in message.get("tool_calls") or ()]
-        if message.get(ITEMS) and message.get(META, {}).get("origin") == self.origin:
+        is_own = message.get(META, {}).get("origin") == self.origin
+        if message.get(ITEMS) and is_own and self.sends_reasoning:
             items = _kept(message, calls, store)
             if items is not None:
                 yield from items
                 return
-        text = text_of(message.get("content") or "")
+        text = plain_text(message.get("content"))
         if text.strip():
             yield {"role": "assistant", "content": text}
         yield from calls
+
+
+def _refuse(name: str, value: Any) -> None:
+    """Reject an option without a counterpart, unless it is a default."""
+    if name == "stop":  # tool modes learn from an error of this kind
+        said = "stop has no counterpart in OpenAI's Responses API"
+        raise LLMError(f"{said}. Leave it out.", kind="bad_request", said=said)
+    if not isinstance(value, Default):
+        raise ConfigError(f"{name} has no counterpart in OpenAI's Responses API. Leave it out.")
 
 
 def _kept(message: Message, calls: list[dict[str, Any]], store: Any) -> list[dict[str, Any]] | None:
@@ -148,19 +159,43 @@ def _kept(message: Message, calls: list[dict[str, Any]], store: Any) -> list[dic
     A reasoning item goes with what followed it, and only if the server stores it or it is encrypted.
     """
     items: list[dict[str, Any]] = message[ITEMS]
-    text = "".join(text_of_item(item) for item in items)
-    if text.strip() != text_of(message.get("content") or "").strip():
+    try:
+        text = "".join(text_of_item(item) for item in items)
+    except (KeyError, TypeError, AttributeError):  # a damaged record
+        return None
+    if text.strip() != plain_text(message.get("content")).strip():
         return None
     if sum(item.get("type") == "function_call" for item in items) != len(calls):
         return None
+    kept = [item for item in items if store is not False or not _is_lost(item)]
     rest = iter(calls)
-    kept = []
-    for item in items:
-        if item.get("type") == "reasoning" and store is False and not item.get("encrypted_content"):
-            continue
-        fields = {name: value for name, value in item.items() if value is not None}
-        kept.append({**fields, **next(rest)} if item.get("type") == "function_call" else fields)
-    return kept
+    return [
+        {**item, **next(rest)} if item.get("type") == "function_call" else item
+        for item in (_sent(item, has_ids=len(kept) == len(items)) for item in kept)
+    ]
+
+
+def _is_lost(item: Mapping[str, Any]) -> bool:
+    """Return True for reasoning that nobody has: neither stored nor encrypted."""
+    return item.get("type") == "reasoning" and not item.get("encrypted_content")
+
+
+def _sent(item: Mapping[str, Any], *, has_ids: bool) -> dict[str, Any]:
+    """Return an item to send. Without its reasoning, a response goes without its ids."""
+    fields = {name: value for name, value in item.items() if value is not None}
+    if has_ids or item.get("type") not in ("message", "function_call"):
+        return fields
+    if item["type"] == "function_call":
+        return {name: value for name, value in fields.items() if name != "id"}
+    phase = {"phase": fields["phase"]} if "phase" in fields else {}
+    return {"role": "assistant", "content": text_of_item(item), **phase}
+
+
+def plain_text(content: Any) -> str:
+    """Return the text of an assistant message, refusals included."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
+    return content or ""
 
 
 def text_of_item(item: Mapping[str, Any]) -> str:

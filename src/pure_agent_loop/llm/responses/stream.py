@@ -11,7 +11,7 @@ from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.responses.request import ITEMS, text_of_item
-from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get
 from pure_agent_loop.llm.wire import SSEDecoder, parse_json
 from pure_agent_loop.support.text import shorten
 
@@ -33,11 +33,12 @@ class ResponsesReader:
 
     def __init__(self) -> None:
         self.is_document = False
+        self._has_begun = False
         self.is_done = False
         self._document: list[bytes] = []
         self._decoder = SSEDecoder()
         self._items: dict[int, dict[str, Any]] = {}  # complete ones, by output index
-        self._open: dict[int, dict[str, Any]] = {}  # what was streamed of the others
+        self._open: dict[int, dict[str, list[str]]] = {}  # what was streamed of the others
         self._calls: dict[int, int] = {}  # number of each call, by output index
 
     def feed(self, data: bytes) -> Iterator[Delta]:
@@ -46,6 +47,9 @@ class ResponsesReader:
         Raises:
             LLMError: The bytes cannot be read, or report a failed request.
         """
+        if not self._has_begun and data.strip():
+            self._has_begun = True
+            self.is_document = self.is_document or data.lstrip()[:1] in (b"{", b"[")
         if self.is_document:
             self._document.append(data)
             return
@@ -53,6 +57,12 @@ class ResponsesReader:
 
     def close(self) -> Iterator[Delta]:
         """Yield the last deltas at the end of the body. Raises what `feed` raises."""
+        try:
+            yield from self._close()
+        except _UNREADABLE as error:
+            raise LLMError("The server sent an unreadable response.", kind="incomplete") from error
+
+    def _close(self) -> Iterator[Delta]:
         if not self.is_document:
             yield from self._read(self._decoder.flush())
             if not self.is_done:
@@ -63,9 +73,6 @@ class ResponsesReader:
         response = parse_json(b"".join(self._document))
         if not isinstance(response.get("output"), list):
             raise _error(response.get("error") or response)
-        for index, item in enumerate(response["output"]):
-            yield from self._added(index, item)
-            yield from self._complete(index, item)
         yield from self._end(response)
 
     def _read(self, payloads: Iterable[bytes]) -> Iterator[Delta]:
@@ -74,19 +81,19 @@ class ResponsesReader:
                 continue
             try:
                 yield from self._event(parse_json(payload))
-            except (KeyError, TypeError, AttributeError) as error:
+            except _UNREADABLE as error:
                 text = shorten(payload.decode("utf-8", "replace"), 120)
                 raise LLMError(f"The server sent an unreadable event: {text}", kind="incomplete") from error
 
     def _event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         kind = event.get("type")
         if kind in _TEXTS:
-            self._open[event["output_index"]]["text"] += event["delta"]
+            self._open[event["output_index"]]["text"].append(_string(event["delta"]))
             yield Delta(event["delta"])
         elif kind == "response.function_call_arguments.delta":
             yield self._arguments(event["output_index"], event["delta"])
         elif kind in _THOUGHTS:
-            self._open[event["output_index"]]["thought"] += event["delta"]
+            self._open[event["output_index"]]["thought"].append(_string(event["delta"]))
             yield Delta(reasoning=event["delta"])
         elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
             yield Delta(reasoning="\n\n")
@@ -100,32 +107,40 @@ class ResponsesReader:
             raise _error(event.get("error") or event)
 
     def _added(self, index: int, item: Mapping[str, Any]) -> Iterator[Delta]:
-        self._open[index] = {"text": "", "thought": "", "arguments": ""}
+        self._open[index] = {"text": [], "thought": [], "arguments": []}
         if item.get("type") == "function_call":
             self._calls[index] = number = len(self._calls)
-            yield Delta(tool_calls=(ToolCallDelta(number, item["call_id"], item["name"]),))
+            call_id, name = _string(item["call_id"]), _string(item["name"])
+            yield Delta(tool_calls=(ToolCallDelta(number, call_id, name),))
 
     def _arguments(self, index: int, piece: str) -> Delta:
-        self._open[index]["arguments"] += piece
+        self._open[index]["arguments"].append(_string(piece))
         return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=piece),))
 
     def _complete(self, index: int, item: Mapping[str, Any]) -> Iterator[Delta]:
         """Keep an item; yield what its deltas lacked."""
+        if index in self._items:  # repeated
+            return
         if index not in self._open:
             yield from self._added(index, item)
-        streamed = self._open.pop(index)
+        streamed = {name: "".join(pieces) for name, pieces in self._open.pop(index).items()}
         self._items[index] = dict(item)
         kind = item.get("type")
-        if kind == "function_call" and not streamed["arguments"]:
-            yield Delta(
-                tool_calls=(ToolCallDelta(self._calls[index], arguments=item.get("arguments") or "{}"),)
-            )
+        if kind == "function_call" and streamed["arguments"] != (item.get("arguments") or "{}"):
+            yield self._rest(index, streamed["arguments"], item.get("arguments") or "{}")
         elif kind == "message" and not streamed["text"] and (text := text_of_item(item)):
             yield Delta(text)
         elif kind == "reasoning" and not streamed["thought"]:
             parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
             if thought := "\n\n".join(part["text"] for part in parts):
                 yield Delta(reasoning=thought)
+
+    def _rest(self, index: int, streamed: str, final: str) -> Delta:
+        """Return what the streamed arguments of a call lack; its final form is right."""
+        if final.startswith(streamed):
+            return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=final[len(streamed) :]),))
+        value = parse_json(final.encode())
+        return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=dict(value)),))
 
     def _end(self, response: Mapping[str, Any]) -> Iterator[Delta]:
         if response.get("status") == "failed" or response.get("error"):
@@ -135,10 +150,12 @@ class ResponsesReader:
                 "The server runs the response in the background. Stream it, or leave background=True out.",
                 kind="bad_request",
             )
+        for index, item in enumerate(response.get("output") or ()):
+            yield from self._complete(index, item)  # those that no event has completed
         reason = "tool_calls" if self._calls else "stop"
         if response.get("status") == "incomplete":
-            details = response.get("incomplete_details") or {}
-            reason = _REASONS.get(str(details.get("reason")), "length")
+            details = get(response.get("incomplete_details"), "reason")
+            reason = _REASONS.get(str(details), "length")
         items = [self._items[index] for index in sorted(self._items)]
         self.is_done = True
         extra = None if all(map(_is_plain, items)) else {ITEMS: items}
@@ -153,13 +170,24 @@ def _is_plain(item: Mapping[str, Any]) -> bool:
     return not any(part.get("annotations") for part in item.get("content") or ())
 
 
+_UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
+
+
+def _string(value: Any) -> str:
+    """Return a string, or raise: another type cannot be read."""
+    if not isinstance(value, str):
+        raise TypeError("not a string")
+    return value
+
+
 def _usage(usage: Any) -> TokenUsage | None:
     if not isinstance(usage, Mapping):
         return None
-    prompt, written = usage.get("input_tokens") or 0, usage.get("output_tokens") or 0
-    cached = (usage.get("input_tokens_details") or {}).get("cached_tokens")
-    thought = (usage.get("output_tokens_details") or {}).get("reasoning_tokens")
-    return TokenUsage(prompt, written, usage.get("total_tokens") or prompt + written, thought, cached)
+    prompt, written = count_of(usage, "input_tokens") or 0, count_of(usage, "output_tokens") or 0
+    cached = count_of(usage.get("input_tokens_details"), "cached_tokens")
+    thought = count_of(usage.get("output_tokens_details"), "reasoning_tokens")
+    cached = None if cached is None else min(cached, prompt)
+    return TokenUsage(prompt, written, count_of(usage, "total_tokens") or prompt + written, thought, cached)
 
 
 def _error(error: Any) -> LLMError:

@@ -27,6 +27,7 @@ from pure_agent_loop.llm.base import (
     origin_of,
     profile_of,
     stream_of,
+    thinks_in_text,
 )
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.llm.profiles import OutputMode
@@ -207,6 +208,11 @@ class ToolModeClient(StreamingClient):
         return str(name or type(self.inner).__name__)
 
     @property
+    def thinks_in_text(self) -> bool:
+        """True if ``<think>`` tags in the text hold reasoning; see `base.thinks_in_text`."""
+        return self.current != "native" or thinks_in_text(self.inner)
+
+    @property
     def origin(self) -> str:
         """The inner client's origin; see `origin_of`."""
         return origin_of(self.inner)
@@ -338,7 +344,7 @@ class ToolModeClient(StreamingClient):
         if self._is_plain(messages, tools):
             if format_of(options) is not None:
                 return self._typed(messages, tools, options)
-            return stream_of(self.inner, messages, tools, options), _native_reader(tools, options)
+            return stream_of(self.inner, messages, tools, options), _native_reader(self.inner, tools, options)
         tools = self._with_examples(tools or [])
         ask = self._text if self.current == "text" else self._json
         return ask(messages, tools, options), None
@@ -357,7 +363,7 @@ class ToolModeClient(StreamingClient):
         requests = [self._typed_request(messages, tools, options, number) for number in range(MAX_FORMATS)]
         formats = [request.options.get("response_format") for request in requests]
         deltas = self._formats.ask(lambda number: stream_of(self.inner, *requests[number]), formats)
-        return deltas, _native_reader(requests[0].tools, options)
+        return deltas, _native_reader(self.inner, requests[0].tools, options)
 
     def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
         if wanted_tools(tools, options)[1]:
@@ -463,5 +469,7 @@ class ToolModeClient(StreamingClient):
         yield Delta(read.text + last.text, reasoning + read.reasoning + last.reasoning, last.tool_calls)
 
 
-def _native_reader(tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
-    return NativeReader(tools) if tools and options.get("tool_choice") != "none" else None
+def _native_reader(client: object, tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
+    if not tools or options.get("tool_choice") == "none" or not thinks_in_text(client):
+        return None
+    return NativeReader(tools)
