@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.images import READERS, ImageInfo, shrunk
+from pure_agent_loop.support.language import message
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any] | Image | File"
 MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}  # part type of each kind

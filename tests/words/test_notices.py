@@ -8,25 +8,18 @@ import pickle
 import re
 from collections import Counter
 from collections.abc import Collection, Iterator
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 
 import pure_agent_loop
 from pure_agent_loop import ConfigError
-from pure_agent_loop.cli import words as cli
-from pure_agent_loop.cli.words import error_text, message
+from pure_agent_loop.cli.output import error_text
 from pure_agent_loop.runs.choose import plan_model
-from pure_agent_loop.runs.words import notice
-from pure_agent_loop.support.language import TranslatedText, in_user_language, placeholders
+from pure_agent_loop.support.language import TranslatedText, in_user_language, message_in, notice
 from pure_agent_loop.toolbox import Shell
 
 SOURCE = Path(pure_agent_loop.__file__).parent
-ROOMS = ("runs", "local.engine", "toolbox.sandbox")
-TABLES = {room: import_module(f"pure_agent_loop.{room}.words").notice.args[0] for room in ROOMS}
-TABLES["cli"] = cli._SENTENCES
-EVERY = [(room, name) for room, table in TABLES.items() for name in table]
 CHINESE = {"LANG": "zh_CN.UTF-8"}
 
 
@@ -44,33 +37,6 @@ def calls(tree: ast.AST, names: Collection[str]) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in names and node.args:
             yield node
-
-
-def names_used(functions: Collection[str]) -> str:
-    """A pattern of the names in the calls, also those chosen by a condition or built from a part."""
-    names = set()
-    for _, tree in trees(""):
-        for call in calls(tree, functions):
-            for node in ast.walk(call.args[0]):
-                if isinstance(node, ast.JoinedStr):
-                    parts = (getattr(part, "value", "") for part in node.values)
-                    names.add("".join(re.escape(part) if isinstance(part, str) else r"\w+" for part in parts))
-                elif isinstance(node, ast.Constant):
-                    names.add(re.escape(str(node.value)))
-    return "|".join(sorted(names))
-
-
-@pytest.mark.parametrize(("room", "name"), EVERY)
-def test_a_message_has_the_same_placeholders_in_both_languages(room, name):
-    english, chinese = TABLES[room][name]
-    assert english.isascii()
-    assert not chinese.isascii()
-    assert placeholders(english) == placeholders(chinese)
-
-
-def test_every_message_is_used():
-    used = re.compile(names_used({"message", "notice"}))
-    assert [name for _, name in EVERY if not used.fullmatch(name)] == []
 
 
 # Texts of the command line that are not in the catalogue yet. Lower a number; never raise one.
@@ -127,12 +93,16 @@ def test_the_reason_for_a_model_is_a_message(environ, model, english, chinese):
     plan = plan_model(model, None, environ)
     assert plan.why == english
     assert in_user_language(plan.why, CHINESE) == chinese
-    assert chinese in message("embedded", CHINESE, model="m", why=plan.why)
+    assert chinese in message_in("zh", "cli.embedded", model="m", why=plan.why)
 
 
 def test_a_value_that_is_a_message_is_translated_too():
-    reason = notice("refused", reason="x", also=notice("refused", reason="y", also=""))
-    assert notice("no_server", also=reason).translated("zh").endswith("；x（--base-url）；y（--base-url）")
+    reason = notice("library.refused", reason="x", also=notice("library.refused", reason="y", also=""))
+    assert (
+        notice("library.no_server", also=reason)
+        .translated("zh")
+        .endswith("；x（--base-url）；y（--base-url）")
+    )
 
 
 @pytest.mark.parametrize(
@@ -157,7 +127,7 @@ def test_an_error_of_the_library_is_shown_in_the_language_of_the_user():
 
 
 def test_a_stored_message_is_plain_english():
-    written = notice("is_set", variable="X")
+    written = notice("library.is_set", variable="X")
     assert isinstance(written, TranslatedText)
     for other in (pickle.loads(pickle.dumps(written)), copy.deepcopy(written)):
         assert (other, type(other)) == ("X is set", str)

@@ -24,9 +24,9 @@ from typing import Any
 
 from pure_agent_loop.audit.folder import file_name, files_in, locked, make_folder, open_file
 from pure_agent_loop.errors import AuditError, ConfigError
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import flush_to_disk, sync_folder
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.locking import OPEN_FLAGS
 from pure_agent_loop.support.variables import variable
 

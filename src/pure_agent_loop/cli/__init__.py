@@ -50,9 +50,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _stopped(output)
     except ResultLostError as error:
         if str(error):
-            from pure_agent_loop.cli.words import message
+            from pure_agent_loop.support.language import user_text
 
-            output.fail(message("result_lost", error=error))
+            output.fail(user_text("cli.result_lost", error=error))
         return FAILED
     except Exception as error:  # noqa: BLE001 - the outermost handler
         return _report(error, output)
@@ -80,14 +80,15 @@ def _trace() -> None:
 
 
 def _stopped(output: CommandOutput) -> int:
-    from pure_agent_loop.cli.words import message
+    from pure_agent_loop.support.language import user_text
 
-    output.info(message("command_stopped"))
+    output.info(user_text("cli.command_stopped"))
     return INTERRUPTED
 
 
 def _report(error: Exception, output: CommandOutput) -> int:
-    from pure_agent_loop.cli.words import error_text, message
+    from pure_agent_loop.cli.output import error_text
+    from pure_agent_loop.support.language import user_text
 
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
@@ -100,5 +101,5 @@ def _report(error: Exception, output: CommandOutput) -> int:
         output.fail(error_text(error))
     else:
         kind, text = type(error).__name__, safe_str(error)
-        output.fail(message("internal_error", kind=kind, error=text, variable=DEBUG_VARIABLE))
+        output.fail(user_text("cli.internal_error", kind=kind, error=text, variable=DEBUG_VARIABLE))
     return code_for_error(error)

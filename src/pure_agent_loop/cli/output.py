@@ -10,13 +10,20 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from pure_agent_loop.support.language import in_user_language
+from pure_agent_loop.support.language import in_user_language, translated, user_language
 from pure_agent_loop.support.terminal import is_terminal, knows_escapes, safe_text, wants_colour
+from pure_agent_loop.support.text import safe_str
 
 PREFIX = "pal: "
 SCHEMA_VERSION = 1  # in every JSON object that a command prints
 DIM, RED = "2", "31"
 WIDTH, MAX_WIDTH = 80, 110  # columns without a terminal; upper bound on a wide one
+
+
+def error_text(error: BaseException) -> str:
+    """Return the text of an error, in the user's language if the catalogue has its message."""
+    text = translated(error, user_language())
+    return text if isinstance(text, str) else safe_str(error)
 
 
 class ResultLostError(Exception):

@@ -37,10 +37,10 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: 
     matches = dict.fromkeys(nearest(word, known, cutoff, most))
     if not matches:
         return ""
-    from pure_agent_loop.cli.words import notice  # only needed after an error
+    from pure_agent_loop.support.language import notice  # only needed after an error
 
-    words = reduce(lambda first, second: notice("either", first=first, second=second), matches)
-    return notice("did_you_mean", words=words)
+    words = reduce(lambda first, second: notice("cli.either", first=first, second=second), matches)
+    return notice("cli.did_you_mean", words=words)
 
 
 # Command -> (module, with its package unless that is `commands`; function; help).

@@ -14,10 +14,10 @@ from typing import Any
 
 from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.output import CommandOutput
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules, Rule
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
 from pure_agent_loop.tool_context import current_call
 
@@ -85,7 +85,7 @@ class TerminalQuestions:
         self._answer_of(event.data["call_id"]).put(answers[0] if answered else NO)
 
     def _answer_to(self, question: str) -> Permission:
-        line = self.line(f"{safe_text(question)}\n{message('yes_no_answer')}")
+        line = self.line(f"{safe_text(question)}\n{user_text('cli.yes_no_answer')}")
         if line is None or line.strip().lower() in ("", "n", "no"):
             return NO
         text = line.strip()
@@ -99,7 +99,7 @@ class TerminalQuestions:
         """
         is_cut = (self._show(text) if text else False) or more is not None
         while True:
-            line = self.line(message("show_or", question=question) if is_cut else question)
+            line = self.line(user_text("cli.show_or", question=question) if is_cut else question)
             word = "" if line is None else line.strip().lower()
             if not is_cut or word not in _SHOW:
                 return word in ("y", "yes")
@@ -128,8 +128,8 @@ class TerminalQuestions:
         is_cut = self._show(text)
         _forget_typed(self._descriptor)
         while True:
-            question = message("allow")
-            self._output.progress(message("show_or", question=question) if is_cut else question)
+            question = user_text("cli.allow")
+            self._output.progress(user_text("cli.show_or", question=question) if is_cut else question)
             line = self._read_line()
             if line is None:
                 self._output.end_line()
@@ -157,9 +157,10 @@ def question_text(data: Mapping[str, Any], hidden: Collection[str] = ()) -> str:
         data: `tool`, `args` and `reason`.
     """
     if data["args"] == {"question": data["reason"]}:  # a running tool asks
-        return f"{message('wants', tool=one_line(data['tool']))}\n  {blanks_shown(_as_json(data['reason']))}"
-    reason = message("reason", reason=one_line(data["reason"])) if data["reason"] else ""
-    lines = [message("asks", tool=one_line(data["tool"]), reason=reason)]
+        wants = user_text("cli.wants", tool=one_line(data["tool"]))
+        return f"{wants}\n  {blanks_shown(_as_json(data['reason']))}"
+    reason = user_text("cli.reason", reason=one_line(data["reason"])) if data["reason"] else ""
+    lines = [user_text("cli.asks", tool=one_line(data["tool"]), reason=reason)]
     # JSON keeps each argument on one line, so that no text can imitate another argument.
     lines += [
         f"  {one_line(name)}: {blanks_shown(_as_json(value))}"
@@ -217,14 +218,14 @@ def denial_hint(question: Mapping[str, Any], rules: PermissionRules) -> str:
     """
     tool, args = question["tool"], question["args"]
     pairs = ", ".join(f"{name}={_as_json(value)}" for name, value in args.items())
-    reason = message("reason", reason=one_line(question["reason"])) if question["reason"] else ""
+    reason = user_text("cli.reason", reason=one_line(question["reason"])) if question["reason"] else ""
     ask_rule = rules.find("ask", tool, args)
     if ask_rule is not None:
-        how = message("how_leave_out", rule=shlex.quote(ask_rule.text))
+        how = user_text("cli.how_leave_out", rule=shlex.quote(ask_rule.text))
     else:
         rule = rule_for(tool, args)
-        how = message("how_allow", rule=shlex.quote(rule)) if rule else ""
-    return message("no_terminal", call=one_line(f"{tool}({pairs})", 400), reason=reason, how=how)
+        how = user_text("cli.how_allow", rule=shlex.quote(rule)) if rule else ""
+    return user_text("cli.no_terminal", call=one_line(f"{tool}({pairs})", 400), reason=reason, how=how)
 
 
 def rule_for(tool: str, args: Mapping[str, Any]) -> str:

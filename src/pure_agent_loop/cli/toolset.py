@@ -11,15 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
-from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import AuditError, ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest, PermissionRules
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.support.disk import data_folder
-from pure_agent_loop.support.language import in_language
+from pure_agent_loop.support.language import in_language, user_text
 from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.toolbox import (
@@ -129,9 +128,9 @@ def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
     known = {tool.name: tool for tool in tools}
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        which = message("which", names=", ".join(unknown)) if unknown else ""
+        which = user_text("cli.which", names=", ".join(unknown)) if unknown else ""
         usable = ", ".join(dict.fromkeys([*known, "shell"]))
-        raise ConfigError(message("no_such_tool", names=",".join(names), unknown=which, known=usable))
+        raise ConfigError(user_text("cli.no_such_tool", names=",".join(names), unknown=which, known=usable))
     return [known[name] for name in names]
 
 
@@ -157,7 +156,7 @@ def _subagents(
     named = [*map(Path, options.subagents_from)]
     for folder in named:
         if not folder.expanduser().is_dir():
-            raise ConfigError(message("not_a_folder", option="--subagents-from", folder=folder))
+            raise ConfigError(user_text("cli.not_a_folder", option="--subagents-from", folder=folder))
     # A later definition replaces an earlier one of the same name.
     definitions = {definition.name: definition for definition in (EXPLORE, VERIFY)}
     problems: list[str] = []  # in files that the options do not name
@@ -165,7 +164,7 @@ def _subagents(
     if trusted is not None:
         read += load_definitions(workspace / SUBAGENTS_FOLDER, trusted=trusted.holds, problems=problems)
     for problem in problems:
-        output.info(message("left_out", problem=safe_text(problem)))
+        output.info(user_text("cli.left_out", problem=safe_text(problem)))
     loaded = (*read, *(definition for folder in named for definition in load_definitions(folder)))
     definitions |= {definition.name: definition for definition in loaded}
     tools_for = partial(workspace_tools, **_shell_options(options))
@@ -185,7 +184,7 @@ def _skills(workspace: Path, output: CommandOutput, trusted: Guidance | None) ->
     """Return the skill tools of the user, and of the folder if trusted."""
     loader = skills_loader(workspace, trusted)
     for problem in loader.problems:
-        output.info(message("skill_not_used", problem=problem))
+        output.info(user_text("cli.skill_not_used", problem=problem))
     return loader.tools(listed=True)
 
 
@@ -206,7 +205,7 @@ def _audit(options: argparse.Namespace, shell: Shell | None, output: CommandOutp
     try:
         log.check()
     except AuditError as error:  # as with snapshots: a default feature must not stop the run
-        output.info(message("not_audited", file=error.path, reason=error.reason))
+        output.info(user_text("cli.not_audited", file=error.path, reason=error.reason))
         return None
     return log
 
@@ -215,7 +214,7 @@ def _snapshots(workspace: Path, output: CommandOutput) -> WorkspaceSnapshots | N
     try:
         return WorkspaceSnapshots(workspace)
     except PureAgentLoopError as error:  # the run works without snapshots, only undo does not
-        output.info(message("no_undo", error=error_text(error)))
+        output.info(user_text("cli.no_undo", error=error_text(error)))
         return None
 
 
@@ -294,5 +293,5 @@ def workspace_of(name: str) -> Path:
     """
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        raise ConfigError(message("not_a_folder", option="--workspace", folder=name))
+        raise ConfigError(user_text("cli.not_a_folder", option="--workspace", folder=name))
     return folder.resolve()

@@ -10,7 +10,7 @@ from pure_agent_loop.assistant import Guidance, guidance_of, is_trusted, trust_g
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions, blanks_shown
 from pure_agent_loop.cli.settings.files import ConfigFile
-from pure_agent_loop.cli.words import message
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import one_line
 
 _MAX_SHOWN = 200_000  # bytes of a file
@@ -29,8 +29,10 @@ def may_guide(
         return guidance if trust_folder else None
 
     def confirm(questions: TerminalQuestions) -> bool:
-        summary = message("trust_texts", names=guidance.shown)
-        return questions.confirm(message("trust_texts_question"), summary, lambda: _all(workspace, guidance))
+        summary = user_text("cli.trust_texts", names=guidance.shown)
+        return questions.confirm(
+            user_text("cli.trust_texts_question"), summary, lambda: _all(workspace, guidance)
+        )
 
     return guidance if _is_agreed(guidance, questions, output, confirm) else None
 
@@ -71,9 +73,9 @@ def may_set(
     guidance = settings_guidance(file)
 
     def confirm(questions: TerminalQuestions) -> bool:
-        settings = (message("trust_sets", line=blanks_shown(line)) for line in lines())
-        text = "\n".join([message("trust_settings", names=guidance.shown), *settings])
-        return questions.confirm(message("trust_settings_question"), text)
+        settings = (user_text("cli.trust_sets", line=blanks_shown(line)) for line in lines())
+        text = "\n".join([user_text("cli.trust_settings", names=guidance.shown), *settings])
+        return questions.confirm(user_text("cli.trust_settings_question"), text)
 
     return trust_folder or _is_agreed(guidance, questions, output, confirm)
 
@@ -91,8 +93,8 @@ def may_start(
 
     def confirm(questions: TerminalQuestions) -> bool:
         servers = (f"  {blanks_shown(line)}" for line in lines)
-        text = "\n".join([message("trust_servers", names=guidance.shown), *servers])
-        return questions.confirm(message("trust_servers_question"), text)
+        text = "\n".join([user_text("cli.trust_servers", names=guidance.shown), *servers])
+        return questions.confirm(user_text("cli.trust_servers_question"), text)
 
     return trust_folder or _is_agreed(guidance, questions, output, confirm)
 
@@ -108,7 +110,7 @@ def _is_agreed(
     if questions is not None and confirm(questions):
         _remember(guidance, output)
         return True
-    output.info(message("not_trusted", names=guidance.shown))
+    output.info(user_text("cli.not_trusted", names=guidance.shown))
     return False
 
 
@@ -116,4 +118,4 @@ def _remember(guidance: Guidance, output: CommandOutput) -> None:
     try:
         trust_guidance(guidance)
     except OSError as error:
-        output.info(message("trust_not_saved", file=error.filename, error=error.strerror))
+        output.info(user_text("cli.trust_not_saved", file=error.filename, error=error.strerror))

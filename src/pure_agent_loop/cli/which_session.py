@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.task import PipedAnswer
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError, SessionError, SessionNotFoundError, SessionWriteError
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.media import MediaItem
@@ -27,6 +26,7 @@ from pure_agent_loop.sessions import (
     new_session_id,
 )
 from pure_agent_loop.stop_reasons import SUSPENDED
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import counted
 
@@ -100,7 +100,7 @@ class SessionTarget:
         except SessionWriteError as error:
             if self._named:
                 raise
-            notify(message("not_recorded", error=error))
+            notify(user_text("cli.not_recorded", error=error))
             self.session_id = None
         history = self._history.messages if self._history is not None and self.session_id is None else None
         run = agent.prepare(
@@ -134,9 +134,9 @@ class SessionTarget:
         if self.session_id is None:
             return ""
         if self._is_last:
-            return message("resume_last")
+            return user_text("cli.resume_last")
         option = to_resume(self.session_id, self._database)
-        return message("resume_session", session=self.session_id, option=option)
+        return user_text("cli.resume_session", session=self.session_id, option=option)
 
     def close(self) -> None:
         """Close the connections."""
@@ -300,7 +300,7 @@ def last_of(store: SessionStore, folder: Path | None) -> str:
     last = next(in_folder(store, folder), None)
     if last is None:
         raise ConfigError(
-            message("no_session_of_folder" if folder else "no_session_to_resume", folder=folder)
+            user_text("cli.no_session_of_folder" if folder else "cli.no_session_to_resume", folder=folder)
         )
     return last.id
 
@@ -354,8 +354,8 @@ def _picked(
     output: CommandOutput,
 ) -> str:
     if not sessions or questions is None:
-        newest = ", ".join(map(_named, sessions[:NEWEST])) or message("no_items")
-        raise ConfigError(message("pick_by_id", newest=newest))
+        newest = ", ".join(map(_named, sessions[:NEWEST])) or user_text("cli.no_items")
+        raise ConfigError(user_text("cli.pick_by_id", newest=newest))
     from pure_agent_loop.sessions.export import moment
 
     lines = [f"{moment(info.updated)}  {title_of(store, info.id)}" for info in sessions]
@@ -368,7 +368,7 @@ def _picked(
             output.info("\n".join(preview(store, chosen)))
         else:
             return chosen
-    raise ConfigError(message("none_picked"))
+    raise ConfigError(user_text("cli.none_picked"))
 
 
 def _show(lines: Sequence[str], word: str, output: CommandOutput) -> None:
@@ -388,7 +388,9 @@ def existing(session_id: str, store: SessionStore) -> str:
         return session_id
     newest = ", ".join(_named(info) for info in store.list()[:NEWEST])
     raise SessionNotFoundError(
-        message("no_such_session" if newest else "no_sessions_at_all", session=session_id, newest=newest)
+        user_text(
+            "cli.no_such_session" if newest else "cli.no_sessions_at_all", session=session_id, newest=newest
+        )
     )
 
 

@@ -14,12 +14,11 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.budget import price_for
 from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoopError
 from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial
-from pure_agent_loop.evaluation.words import message
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.base import ChatModel, model_of
 from pure_agent_loop.output.form import WRAPPER
 from pure_agent_loop.schema.build import JSONValidator
-from pure_agent_loop.support.language import use_messages
+from pure_agent_loop.support.language import message, use_messages
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 _VERDICT = re.compile(r"VERDICT:\s*\**(PASS|FAIL)\b")

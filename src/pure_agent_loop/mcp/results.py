@@ -15,9 +15,9 @@ from typing import Any
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.mcp.lenient import left_out
 from pure_agent_loop.mcp.settings import OAuth, ServerSettings
-from pure_agent_loop.mcp.words import message
 from pure_agent_loop.media import File, Image
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, clean_text

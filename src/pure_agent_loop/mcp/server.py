@@ -34,8 +34,8 @@ from pure_agent_loop.mcp.tools import (
     teller,
     unique_name,
 )
-from pure_agent_loop.mcp.words import message
-from pure_agent_loop.prompts.words import message as words
+from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import message as words
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread

@@ -16,13 +16,13 @@ from pure_agent_loop.cli.chat import diffs
 from pure_agent_loop.cli.chat.markdown import Flow, Page
 from pure_agent_loop.cli.chat.output import Cleaner
 from pure_agent_loop.cli.chat.talk import ChatConfig
-from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.questions import blanks_shown, question_text, rule_for
 from pure_agent_loop.cli.settings.files import NAME, ConfigFile, all_keys, project_file, read
 from pure_agent_loop.cli.toolset import suggest
 from pure_agent_loop.cli.trust import settings_guidance
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.terminal import excerpt
 from pure_agent_loop.tool import ToolRegistry
@@ -137,13 +137,13 @@ class PermissionPrompt:
         if pending is None:
             return ""
         if pending.is_edited:
-            return chat_word("edit_call")
+            return user_text("chat.edit_call")
         if pending.question is None:
-            return chat_word("choose_yes_no")
+            return user_text("chat.choose_yes_no")
         if pending.is_open:
-            return chat_word("choose_open")
-        kind = chat_word("choose_kind", kind=", ".join(pending.kind)) if pending.kind else ""
-        return chat_word("choose", kind=kind)
+            return user_text("chat.choose_open")
+        kind = user_text("chat.choose_kind", kind=", ".join(pending.kind)) if pending.kind else ""
+        return user_text("chat.choose", kind=kind)
 
     def answer(self, line: str) -> str | None:
         """Handle a typed line as an answer.
@@ -163,7 +163,7 @@ class PermissionPrompt:
         elif pending.is_open and line.strip() and letter != "y":
             self._end(pending, Permission("allow", line.strip()))
         elif rest:
-            self._notify(chat_word("no_answer"), "dim")
+            self._notify(user_text("chat.no_answer"), "dim")
         elif letter == "y":
             self._end(pending, _YES)
         elif letter == "d":
@@ -178,7 +178,7 @@ class PermissionPrompt:
                 return None
             options = self._shared.options
             options.allow = list(dict.fromkeys([*options.allow, *pending.kind]))
-            self._notify(chat_word("allowed", rules=", ".join(pending.kind)), "dim")
+            self._notify(user_text("chat.allowed", rules=", ".join(pending.kind)), "dim")
             self._end(pending, _YES)
         elif letter == "e":
             pending.is_edited = True
@@ -186,7 +186,7 @@ class PermissionPrompt:
             args = question.args
             return str(args["command"]) if question.tool == "shell" else json.dumps(args, ensure_ascii=False)
         else:
-            self._notify(chat_word("no_answer"), "dim")
+            self._notify(user_text("chat.no_answer"), "dim")
         return None
 
     def _save_rules(self, kind: list[str]) -> bool:
@@ -195,7 +195,7 @@ class PermissionPrompt:
         except ConfigError as error:
             self._notify(str(error), "error")
             return False
-        self._notify(chat_word("kept", place=path), "dim")
+        self._notify(user_text("chat.kept", place=path), "dim")
         return True
 
     def _edited(self, pending: Pending, line: str) -> str | None:
@@ -208,7 +208,7 @@ class PermissionPrompt:
             except ValueError as error:
                 args = str(error)
         if not isinstance(args, dict) or not line.strip():
-            self._notify(chat_word("no_call", why=args if isinstance(args, str) else "{...}"), "error")
+            self._notify(user_text("chat.no_call", why=args if isinstance(args, str) else "{...}"), "error")
             return line
         self._end(pending, Permission("allow", updated_args=args))
         return None
@@ -336,7 +336,7 @@ def keep_rules(workspace: Path, rules: list[str]) -> str:
     existing = project_file(workspace)
     path = Path(existing.shown) if existing is not None else workspace / NAME
     if existing is not None and not is_trusted(settings_guidance(existing)):
-        raise ConfigError(chat_word("not_trusted", place=path))
+        raise ConfigError(user_text("chat.not_trusted", place=path))
     before = "" if existing is None else existing.data.decode("utf-8-sig")
     after = _with_rules(before, rules)
     try:

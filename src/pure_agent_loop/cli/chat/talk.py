@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.toolset import RunToolset
 from pure_agent_loop.cli.which_session import SessionTarget
@@ -26,7 +25,7 @@ from pure_agent_loop.permissions import AskFunction
 from pure_agent_loop.runs import Choice
 from pure_agent_loop.sessions import new_session_id
 from pure_agent_loop.support.disk import data_folder, private_folder
-from pure_agent_loop.support.language import in_language
+from pure_agent_loop.support.language import in_language, user_text
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
 if TYPE_CHECKING:
@@ -80,7 +79,7 @@ class CompactOnce:
         from pure_agent_loop.compaction import Ladder
 
         self._ladder: Compactor = Ladder()
-        self._words = chat_word("compact_words", words=words) if words else ""
+        self._words = user_text("chat.compact_words", words=words) if words else ""
         self._is_due = True
 
     def with_kit(self, kit: Kit) -> CompactOnce:

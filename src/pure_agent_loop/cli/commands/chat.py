@@ -12,7 +12,7 @@ from pathlib import Path
 from pure_agent_loop.cli.choose import choose, plan_for
 from pure_agent_loop.cli.commands.run import add_run, run
 from pure_agent_loop.cli.exits import DONE, USAGE
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
@@ -20,10 +20,10 @@ from pure_agent_loop.cli.task import with_attached
 from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, rules_of, workspace_of
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import is_resuming, place_for_run
-from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL
 from pure_agent_loop.runs import Embedded, model_at, show_url
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.toolbox import Shell
 
@@ -77,8 +77,8 @@ def _converse(options: argparse.Namespace, output: CommandOutput) -> int:
                 raise
             return _first_lines(options, output, workspace)
         toolset = toolset.for_model(is_tiny=choice.is_tiny)
-        shell = toolset.shell.describe() if toolset.shell else message("no_shell")
-        output.info(message("may", folder=workspace, shell=shell))
+        shell = toolset.shell.describe() if toolset.shell else user_text("cli.no_shell")
+        output.info(user_text("cli.may", folder=workspace, shell=shell))
         from pure_agent_loop.cli.chat.app import converse
         from pure_agent_loop.cli.chat.talk import ChatConfig
 
@@ -102,8 +102,8 @@ def _first_lines(options: argparse.Namespace, output: CommandOutput, workspace: 
     model, is_available = _model_line(options)
     shell = Shell(workspace, sandbox=options.sandbox, network=options.network, any_folder=options.any_folder)
     output.info(model)
-    output.info(message("may", folder=workspace, shell=shell.describe()))
-    output.info(message("next" if is_available else "next_nothing"))
+    output.info(user_text("cli.may", folder=workspace, shell=shell.describe()))
+    output.info(user_text("cli.next" if is_available else "cli.next_nothing"))
     return DONE if is_available else USAGE
 
 
@@ -112,10 +112,12 @@ def _model_line(options: argparse.Namespace) -> tuple[str, bool]:
     try:
         plan = plan_for(options.model, options.base_url, os.environ, options.configured)
         if isinstance(plan, Embedded) and importlib.util.find_spec("xllamacpp") is None:
-            return message("nothing", why=str(MissingExtraError("the embedded model", "local"))), False
+            return user_text("cli.nothing", why=str(MissingExtraError("the embedded model", "local"))), False
         if isinstance(plan, Embedded):
-            return message("embedded", model=plan.name, why=plan.why), True
+            return user_text("cli.embedded", model=plan.name, why=plan.why), True
         model = plan.model or model_at(plan) or DEFAULT_MODEL
-        return message("uses", model=model, place=show_url(plan.base_url), why=plan.why), True
+        return user_text("cli.uses", model=model, place=show_url(plan.base_url), why=plan.why), True
     except ConfigError as error:
-        return message("nothing", why=error_text(error).partition(message("ways_out"))[0].strip()), False
+        return user_text(
+            "cli.nothing", why=error_text(error).partition(user_text("cli.ways_out"))[0].strip()
+        ), False

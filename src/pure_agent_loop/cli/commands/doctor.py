@@ -21,12 +21,12 @@ from pure_agent_loop.cli.output import PREFIX, CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.slow import SlowSteps
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.doctor import Finding, Report, Target, Watch, as_text, examine, paste
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.openai_client import DEFAULT_URL
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL
 from pure_agent_loop.runs import LOCAL_KEY, Embedded, Endpoint, show_url
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.numbers import seconds
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line, safe_text
@@ -102,7 +102,7 @@ def _embedded(plan: Embedded, output: CommandOutput) -> Generator[Target, None, 
             lease = join_server(path, steps)
     except MissingExtraError as error:
         if plan.name == "local":
-            raise ConfigError(f"{message('nothing_to_use')} {message('ways_out')}") from error
+            raise ConfigError(f"{user_text('cli.nothing_to_use')} {user_text('cli.ways_out')}") from error
         raise
     try:
         output.info(f"examining {path.stem}, embedded ({plan.why})")

@@ -9,14 +9,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.files import ConfigFile, project_file
 from pure_agent_loop.cli.trust import may_start
-from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR
 from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import safe_text
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ def servers_for(
     """
     chosen = not options.no_tools and options.tools == "all"
     if options.mcp_config and not chosen:
-        raise ConfigError(message("mcp_config_and_no_tools"))
+        raise ConfigError(user_text("cli.mcp_config_and_no_tools"))
     if options.no_mcp or not chosen:
         return None
     written = every_written(options, workspace, questions, output)
@@ -101,7 +101,7 @@ def every_written(
     for entry in _written(options, workspace, questions, output):
         if entry.name in entries:
             other = entries[entry.name].shown
-            output.info(message("mcp_defined_twice", file=entry.shown, name=entry.name, other=other))
+            output.info(user_text("cli.mcp_defined_twice", file=entry.shown, name=entry.name, other=other))
         else:
             entries[entry.name] = entry
     return entries
@@ -154,5 +154,5 @@ def _usable(entry: ServerEntry, workspace: Path, output: CommandOutput) -> Serve
     try:
         return entry.settings(workspace)
     except ConfigError as error:  # one invalid server must not stop the others
-        output.info(message("mcp_skipped", error=safe_text(error_text(error))))
+        output.info(user_text("cli.mcp_skipped", error=safe_text(error_text(error))))
         return None

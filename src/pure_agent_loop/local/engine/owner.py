@@ -18,9 +18,9 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError, LLMError, MissingExtraError
 from pure_agent_loop.local.engine.models import Progress, is_gguf, quiet
-from pure_agent_loop.local.engine.words import notice
 from pure_agent_loop.support.child import child_environment, module_argv
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import file_lock
 
 _LISTENING = "0A"
@@ -251,7 +251,7 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: StartSetti
         with file_lock(base.with_suffix(".lock")):
             # Another process may have started it while this one waited for the lock.
             lease = take_lease(read_state(state)) or _start(model, base, on_progress, settings)
-    on_progress(notice("server_ready", model=model.stem, process=lease.state.pid))
+    on_progress(notice("library.server_ready", model=model.stem, process=lease.state.pid))
     return lease
 
 
@@ -264,7 +264,7 @@ def _identity(model: Path, settings: StartSettings) -> str:
 
 
 def _start(model: Path, base: Path, on_progress: Progress, settings: StartSettings) -> Lease:
-    on_progress(notice("starting", model=model.stem, size=f"{model.stat().st_size / 1e6:.0f}"))
+    on_progress(notice("library.starting", model=model.stem, size=f"{model.stat().st_size / 1e6:.0f}"))
     log = base.with_suffix(".log")
     ready = _launch(_command(model, base.with_suffix(".json"), settings), log, settings.start_timeout)
     lease = take_lease(read_state(base.with_suffix(".json"))) if ready else None

@@ -15,8 +15,8 @@ from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.events import AnyEvent, EventType
 from pure_agent_loop.mcp.connection import is_modern
 from pure_agent_loop.mcp.serving.published import connection_of
-from pure_agent_loop.mcp.words import message
 from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool_context import current_call
