@@ -111,9 +111,9 @@ class AcpSession:
             return future.result(EDITOR_SECONDS)
         except concurrent.futures.TimeoutError:
             future.cancel()
-            raise RpcError(INTERNAL, f"the editor did not answer within {EDITOR_SECONDS:g} s") from None
+            raise RpcError(INTERNAL, user_text("cli.acp_silent", seconds=EDITOR_SECONDS)) from None
         except concurrent.futures.CancelledError:
-            raise RpcError(INTERNAL, "the editor disconnected") from None
+            raise RpcError(INTERNAL, user_text("cli.acp_gone")) from None
 
     # -- updates ----------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class AcpSession:
         cancels = self._cancels
         while self._updates is not None:
             if not self._is_stopped:
-                raise RpcError(INVALID_REQUEST, "Another prompt is running in this session. Cancel it first.")
+                raise RpcError(INVALID_REQUEST, user_text("cli.acp_busy"))
             await self.wait_stopped()
         if cancels != self._cancels:  # cancelled while waiting
             return "cancelled"

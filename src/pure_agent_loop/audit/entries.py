@@ -14,6 +14,7 @@ from typing import Any
 from pure_agent_loop.audit.folder import default_folder, files_in, open_file
 from pure_agent_loop.audit.log import AuditLog
 from pure_agent_loop.errors import AuditError, ConfigError
+from pure_agent_loop.support.language import notice
 
 STATUSES = ("ok", "error", "denied", "stopped", "unfinished")
 _RESULT = re.compile(rb'\{"n":\d+,"time":[-+.e\d]+,"kind":"result","of":(\d+),')
@@ -101,7 +102,7 @@ def history(
         AuditError: A file cannot be read.
     """
     if status is not None and status not in STATUSES:
-        raise ConfigError(f"status: {status!r} is not one of {', '.join(STATUSES)}")
+        raise ConfigError(notice("library.audit_status", status=status, statuses=", ".join(STATUSES)))
     if limit is not None and limit < 1:
         raise ConfigError(f"limit: {limit} is not a whole number above 0")
     path = default_folder() if log is None else log.path if isinstance(log, AuditLog) else Path(log)

@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, USAGE, code_for_error, folder_trouble
-from pure_agent_loop.cli.output import CommandOutput, ResultLostError
+from pure_agent_loop.cli.output import CommandOutput, ResultLostError, former_names_notice
 from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.support.variables import former_names_notice
 
 DEBUG_VARIABLE = "PAL_DEBUG"
 TRACING_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")  # what OpenTelemetry's launcher sets

@@ -8,8 +8,9 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pure_agent_loop.cli.parser import HELP_ALL
+from pure_agent_loop.cli.parser import HELP_ALL, translate_help
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import positive, seconds
 
 if TYPE_CHECKING:
@@ -24,10 +25,7 @@ TOOL_MODES = ("auto", "native", "json", "text")
 
 class _RefuseKey(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        parser.error(
-            "--api-key is not accepted: every user of this machine can read command lines; "
-            "set the environment variable PAL_API_KEY"
-        )
+        parser.error(user_text("cli.api_key"))
 
 
 def describe(parser: argparse.ArgumentParser, description: str, epilog: str) -> None:
@@ -38,6 +36,7 @@ def describe(parser: argparse.ArgumentParser, description: str, epilog: str) -> 
 
 class _HelpAll(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        translate_help(parser)
         # The parsers of `pal` override `format_help` to show the main options only.
         parser._print_message(argparse.ArgumentParser.format_help(parser), sys.stdout)
         parser.exit()
@@ -198,9 +197,7 @@ def limits_of(options: argparse.Namespace) -> LoopLimits:
         ConfigError: ``--max-cost`` is set without ``--price``.
     """
     if options.max_cost is not None and options.price is None:
-        raise ConfigError(
-            "--max-cost needs --price IN,OUT: the price per million tokens of this model, such as 0.15,0.60."
-        )
+        raise ConfigError(notice("cli.max_cost_price"))
     from pure_agent_loop.limits import LoopLimits
 
     return LoopLimits(
@@ -236,7 +233,7 @@ def _amount(text: str) -> float:
     except ValueError:
         number = math.nan
     if not 0 < number < math.inf:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+        raise argparse.ArgumentTypeError(user_text("cli.above_zero", text=text))
     return number
 
 
@@ -247,7 +244,7 @@ def _price(text: str) -> Price:
 
         return Price(*numbers)
     except (ValueError, TypeError) as error:  # a ConfigError too
-        raise argparse.ArgumentTypeError(f"{text!r} is not two or three numbers such as 0.15,0.60") from error
+        raise argparse.ArgumentTypeError(user_text("cli.price", text=text)) from error
 
 
 def number_from(low: int, high: int) -> Callable[[str], float]:
@@ -259,7 +256,7 @@ def number_from(low: int, high: int) -> Callable[[str], float]:
         except ValueError:
             number = math.nan
         if not low <= number <= high:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number from {low} to {high}")
+            raise argparse.ArgumentTypeError(user_text("cli.number_range", text=text, low=low, high=high))
         return number
 
     return read

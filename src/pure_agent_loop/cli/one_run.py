@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import DONE, code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, counted
 from pure_agent_loop.cli.questions import TerminalQuestions, denial_hint
 from pure_agent_loop.cli.slow import Waiting
 from pure_agent_loop.cli.toolset import rules_of, suggest
@@ -162,7 +162,7 @@ def _footer(outcome: RunOutcome, seconds: float) -> str:
     return user_text(
         "cli.footer",
         reason=one_line(outcome.stop_reason),
-        steps=user_text("cli.one_step" if outcome.steps == 1 else "cli.more_steps", count=outcome.steps),
+        steps=counted(outcome.steps, "step"),
         tokens=user_text("cli.used_tokens", count=tokens) if tokens else "",
         seconds=f"{seconds:.1f}",
     )

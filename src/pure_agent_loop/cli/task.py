@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Literal, TextIO
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import is_terminal
 
 MAX_INPUT_BYTES = 4_000_000
@@ -141,7 +141,7 @@ def tasks_of_lines(stdin: TextIO | None) -> Iterator[str | PipedAnswer]:
     while stdin is not None and (line := stdin.buffer.readline(MAX_INPUT_BYTES + 1)):
         number += 1
         if len(line) > MAX_INPUT_BYTES:
-            raise ConfigError(f"Line {number} of standard input is longer than {MAX_INPUT_BYTES} bytes.")
+            raise ConfigError(notice("cli.input_line_long", number=number, max_input_bytes=MAX_INPUT_BYTES))
         if line.strip():
             yield _task_of(line, number)
 
@@ -162,11 +162,8 @@ def _task_of(line: bytes, number: int) -> str | PipedAnswer:
         is_utf8 = "\0" not in line.decode("utf-8")
     except UnicodeDecodeError:
         is_utf8 = False
-    hint = "" if is_utf8 else " It is no UTF-8, which the lines must be; UTF-16 and others are not read."
-    raise ConfigError(
-        f'Line {number} of standard input is not like {{"type": "user", "content": "your question"}} or '
-        f'{{"type": "answer", "call_id": "...", "verdict": "allow" or "deny", "message": "why"}}.{hint}'
-    )
+    hint = "" if is_utf8 else notice("cli.not_utf8")
+    raise ConfigError(notice("cli.input_line", number=number, hint=hint))
 
 
 def _piped(stdin: TextIO | None, notify: Callable[[str], None], optional: bool) -> str:

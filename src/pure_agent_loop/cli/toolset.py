@@ -18,7 +18,7 @@ from pure_agent_loop.permissions import Permission, PermissionPolicy, Permission
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.support.disk import data_folder
-from pure_agent_loop.support.language import in_language, user_text
+from pure_agent_loop.support.language import message, notice, user_text
 from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.toolbox import (
@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.subagents import SubagentManager
     from pure_agent_loop.toolbox import Workspace
-
-NOTES_TITLE = {"en": "Notes of the project and its people:", "zh": "项目及其成员的说明："}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +85,7 @@ def make_toolset(
     own = _own_functions(options.functions)
     if options.no_tools or options.tools == "none":
         if options.subagents or options.subagents_from:
-            raise ConfigError(
-                "--subagents needs a tool and cannot be combined with --no-tools or --tools none."
-            )
+            raise ConfigError(notice("cli.subagents_tools"))
         return RunToolset(own, audit=_audit(options, None, output) if own else None, own=own)
     check_folder(options, workspace)
     subagents = _subagents(options, workspace, trusted, output)
@@ -233,7 +229,7 @@ def system_prompt(prompt: str | None, trusted: Guidance | None, *, is_tiny: bool
     if not notes:
         return None
     texts = [f"{note.name}:\n{note.text.strip()}" for note in notes]
-    return "\n\n".join([prompts_for().system_prompt, in_language(NOTES_TITLE), *texts])
+    return "\n\n".join([prompts_for().system_prompt, message("project_notes"), *texts])
 
 
 def rules_of(options: argparse.Namespace) -> PermissionRules:
@@ -282,7 +278,7 @@ def check_given_rules(
         if options.tools == "all" and not options.no_tools:
             check_rules(configured, tools, toolset.subagents, hint="")
     except ConfigError as error:
-        output.info(f"pal.toml: {error}")
+        output.info(notice("cli.pal_toml", error=error))
 
 
 def workspace_of(name: str) -> Path:

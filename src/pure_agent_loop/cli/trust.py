@@ -46,7 +46,9 @@ def _all(workspace: Path, guidance: Guidance) -> str:
         except OSError:
             data = b""
         is_text = guidance.holds(data) and b"\0" not in data and len(data) <= _MAX_SHOWN
-        texts.append(f"{one_line(name)}:\n{data.decode('utf-8', 'replace') if is_text else '(not shown)'}")
+        texts.append(
+            f"{one_line(name)}:\n{data.decode('utf-8', 'replace') if is_text else user_text('cli.not_shown')}"
+        )
     return blanks_shown("\n\n".join(texts), is_code=True)
 
 

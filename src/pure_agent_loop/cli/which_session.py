@@ -11,7 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, counted, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.task import PipedAnswer
 from pure_agent_loop.errors import ConfigError, SessionError, SessionNotFoundError, SessionWriteError
@@ -26,9 +26,8 @@ from pure_agent_loop.sessions import (
     new_session_id,
 )
 from pure_agent_loop.stop_reasons import SUSPENDED
-from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import one_line
-from pure_agent_loop.support.text import counted
 
 if TYPE_CHECKING:
     from pure_agent_loop import QueryState
@@ -45,7 +44,6 @@ MAX_TO_PICK, MAX_TITLE = 20, 60
 FOLDER = "folder"  # type of the record with the folder of a session
 MAX_PREVIEWED = 6
 _PREVIEWED = {"task": ">", "user": ">", "answer": " ", "call": "·"}  # marks by kind of entry
-_PICK_QUESTION = "Which session? Number, 2? to preview, words to search, or Enter for none: "
 
 
 class SessionTarget:
@@ -152,7 +150,7 @@ def answer_there(place: SessionTarget, answer: PipedAnswer) -> int:
         SessionError: The session cannot be read or written.
     """
     if place.store is None or place.session_id is None or not place.store.exists(place.session_id):
-        raise ConfigError("No session has a question to answer. Leave out --no-session.")
+        raise ConfigError(notice("cli.no_session_option"))
     from pure_agent_loop.session import SessionManager
 
     manager = SessionManager(place.store)
@@ -201,11 +199,9 @@ def place_for_run(
     """
     named = options.session is not None or is_resuming(options)
     if options.explain and named:
-        raise ConfigError(
-            "--explain shows the first request of a new run and cannot be combined with --session."
-        )
+        raise ConfigError(notice("cli.explain_session"))
     if options.database is not None and not named:
-        raise ConfigError("--database needs a session: add --session ID, --resume ID or --continue.")
+        raise ConfigError(notice("cli.database_session"))
     if not named and (options.no_session or options.explain):
         return SessionTarget()
     with ExitStack() as undo:
@@ -221,7 +217,11 @@ def place_for_run(
                 deleted := prune(store, options.keep_sessions, time.time())
             ):
                 output.info(
-                    f"{counted(len(deleted), 'session')} deleted: not used for {options.keep_sessions} days"
+                    notice(
+                        "cli.kept_sessions",
+                        count=counted(len(deleted), "session"),
+                        keep_sessions=options.keep_sessions,
+                    )
                 )
             chosen = _session_id(options, store, workspace, questions, output) if named else new_session_id()
             is_last = options.go_on or not named
@@ -338,7 +338,7 @@ def _story_of(store: SessionStore, session_id: str) -> Story:
     try:
         return read_story(store.read(session_id).records)
     except SessionError as error:
-        return Story(title=f"({error})")
+        return Story(title=f"({error_text(error)})")
 
 
 def numbered(text: str, ids: Sequence[str]) -> str | None:
@@ -360,7 +360,7 @@ def _picked(
 
     lines = [f"{moment(info.updated)}  {title_of(store, info.id)}" for info in sessions]
     _show(lines, "", output)
-    while reply := (questions.line(_PICK_QUESTION) or "").strip():
+    while reply := (questions.line(user_text("cli.which_session")) or "").strip():
         chosen = numbered(reply, [info.id for info in sessions])
         if chosen is None:
             _show(lines, reply, output)
@@ -403,8 +403,7 @@ def checked(session_id: str) -> str:
     try:
         return check_session_name(session_id)
     except ConfigError as error:
-        reason = str(error).partition("; new_session_id")[0].rstrip(".")
-        raise ConfigError(f"{reason.replace('session_id=', '', 1)}.") from None
+        raise ConfigError(notice("cli.session_id", **error.args[0].values)) from None
 
 
 def _named(info: SessionInfo) -> str:

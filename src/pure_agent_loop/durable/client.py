@@ -40,6 +40,7 @@ from pure_agent_loop.sessions import check_session_name, new_session_id
 from pure_agent_loop.sessions.questions import already_answered, check_by
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.account import account_here
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import as_text, clean_text
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -136,9 +137,9 @@ class Client:
         """Queue a task for a worker, and return the run's id; see `Engine.submit`."""
         text: object = task
         if not isinstance(text, str) or not text.strip():
-            raise ConfigError(f"task must be a non-blank text, not {task!r:.80}.")
+            raise ConfigError(notice("library.task_blank", task=task))
         if priority is not None and not 1 <= priority <= _MAX_PRIORITY:
-            raise ConfigError(f"priority={priority!r:.40} must be from 1 (first) to {_MAX_PRIORITY}.")
+            raise ConfigError(notice("library.priority", priority=priority, max_priority=_MAX_PRIORITY))
         run_id, session_id = check_session_name(run_id or new_session_id()), options.pop("session_id", None)
         packed = pack_options(options)
         enqueue_options: dict[str, Any] = {
@@ -168,11 +169,8 @@ class Client:
         if agent in agents:
             return agents[agent]
         if not agents:
-            raise ConfigError(
-                f"No worker has used {self.database.display_url} yet, so agent {agent!r} is unknown. Start a "
-                f"worker first: pal worker --agents MODULE:NAME --database {self.database.display_url}"
-            )
-        raise ConfigError(f"Unknown agent {agent!r}. Known agents: {', '.join(agents)}.")
+            raise ConfigError(notice("library.no_worker", place=self.database.display_url, agent=agent))
+        raise ConfigError(notice("library.unknown_agent", agent=agent, agents=", ".join(agents)))
 
     # -- querying -------------------------------------------------------------------------------
 
@@ -185,7 +183,9 @@ class Client:
         with self.translate_errors():
             workflows = self.engine.list_workflows(workflow_ids=[storable(str(run_id))], name=WORKFLOW)
         if not workflows:
-            raise DurableNotFoundError(f"Run {run_id!r:.100} does not exist in {self.database.display_url}.")
+            raise DurableNotFoundError(
+                notice("library.no_run", run_id=run_id, place=self.database.display_url)
+            )
         info = task_info(workflows[0])
         if info.status == "pending" and (ahead := self.run_ahead(info.run_id)):
             info.details["run_ahead"] = ahead
@@ -196,7 +196,9 @@ class Client:
     ) -> list[TaskInfo]:
         """Return runs, newest first; see `Engine.tasks`."""
         if status is not None and status not in TASK_STATES:
-            raise ConfigError(f"status={status!r:.40} is unknown. Use one of: {', '.join(TASK_STATES)}.")
+            raise ConfigError(
+                notice("library.unknown_status", status=status, task_states=", ".join(TASK_STATES))
+            )
         tasks: list[TaskInfo] = []
         for info in self._iterate(status):
             if limit is not None and len(tasks) >= limit:
@@ -434,7 +436,7 @@ class Client:
         except raised as error:
             reason = str(getattr(error, "orig", None) or error).splitlines()[0]
             raise DurableError(
-                f"The database {self.database.display_url} is unavailable: {reason}"
+                notice("library.database_unavailable_why", place=self.database.display_url, reason=reason)
             ) from error
 
     def _migrate(self, dbos: Any) -> None:
@@ -445,10 +447,7 @@ class Client:
         if not exists:
             # In this combination DBOS uses an SQL function for milliseconds that older SQLite lacks.
             if self.database.is_sqlite and sys.version_info >= (3, 12) and sqlite_version_info < (3, 42):
-                raise DurableError(
-                    f"SQLite {sqlite_version} is too old for the durable engine, which needs 3.42 or later "
-                    "on Python 3.12 and later. Use PostgreSQL, a Python with a newer SQLite, or Python 3.11."
-                )
+                raise DurableError(notice("library.sqlite_old", sqlite_version=sqlite_version))
             with self.translate_errors():
                 dbos.DBOS.migrate(self.database.engine_url)
 
@@ -579,7 +578,15 @@ class Handle:
         if deadline is not None and time.monotonic() >= deadline:
             ahead = info.details.get("run_ahead")
             reason = f": run {ahead!r} uses its session and must end first" if ahead else ""
-            raise TimeoutError(f"Run {self.run_id!r} is still {info.status} after {timeout:g} s{reason}.")
+            raise TimeoutError(
+                notice(
+                    "library.run_still",
+                    run_id=self.run_id,
+                    status=info.status,
+                    timeout=timeout,
+                    reason=reason,
+                )
+            )
 
 
 def _has_stopped(info: TaskInfo) -> bool:

@@ -22,6 +22,7 @@ from pure_agent_loop.events import AnyEvent, Event, EventType
 from pure_agent_loop.sessions import SessionStore, SqliteStore
 from pure_agent_loop.sessions.stores.sqlite import OpenFiles
 from pure_agent_loop.support.disk import data_folder, expanded
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import clean_text, safe_str
 
 VARIABLE = "PAL_DATABASE"
@@ -112,10 +113,7 @@ class Database:
         elif scheme in ("postgresql", "postgres") and _names_database(url):
             self.url = f"postgresql://{address}"
         else:
-            raise ConfigError(
-                f"database={hide_password(url)!r:.200} is not a valid URL. Use sqlite:///PATH for one "
-                "machine, or postgresql://USER:PASSWORD@HOST/NAME for several."
-            )
+            raise ConfigError(notice("library.database_url", url=hide_password(url)))
         self._lock = threading.RLock()
         self._connection: Any = None
         self._files: OpenFiles | None = None  # the files when the database was first opened
@@ -231,7 +229,11 @@ class Database:
                     is_transient = self._was_reachable and self._is_transient(error)
                     if not is_transient or time.monotonic() >= deadline:
                         raise DurableError(
-                            f"The database {self.display_url} is unavailable: {self._redacted_text(error)}"
+                            notice(
+                                "library.database_unavailable_why",
+                                place=self.display_url,
+                                reason=self._redacted_text(error),
+                            )
                         ) from error
                 time.sleep(_PAUSE)
 
@@ -248,7 +250,7 @@ class Database:
                 self._files.check()
             except SessionWriteError as error:
                 raise DurableError(
-                    f"The database {self.display_url} is unavailable: {error.reason}."
+                    notice("library.database_unavailable", place=self.display_url, reason=error.reason)
                 ) from error
 
     def _open(self) -> Any:

@@ -68,7 +68,7 @@ def without_protocol(model: str, owner: str = "model") -> str:
         raise ConfigError(f"{owner}={model!r}: {_OTHER_PROTOCOLS[protocol].format(name=name or 'NAME')}")
     if protocol == "openai" and protocol != model:
         if not name.strip():
-            raise ConfigError(f"{owner}={model!r} has no model name. Write openai:NAME.")
+            raise ConfigError(notice("library.no_model_name", owner=owner, model=model))
         return name
     return model
 

@@ -41,6 +41,7 @@ from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, is_remote
 from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread
@@ -267,7 +268,7 @@ class ResumePoint:
         try:
             state = QueryState.from_dict({**self.state, "messages": self.messages})
         except ConfigError as error:
-            raise SessionReadError(f"The newest state of the session cannot be read: {error}") from error
+            raise SessionReadError(notice("library.state_unreadable", error=error)) from error
         requested = (
             [call["id"] for call in state.messages[-1].get("tool_calls") or ()] if state.messages else []
         )

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
 from pure_agent_loop.snapshots.values import Manifest, PathEntry, SnapshotError, TooManyFilesError, shown_path
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.toolbox.files import beneath
 
 TEMPORARY = ".pal-undo-"
@@ -186,11 +187,11 @@ class Scanner:
         try:
             handle: int | str = os.open(self.root, _FOLDER) if _BY_DESCRIPTOR else str(self.root)
         except OSError as error:
-            raise SnapshotError(f"The workspace cannot be read: {error.strerror}.") from error
+            raise SnapshotError(notice("library.workspace_unreadable", error=error.strerror)) from error
         try:
             self._scan_folder(scan, known, "", handle, [], 0)
         except OSError as error:
-            raise SnapshotError(f"The workspace cannot be read: {error.strerror}.") from error
+            raise SnapshotError(notice("library.workspace_unreadable", error=error.strerror)) from error
         return scan
 
     def _scan_folder(
@@ -289,10 +290,7 @@ class Scanner:
     ) -> None:
         scan.signatures[path] = signature(status)
         if len(scan.signatures) > self._max_files and scan.only is None:
-            raise TooManyFilesError(
-                f"the workspace has more than {self._max_files} files. Exclude folders with a .gitignore, "
-                "or raise max_files."
-            )
+            raise TooManyFilesError(notice("library.too_many_files", max_files=self._max_files))
         mode, is_link = stat.S_IMODE(status.st_mode), stat.S_ISLNK(status.st_mode)
         known_file = known.get(path)
         if status.st_nlink > 1 and not is_link:

@@ -29,6 +29,7 @@ from pure_agent_loop.snapshots.values import (
 )
 from pure_agent_loop.support.child import child_environment, communicate, find_program, write_to
 from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import take_lock
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
@@ -76,7 +77,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
         except SessionLockedError as error:
             if loop.time() > deadline:
                 holder = str(error)
-                raise SnapshotError(f"The snapshots of this workspace are in use: {holder}") from error
+                raise SnapshotError(notice("library.snapshots_in_use", holder=holder)) from error
             await asyncio.sleep(_LOCK_PAUSE)
     try:
         yield
@@ -107,7 +108,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         git = find_program("git")
         if git is None:
-            raise ConfigError("Snapshots need git. Install it, or run without snapshots.")
+            raise ConfigError(notice("library.snapshots_git"))
         self.folder = private_folder(folder)
         self._git = git
         self._repository = self.folder / "objects.git"
@@ -149,11 +150,11 @@ class Store:
                 start_new_session=True,  # Ctrl-C is handled by this process
             )
         except OSError as error:
-            raise SnapshotError(f"git cannot be started: {error.strerror or error}.") from error
+            raise SnapshotError(notice("library.git_not_started", error=error.strerror or error)) from error
         try:
             yield process
         except (BrokenPipeError, ConnectionResetError) as error:
-            raise SnapshotError("git ended unexpectedly.") from error
+            raise SnapshotError(notice("library.git_ended")) from error
         finally:
             if process.returncode is None:
                 _kill(process)
@@ -166,7 +167,7 @@ class Store:
             try:
                 out, err = await asyncio.wait_for(communicate(process, data), DEADLINE)
             except asyncio.TimeoutError:
-                raise SnapshotError(f"git {words[0]} took longer than {DEADLINE:g} s.") from None
+                raise SnapshotError(notice("library.git_slow", words=words[0], deadline=DEADLINE)) from None
             return process.returncode or 0, out, safe_str(err.decode(errors="replace")).strip()
 
     async def _check_git(self, *words: str, data: bytes = b"") -> bytes:
@@ -216,7 +217,7 @@ class Store:
         """
         code, commit, _ = await self._run_git("cat-file", "commit", REFS + name)
         if code:
-            raise ObjectsMissingError("The snapshot is no longer stored.")
+            raise ObjectsMissingError(notice("library.snapshot_gone"))
         listing = await self._check_git("ls-tree", "-r", "-z", "--full-tree", REFS + name)
         return _parse_manifest(listing, json.loads(commit.partition(b"\n\n")[2]))
 
@@ -259,7 +260,7 @@ async def _read_content(stdin: asyncio.StreamWriter, stdout: asyncio.StreamReade
     await stdin.drain()
     head = (await stdout.readline()).split()
     if len(head) != 3 or head[1] != b"blob":
-        raise ObjectsMissingError("A content of the snapshot is no longer stored.")
+        raise ObjectsMissingError(notice("library.snapshot_content_gone"))
     return (await stdout.readexactly(int(head[2]) + 1))[:-1]
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import math
 
+from pure_agent_loop.support.language import user_text
+
 
 def positive(text: str) -> int:
     """Parse an option's value as a positive integer."""
@@ -13,7 +15,7 @@ def positive(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+        raise argparse.ArgumentTypeError(user_text("library.whole_number", text=text))
     return number
 
 
@@ -26,9 +28,7 @@ def seconds(most: float) -> argparse._ActionType:
         except ValueError:
             number = math.nan
         if not 0 < number <= most:
-            raise argparse.ArgumentTypeError(
-                f"{text!r} is not a number of seconds above 0 and up to {most:g}"
-            )
+            raise argparse.ArgumentTypeError(user_text("library.seconds_above", text=text, most=most))
         return number
 
     return read

@@ -16,13 +16,14 @@ from pure_agent_loop.cli.chat import diffs
 from pure_agent_loop.cli.chat.markdown import Flow, Page
 from pure_agent_loop.cli.chat.output import Cleaner
 from pure_agent_loop.cli.chat.talk import ChatConfig
+from pure_agent_loop.cli.output import error_text
 from pure_agent_loop.cli.questions import blanks_shown, question_text, rule_for
 from pure_agent_loop.cli.settings.files import NAME, ConfigFile, all_keys, project_file, read
 from pure_agent_loop.cli.toolset import suggest
 from pure_agent_loop.cli.trust import settings_guidance
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.permissions import Permission, PermissionRequest
-from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.terminal import excerpt
 from pure_agent_loop.tool import ToolRegistry
@@ -193,7 +194,7 @@ class PermissionPrompt:
         try:
             path = keep_rules(self._shared.workspace, kind)
         except ConfigError as error:
-            self._notify(str(error), "error")
+            self._notify(error_text(error), "error")
             return False
         self._notify(user_text("chat.kept", place=path), "dim")
         return True
@@ -345,17 +346,17 @@ def keep_rules(workspace: Path, rules: list[str]) -> str:
         written = ConfigFile(str(path), after.encode(), is_project=True)
         new = dict(read(written, keys).values)
     except (ConfigError, MissingExtraError) as error:
-        raise ConfigError(f"{path} was not changed: {error}") from error
+        raise ConfigError(notice("cli.not_changed", path=path, error=error)) from error
     known = old.pop("rules.allow", [])
     if new.pop("rules.allow", []) != [*rules, *known] or new != old:
-        raise ConfigError(f"{path}: cannot add a rule automatically; add it by hand to [rules] allow.")
+        raise ConfigError(notice("cli.rule_by_hand", path=path))
     try:
         path.write_bytes(written.data)
         trust_guidance(
             settings_guidance(written)
         )  # the user trusted the old content and approved the new rules
     except OSError as error:
-        raise ConfigError(f"{path}: cannot write: {error.strerror}.") from error
+        raise ConfigError(notice("cli.cannot_be_written", path=path, error=error.strerror)) from error
     return str(path)
 
 

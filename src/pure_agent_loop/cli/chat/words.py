@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import partial
 
-from pure_agent_loop.support.language import default_language, message_in, user_text
+from pure_agent_loop.support.language import LANGUAGES, in_language, message_in, user_text
 
 Words = Callable[..., str]
 
@@ -15,8 +15,11 @@ def words_in(language: str | None) -> Words:
 
     Args:
         language: ``"en"`` or ``"zh"``; None for the default.
+
+    Raises:
+        ConfigError: The language is unknown.
     """
-    return partial(_word, language or default_language())
+    return partial(_word, in_language({name: name for name in LANGUAGES}, language))
 
 
 def _word(language: str, name: str, /, **values: object) -> str:

@@ -23,7 +23,7 @@ from pure_agent_loop.cli.which_session import is_resuming, place_for_run
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL
 from pure_agent_loop.runs import Embedded, model_at, show_url
-from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.toolbox import Shell
 
@@ -47,7 +47,7 @@ def chat(options: argparse.Namespace, output: CommandOutput) -> int:
     if is_script or not (is_terminal(sys.stdin) and output.out_is_terminal and output.err_is_terminal):
         return run(options, output)
     if not all(map(importlib.util.find_spec, NEEDED)):
-        output.info(str(MissingExtraError("the conversation", "cli")))
+        output.info(error_text(MissingExtraError(notice("library.feature_conversation"), "cli")))
         return run(options, output) if options.task or is_resuming(options) else _first_steps(options, output)
     return _converse(options, output)
 
@@ -112,7 +112,9 @@ def _model_line(options: argparse.Namespace) -> tuple[str, bool]:
     try:
         plan = plan_for(options.model, options.base_url, os.environ, options.configured)
         if isinstance(plan, Embedded) and importlib.util.find_spec("xllamacpp") is None:
-            return user_text("cli.nothing", why=str(MissingExtraError("the embedded model", "local"))), False
+            return user_text(
+                "cli.nothing", why=error_text(MissingExtraError(notice("library.feature_model"), "local"))
+            ), False
         if isinstance(plan, Embedded):
             return user_text("cli.embedded", model=plan.name, why=plan.why), True
         model = plan.model or model_at(plan) or DEFAULT_MODEL

@@ -53,7 +53,7 @@ from pure_agent_loop.permissions import Permission, PermissionRequest, Permissio
 from pure_agent_loop.sessions import check_session_name, default_store, new_session_id
 from pure_agent_loop.sessions.story import Entry, read_story
 from pure_agent_loop.support.child import NEUTRAL_DIR
-from pure_agent_loop.support.language import in_user_language, user_text
+from pure_agent_loop.support.language import in_user_language, notice, user_text
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.support.threads import in_thread
@@ -321,7 +321,7 @@ class _Session:
         try:
             check_folder(self._options, self.folder)
         except ConfigError as error:
-            raise ConfigError(f"cwd: {error}") from error
+            raise ConfigError(notice("cli.cwd", error=error)) from error
         _require_model(self._options)
 
     def _settle(self, questions: TerminalQuestions) -> None:
@@ -337,8 +337,8 @@ class _Session:
             asking = EditorQuestions(self._output, self._editor, asyncio.get_running_loop())
             await in_thread(partial(self._prepare, asking))
         messages, self._output.messages = self._output.messages, []
-        for notice in messages:
-            await self._editor.note(notice)
+        for line in messages:
+            await self._editor.note(line)
 
     def _prepare(self, asking: TerminalQuestions) -> None:
         if self._is_asked_later:

@@ -20,7 +20,7 @@ from pure_agent_loop.cli.arguments import add_deps, describe
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.commands.run import add_permissions
 from pure_agent_loop.cli.exits import DONE, FAILED
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.parser import did_you_mean
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
@@ -370,7 +370,7 @@ async def _row(written: ServerEntry, workspace: Path) -> dict[str, Any]:
     try:
         settings = written.settings(workspace)
     except ConfigError as error:
-        return {**row, "error": one_line(str(error), 400)}
+        return {**row, "error": one_line(error_text(error), 400)}
     if settings is None:
         return {**row, "state": "disabled"}
     from pure_agent_loop.mcp import MCPServer

@@ -13,7 +13,7 @@ from pure_agent_loop.cli.parser import did_you_mean, parser_of
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.permissions import Rule
 from pure_agent_loop.support.disk import data_folder
-from pure_agent_loop.support.language import LANGUAGE_VARIABLE
+from pure_agent_loop.support.language import LANGUAGE_VARIABLE, notice
 from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.support.variables import FORMER_NAMES
 
@@ -98,30 +98,30 @@ class SettingKey:
         try:
             return self._read(value)
         except (argparse.ArgumentTypeError, ConfigError) as error:
-            raise ConfigError(f"{where}: {self.name} = {value!r:.80}: {error}.") from None
+            raise ConfigError(
+                notice("cli.setting_invalid", where=where, name=self.name, value=value, error=error)
+            ) from None
 
     def _read(self, value: Any) -> Any:
         if self.is_switch:
-            return _of_kind(value, bool, "true or false")
+            return _of_kind(value, bool, notice("cli.kind_switch"))
         if self.is_list:
-            rules = _of_kind(value, list, "a list of rules")
-            return [Rule.parse(_of_kind(rule, str, "a rule")).text for rule in rules]
+            rules = _of_kind(value, list, notice("cli.kind_rules"))
+            return [Rule.parse(_of_kind(rule, str, notice("cli.kind_rule"))).text for rule in rules]
         if self.name in _JOINED and isinstance(value, list):
             value = ",".join(map(str, value))
         if self.action.type is None:
-            _of_kind(value, str, "text in quotes")
+            _of_kind(value, str, notice("cli.kind_text"))
         read = self.action.type(str(value)) if callable(self.action.type) else value
         if self.action.choices is not None and read not in self.action.choices:
             choices = list(map(str, self.action.choices))
-            raise ConfigError(
-                f"use one of: {', '.join(choices)}.{did_you_mean(str(read), choices)}".rstrip(".")
-            )
+            raise ConfigError(notice("cli.use_one_of", choices=", ".join(choices)))
         return read
 
 
 def _of_kind(value: Any, kind: type, description: str) -> Any:
     if not isinstance(value, kind):
-        raise ConfigError(f"must be {description}")
+        raise ConfigError(notice("cli.setting_must_be", description=description))
     return value
 
 
@@ -203,10 +203,10 @@ def user_file() -> ConfigFile | None:
     path = user_path()
     try:
         if path.exists() and not path.is_file():
-            raise ConfigError(f"{path} is not a file. Move or delete it.")
+            raise ConfigError(notice("cli.not_a_file", path=path))
         return ConfigFile(str(path), path.read_bytes(), is_project=False) if path.exists() else None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+        raise ConfigError(notice("cli.cannot_be_read", path=path, error=error.strerror)) from error
 
 
 def project_file(workspace: Path, name: str = NAME) -> ConfigFile | None:
@@ -232,7 +232,7 @@ def _read_inside(root: Path, path: Path) -> bytes:
         with Workspace(root).open_for_reading(path.relative_to(root).as_posix()) as file:
             return file.read(MAX_BYTES + 1)
     except (WorkspaceError, OSError) as error:
-        raise ConfigError(f"{path} cannot be read: {safe_text(str(error))}") from error
+        raise ConfigError(notice("cli.cannot_be_read_why", path=path, error=safe_text(str(error)))) from error
 
 
 def read(file: ConfigFile, keys: Mapping[str, SettingKey]) -> ParsedConfig:
@@ -255,7 +255,7 @@ def read(file: ConfigFile, keys: Mapping[str, SettingKey]) -> ParsedConfig:
 
 def _toml(file: ConfigFile) -> dict[str, Any]:
     if len(file.data) > MAX_BYTES:
-        raise ConfigError(f"{file.shown} is longer than {MAX_BYTES} bytes.")
+        raise ConfigError(notice("cli.file_too_long", shown=file.shown, max_bytes=MAX_BYTES))
     toml = _toml_module()
     try:
         table: dict[str, Any] = toml.loads(file.data.decode("utf-8-sig"))
@@ -263,7 +263,7 @@ def _toml(file: ConfigFile) -> dict[str, Any]:
         ValueError,
         RecursionError,
     ) as error:  # TOML and UTF-8 errors are both ValueErrors
-        raise ConfigError(f"{file.shown} is not valid TOML: {safe_text(str(error))}.") from None
+        raise ConfigError(notice("cli.not_toml", shown=file.shown, error=safe_text(str(error)))) from None
     return table
 
 
@@ -285,29 +285,23 @@ class _TableReader:
         """Remove the named subtables from a file's table and return them."""
         subtables = table.pop(name, {})
         if not isinstance(subtables, dict) or not all(isinstance(sub, dict) for sub in subtables.values()):
-            raise self._wrong(name, f"must be a table: [{name}.NAME]")
+            raise self._wrong("table", name)
         if subtables and name == "servers" and self._file.is_project:
-            raise self._wrong(name, "are only allowed in your own file (pal init), not in a project")
+            raise self._wrong("servers", name)
         if subtables and name == "mcp" and self._file.is_project:
-            raise self._wrong(
-                name, "is only allowed in your own file; a project lists its servers in .mcp.json"
-            )
+            raise self._wrong("mcp", name)
         return subtables
 
     def server(self, name: str, table: dict[str, Any]) -> Server:
         """Return one named server."""
         for key, value in table.items():
             if key not in _SERVER:
-                note = (
-                    " Keys do not belong in files: set api_key_env to the name of a variable."
-                    if key == "api_key"
-                    else ""
-                )
+                note = notice("cli.setting_key") if key == "api_key" else ""
                 raise self._unknown(f"servers.{name}.{key}", _SERVER, note)
             if not isinstance(value, str) or not value.strip():
-                raise self._wrong(f"servers.{name}.{key}", "must be text in quotes")
+                raise self._wrong("text", f"servers.{name}.{key}")
         if "base_url" not in table:
-            raise self._wrong(f"servers.{name}", 'needs base_url = "http://.../v1"')
+            raise self._wrong("url", f"servers.{name}")
         return Server(**table)
 
     def values(self, table: dict[str, Any], inside: str = "", group: str = "") -> dict[str, Any]:
@@ -328,14 +322,13 @@ class _TableReader:
 
     def _check_project(self, key: str, value: Any) -> None:
         if self._file.is_project and value not in IN_PROJECT.get(key, (value,)):
-            raise self._wrong(
-                f"{key} = {value!r}",
-                "is not allowed in a project. Set it in your own file or on the command line",
-            )
+            raise self._wrong("project", key, value=value)
 
     def _unknown(self, key: str, known: Any, note: str = "") -> ConfigError:
         hint = did_you_mean(key.rpartition(".")[2], known) or did_you_mean(key, known)
-        return ConfigError(f"{self._file.shown}: unknown setting {safe_text(key)!r}.{hint}{note}")
+        return ConfigError(
+            notice("cli.unknown_setting", shown=self._file.shown, key=safe_text(key), hint=hint, note=note)
+        )
 
-    def _wrong(self, key: str, why: str) -> ConfigError:
-        return ConfigError(f"{self._file.shown}: {key} {why}.")
+    def _wrong(self, why: str, key: str, **values: object) -> ConfigError:
+        return ConfigError(notice(f"cli.setting_{why}", shown=self._file.shown, key=key, **values))

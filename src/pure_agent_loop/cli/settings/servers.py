@@ -16,7 +16,7 @@ from pure_agent_loop.cli.trust import may_start
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR
 from pure_agent_loop.support.disk import data_folder
-from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import safe_text
 
 if TYPE_CHECKING:
@@ -123,7 +123,7 @@ def _written(
     try:
         entries = list(_of_file(file))
     except ConfigError as error:  # an invalid project file must not abort the run
-        output.info(safe_text(str(error)))
+        output.info(safe_text(error_text(error)))
         return
     trust_folder = getattr(options, "trust_folder", False)
     if entries and may_start(
@@ -136,7 +136,7 @@ def _data(path: Path, shown: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{shown} cannot be read: {error.strerror}.") from error
+        raise ConfigError(notice("cli.cannot_be_read", path=shown, error=error.strerror)) from error
 
 
 def _of_file(file: ConfigFile) -> Iterator[ServerEntry]:

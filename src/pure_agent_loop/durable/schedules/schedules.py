@@ -14,6 +14,7 @@ from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.schedules.schedule import Schedule
 from pure_agent_loop.durable.values import DurableNotFoundError
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice
 
 _ALL = "SELECT name, spec, enabled, anchor, next_at, revision FROM @schedules"
 _ADD = "INSERT INTO @schedules (name, spec, enabled, anchor, next_at, revision) VALUES (?, ?, ?, ?, ?, 0)"
@@ -98,7 +99,7 @@ class Schedules:
         """
         agents = self._client.agents()
         if agents and schedule.agent not in agents:
-            raise ConfigError(f"Unknown agent {schedule.agent!r}. Known agents: {', '.join(agents)}.")
+            raise ConfigError(notice("library.unknown_agent", agent=schedule.agent, agents=", ".join(agents)))
         now = round(self._now(), 3)
         spec, next_at = json.dumps(schedule.to_dict()), schedule.times(now).after(now)
         ending = _REPLACE if replace else _KEEP
@@ -106,10 +107,7 @@ class Schedules:
             lambda run: run(_ADD + ending, schedule.name, spec, int(schedule.enabled), now, next_at).rowcount
         )
         if not changed:
-            raise ConfigError(
-                f"name={schedule.name!r} is in use by another schedule. Remove it first, or use replace=True "
-                "(--replace)."
-            )
+            raise ConfigError(notice("library.schedule_twice", name=schedule.name))
         return self.get(schedule.name)
 
     def list(self) -> builtins.list[ScheduleInfo]:
@@ -125,7 +123,7 @@ class Schedules:
         rows = self._database.rows(f"{_ALL} WHERE name = ?", name)
         if not rows:
             raise DurableNotFoundError(
-                f"Schedule {name!r:.80} does not exist in {self._database.display_url}."
+                notice("library.no_schedule", name=name, place=self._database.display_url)
             )
         return self._info(rows[0])
 

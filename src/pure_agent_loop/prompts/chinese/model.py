@@ -473,4 +473,9 @@ MESSAGES = {
     "mcp_asks_model": "MCP 服务器 '{server}' 想让您的模型回答以下内容，费用由您承担：{text}",
     "mcp_more_logs": "MCP 服务器 '{server}' 的消息过多，其余见其日志。",
     "mcp_nobody": "此处无人可问。",
+    "because": "原因：{reason}",
+    "no_message": "没有说明",
+    "characters_left_out": "【…… 省略了 {count} 个字符 ……】",
+    "project_notes": "项目及其成员的说明：",
+    "folder_notes": "用户为此文件夹记下的内容：",
 }

@@ -543,4 +543,9 @@ MESSAGES = {
     "mcp_asks_model": "The MCP server '{server}' asks your model to answer this, at your cost: {text}",
     "mcp_more_logs": "The MCP server '{server}' sent more messages than shown here. See its log.",
     "mcp_nobody": "No person can be asked here.",
+    "because": "because of {reason}",
+    "no_message": "no message",
+    "characters_left_out": "[... {count} characters left out ...]",
+    "project_notes": "Notes of the project and its people:",
+    "folder_notes": "What the person has noted about this folder:",
 }

@@ -44,6 +44,7 @@ from pure_agent_loop.sessions.stores.records import (
 )
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import Appender, sync_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock
 from pure_agent_loop.support.text import to_jsonable
 
@@ -269,7 +270,7 @@ class JsonlStore:
         except FileNotFoundError:
             raise _not_found(session_id, self.folder) from None
         except OSError as error:
-            raise SessionReadError(f"Cannot read {path}: {error}") from error
+            raise SessionReadError(notice("library.cannot_read", path=path, error=error)) from error
         return Loaded(transcript.records, transcript.problems)
 
     def first(self, session_id: str) -> Record | None:
@@ -298,7 +299,7 @@ class JsonlStore:
         try:
             sessions = [info for path in self.folder.glob(f"*{SUFFIX}") if (info := _info(path)) is not None]
         except OSError as error:
-            raise SessionReadError(f"Cannot read {self.folder}: {error}") from error
+            raise SessionReadError(notice("library.cannot_read", path=self.folder, error=error)) from error
         return sorted(sessions, key=lambda info: (-info.updated, info.id))
 
     def exists(self, session_id: str) -> bool:
@@ -382,7 +383,7 @@ class JsonlStore:
 
 
 def _not_found(session_id: str, folder: Path) -> SessionNotFoundError:
-    return SessionNotFoundError(f"Session {session_id!r} does not exist in {folder}.")
+    return SessionNotFoundError(notice("library.no_session_in", session_id=session_id, place=folder))
 
 
 @contextlib.contextmanager
@@ -408,7 +409,7 @@ def _open_for_reading(path: Path) -> BinaryIO:
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise SessionReadError(f"Cannot read {path}: it is not a regular file. Move it away.")
+        raise SessionReadError(notice("library.cannot_read_irregular", path=path))
     return os.fdopen(handle, "rb")
 
 

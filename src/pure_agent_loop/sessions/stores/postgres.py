@@ -20,6 +20,7 @@ from pure_agent_loop.sessions.stores.jsonl import BaseLog
 from pure_agent_loop.sessions.stores.postgres_link import Holder, Link, StoreOwner, find_holder
 from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
+from pure_agent_loop.support.language import notice
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -307,7 +308,9 @@ class PostgresStore:
         return transcript, int(last[0]) if last else 0
 
     def _not_found(self, session_id: str) -> SessionNotFoundError:
-        return SessionNotFoundError(f"Session {session_id!r} does not exist in {self._link.name}.")
+        return SessionNotFoundError(
+            notice("library.no_session_in", session_id=session_id, place=self._link.name)
+        )
 
 
 def _lines(rows: Iterator[tuple[Any, ...]] | Any) -> Iterator[bytes]:
