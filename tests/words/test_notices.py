@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 import pure_agent_loop
-from pure_agent_loop import ConfigError
+from pure_agent_loop import ConfigError, MissingExtraError
 from pure_agent_loop.cli.output import error_text
 from pure_agent_loop.cli.translated_help import in_user_language as in_help
+from pure_agent_loop.errors import AlreadyAnsweredError, AuditError, SessionLockedError, SessionWriteError
 from pure_agent_loop.runs.choose import plan_model
 from pure_agent_loop.support.language import TranslatedText, in_user_language, message_in, notice, table
 from pure_agent_loop.toolbox import Shell
@@ -214,3 +215,23 @@ def test_a_stored_message_is_plain_english():
     assert isinstance(written, TranslatedText)
     for other in (pickle.loads(pickle.dumps(written)), copy.deepcopy(written)):
         assert (other, type(other)) == ("X is set", str)
+
+
+@pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize(
+    ("error", "shown_text"),
+    [
+        (
+            MissingExtraError(notice("library.feature_server"), "server"),
+            "缺少附加依赖 [server]（用于：服务器）",
+        ),
+        (SessionLockedError("s", notice("library.another_process")), "会话 's' 正由另一个进程写入。"),
+        (SessionWriteError("/x", "full"), "无法写入 /x：full"),
+        (AuditError("/x", "why", "Fix."), "审计日志 /x：why。Fix."),
+        (AlreadyAnsweredError("c", "Ada", "allow"), "调用 'c' 没有待定的内容：Ada 已经回答 'allow'。"),
+        (ConfigError(notice("cli.cwd", error=ConfigError(notice("cli.yes_no")))), "cwd：[y] 是，[n] 否："),
+    ],
+)
+def test_an_error_is_shown_in_the_language_of_the_user(error, shown_text):
+    assert error_text(error).startswith(shown_text)
+    assert str(error).isascii()

@@ -10,8 +10,15 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from pure_agent_loop.errors import MissingExtraError
+from pure_agent_loop.errors import (
+    AlreadyAnsweredError,
+    AuditError,
+    MissingExtraError,
+    SessionLockedError,
+    SessionWriteError,
+)
 from pure_agent_loop.support.language import (
+    LANGUAGES,
     TranslatedText,
     in_user_language,
     translated,
@@ -47,10 +54,20 @@ def former_names_notice() -> str:
 
 def error_text(error: BaseException) -> str:
     """Return the text of an error, in the user's language if the catalogue has its message."""
-    if isinstance(error, MissingExtraError):
-        return user_text("cli.extra", feature=error.feature, extra=error.extra)
+    if type(error) in _MESSAGES and user_language() != LANGUAGES[0]:
+        return user_text(_MESSAGES[type(error)], **vars(error))
     text = translated(error, user_language())
     return text if isinstance(text, str) else safe_str(error)
+
+
+# Messages of errors that make their English text of their fields.
+_MESSAGES: dict[type[BaseException], str] = {
+    AlreadyAnsweredError: "cli.already_answered",
+    AuditError: "cli.audit_error",
+    MissingExtraError: "cli.extra",
+    SessionLockedError: "cli.session_locked",
+    SessionWriteError: "cli.session_write",
+}
 
 
 class ResultLostError(Exception):

@@ -577,7 +577,7 @@ class Handle:
     def _check_deadline(self, deadline: float | None, timeout: float | None, info: TaskInfo) -> None:
         if deadline is not None and time.monotonic() >= deadline:
             ahead = info.details.get("run_ahead")
-            reason = f": run {ahead!r} uses its session and must end first" if ahead else ""
+            reason = notice("library.run_ahead", ahead=ahead) if ahead else ""
             raise TimeoutError(
                 notice(
                     "library.run_still",

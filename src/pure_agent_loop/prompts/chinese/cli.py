@@ -11,7 +11,7 @@ MESSAGES = {
     "may": "它可以读取 {folder}，改动任何内容之前都会先询问；{shell}。",
     "no_shell": "无 shell",
     "asks": "模型要调用 {tool}{reason}",
-    "wants": "{tool} 想知道：",
+    "wants": "{tool} 询问：",
     "next": '下一步：pal "这里有哪些文件？"  设置：pal init  其余：pal --help',
     "next_nothing": (
         "下一步：export OPENAI_API_KEY=...  或：ollama serve  或：pip install '.[local]'  然后：pal"
@@ -33,7 +33,7 @@ MESSAGES = {
     "footer": "{reason}，{steps}，{tokens}{seconds} 秒",
     "one_step": "{count:,} 步",
     "more_steps": "{count:,} 步",
-    "used_tokens": "{count} 令牌，",
+    "used_tokens": "{count} token，",
     "resume_last": "继续：pal -c",
     "resume_session": "会话 {session}；继续：pal run {option}",
     "not_recorded": "此次运行不会保存：{error}",
@@ -83,7 +83,7 @@ MESSAGES = {
     "not_trusted": "未获信任，已忽略：{names}（用 --trust-folder 信任）",
     "trust_not_saved": "回答未能保存：{file}：{error}",
     "mcp_none": "没有 MCP 服务器；添加：pal mcp add 名称 -- 命令",
-    "mcp_serving": "正在为 {folder} 提供 {tools} 个工具和 {agents} 个代理",
+    "mcp_serving": "正在为 {folder} 提供 {tools} 个工具和 {agents} 个智能体",
     "mcp_added": "已把 {name} 添加到 {file}；测试：pal mcp test {name}",
     "mcp_replaced": "已替换 {file} 中的 {name}；测试：pal mcp test {name}",
     "mcp_warning": "警告：{note}",
@@ -271,8 +271,8 @@ MESSAGES = {
     "more_variables": "{count:,} 个变量",
     "one_call": "{count:,} 次调用",
     "more_calls": "{count:,} 次调用",
-    "one_token": "{count:,} 令牌",
-    "more_tokens": "{count:,} 令牌",
+    "one_token": "{count:,} token",
+    "more_tokens": "{count:,} token",
     "damaged": "已损坏",
     "damaged_why": "已损坏：{problem}",
     "row_last": "{first}（最后：{last}）",
@@ -288,7 +288,7 @@ MESSAGES = {
     "undo_no_session": "没有会话有改动。",
     "restored": "已恢复 {path}",
     "removed": "已删除 {path}",
-    "left": "未动 {path}：{reason}",
+    "left": "未改动 {path}：{reason}",
     "would_undo": "将撤销第 {steps} 步{part}",
     "undone": "已撤销第 {steps} 步{part}",
     "in_part": "的一部分；见 --force",
@@ -350,5 +350,11 @@ MESSAGES = {
     "init_project_head": (
         "pal 在此项目中的设置。在你信任之后，它们优先于你自己的设置：pal 会询问，文件改动后会再次询问。\n"
         "项目不能设置服务器或密钥，也不能放宽沙箱。"
+    ),
+    "session_locked": "会话 {session_id!r} 正由{holder}写入。请在那里关闭它，或开始另一个会话。",
+    "session_write": "无法写入 {path}：{reason}",
+    "audit_error": "审计日志 {path}：{reason}。{fix}",
+    "already_answered": (
+        "调用 {call_id!r:.80} 没有待定的内容：{by} 已经回答 {answer!r:.80}。该回答仍然有效；没有任何更改。"
     ),
 }

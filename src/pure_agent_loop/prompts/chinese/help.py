@@ -100,10 +100,10 @@ MESSAGES = {
     ),
     "show the first request and the limits without sending": "显示第一个请求和限制，不发送",
     "maximum steps per run (default: 25)": "每次运行的最多步数（默认：25）",
-    "maximum tokens of all requests (default: no limit)": "所有请求的最多令牌数（默认：不限）",
+    "maximum tokens of all requests (default: no limit)": "所有请求的最多 token 数（默认：不限）",
     "maximum seconds per run (default: no limit)": "每次运行的最多秒数（默认：不限）",
     "maximum cost, in the currency of --price": "最高费用，货币与 --price 相同",
-    "price per million tokens: INPUT,OUTPUT[,CACHED]": "每百万令牌的价格：输入,输出[,缓存]",
+    "price per million tokens: INPUT,OUTPUT[,CACHED]": "每百万 token 的价格：输入,输出[,缓存]",
     "session to record the run in (default: a new one)": "记录此运行的会话（默认：新会话）",
     "resume this folder's last session; no TASK: finish its run": (
         "恢复此文件夹的上一个会话；不给 TASK 则完成其运行"
@@ -234,7 +234,7 @@ MESSAGES = {
     "seed of the sample of --limit (default: take the first)": "--limit 抽样的种子（默认：取前几题）",
     "results file (default: eval.jsonl)": "结果文件（默认：eval.jsonl）",
     "concurrent questions (default: 1)": "并发题数（默认：1）",
-    "output tokens per answer (default: the server's)": "每个回答的输出令牌数（默认：由服务器决定）",
+    "output tokens per answer (default: the server's)": "每个回答的输出 token 数（默认：由服务器决定）",
     "table format (default: text)": "表格格式（默认：text）",
     "agent to evaluate": "要评测的智能体",
     "runs per case (default: 1)": "每个用例的运行次数（默认：1）",

@@ -240,4 +240,9 @@ MESSAGES = {
     "may_call": "是否允许以 {args} 调用 {tool}？ {reason}",
     "login_done": "可以关闭此页面并返回终端。",
     "login_here": "请在此登录：{address}",
+    "run_ahead": "：运行 {ahead!r} 正使用其会话，须先结束",
+    "another_process": "另一个进程",
+    "unidentified_process": "另一个无法识别的进程",
+    "process": "{host} 上自 {when} 起的进程 {pid} ",
+    "unknown_process": "另一个进程（未知）",
 }

@@ -387,4 +387,13 @@ MESSAGES = {
         "again\n"
         "after changes. A project cannot set servers or keys, nor loosen the sandbox."
     ),
+    "session_locked": (
+        "Session {session_id!r} is open for writing in {holder}. Close it there, or start another session."
+    ),
+    "session_write": "Cannot write to {path}: {reason}",
+    "audit_error": "Audit log {path}: {reason}. {fix}",
+    "already_answered": (
+        "Call {call_id!r:.80} has nothing pending: {by} already answered {answer!r:.80}. That answer stays "
+        "valid; nothing was changed."
+    ),
 }

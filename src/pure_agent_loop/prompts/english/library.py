@@ -269,4 +269,9 @@ MESSAGES = {
     "may_call": "May {tool} be called with {args}? {reason}",
     "login_done": "You can close this page and return to the terminal.",
     "login_here": "log in here: {address}",
+    "run_ahead": ": run {ahead!r} uses its session and must end first",
+    "another_process": "another process",
+    "unidentified_process": "another, unidentified process",
+    "process": "process {pid} on {host} since {when}",
+    "unknown_process": "another process (unknown)",
 }

@@ -333,7 +333,7 @@ class Holder:
     def locked_error(self, session_id: str) -> SessionLockedError:
         """Return the error that names this owner."""
         if self.pid is None or self.since is None:
-            return SessionLockedError(session_id, "another, unidentified process")
+            return SessionLockedError(session_id, notice("library.unidentified_process"))
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
         holder = f"process {self.pid} on {self.host} since {when} (owner {self.name})"
         return SessionLockedError(session_id, holder, pid=self.pid, host=self.host, since=self.since)
