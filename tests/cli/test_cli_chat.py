@@ -314,7 +314,7 @@ class TestQuestions:
         screen = chat([EDIT, "Done."], "chat", "--trust-folder", "go")
         screen.until("y yes, once")
         screen.type("a" + ENTER)
-        screen.until("is not trusted, so a rule")
+        screen.until("effect\\.")
         screen.type("n" + ENTER)
         screen.until("Done.")
         leave(screen)
