@@ -286,7 +286,7 @@ def test_a_report_is_saved_loaded_and_compared(tmp_path):
 )
 def test_what_is_no_report_is_refused(tmp_path, text):
     (tmp_path / "r.json").write_text(text)
-    with pytest.raises(ConfigError, match="no report"):
+    with pytest.raises(ConfigError, match="not a report"):
         Report.load(tmp_path / "r.json")
 
 
@@ -463,7 +463,7 @@ def test_the_command_for_yaml_with_an_agent_or_a_model(tmp_path, monkeypatch, ca
         (["none.py"], "cannot be run"),
         (["empty.py"], "0 Dataset objects"),
         (["d.txt"], "must end in"),
-        (["mine.py", "--compare", "none.json"], "no report"),
+        (["mine.py", "--compare", "none.json"], "not a report"),
     ],
 )
 def test_a_wrong_command_is_refused(tmp_path, monkeypatch, capsys, words, said):

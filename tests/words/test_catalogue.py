@@ -92,3 +92,19 @@ def test_every_message_is_used():
     assert [
         name for name in table("screen", "en") if name not in texts and not name.startswith("todo_")
     ] == []
+
+
+def test_every_lookup_fills_in_the_placeholders():
+    """A missing value would be a KeyError in place of an error message."""
+    wrong = []
+    for node in (node for tree in trees() for node in ast.walk(tree)):
+        if not isinstance(node, ast.Call) or ast.unparse(node.func) not in LOOKUPS or not node.args:
+            continue
+        name = node.args[-1]
+        names = {keyword.arg for keyword in node.keywords}
+        if isinstance(name, ast.Constant) and name.value in IDS and None not in names:
+            section, _, key = name.value.rpartition(".")
+            wanted = placeholders(table(section or "model", "zh")[key])
+            if not wanted <= names or not placeholders(table(section or "model", "en")[key]) <= names:
+                wrong.append(ast.unparse(node))
+    assert wrong == []

@@ -115,7 +115,9 @@ class SettingKey:
         read = self.action.type(str(value)) if callable(self.action.type) else value
         if self.action.choices is not None and read not in self.action.choices:
             choices = list(map(str, self.action.choices))
-            raise ConfigError(notice("cli.use_one_of", choices=", ".join(choices)))
+            hint = did_you_mean(str(read), choices)
+            hint = notice("cli.then_hint", hint=hint) if hint else ""
+            raise ConfigError(notice("cli.use_one_of", choices=", ".join(choices), hint=hint))
         return read
 
 

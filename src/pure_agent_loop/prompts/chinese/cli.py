@@ -302,7 +302,7 @@ MESSAGES = {
     "kind_rules": "规则列表",
     "kind_rule": "规则",
     "kind_text": "带引号的文本",
-    "use_one_of": "请用其中之一：{choices}",
+    "use_one_of": "请用其中之一：{choices}{hint}",
     "setting_invalid": "{where}：{name} = {value!r:.80}：{error}。",
     "setting_table": "{shown}：{key} 必须是表：[{key}.名称]。",
     "setting_servers": "{shown}：{key} 只能写在你自己的文件（pal init）中，不能写在项目中。",
@@ -357,4 +357,5 @@ MESSAGES = {
     "already_answered": (
         "调用 {call_id!r:.80} 没有待定的内容：{by} 已经回答 {answer!r:.80}。该回答仍然有效；没有任何更改。"
     ),
+    "then_hint": "。{hint}",
 }

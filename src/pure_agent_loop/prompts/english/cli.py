@@ -331,7 +331,7 @@ MESSAGES = {
     "kind_rules": "a list of rules",
     "kind_rule": "a rule",
     "kind_text": "text in quotes",
-    "use_one_of": "use one of: {choices}",
+    "use_one_of": "use one of: {choices}{hint}",
     "setting_invalid": "{where}: {name} = {value!r:.80}: {error}.",
     "setting_table": "{shown}: {key} must be a table: [{key}.NAME].",
     "setting_servers": "{shown}: {key} are only allowed in your own file (pal init), not in a project.",
@@ -396,4 +396,5 @@ MESSAGES = {
         "Call {call_id!r:.80} has nothing pending: {by} already answered {answer!r:.80}. That answer stays "
         "valid; nothing was changed."
     ),
+    "then_hint": ".{hint}",
 }
