@@ -286,7 +286,7 @@ class SessionLockedError(SessionError):
         host: str | None = None,
         since: float | None = None,
     ) -> None:
-        self.session_id = session_id
+        self.session_id, self.holder = session_id, holder
         self.pid = pid
         self.host = host
         self.since = since

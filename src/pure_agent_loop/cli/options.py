@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.profiles import NO_THINKING, THINKING_LEVELS
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.runs import Configured
-from pure_agent_loop.support.language import LANGUAGE_VARIABLE, LANGUAGES
+from pure_agent_loop.support.language import LANGUAGE_VARIABLE, LANGUAGES, notice
 from pure_agent_loop.support.numbers import number, positive
 from pure_agent_loop.support.variables import FORMER_NAMES
 
@@ -39,7 +39,7 @@ def _price(text: str) -> Price:
 
         return Price(*amounts)
     except (ValueError, TypeError) as error:  # a ConfigError too
-        raise argparse.ArgumentTypeError(f"{text!r} is not two or three numbers such as 0.15,0.60") from error
+        raise argparse.ArgumentTypeError(notice("cli.price", text=text)) from error
 
 
 class _RefuseKey(argparse.Action):
@@ -470,9 +470,7 @@ def limits_of(options: LimitOptions) -> LoopLimits:
         ConfigError: ``--max-cost`` is set without ``--price``.
     """
     if options.max_cost is not None and options.price is None:
-        raise ConfigError(
-            "--max-cost needs --price IN,OUT: the price per million tokens of this model, such as 0.15,0.60."
-        )
+        raise ConfigError(notice("cli.max_cost_price"))
     from pure_agent_loop.limits import LoopLimits
 
     return LoopLimits(

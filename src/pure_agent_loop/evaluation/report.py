@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.support.typed import mistyped
 
@@ -232,7 +233,7 @@ class Report:
         except (OSError, ValueError, TypeError, KeyError) as error:
             problem = f"{type(error).__name__}: {error}"
         if problem:
-            raise ConfigError(f"{os.fspath(path)} is not a report of an evaluation: {problem}")
+            raise ConfigError(notice("library.not_a_report", path=os.fspath(path), wrong=problem))
         return report
 
 

@@ -6,6 +6,8 @@ import argparse
 import math
 from collections.abc import Callable
 
+from pure_agent_loop.support.language import user_text
+
 
 def positive(text: str) -> int:
     """Parse an option's value as a positive integer."""
@@ -14,7 +16,7 @@ def positive(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+        raise argparse.ArgumentTypeError(user_text("library.whole_number", text=text))
     return number
 
 

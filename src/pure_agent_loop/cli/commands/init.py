@@ -19,6 +19,7 @@ from pure_agent_loop.cli.settings.apply import KEY_VARIABLES
 from pure_agent_loop.cli.settings.files import GROUPS, NAME, user_path
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.portal import run_sync
 
 _EPILOG = """\
@@ -65,7 +66,7 @@ def init(options: argparse.Namespace, output: CommandOutput) -> int:
     """
     path = Path.cwd() / NAME if options.project else user_path()
     if path.exists() and not options.force:
-        raise ConfigError(f"{path} already exists. To overwrite it: --force.")
+        raise ConfigError(notice("cli.init_exists", path=path))
     servers = {} if options.project else _servers_here(output)
     keys = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
     text = _text(servers, keys, project=options.project)
@@ -74,11 +75,13 @@ def init(options: argparse.Namespace, output: CommandOutput) -> int:
             private_folder(path.parent)
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise ConfigError(
+            notice("cli.cannot_be_written", path=path, error=error.strerror or error)
+        ) from error
     for name, (url, model) in servers.items():
-        output.info(f"found {model} at {url}: added as server {name!r}")
+        output.info(notice("cli.init_found", model=model, url=url, name=name))
     for name in keys:
-        output.info(f"{name} is set")
+        output.info(notice("cli.init_is_set", name=name))
     output.result(f"{path}\n")
     return DONE
 
@@ -96,12 +99,10 @@ def _servers_here(output: CommandOutput) -> dict[str, tuple[str, str]]:
 
 
 def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool) -> str:
-    lines = [*_comment(_PROJECT_HEAD if project else _HEAD), ""]
+    lines = [*_comment(user_text("cli.init_project_head" if project else "cli.init_head")), ""]
     if keys:
         lines += [
-            *_comment(
-                f"{' and '.join(keys)}: set when this file was written; used without further settings."
-            ),
+            *_comment(user_text("cli.keys_set", keys=", ".join(keys))),
             "",
         ]
     default_server = next(iter(servers), "") if not keys else ""
