@@ -14,7 +14,7 @@ import pytest
 import pure_agent_loop
 from pure_agent_loop import ConfigError, MissingExtraError
 from pure_agent_loop.cli.output import error_text
-from pure_agent_loop.cli.translated_help import in_user_language as in_help
+from pure_agent_loop.cli.translated_help import help_text
 from pure_agent_loop.errors import AlreadyAnsweredError, AuditError, SessionLockedError, SessionWriteError
 from pure_agent_loop.runs.choose import plan_model
 from pure_agent_loop.support.language import TranslatedText, in_user_language, message_in, notice, table
@@ -161,7 +161,7 @@ def test_every_sentence_of_the_command_line_has_a_translation():
             parts = {
                 part for text in {*prose(tree)} - docstrings(tree) for part in text.strip("\n").split("\n\n")
             }
-            left |= {part for part in parts if part not in texts and in_help(part) == part}
+            left |= {part for part in parts if part not in texts and help_text(part) == part}
     assert left == NOT_SHOWN.keys()
 
 

@@ -114,7 +114,7 @@ class _CommandParser(argparse.ArgumentParser):
         parser = self.inner or self
         full_help = HELP_ALL if parser.has_help_all else "--help"
         hint = in_user_language(self._hint(message))
-        text = f"{safe_text(_in_user_language(message)).rstrip('.。')}{user_text('cli.stop')}{hint}"
+        text = f"{safe_text(_usage_error(message)).rstrip('.。')}{user_text('cli.stop')}{hint}"
         usage = user_text("cli.usage", command=parser.prog, help=full_help)
         self.exit(2, f"pal: {user_text('cli.error')}{text}\n{usage}\n")
 
@@ -169,7 +169,7 @@ def translate_help(parser: argparse.ArgumentParser) -> None:
         parser.formatter_class = TranslatedHelp
 
 
-def _in_user_language(message: str) -> str:
+def _usage_error(message: str) -> str:
     if user_language() == LANGUAGES[0]:
         return message
     from pure_agent_loop.cli.translated_help import usage_error

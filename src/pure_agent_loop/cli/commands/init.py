@@ -16,7 +16,7 @@ from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.settings.apply import KEY_VARIABLES
 from pure_agent_loop.cli.settings.files import GROUPS, IN_PROJECT, NAME, SettingKey, all_keys, user_path
-from pure_agent_loop.cli.translated_help import in_user_language as translated_help
+from pure_agent_loop.cli.translated_help import help_text
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.disk import private_folder
 from pure_agent_loop.support.language import notice, user_text
@@ -134,7 +134,7 @@ def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool
 def _setting(key: SettingKey, *, project: bool, value: str = "") -> Iterator[str]:
     """Yield the help and the line of a setting, commented out unless there is a value."""
     choices = IN_PROJECT.get(key.name) if project else key.action.choices
-    summary = translated_help(key.action.help or "").removesuffix("; repeatable").removesuffix("；可重复")
+    summary = help_text(key.action.help or "").removesuffix("; repeatable").removesuffix("；可重复")
     summary = f"false: {summary}" if key.is_inverse else summary
     values = f" ({', '.join(map(json.dumps, choices))})" if choices else ""
     yield from _comment("\n".join(textwrap.wrap(f"{summary}{values}", _WIDTH)))
