@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from pure_agent_loop.cli.parser import COMMANDS, parse, whole_parser
-from pure_agent_loop.cli.translated_help import in_user_language
+from pure_agent_loop.cli.translated_help import help_text
 from pure_agent_loop.support.language import table
 
 ENGLISH = re.compile(r"[A-Za-z]{2,}( [a-z]{2,}){2}")
@@ -53,7 +53,7 @@ def columns(line: str) -> int:
 
 
 def test_every_help_text_is_translated():
-    assert [text for text in dict.fromkeys(texts(whole_parser())) if in_user_language(text) == text] == []
+    assert [text for text in dict.fromkeys(texts(whole_parser())) if help_text(text) == text] == []
 
 
 def test_every_translation_is_used():

@@ -25,13 +25,13 @@ class TranslatedHelp(argparse.RawDescriptionHelpFormatter):
         super().add_usage(usage, actions, groups, user_text("cli.usage_prefix") if prefix is None else prefix)
 
     def start_section(self, heading: str | None) -> None:  # noqa: D102 - of the base class
-        super().start_section(heading and in_user_language(heading))
+        super().start_section(heading and help_text(heading))
 
     def add_text(self, text: str | None) -> None:  # noqa: D102 - of the base class
-        super().add_text(text and "\n\n".join(map(in_user_language, text.strip("\n").split("\n\n"))))
+        super().add_text(text and "\n\n".join(map(help_text, text.strip("\n").split("\n\n"))))
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
-        return action.help and in_user_language(action.help)
+        return action.help and help_text(action.help)
 
     def _split_lines(self, text: str, width: int) -> list[str]:
         lines, columns = [""], 0
@@ -45,7 +45,7 @@ class TranslatedHelp(argparse.RawDescriptionHelpFormatter):
         return lines
 
 
-def in_user_language(text: str) -> str:
+def help_text(text: str) -> str:
     """Return a text of ``--help`` in the user's language, or unchanged if it has no translation."""
     if user_language() == LANGUAGES[0]:
         return text

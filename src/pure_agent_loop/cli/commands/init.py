@@ -17,6 +17,7 @@ from pure_agent_loop.cli.options import SETTINGS
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.settings.apply import KEY_VARIABLES
 from pure_agent_loop.cli.settings.files import GROUPS, NAME, user_path
+from pure_agent_loop.cli.translated_help import help_text
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.disk import private_folder
 from pure_agent_loop.support.language import notice, user_text
@@ -28,13 +29,6 @@ examples:
   pal init --project
 """
 _WIDTH = 100
-_HEAD = """\
-Settings of pal for all your projects. Precedence: command line, profile (-P), environment, pal.toml of
-a project, this file. 'pal config show --origin' shows the effective values.
-Keys do not belong here: api_key_env names the variable that holds one."""
-_PROJECT_HEAD = """\
-Settings of pal for this project. They override your own once you trust them: pal asks, and asks again
-after changes. A project cannot set servers or keys, nor loosen the sandbox."""
 _SERVER = """\
 [servers.work]
 base_url = "https://models.example/v1"
@@ -121,7 +115,7 @@ def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool
 def _setting(option: CommandOption, *, project: bool, value: str = "") -> Iterator[str]:
     """Yield the help and the line of a setting, commented out unless there is a value."""
     choices = option.in_project if project else option.choices
-    summary = option.help.removesuffix("; repeatable")
+    summary = help_text(option.help).removesuffix("; repeatable").removesuffix("；可重复")
     summary = f"false: {summary}" if option.is_inverse else summary
     values = f" ({', '.join(map(json.dumps, choices))})" if choices else ""
     yield from _comment("\n".join(textwrap.wrap(f"{summary}{values}", _WIDTH)))
