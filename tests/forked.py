@@ -2,14 +2,13 @@
 
 It is a child of the test like any other, with its own streams, folder, variables and signals, and it imports
 our modules anew, in its own order. What only a new Python can read (options, its own variables, those of the
-locale and of TLS) is the same in all forks of a nursery. A new Python starts where a folder brings modules of
+locale and of TLS) is the same in all forks of a server. A new Python starts where a folder brings modules of
 names that are loaded already, and always with ``PAL_TESTS_FORK=0``.
 """
 
 from __future__ import annotations
 
 import ctypes
-import fcntl
 import gc
 import inspect
 import io
@@ -20,7 +19,6 @@ import signal
 import socket
 import subprocess
 import sys
-import termios
 import threading
 import types
 from collections import Counter
@@ -56,8 +54,8 @@ class Popen(subprocess.Popen):
         usual = words[0] == sys.executable and not options["pass_fds"]
         usual = usual and options["preexec_fn"] in (None, own_terminal)
         usual = usual and _is_plain(words[first], folder, env)
-        nursery = _nursery_for(words[1:first], self.rooms, env) if usual else None
-        if nursery is None:
+        server = _server_for(words[1:first], self.rooms, env) if usual else None
+        if server is None:
             super()._execute_child(*args, **more)
             return
         request = {
@@ -69,13 +67,16 @@ class Popen(subprocess.Popen):
             "terminal": options["preexec_fn"] is own_terminal,
         }
         streams = [options["p2cread"], options["c2pwrite"], options["errwrite"]]
-        self.pid = nursery.fork(request, [own if pipe == -1 else pipe for own, pipe in enumerate(streams)])
+        self.pid = server.fork(request, [own if pipe == -1 else pipe for own, pipe in enumerate(streams)])
         self._child_created = True
         self._close_pipe_fds(*(options[name] for name in _PIPES))
 
 
 def own_terminal() -> None:
     """In the child: its standard error becomes the terminal that Ctrl-C comes from."""
+    import fcntl
+    import termios
+
     fcntl.ioctl(2, termios.TIOCSCTTY, 0)
 
 
@@ -96,7 +97,7 @@ def run(
 # -- in the tests -------------------------------------------------------------------------------------------
 
 
-class Nursery:
+class ForkServer:
     """A Python that forks. It ends with the process that started it."""
 
     def __init__(self, flags: list[str], rooms: Iterable[str], read: Mapping[str, str]) -> None:
@@ -116,16 +117,16 @@ class Nursery:
             socket.send_fds(self._ours, [len(data).to_bytes(8, "big")], streams)
             self._ours.sendall(data)
             pid = self._ours.recv(8)
-        assert pid, "the nursery has ended"
+        assert pid, "the fork server has ended"
         return int.from_bytes(pid, "big")
 
 
-_nurseries: dict[Any, Nursery] = {}
+_servers: dict[Any, ForkServer] = {}
 _seen: Counter[Any] = Counter()
 
 
 def _is_plain(program: str, folder: Path, env: Mapping[str, str]) -> bool:
-    """Whether no folder brings a module of a name that a nursery has loaded; that one must be found."""
+    """Whether no folder brings a module of a name that a fork server has loaded; that one must be found."""
     if program.startswith("-") and program not in ("-c", "-m"):
         return False
     first = folder if program.startswith("-") else (folder / program).parent
@@ -140,20 +141,20 @@ def _names_of_modules() -> frozenset[str]:
     return sys.stdlib_module_names | installed
 
 
-def _nursery_for(flags: list[str], rooms: tuple[str, ...], env: dict[str, str]) -> Nursery | None:
-    """Return the nursery with these variables; None where it would not pay."""
+def _server_for(flags: list[str], rooms: tuple[str, ...], env: dict[str, str]) -> ForkServer | None:
+    """Return the fork server with these variables; None where it would not pay."""
     if CLONE is None or os.environ.get("PAL_TESTS_FORK") == "0":
         return None
     read = {name: value for name, value in env.items() if name.startswith(READ_AT_START)}
     read.pop("PYTHONPATH", "")  # `become` sees to it
     fixed = (*flags, rooms, *sorted(read.items()))
     _seen[fixed] += 1
-    if fixed not in _nurseries and _seen[fixed] > 2:
-        _nurseries[fixed] = Nursery(flags, rooms, read)
-    return _nurseries.get(fixed)
+    if fixed not in _servers and _seen[fixed] > 2:
+        _servers[fixed] = ForkServer(flags, rooms, read)
+    return _servers.get(fixed)
 
 
-# -- in the nursery -----------------------------------------------------------------------------------------
+# -- in the fork server -------------------------------------------------------------------------------------
 
 
 def wait_for_requests(channel: socket.socket) -> tuple[dict[str, Any], list[int]] | None:

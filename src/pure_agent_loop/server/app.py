@@ -388,7 +388,7 @@ async def _problem(request: Request, error: Exception) -> Response:
 
 
 async def _disconnected(_: Request, __: Exception) -> Response:
-    return Response(status_code=400)  # nobody reads it
+    return Response(status_code=400)  # the client is gone
 
 
 async def _failure(request: Request, _: Exception) -> Response:

@@ -43,6 +43,8 @@ from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import counted, to_jsonable
 
+__all__ = ["Difference", "ReplayReport", "replay_session"]
+
 # -- replay journal: returns recorded effects and compares the run with the recording at each checkpoint ---
 
 T = TypeVar("T")
