@@ -56,7 +56,7 @@ class OAuth:
 
     def __post_init__(self) -> None:
         if problem := _wrong_kind(self) or self._wrong():
-            raise ConfigError(f"oauth: {problem}.")
+            raise ConfigError(notice("library.mcp_wrong", shown="oauth", wrong=problem))
 
     @property
     def is_machine(self) -> bool:
@@ -68,12 +68,12 @@ class OAuth:
             return problem
         credentials = bool(self.client_secret) + bool(self.private_key_file)
         if self.is_machine and (not self.client_id or credentials != 1):
-            return "client_credentials needs client_id, and one of client_secret and private_key_file"
+            return notice("library.oauth_machine")
         for name in ("client_metadata_url", "redirect_port") if self.is_machine else ("private_key_file",):
             if getattr(self, name):
-                return f"{name} cannot be combined with grant={self.grant!r}; remove it"
+                return notice("library.oauth_conflict", name=name, grant=self.grant)
         if credentials and not (self.client_id and urlsplit(self.issuer).scheme in ("http", "https")):
-            return "client_secret and private_key_file need client_id and issuer='https://...'"
+            return notice("library.oauth_issuer")
         if self.client_id and self.client_metadata_url:
             return notice("library.oauth_client")
         where = urlsplit(self.client_metadata_url)
@@ -112,7 +112,7 @@ class ServerSettings:
     oauth: OAuth | None = None
 
     def __post_init__(self) -> None:
-        shown = f"MCP server {str(self.name)!r:.60}"
+        shown = notice("library.mcp_server", name=str(self.name))
         if problem := _wrong_kind(self):
             raise ConfigError(notice("library.mcp_wrong", shown=shown, wrong=problem))
         if not _NAME.fullmatch(self.name):
@@ -149,12 +149,12 @@ class ServerSettings:
 
 _KINDS: Mapping[Any, str] = {
     str: "text",
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    Sequence[str]: "a list of strings",
-    Mapping[str, str]: "a table of strings",
-    OAuth: "a table",
+    bool: "switch",
+    int: "whole_number",
+    float: "number",
+    Sequence[str]: "texts",
+    Mapping[str, str]: "text_table",
+    OAuth: "table",
 }
 
 
@@ -163,8 +163,12 @@ def _wrong_kind(settings: ServerSettings | OAuth) -> str:
         value = getattr(settings, name)
         kind = next(known for known in _KINDS if hint in (known, known | None))
         is_text = isinstance(value, str) and kind == Sequence[str]  # it would be split into letters
-        if problem := f"{name} is {value!r:.60}" if is_text else mistyped(value, hint, name):
-            return f"{problem}; {name} must be {_KINDS[kind]}"
+        problem = mistyped(value, hint, name)
+        if is_text:
+            problem = notice("library.mcp_value", name=name, value=value)
+        if problem:
+            kind_name = notice(f"library.kind_{_KINDS[kind]}")
+            return notice("library.mcp_must_be", problem=problem, name=name, kind=kind_name)
     return ""
 
 
