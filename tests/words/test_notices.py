@@ -150,6 +150,11 @@ def docstrings(tree: ast.Module) -> set[str]:
     }
 
 
+def as_shown(text: str) -> str:
+    """The pattern of a help text with its default filled in."""
+    return re.escape(text).replace(re.escape("{default}"), "[a-z0-9]+")
+
+
 @pytest.mark.usefixtures("chinese")
 def test_every_sentence_of_the_command_line_has_a_translation():
     """Also what is put together before it is shown, and the parts of help texts."""
@@ -161,7 +166,9 @@ def test_every_sentence_of_the_command_line_has_a_translation():
             parts = {
                 part for text in {*prose(tree)} - docstrings(tree) for part in text.strip("\n").split("\n\n")
             }
-            left |= {part for part in parts if part not in texts and help_text(part) == part}
+            left |= {
+                part for part in parts if not re.search(as_shown(part), texts) and help_text(part) == part
+            }
     assert left == NOT_SHOWN.keys()
 
 

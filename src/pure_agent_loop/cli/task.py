@@ -162,7 +162,7 @@ def _task_of(line: bytes, number: int) -> str | PipedAnswer:
         is_utf8 = "\0" not in line.decode("utf-8")
     except UnicodeDecodeError:
         is_utf8 = False
-    hint = "" if is_utf8 else " It is not UTF-8; UTF-16 and other encodings are not supported."
+    hint = "" if is_utf8 else notice("cli.not_utf8")
     raise ConfigError(notice("cli.input_line", number=number, hint=hint))
 
 

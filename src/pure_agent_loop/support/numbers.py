@@ -20,8 +20,12 @@ def positive(text: str) -> int:
     return number
 
 
-def number(fits: Callable[[float], bool], description: str) -> Callable[[str], float]:
-    """Return an option type: numbers for which `fits` is true."""
+def number(fits: Callable[[float], bool], error: Callable[[str], str]) -> Callable[[str], float]:
+    """Return an option type: numbers for which `fits` is true.
+
+    Args:
+        error: Returns the message about another text.
+    """
 
     def read(text: str) -> float:
         try:
@@ -29,7 +33,7 @@ def number(fits: Callable[[float], bool], description: str) -> Callable[[str], f
         except ValueError:
             value = math.nan
         if not fits(value):
-            raise argparse.ArgumentTypeError(f"{text!r} is not {description}")
+            raise argparse.ArgumentTypeError(error(text))
         return value
 
     return read

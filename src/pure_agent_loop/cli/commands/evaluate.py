@@ -22,7 +22,7 @@ from pure_agent_loop.evaluation.command import DESCRIPTION, EPILOG
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.prompts import prompts_for
-from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import number, positive
 from pure_agent_loop.support.text import safe_str
 
@@ -52,7 +52,10 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--compare", type=Path, metavar="REPORT", help="earlier report written by --out")
     own.add_argument(
         "--at-least",
-        type=number(lambda share: 0 <= share <= 1, "a number from 0 to 1"),
+        type=number(
+            lambda share: 0 <= share <= 1,
+            lambda text: user_text("cli.number_range", text=text, low=0, high=1),
+        ),
         metavar="SHARE",
         help="share that must pass, 0 to 1 (default: 1; 0 with --compare)",
     )

@@ -311,7 +311,7 @@ def _delete(options: argparse.Namespace, store: SessionStore, output: CommandOut
 def _confirmed(ids: Sequence[str], output: CommandOutput) -> bool:
     questions = TerminalQuestions.at_terminal(output) if is_terminal(sys.stdin) else None
     if questions is None:
-        raise ConfigError("--yes is needed: there is no terminal to ask for confirmation.")
+        raise ConfigError(notice("cli.needs_yes"))
     return questions.confirm(f"Delete {', '.join(ids)}? [y]es, [n]o: ")
 
 

@@ -40,26 +40,26 @@ def _checked(option: CommandOption, value: Any, where: str) -> Any:
 
 def _read(option: CommandOption, value: Any) -> Any:
     if option.default is False:
-        return _of_kind(value, bool, "true or false")
+        return _of_kind(value, bool, "switch")
     if option.default == []:
-        rules = _of_kind(value, list, "a list of rules")
-        return [Rule.parse(_of_kind(rule, str, "a rule")).text for rule in rules]
+        rules = _of_kind(value, list, "rules")
+        return [Rule.parse(_of_kind(rule, str, "rule")).text for rule in rules]
     if option.is_joined and isinstance(value, list):
         value = ",".join(map(str, value))
     parse = option.argument.get("type")
     if parse is None:
-        _of_kind(value, str, "text in quotes")
+        _of_kind(value, str, "text")
     read = value if parse is None else parse(str(value))
     if option.choices and read not in option.choices:
-        raise ConfigError(
-            f"use one of: {', '.join(option.choices)}.{did_you_mean(str(read), option.choices)}".rstrip(".")
-        )
+        hint = did_you_mean(str(read), option.choices)
+        hint = notice("cli.then_hint", hint=hint) if hint else ""
+        raise ConfigError(notice("cli.use_one_of", choices=", ".join(option.choices), hint=hint))
     return read
 
 
-def _of_kind(value: Any, kind: type, description: str) -> Any:
+def _of_kind(value: Any, kind: type, name: str) -> Any:
     if not isinstance(value, kind):
-        raise ConfigError(notice("cli.setting_must_be", description=description))
+        raise ConfigError(notice("cli.setting_must_be", description=notice(f"cli.kind_{name}")))
     return value
 
 
@@ -249,10 +249,7 @@ class _TableReader:
 
     def _check_project(self, key: str, value: Any) -> None:
         if self._file.is_project and value not in (SETTINGS[key].in_project or (value,)):
-            raise self._wrong(
-                f"{key} = {value!r}",
-                "is not allowed in a project. Set it in your own file or on the command line",
-            )
+            raise self._wrong("project", key, value=value)
 
     def _unknown(self, key: str, known: Any, note: str = "") -> ConfigError:
         hint = did_you_mean(key.rpartition(".")[2], known) or did_you_mean(key, known)

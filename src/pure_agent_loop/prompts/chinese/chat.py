@@ -9,7 +9,6 @@ MESSAGES = {
     "leave_again": "再按一次 Ctrl-C 或 Ctrl-D 退出",
     "stopping": "正在停止；再按 Ctrl-C 退出",
     "queued": "{count} 条待处理",
-    "way_on": "继续：pal -c",
     "image_chip": "[文件 {number}：{name}]",
     "no_image": "剪贴板中没有此终端可取的图片。",
     "no_editor": "此终端无法打开编辑器。请把任务写入文件并指定它：@task.md",
@@ -60,7 +59,6 @@ MESSAGES = {
     "cost": "{steps} 步，{tokens} token{cost}",
     "keys": "按键：{keys}",
     "theme": "主题：{theme}；可用：{all}",
-    "needs": "/{name} {what}",
     "rule_gone": "已移除规则：{rule}",
     # -- commands ----------------------------------------------------------------------------------
     "command_help": "按键和命令",

@@ -474,8 +474,6 @@ MESSAGES = {
     "use the older SSE transport": "使用旧的 SSE 传输",
     "trust the server's read-only marks of tools": "信任服务器对工具的只读标记",
     "approve changed tool descriptions": "批准变更后的工具说明",
-    "all, read, none, or tool names (default: all)": "all、read、none 或工具名称（默认：all）",
-    "add the file's functions as tools (not sandboxed)": "把文件中的函数添加为工具（不在沙箱中）",
     "folder that the tools can see": "工具可见的文件夹",
     "List and stop the subagent tasks on this machine.": "列出和停止本机的子智能体任务。",
     (

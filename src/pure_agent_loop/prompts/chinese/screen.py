@@ -30,7 +30,7 @@ MESSAGES = {
     "removed": "删",
     "not_text": "非文本",
     "calls": "{count} 次调用",
-    "tokens": "{count} token",
+    "tokens": "{count} 个 token",
     "todo_pending": "待办",
     "todo_in_progress": "进行中",
     "todo_done": "完成",

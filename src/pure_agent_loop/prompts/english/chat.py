@@ -11,7 +11,6 @@ MESSAGES = {
     "leave_again": "press Ctrl-C again or Ctrl-D to exit",
     "stopping": "stopping; Ctrl-C again exits",
     "queued": "{count} queued",
-    "way_on": "to resume: pal -c",
     "image_chip": "[file {number}: {name}]",
     "no_image": "The clipboard holds no image that this terminal can read.",
     "no_editor": "No editor can open in this terminal. Write the task in a file and name it: @task.md",
@@ -68,7 +67,6 @@ MESSAGES = {
     "cost": "{tokens} tokens in {steps} steps{cost}",
     "keys": "keys: {keys}",
     "theme": "theme: {theme}; available: {all}",
-    "needs": "/{name} {what}",
     "rule_gone": "rule removed: {rule}",
     # -- commands ----------------------------------------------------------------------------------
     "command_help": "keys and commands",

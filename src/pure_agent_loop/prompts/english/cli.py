@@ -198,7 +198,7 @@ MESSAGES = {
     "sessions_of_subagents": "{number} more of subagents: pal sessions list --all",
     "sessions_none": "no sessions found; to start one: {begin}",
     "nothing_deleted": "nothing was deleted",
-    "needs_yes": "--yes is needed to delete without a terminal to ask at.",
+    "needs_yes": "--yes is needed: there is no terminal to ask for confirmation.",
     "repair_database": (
         "--database: sessions in a database cannot be repaired; the database keeps them consistent."
     ),
