@@ -18,14 +18,14 @@ from pure_agent_loop.durable.values import (
     check_agent_name,
     states_of,
 )
-from pure_agent_loop.errors import ConfigError, checked_choice
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
 from pure_agent_loop.runs.live import carrier
 from pure_agent_loop.sessions import check_session_name, new_session_id
 from pure_agent_loop.stop_reasons import WAITING
-from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.language import checked_choice, notice
 from pure_agent_loop.support.text import clean_text
 
 if TYPE_CHECKING:

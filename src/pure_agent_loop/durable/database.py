@@ -235,7 +235,7 @@ class Database:
     def unavailable(self, reason: str) -> DurableError:
         """Return the error for a database that cannot be used now."""
         reason = _PASSWORD.sub(r"\1***", " ".join(reason.split()))
-        return DurableError(f"The database {self.display_url} is unavailable: {reason}")
+        return DurableError(notice("library.database_unavailable", place=self.display_url, reason=reason))
 
     def _open(self) -> Any:
         if self._files is not None:

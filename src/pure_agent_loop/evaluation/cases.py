@@ -56,7 +56,7 @@ class Case:
     def __post_init__(self) -> None:
         for name, kind in _TYPES.items():
             if not isinstance(getattr(self, name), kind):
-                raise ConfigError(f"Case.{name}={getattr(self, name)!r:.80} has the wrong type.")
+                raise ConfigError(notice("library.case_value", name=name, value=getattr(self, name)))
         if not self.name:
             object.__setattr__(self, "name", " ".join(self.input.split())[:MAX_NAME_CHARS])
 

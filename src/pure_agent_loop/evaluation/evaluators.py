@@ -64,7 +64,7 @@ class Contains:
         expected = _expected(self.text, case)
         texts = [as_text(item) for item in (expected if isinstance(expected, (list, tuple)) else [expected])]
         if not texts or not all(texts):
-            raise ConfigError(f"Case {case.name!r}: Contains needs a non-empty string.")
+            raise ConfigError(notice("library.case_contains", name=case.name))
         return texts
 
     def _plain(self, text: str) -> str:

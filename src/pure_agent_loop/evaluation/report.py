@@ -196,7 +196,7 @@ class Report:
         for bounds, sign, word in ((at_least, 1, "at least"), (at_most, -1, "at most")):
             for name, bound in (bounds or {}).items():
                 if name not in scores:
-                    raise ConfigError(f"Unknown score {name!r}. Use one of: {', '.join(scores)}.")
+                    raise ConfigError(notice("library.no_score", name=name, scores=", ".join(scores)))
                 if sign * (scores[name] - bound) < -1e-9:
                     wrong.append(f"{name} is {scores[name]:.4g}, and must be {word} {bound:g}")
         if wrong:

@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pure_agent_loop.errors import checked_choice
-from pure_agent_loop.support.language import LANGUAGES, check_replacement
+from pure_agent_loop.support.language import LANGUAGES, check_replacement, checked_choice
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,7 +66,7 @@ def without_protocol(model: str, owner: str = "model") -> str:
     if protocol not in ("openai", *PROTOCOLS) or protocol == model:
         return model
     if not name.strip():
-        raise ConfigError(f"{owner}={model!r} has no model name. Write {protocol}:NAME.")
+        raise ConfigError(notice("library.no_model_name", owner=owner, model=model, protocol=protocol))
     return name
 
 
@@ -204,14 +204,14 @@ def _plan_protocol(
     option = (configured.origins.get("base_url", "--base-url"), base_url)
     url = _first(environ, option, "PAL_BASE_URL", client.url_variable)
     address = _check_url(url) if url else client.default_url
-    why = notice("selected_by", source=(url or name).source)
+    why = notice("library.selected_by", source=(url or name).source)
     own = configured.keys.get(address)
     if own is not None:
         return Endpoint(name.value, address, _value_of(own, environ), why)
     takes_variable = url is None or url.source == client.url_variable or client.is_own(address)
     key = _first(environ, ("", None), "PAL_API_KEY", *([client.key_variable] if takes_variable else []))
     if key is None and not is_loopback(address):
-        raise ConfigError(notice("no_own_key", url=show_url(address), variable=client.key_variable))
+        raise ConfigError(notice("library.no_own_key", url=show_url(address), variable=client.key_variable))
     return Endpoint(name.value, address, key.value if key else LOCAL_KEY, why)
 
 
@@ -277,8 +277,8 @@ def find_local_model(model: str = "") -> Endpoint | Embedded | None:
         return Endpoint(model or server.model, server.base_url, LOCAL_KEY, why)
     refusals = ""
     for reason in reversed(refused):
-        refusals = notice("refused", reason=reason, also=refusals)
-    return None if model else Embedded("local", notice("no_server", also=refusals))
+        refusals = notice("library.refused", reason=reason, also=refusals)
+    return None if model else Embedded("local", notice("library.no_server", also=refusals))
 
 
 def model_at(plan: Endpoint) -> str:

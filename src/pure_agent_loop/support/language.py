@@ -5,14 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import string
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import cache, lru_cache
 from importlib import import_module
 from typing import Any, Literal, Protocol, TypeVar, final, get_args
 
-from pure_agent_loop.errors import ConfigError, checked_choice
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.variables import variable
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -20,6 +20,7 @@ LANGUAGE_VARIABLE = "PAL_LANG"
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[str, ...] = get_args(Language)
 _T = TypeVar("_T")
+Word = TypeVar("Word", bound=str)
 
 
 _FOLDERS = {"en": "english", "zh": "chinese"}  # of pure_agent_loop.prompts
@@ -160,6 +161,22 @@ def in_user_language(text: str, environ: Mapping[str, str] = os.environ) -> str:
 def _warn_once(value: str) -> None:
     known = ", ".join(LANGUAGES)
     LOG.warning("%s=%r: unknown language, using en. Use one of: %s.", LANGUAGE_VARIABLE, value[:40], known)
+
+
+def checked_choice(name: str, value: Word | None, choices: Collection[Word]) -> Word:
+    """Return a value that is one of the choices.
+
+    Args:
+        name: Name of the option, for the message.
+
+    Raises:
+        ConfigError: The value is not a choice; the message lists the choices.
+    """
+    if value is None or value not in choices:
+        raise ConfigError(
+            notice("library.unknown_choice", name=name, value=value, choices=", ".join(choices))
+        )
+    return value
 
 
 def in_language(table: Mapping[str, _T], language: str | None = None) -> _T:

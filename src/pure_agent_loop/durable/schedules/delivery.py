@@ -130,7 +130,7 @@ def to_command(
             f"argv={argv!r:.200} must be a list of strings, such as ['mail', '-s', 'News', 'me']."
         )
     if not argv[0] or any("\0" in arg for arg in argv):
-        raise ConfigError(f"argv={argv!r:.200} must begin with a program and contain no NUL.")
+        raise ConfigError(notice("library.argv_program", argv=argv))
     folder = expanded(cwd).absolute()
     if not folder.is_dir():
         raise ConfigError(f"cwd={str(cwd)!r:.200} is not a folder.")

