@@ -84,7 +84,7 @@ LAYERS = [
         runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
         llm.http.plain llm.http.httpx llm.http.choice
         llm.http.aio llm.http.connections llm.openai_client llm.protocol_client
-        llm.anthropic.client llm.responses.client local
+        llm.anthropic.client llm.responses.client llm.fallback local
         runs.choose sessions session subagents.words subagents.definitions subagents.child
         subagents.tasks subagents.run_tasks subagents.places subagents.agent_tool
         """,
@@ -154,6 +154,7 @@ PUBLIC = [
     "Event",
     "EventType",
     "Explanation",
+    "Fallback",
     "File",
     "Handoff",
     "HistoryError",
@@ -169,6 +170,7 @@ PUBLIC = [
     "Language",
     "LimitChecker",
     "LimitExceededError",
+    "Limiter",
     "LimitResult",
     "LoopLimits",
     "MediaItem",

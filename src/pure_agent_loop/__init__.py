@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
     from pure_agent_loop.llm.anthropic.client import AnthropicClient
     from pure_agent_loop.llm.base import BaseLLMClient, ChatModel
+    from pure_agent_loop.llm.fallback import Fallback, Limiter
     from pure_agent_loop.llm.messages import Message
     from pure_agent_loop.llm.openai_client import OpenAIClient
     from pure_agent_loop.llm.profiles import Profile, ThinkingLevel
@@ -111,6 +112,7 @@ _PLACES = {
     "llm.messages": "Message",
     "llm.anthropic.client": "AnthropicClient",
     "llm.openai_client": "OpenAIClient",
+    "llm.fallback": "Fallback Limiter",
     "llm.responses.client": "ResponsesClient",
     "llm.profiles": "Profile ThinkingLevel",
     "llm.response": "LLMResponse",
@@ -200,6 +202,7 @@ __all__ = [
     "Event",
     "EventType",
     "Explanation",
+    "Fallback",
     "File",
     "Handoff",
     "HistoryError",
@@ -216,6 +219,7 @@ __all__ = [
     "LimitChecker",
     "LimitExceededError",
     "LimitResult",
+    "Limiter",
     "LoopLimits",
     "MediaItem",
     "MemoryStore",

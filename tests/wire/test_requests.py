@@ -12,6 +12,7 @@ from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.llm.openai_client import OpenAIClient, encode_body
 from pure_agent_loop.llm.profiles import (
     DEFAULT_TEMPERATURE,
+    NO_THINKING,
     PROFILES,
     THINKING_LEVELS,
     Profile,
@@ -46,7 +47,11 @@ def thinking(model: str, url: str, level: str) -> dict[str, Any]:
         ("gpt-5.1", ANY, {"reasoning_effort": "high"}),
         ("gpt-5-chat-latest", OPENAI, {"temperature": 0.7, "thinking": {"type": "enabled"}}),
         ("o1x", OPENAI, {"temperature": 0.7, "thinking": {"type": "enabled"}}),
-        ("deepseek-chat", "https://api.deepseek.com", {"temperature": 0.7, "thinking": {"type": "enabled"}}),
+        (
+            "deepseek-chat",
+            "https://api.deepseek.com",
+            {"temperature": 0.7, "thinking": {"type": "enabled"}, "reasoning_effort": "high"},
+        ),
         (
             "qwen3-max",
             "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
@@ -58,7 +63,7 @@ def thinking(model: str, url: str, level: str) -> dict[str, Any]:
 def test_thinking_by_profile(model: str, url: str, expected: dict[str, Any]):
     assert thinking(model, url, "high") == expected
     gone = {"reasoning_effort", "thinking", "enable_thinking", "reasoning"}
-    assert thinking(model, url, "off") == {key: v for key, v in expected.items() if key not in gone}
+    assert thinking(model, url, NO_THINKING) == {key: v for key, v in expected.items() if key not in gone}
 
 
 @pytest.mark.parametrize("level", [level for level in THINKING_LEVELS if level != "off"])

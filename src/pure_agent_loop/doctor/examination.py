@@ -16,6 +16,7 @@ from pure_agent_loop.doctor.session import ProbeSession, StoppedError
 from pure_agent_loop.doctor.values import Finding, Report, Target, Verdict, choose_mode, paste
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.openai_client import OpenAIClient
+from pure_agent_loop.runs.choose import protocol_of
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str, shorten
@@ -106,6 +107,10 @@ class _Examination:
         self._props: Any = None
 
     async def run(self) -> Report:
+        if protocol := protocol_of(self._target.model):
+            raise ConfigError(
+                f"Only chat completions are examined, not {protocol}:. Leave out the prefix for these."
+            )
         try:
             await self._ask(REACHABLE, self._reach)
         except StoppedError:

@@ -1,6 +1,7 @@
 """`AnthropicClient` against a strict server: streams, errors, pauses, refusals, and whole runs."""
 
 import json
+from typing import TypedDict
 
 import pytest
 
@@ -13,6 +14,13 @@ from pure_agent_loop.testing.faults import EndEarly, ErrorChunk, Reset, status
 from pure_agent_loop.testing.protocols import MessagesServer, message_blocks
 from tests.llm.protocols.loops import in_a_loop
 from tests.llm.protocols.typed import assert_typed
+
+
+class Number(TypedDict):
+    """A number."""
+
+    n: int
+
 
 USER = [{"role": "user", "content": "q"}]
 
@@ -221,6 +229,30 @@ async def test_tokens_are_counted_by_the_server():
         assert server.other_requests[0].path == "/v1/messages/count_tokens"
         assert "max_tokens" not in server.other_requests[0].body
         await client.aclose()
+
+
+@in_a_loop
+async def test_limits_are_asked_of_the_server_once():
+    with MessagesServer(handler=lambda _: "x") as server:
+        client = client_of(server, "claude-haiku-4-5")
+        assert client.context_window is None
+        assert await client.find_context_window() == 200_000
+        assert await client.find_context_window() == client.context_window == 200_000
+        assert [request.path for request in server.other_requests] == ["/v1/models/claude-haiku-4-5"]
+        await client.aclose()
+
+
+@pytest.mark.parametrize("model", ["claude-sonnet-4-20250514", "claude-opus-4-6"])
+def test_a_typed_answer_is_constrained_or_a_call(model):
+    def reply(request):
+        if "output_config" in request.body:
+            return '{"n": 3}'
+        return call(request.body["tools"][-1]["name"], n=3)
+
+    with MessagesServer(handler=reply) as server:
+        result = Agent(llm=client_of(server, model), tools=[add], output_type=Number).run("How many?")
+        assert result.output == {"n": 3}
+        assert ("output_config" in server.requests[0].body) == (model == "claude-opus-4-6")
 
 
 # -- keys --------------------------------------------------------------------------------------------------

@@ -167,6 +167,12 @@ def test_defaults_are_dropped_where_the_protocol_has_none():
         ("claude-haiku-4-5", "high", {"max_tokens": 2000}, "max_tokens=2000 must exceed"),
         ("claude-opus-5-5", "off", {}, "always thinks"),
         ("claude-3-haiku-20240307", "low", {}, "cannot think"),
+        (
+            "claude-3-7-sonnet",
+            None,
+            {"response_format": {"type": "json_schema"}},
+            "response_format: Claude 3.7",
+        ),
         ("claude-haiku-4-5", None, {"reasoning_effort": "low"}, "effort 'low' is not supported"),
     ],
 )

@@ -12,19 +12,19 @@ from pure_agent_loop.llm.anthropic.families import ClaudeFamily, family_for
 from pure_agent_loop.llm.anthropic.request import MessagesRequest, RequestWriter
 from pure_agent_loop.llm.anthropic.stream import MessagesReader
 from pure_agent_loop.llm.http.connections import Connections
-from pure_agent_loop.llm.openai_client import encode_body
+from pure_agent_loop.llm.openai_client import PROBE_SECONDS, encode_body
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.response import OUTPUT_LIMIT
-from pure_agent_loop.llm.values import Delta, TokenUsage
+from pure_agent_loop.llm.values import Delta, TokenUsage, get
 from pure_agent_loop.llm.wire import parse_json
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
 
 MAX_CONTINUATIONS = 10  # of one response that the server paused
-# Closed models: no text of theirs is read as a control token, and typed answers are constrained.
-_PROFILE = Profile("Anthropic Messages", control_tokens=(), output_mode="native")
+# Closed models: no text in a request is read as a control token.
+_PROFILE = Profile("Anthropic Messages", control_tokens=())
 _NOT_COUNTED = (
     "max_tokens", "stream", "stop_sequences", "temperature", "top_p", "top_k", "metadata", "service_tier",
 )  # fmt: skip
@@ -51,7 +51,6 @@ class AnthropicClient(ProtocolClient):
             ``prepared=False``, the first request raises for a missing key.
     """
 
-    profile = _PROFILE
     default_url = "https://api.anthropic.com"
     url_variable = "ANTHROPIC_BASE_URL"
     key_variable = "ANTHROPIC_API_KEY"
@@ -72,7 +71,11 @@ class AnthropicClient(ProtocolClient):
         self.family = family or family_for(str(model))
         super().__init__(model, api_key, base_url, thinking_level, **settings)
         self.family.thinking_fields(thinking_level)
+        # A typed answer is constrained, or else a call.
+        self.profile = replace(_PROFILE, output_mode="native" if self.family.takes_format else "tool")
         self._caches = caches
+        self._is_refined = family is not None
+        self._window: int | None = None
         self._left_out: set[str] = set()  # digests of responses whose thinking was left out, with a notice
 
     def request_body(
@@ -84,6 +87,26 @@ class AnthropicClient(ProtocolClient):
     ) -> dict[str, Any]:
         """Build the body of a request; see `ShowsRequest`."""
         return self._write(messages, tools, options, stream=stream).body
+
+    @property
+    def context_window(self) -> int | None:  # type: ignore[override] # read-only here
+        """Tokens of the window, once `find_context_window` has asked; None if unknown."""
+        return self._window
+
+    async def find_context_window(self) -> int | None:
+        """Return `context_window`, after asking the server once what the model accepts."""
+        if not self._is_refined:
+            self._is_refined = True
+            url = f"{self._settings['endpoint'].removesuffix(self.path)}/models/{self.model}"
+            try:
+                info = await (await self._connections.transport()).get(url, PROBE_SECONDS)
+            except Exception:  # noqa: BLE001 - other servers list no models
+                return None
+            window, limit = get(info, "max_input_tokens"), get(info, "max_tokens")
+            self._window = window if type(window) is int and window > 0 else None
+            if type(limit) is int and limit > 0:
+                self.family = replace(self.family, max_output=limit)
+        return self._window
 
     async def count_tokens(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any

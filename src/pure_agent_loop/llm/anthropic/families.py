@@ -34,6 +34,7 @@ class ClaudeFamily:
         efforts: Levels of ``output_config.effort``; empty if the field is rejected.
         takes_sampling: Whether ``temperature``, ``top_p`` and ``top_k`` are accepted.
         takes_forced_choice: Whether ``tool_choice`` may force a call: ``yes``, ``no``, ``without_thinking``.
+        takes_format: Whether ``output_config.format`` is accepted, for typed answers.
         binds_thinking: Whether thinking is valid only after the same system prompt, tools and messages.
         max_output: Largest ``max_tokens``, in tokens.
         version: Header ``anthropic-version``.
@@ -47,6 +48,7 @@ class ClaudeFamily:
     efforts: tuple[str, ...] = EFFORTS
     takes_sampling: bool = False
     takes_forced_choice: Literal["yes", "no", "without_thinking"] = "yes"
+    takes_format: bool = True
     binds_thinking: bool = False
     max_output: int = 128_000
     version: str = VERSION
@@ -90,8 +92,8 @@ def _model(names: str, *versions: str) -> str:
 
 
 _BUDGET = ClaudeFamily(
-    "Claude 4 and 4.5",
-    _model("sonnet|haiku", "4", "4.0", "4.5"),
+    "Claude Sonnet 4.5 and Haiku 4.5",
+    _model("sonnet|haiku", "4.5"),
     "budget",
     efforts=(),
     takes_sampling=True,
@@ -110,8 +112,14 @@ FAMILIES: list[ClaudeFamily] = [
         models=r"claude-(?:3-[05]|3-haiku|3-opus|3-sonnet|3\.[05]|2)",
         thinking="none",
         max_output=4_096,
+        takes_format=False,
     ),
-    replace(_BUDGET, name="Claude 3.7", models="claude-3[-.]7"),
+    replace(
+        _BUDGET,
+        name="Claude 3.7 and Sonnet 4",
+        models=rf"claude-3[-.]7|{_model('sonnet', '4', '4.0')}",
+        takes_format=False,
+    ),
     replace(
         _BUDGET, name="Claude Opus 4 and 4.1", models=_model("opus", "4", "4.0", "4.1"), max_output=32_000
     ),
@@ -155,6 +163,7 @@ OTHER = ClaudeFamily(
     takes_sampling=True,
     max_output=8_192,
     version=OLD_VERSION,
+    takes_format=False,
 )
 
 

@@ -177,6 +177,10 @@ class RequestWriter:
         if effort is not None:
             self._config(fields, effort=effort)
         form = options.get("response_format")
+        if form is not None and not self.family.takes_format and not isinstance(form, Default):
+            raise ConfigError(f"response_format: {self.family.name} rejects it. Use output_type=... instead.")
+        if form is not None and not self.family.takes_format:
+            return
         if form is not None and form.get("type") == "json_schema":
             schema = _strict(form["json_schema"]["schema"])
             self._config(fields, format={"type": "json_schema", "schema": schema})

@@ -7,7 +7,7 @@ from contextlib import aclosing
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.profiles import Profile, profile_for
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.responses.request import ENCRYPTED, ResponsesWriter
 from pure_agent_loop.llm.responses.stream import ResponsesReader
@@ -53,6 +53,7 @@ class ResponsesClient(ProtocolClient):
     ) -> None:
         super().__init__(model, api_key, base_url, thinking_level, **settings)
         self._encrypts = True
+        self.context_window = profile_for(self.default_url, self.model).window
 
     def _endpoint(self) -> str:
         return f"{self.base_url.rstrip('/')}{self.path}"
