@@ -94,7 +94,7 @@ def _kill(options: argparse.Namespace, store: TaskStore, output: CommandOutput) 
     elif before.is_over:
         output.info(notice("cli.already_ended", id=record.id, state=record.state))
     elif record.is_over:
-        output.info(f"{record.id} ended: {record.state}")
+        output.info(notice("cli.agent_ended", id=record.id, state=record.state))
     if not record.is_over:
         output.fail(notice("cli.not_stopped", id=record.id, state=record.state))
     return DONE if record.is_over else FAILED

@@ -112,7 +112,7 @@ def _embedded(plan: Embedded, output: CommandOutput) -> Generator[Target, None, 
             raise ConfigError(f"{user_text('cli.nothing_to_use')} {user_text('cli.ways_out')}") from error
         raise
     try:
-        output.info(f"examining {path.stem}, embedded ({plan.why})")
+        output.info(notice("cli.doctor_embedded", name=path.stem, why=plan.why))
         state = lease.state
         headers = ONE_REQUEST_A_CONNECTION
         yield Target(f"{state.url}/v1", path.stem, state.key, headers=headers, is_embedded=True)

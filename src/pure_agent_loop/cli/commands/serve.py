@@ -155,14 +155,15 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
         host = options.allow_host[0] if options.allow_host else _shown(options.host)
         output.info(notice("cli.worker_agents", agents=", ".join(agents)))
         token = "YOUR_TOKEN" if own_token else app.state.token  # stderr may be a log that others can read
-        output.info(f"serving {scheme}://{host}:{port}{options.prefix}/#token={token}")
+        address = f"{scheme}://{host}:{port}{options.prefix}/#token={token}"
+        output.info(notice("cli.serve_at", address=address))
         output.info(notice("cli.serve_link"))
 
     def stopping() -> None:
         output.info(notice("cli.serve_stopping", grace=options.grace))
 
     Serving(config, options.grace, ready, stopping).run([sockets])
-    output.info("stopped")
+    output.info(notice("cli.command_stopped"))
     return DONE
 
 

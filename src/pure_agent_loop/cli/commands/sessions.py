@@ -261,7 +261,7 @@ def _block(mark: str, text: str, width: int, lines: int) -> str:
 def _export(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     loaded = store.read(existing(options.id, store))
     for problem in loaded.problems:
-        output.info(f"damaged, omitted: {problem}")
+        output.info(notice("cli.export_omitted", problem=problem))
     text = _document(options.format, options.id, loaded.records)
     if options.output is None:
         output.result(text)
@@ -271,7 +271,7 @@ def _export(options: argparse.Namespace, store: SessionStore, output: CommandOut
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise SessionWriteError(path, error.strerror or error) from error
-    output.info(f"wrote {path}")
+    output.info(notice("cli.wrote", path=path))
     return DONE
 
 
@@ -293,7 +293,7 @@ def _fork(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
 
 def _prune(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     for session_id in prune(store, options.days, time.time()):
-        output.info(f"deleted {session_id}")
+        output.info(notice("cli.deleted", session_id=session_id))
     return DONE
 
 
@@ -304,7 +304,7 @@ def _delete(options: argparse.Namespace, store: SessionStore, output: CommandOut
         return FAILED
     for session_id in ids:
         store.delete(session_id)
-        output.info(f"deleted {session_id}")
+        output.info(notice("cli.deleted", session_id=session_id))
     return DONE
 
 
@@ -312,7 +312,7 @@ def _confirmed(ids: Sequence[str], output: CommandOutput) -> bool:
     questions = TerminalQuestions.at_terminal(output) if is_terminal(sys.stdin) else None
     if questions is None:
         raise ConfigError(notice("cli.needs_yes"))
-    return questions.confirm(f"Delete {', '.join(ids)}? [y]es, [n]o: ")
+    return questions.confirm(user_text("cli.delete_question", sessions=", ".join(ids)))
 
 
 def _repair(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
