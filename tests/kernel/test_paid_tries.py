@@ -122,7 +122,7 @@ def test_a_further_try_has_to_fit_the_limits(limits, budget, reason, limit):
     assert (failure.limit_type, failure.limit_value) == (reason, limit)
     assert isinstance(failure.__cause__, LLMError)
     assert [event.data["fatal"] for event in result.events if event.type is EventType.ERROR] == [False]
-    assert "another try of about" in result.error
+    assert "another attempt of about" in result.error
 
 
 def test_a_refusal_that_cost_nothing_is_repeated_whatever_the_limit():
