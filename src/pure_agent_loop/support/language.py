@@ -20,7 +20,7 @@ LANGUAGE_VARIABLE = "PAL_LANG"
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[str, ...] = get_args(Language)
 _T = TypeVar("_T")
-Word = TypeVar("Word", bound=str)
+_Word = TypeVar("_Word", bound=str)
 
 
 _FOLDERS = {"en": "english", "zh": "chinese"}  # of pure_agent_loop.prompts
@@ -163,7 +163,7 @@ def _warn_once(value: str) -> None:
     LOG.warning("%s=%r: unknown language, using en. Use one of: %s.", LANGUAGE_VARIABLE, value[:40], known)
 
 
-def checked_choice(name: str, value: Word | None, choices: Collection[Word]) -> Word:
+def checked_choice(name: str, value: _Word | None, choices: Collection[_Word]) -> _Word:
     """Return a value that is one of the choices.
 
     Args:
