@@ -32,7 +32,7 @@ LAYERS = [
         support.account parts hooks
         tool_context media llm llm.values support.secrets.redaction support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.typed support.language
-        prompts.words prompts.values prompts.english prompts.chinese prompts.frames
+        prompts.values prompts.english prompts.chinese prompts.frames
         support.images support.globs support.secrets.decoded support.variables
         """,
     ),
@@ -53,7 +53,7 @@ LAYERS = [
         output.form output.wanted schema.build llm.tool_modes.examples
         llm.tool_modes.fill schema.described schema.mended llm.extra
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt
-        llm.control_tokens llm.lessons kernel.long_results schema.words schema.outcome
+        llm.control_tokens llm.lessons kernel.long_results schema.outcome
         kernel.run_tools llm.anthropic.request llm.anthropic.stream
         llm.responses.request llm.responses.stream
         """,
@@ -81,7 +81,7 @@ LAYERS = [
         "facades",
         """
         result runs runs.run support.portal runs.options runs.start conversation explain runs.settings
-        runs.words runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
+        runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
         llm.http.plain llm.http.httpx llm.http.choice
         llm.http.aio llm.http.connections llm.openai_client llm.protocol_client
         llm.anthropic.client llm.responses.client llm.fallback local
@@ -297,6 +297,8 @@ def graph() -> dict[str, set[str]]:
 def layer_of(module: str) -> int:
     package = module.partition(".")[0]
     known = package if package in WHOLE_PACKAGES else module
+    if known.startswith(("prompts.english.", "prompts.chinese.")):
+        known = "prompts"  # the tables of the catalogue
     assert known in LAYER_OF, f"{module} stands in no layer: add it to LAYERS"
     return LAYER_OF[known]
 

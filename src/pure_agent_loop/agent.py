@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, overload
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
-from pure_agent_loop.errors import checked_choice
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.equip import check_deps, check_rules
@@ -74,7 +73,7 @@ from pure_agent_loop.runs.settings import (
 from pure_agent_loop.runs.start import RunInput, begin_run, brings_system
 from pure_agent_loop.runs.ways import OutputType, T, Variants
 from pure_agent_loop.schema.build import checked_in_run, contextual
-from pure_agent_loop.support.language import Language
+from pure_agent_loop.support.language import Language, checked_choice
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.tool_context import Deps

@@ -23,10 +23,8 @@ KeyboardInterrupt
 from __future__ import annotations
 
 import time
-from collections.abc import Collection
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
-Word = TypeVar("Word", bound=str)
 ErrorKind = Literal[
     "connection",  # refused, reset, cut off
     "timeout",  # no data for too long
@@ -86,20 +84,6 @@ class PureAgentLoopError(_Portable, Exception):
 
 class ConfigError(PureAgentLoopError, ValueError):
     """Argument or setting is invalid. The message names the field and the fix."""
-
-
-def checked_choice(name: str, value: Word | None, choices: Collection[Word]) -> Word:
-    """Return a value that is one of the choices.
-
-    Args:
-        name: Name of the option, for the message.
-
-    Raises:
-        ConfigError: The value is not a choice; the message lists the choices.
-    """
-    if value is None or value not in choices:
-        raise ConfigError(f"{name}={value!r:.80} is unknown. Use one of: {', '.join(choices)}.")
-    return value
 
 
 class AlreadyAnsweredError(ConfigError):
@@ -286,7 +270,7 @@ class SessionLockedError(SessionError):
         host: str | None = None,
         since: float | None = None,
     ) -> None:
-        self.session_id = session_id
+        self.session_id, self.holder = session_id, holder
         self.pid = pid
         self.host = host
         self.since = since

@@ -24,9 +24,9 @@ from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.requests import format_of
 from pure_agent_loop.permissions import Rule
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.runs.live import drive
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.tool import Tool

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.images import READERS, ImageInfo, shrunk
+from pure_agent_loop.support.language import message, notice
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any] | Image | File"
 MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}  # part type of each kind
@@ -114,7 +114,7 @@ def _read(path: Path) -> bytes:
             return file.read(MAX_FILE_BYTES + 1)  # one extra byte reveals a file that is too large
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
-        raise ImageError(f"{path} cannot be read: {reason}.") from error
+        raise ImageError(notice("library.cannot_be_read", path=path, error=reason)) from error
 
 
 MAX_BYTES = 5_000_000

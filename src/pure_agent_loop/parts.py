@@ -20,7 +20,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from pure_agent_loop.errors import ConfigError, PureAgentLoopError, checked_choice
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.support.language import checked_choice
 
 PartType = Literal["text", "reasoning", "tool"]
 PartState = Literal["pending", "running", "completed", "error", "backgrounded"]

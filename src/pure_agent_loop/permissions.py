@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Literal, NamedTuple, get_args
 
-from pure_agent_loop.errors import ConfigError, checked_choice
-from pure_agent_loop.prompts.words import message
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.schema.forms import Forms, fits, forms_of
+from pure_agent_loop.support.language import checked_choice, message
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.tool_context import RunContext
 

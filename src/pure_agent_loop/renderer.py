@@ -22,6 +22,7 @@ from typing import Any, ClassVar, TypeVar
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.support.abilities import checked_function
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
 from pure_agent_loop.support.text import counted, to_jsonable
 
@@ -371,7 +372,7 @@ class RichRenderer(Renderer):
             from rich.console import Console
             from rich.text import Text
         except ImportError as error:
-            raise MissingExtraError("rich output", "cli") from error
+            raise MissingExtraError(notice("library.feature_rich"), "cli") from error
         self._text_class = Text
         self._console = Console(
             force_terminal=True,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
-from pure_agent_loop.errors import ConfigError, SessionError, checked_choice
+from pure_agent_loop.errors import ConfigError, SessionError
 from pure_agent_loop.llm.messages import Message, to_keep
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
@@ -23,6 +23,7 @@ from pure_agent_loop.sessions.questions import answer_question, give_result, ope
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.language import checked_choice
 
 __all__ = ["Session", "SessionManager"]
 

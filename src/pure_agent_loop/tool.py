@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.schema.build import ToolArgumentError, contextual
 from pure_agent_loop.schema.described import Described, Example, check_name
 from pure_agent_loop.schema.mended import call_in_worker, made, unwrapped
@@ -24,6 +23,7 @@ from pure_agent_loop.schema.outcome import ToolOutcome, failed
 from pure_agent_loop.schema.signature import wanted_deps
 from pure_agent_loop.support.abilities import as_protocol, checked_function
 from pure_agent_loop.support.failures import log_failure
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import safe_str
 
 __all__ = ["StepContext", "Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "Toolset", "as_tool", "tool"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 
 import pytest
@@ -213,3 +214,26 @@ def test_what_a_stranger_brings_is_used_once_the_person_has_said_so(editor, tmp_
     for said in ("pirate", "Sing it", "like a king"):
         assert said in str(server.requests[-1].body)
     assert (tmp_path / "seen").read_text() == "started"
+
+
+def test_in_chinese_a_person_reads_no_english_sentence(editors, tmp_path):
+    (tmp_path / "notes.txt").write_text("saved\n")
+    editor = editors(more={"PAL_LANG": "zh"})
+    session = editor.open(tmp_path)
+    editor.prompt(session, "write it")
+    unknown, known = (
+        {"sessionId": name, "cwd": str(tmp_path), "mcpServers": []} for name in ("none", session)
+    )
+    offered = editor.of("available_commands_update")[0]["availableCommands"]
+    shown = [
+        editor.about["authMethods"][0]["description"],
+        *(option["name"] for option in editor.questions[0]["options"]),
+        *(command["description"] for command in offered),
+        editor.error("session/prompt", {"sessionId": "none", "prompt": []})["error"]["message"],
+        editor.error("session/load", unknown)["error"]["message"],
+        editor.error("session/load", known)["error"]["message"],
+        *(update["content"]["text"] for update in editor.of("agent_thought_chunk")),
+    ]
+    assert "允许" in shown
+    assert f"会话 {session} 已打开。" in shown
+    assert [text for text in shown if text.isascii() or re.search("[A-Za-z]{2,}( [a-z]{2,}){2}", text)] == []

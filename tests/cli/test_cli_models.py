@@ -13,7 +13,7 @@ import pytest
 
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.slow import SlowSteps
-from pure_agent_loop.local.engine.words import notice
+from pure_agent_loop.support.language import notice
 
 SIZE = 25_000_000
 
@@ -99,7 +99,7 @@ def test_on_a_terminal_one_line_changes():
     err = _Terminal()
     with SlowSteps(CommandOutput(io.StringIO(), err, colour=False)) as steps:
         for file, done in (("a", 1), ("a\x1b[H", 2)):
-            steps(notice("received_of", file=file, done=done, total=100, percent=done))
+            steps(notice("library.received_of", file=file, done=done, total=100, percent=done))
         steps("done\x1b[2J")
     clear = "\r\x1b[2K"
     first, second = "pal: a: 1 of 100 MB (1 %)", "pal: a\\x1b[H: 2 of 100 MB (2 %)"

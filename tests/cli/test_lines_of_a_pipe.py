@@ -21,7 +21,7 @@ def test_utf_8_is_read(encoding):
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-32", "cp1252"])
 def test_another_encoding_is_named_in_the_refusal(encoding):
     pipe = io.TextIOWrapper(io.BytesIO((LINE * 2).encode(encoding)))
-    with pytest.raises(ConfigError, match=r"Line 1 .*It is not UTF-8"):
+    with pytest.raises(ConfigError, match=r"Line 1 .*The line is not UTF-8"):
         list(tasks_of_lines(pipe))
 
 

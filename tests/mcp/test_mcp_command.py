@@ -60,9 +60,7 @@ def test_in_chinese_a_person_reads_no_english_sentence(pal, here, monkeypatch):
     file = home(pal) / "mcp.json"
     assert (code, err) == (0, f"pal: 已把 away 添加到 {file}；测试：pal mcp test away\n")
     assert here("list")[1].startswith("away  失败  http://127.0.0.1:9/mcp  （")
-    assert here("logout", "awai")[2] == (
-        "pal: error: 没有 MCP 服务器 'awai'。是否指 away？ 见 pal mcp list\n"
-    )
+    assert here("logout", "awai")[2] == ("pal: 错误：没有 MCP 服务器 'awai'。是否指 away？ 见 pal mcp list\n")
     assert here("remove", "away") == (0, "", "pal: 已移除 away\n")
 
 

@@ -45,6 +45,26 @@ def pal_mcp(place, *words):
     return StdioServerParameters(command=sys.executable, args=args, cwd=str(place), env=dict(os.environ))
 
 
+def test_in_chinese_a_client_reads_no_english_sentence(place, monkeypatch):
+    monkeypatch.setenv("PAL_LANG", "zh")
+    questions = []
+
+    async def allow(_, question):
+        questions.append(question.message)
+        return mcp_types.ElicitResult(action="accept", content={"allow": True})
+
+    async def talk():
+        async with Client(pal_mcp(place), elicitation_callback=allow) as client:
+            missing = await client.call_tool("read_file", {"path": "s.txt"})
+            await client.call_tool("write_file", {"path": "s.txt", "content": "two\n"})
+            return missing
+
+    missing = asyncio.run(talk())
+    assert "没有 's.txt'。" in text_of(missing)
+    assert len(questions) == 1
+    assert questions[0].startswith("是否允许以 {")
+
+
 def test_what_a_client_has_read_is_known_over_its_calls(place):
     async def allow(*_):
         return mcp_types.ElicitResult(action="accept", content={"allow": True})

@@ -10,7 +10,7 @@ import pytest
 
 from pure_agent_loop import Agent, EventType, Tool, tool
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.prompts import CHINESE
+from pure_agent_loop.prompts import CHINESE, ENGLISH
 from pure_agent_loop.support.language import use_messages
 from pure_agent_loop.support.text import MAX_ERROR_CHARS, safe_str
 from pure_agent_loop.testing import ScriptedLLM, call
@@ -106,7 +106,13 @@ def test_an_error_without_a_word_says_where_it_was_raised():
     assert "assert number > 1" in safe_str(raised.value)
     with use_messages(CHINESE):
         assert safe_str(ValueError()) == "没有说明"
-        assert "原因：KeyError" in safe_str(caused(ValueError("x"), KeyError("y")))
+        assert "原因：KeyError" in safe_str(caused(ValueError("错"), KeyError("y")))
+
+
+def test_a_cause_and_its_message_are_in_one_language():
+    for language in (CHINESE, ENGLISH):
+        with use_messages(language):
+            assert safe_str(caused(ValueError("x"), KeyError("y"))) == "x\nbecause of KeyError: 'y'"
 
 
 def test_an_error_of_ours_says_what_its_message_says():

@@ -90,7 +90,8 @@ def test_a_setting_of_an_env_file_may_have_its_former_name(pal, line, variables,
     (pal.workspace / "vars").write_text(line)
     done = pal("config", "show", "--json", "--env-file", "vars", **variables)
     assert json.loads(done.stdout)["settings"]["language"] == {"value": language, "origin": origin}
-    assert done.stderr.count("is now PAL_LANG") == (origin != "PAL_LANG")
+    renamed = f"PURE_AGENT_LOOP_LANG {'现名' if language == 'zh' else 'is now'} PAL_LANG"
+    assert done.stderr.count(renamed) == (origin != "PAL_LANG")
 
 
 def test_the_documents_name_both():

@@ -1,27 +1,17 @@
-"""Every sentence exists in both languages, is used, and can be said in other words."""
+"""Users replace messages for the model by their own."""
 
 from __future__ import annotations
 
-import ast
 import json
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 
 import pytest
 from tests.helpers import tool_texts
 
-import pure_agent_loop
 from pure_agent_loop import Agent, ConfigError, Tool, ToolRegistry, prompts_for, tool
 from pure_agent_loop.prompts import ToolWords, current_prompts
-from pure_agent_loop.prompts.values import _SENTENCES
-from pure_agent_loop.support.language import (
-    Sentences,
-    default_language,
-    in_language,
-    placeholders,
-    use_messages,
-)
+from pure_agent_loop.support.language import default_language, in_language, use_messages
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import (
     Fetch,
@@ -33,9 +23,6 @@ from pure_agent_loop.toolbox import (
     workspace_tools,
 )
 
-TABLES: dict[str, Sentences] = {name: import_module(f"pure_agent_loop.{name}").message for name in _SENTENCES}
-EVERY = [(place, name) for place, table in TABLES.items() for name in table.pairs]
-SOURCE = Path(pure_agent_loop.__file__).parent
 ZH = prompts_for("zh")
 
 
@@ -43,42 +30,6 @@ def all_tools(folder: Path) -> list[Tool]:
     pictures = PictureTools(Workspace(folder)).tools()
     own = [ask_user_tool(), calculator, Fetch().tool(), *TodoList().tools()]
     return [*workspace_tools(folder), *pictures, *own]
-
-
-def texts_in_the_source() -> set[str]:
-    paths = (path for path in SOURCE.rglob("*.py") if path.name != "words.py")
-    nodes = (node for path in paths for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
-    return {each.value for each in nodes if isinstance(each, ast.Constant) and isinstance(each.value, str)}
-
-
-def names_said() -> set[str]:
-    """The names of sentences in the modules that say them."""
-    found = set()
-    paths = (path for path in SOURCE.rglob("*.py") if "cli" not in path.parts)  # what people read
-    for text in (path.read_text(encoding="utf-8") for path in paths):
-        for node in ast.walk(ast.parse(text if "words import" in text else "")):
-            name = ast.unparse(node.func).removesuffix(".for_user") if isinstance(node, ast.Call) else ""
-            if name in ("message", "sentence", "why", "words") and isinstance(node.args[0], ast.Constant):
-                found.add(node.args[0].value)
-    return found
-
-
-@pytest.mark.parametrize(("place", "name"), EVERY)
-def test_a_sentence_is_in_both_languages(place, name):
-    english, chinese = TABLES[place].pairs[name]
-    assert english.isascii()
-    assert not chinese.isascii() or name in ("sentence",)
-    assert placeholders(chinese) - placeholders(english) <= {"code", "kind", "line", "column", "command"}
-
-
-def test_no_name_stands_in_two_tables():
-    assert len({name for _, name in EVERY}) == len(EVERY)
-
-
-def test_every_name_that_is_said_is_there_and_the_other_way_round():
-    known = {name for _, name in EVERY}
-    assert names_said() <= known
-    assert known <= texts_in_the_source()
 
 
 def test_every_tool_is_described_in_chinese(tmp_path):

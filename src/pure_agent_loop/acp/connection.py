@@ -23,6 +23,7 @@ from pure_agent_loop.acp.wire import (
     text,
 )
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError
+from pure_agent_loop.support.language import translated, user_language, user_text
 from pure_agent_loop.support.text import safe_str
 
 VERSION = 1
@@ -69,10 +70,8 @@ class EditorConnection:
             raise invalid(f"protocolVersion must be an integer, not {version!r:.80}.")
         client = params.get("clientCapabilities")
         self._client = client if isinstance(client, dict) else {}
-        description = "An API key, a server or an embedded model. Run pal init to set one up."
-        methods: list[dict[str, Any]] = [
-            {"id": "at-hand", "name": "Configured model", "description": description}
-        ]
+        name, description = user_text("cli.acp_auth_name"), user_text("cli.acp_auth")
+        methods: list[dict[str, Any]] = [{"id": "at-hand", "name": name, "description": description}]
         session: dict[str, Any] = {name: {} for name in ("list", "resume", "close", "delete")}
         return Reply(
             {
@@ -124,26 +123,26 @@ class EditorConnection:
         while session_id in self._closing:
             await self._closing[session_id].wait()
         if session_id in self._sessions:
-            raise invalid(f"The session {session_id} is already open.")
+            raise invalid(user_text("cli.acp_open", session=session_id))
         session = AcpSession(self.peer, self._client)
         try:
             session.id, session.work = await self._host.open(cwd, session_id, servers, session)
         except NoModelError as error:
             raise RpcError(AUTH_REQUIRED, safe_str(error)) from error
         except SessionNotFoundError as error:
-            raise RpcError(NOT_FOUND, safe_str(error)) from error
+            raise RpcError(NOT_FOUND, safe_str(translated(error, user_language()))) from error
         except ConfigError as error:
-            raise invalid(safe_str(error)) from error
+            raise invalid(safe_str(translated(error, user_language()))) from error
         if session.id in self._sessions:  # opened by a concurrent request
             await session.work.close()
-            raise invalid(f"The session {session.id} is already open.")
+            raise invalid(user_text("cli.acp_open", session=session.id))
         self._sessions[session.id] = session
         return session
 
     def _session(self, params: Mapping[str, Any]) -> AcpSession:
         name = text(params, "sessionId")
         if name not in self._sessions:
-            raise RpcError(NOT_FOUND, f"The session {name[:80]!r} is not open.")
+            raise RpcError(NOT_FOUND, user_text("cli.acp_not_open", session=name))
         return self._sessions[name]
 
     async def _list(self, params: Mapping[str, Any]) -> Reply:
@@ -185,7 +184,7 @@ class EditorConnection:
         try:
             self._host.delete(name)
         except SessionNotFoundError as error:
-            raise RpcError(NOT_FOUND, safe_str(error)) from error
+            raise RpcError(NOT_FOUND, safe_str(translated(error, user_language()))) from error
         return Reply({})
 
     async def _set_mode(self, params: Mapping[str, Any]) -> Reply:

@@ -19,8 +19,8 @@ from typing import Any, BinaryIO, cast
 from pure_agent_loop.acp.calls import as_diff
 from pure_agent_loop.acp.host import Editor, Planned
 from pure_agent_loop.acp.wire import RpcError
-from pure_agent_loop.acp.words import message
 from pure_agent_loop.support.child import module_argv
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox import Workspace, WorkspaceError

@@ -14,10 +14,10 @@ from pure_agent_loop.acp import calls
 from pure_agent_loop.acp.host import Option, Work
 from pure_agent_loop.acp.updates import Updates, chunk, read_prompt, send_history, split_command
 from pure_agent_loop.acp.wire import INTERNAL, INVALID_REQUEST, Peer, RpcError, invalid, nested, text
-from pure_agent_loop.acp.words import message
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.stop_reasons import STOP_REASONS
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
@@ -39,7 +39,7 @@ def _selector(name: str, option: Option) -> dict[str, Any]:
         {"value": value, "name": value, "description": description}
         for value, description in option.values.items()
     ]
-    fields = {"id": name, "category": name, "name": message.for_user(name), "type": "select"}
+    fields = {"id": name, "category": name, "name": user_text(name), "type": "select"}
     return {**fields, "currentValue": option.value, "options": values}
 
 
@@ -111,9 +111,9 @@ class AcpSession:
             return future.result(EDITOR_SECONDS)
         except concurrent.futures.TimeoutError:
             future.cancel()
-            raise RpcError(INTERNAL, f"the editor did not answer within {EDITOR_SECONDS:g} s") from None
+            raise RpcError(INTERNAL, user_text("cli.acp_silent", seconds=EDITOR_SECONDS)) from None
         except concurrent.futures.CancelledError:
-            raise RpcError(INTERNAL, "the editor disconnected") from None
+            raise RpcError(INTERNAL, user_text("cli.acp_gone")) from None
 
     # -- updates ----------------------------------------------------------------------------------------
 
@@ -151,7 +151,7 @@ class AcpSession:
         cancels = self._cancels
         while self._updates is not None:
             if not self._is_stopped:
-                raise RpcError(INVALID_REQUEST, "Another prompt is running in this session. Cancel it first.")
+                raise RpcError(INVALID_REQUEST, user_text("cli.acp_busy"))
             await self.wait_stopped()
         if cancels != self._cancels:  # cancelled while waiting
             return "cancelled"
@@ -248,7 +248,7 @@ class AcpSession:
 
     async def _ask_text(self, request: PermissionRequest) -> Permission:
         """Ask the user for text input."""
-        field = {"type": "string", "title": message.for_user("answer"), "minLength": 1}
+        field = {"type": "string", "title": user_text("answer"), "minLength": 1}
         form = {"type": "object", "properties": {"answer": field}, "required": ["answer"]}
         target = {"sessionId": self.id, "toolCallId": request.call_id, "message": request.reason}
         params = {**target, "mode": "form", "requestedSchema": form}
@@ -262,7 +262,7 @@ class AcpSession:
         """See `Editor`."""
         async with self._question_lock:
             call_id = f"question-{secrets.token_hex(4)}"
-            call = {"title": message.for_user("trust"), "kind": "other", "content": [calls.as_output(text)]}
+            call = {"title": user_text("trust"), "kind": "other", "content": [calls.as_output(text)]}
             await self.send(
                 {"sessionUpdate": "tool_call", "toolCallId": call_id, "status": "pending", **call}
             )
@@ -276,7 +276,7 @@ class AcpSession:
     ) -> str:
         """Ask the user to choose an option. Without a choice, cancel the prompt and return ``""``."""
         labelled = [
-            {"optionId": option, "name": message.for_user(option, rules=", ".join(rules)), "kind": kind}
+            {"optionId": option, "name": user_text(option, rules=", ".join(rules)), "kind": kind}
             for option, kind in options.items()
         ]
         call = {"toolCallId": call_id, "status": "pending", **summary}

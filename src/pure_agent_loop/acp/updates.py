@@ -13,11 +13,11 @@ from urllib.parse import unquote, urlsplit
 from pure_agent_loop.acp import calls
 from pure_agent_loop.acp.host import Work
 from pure_agent_loop.acp.wire import invalid, nested, text
-from pure_agent_loop.acp.words import message
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.media import media_parts
 from pure_agent_loop.sessions.story import Entry
+from pure_agent_loop.support.language import message, user_text
 from pure_agent_loop.support.text import clean_text, safe_str
 from pure_agent_loop.toolbox import TODO_TOOL
 
@@ -84,7 +84,7 @@ class Updates:
                 await self._send_text(event)
             case EventType.RETRY if data["discard"]:
                 self._start_message()
-                await self._send(chunk("agent_thought_chunk", message.for_user("again"), self._id))
+                await self._send(chunk("agent_thought_chunk", user_text("again"), self._id))
             case EventType.PART if data["part"]["type"] == "tool":
                 await self.part(data["part"])
             case EventType.PROGRESS:
@@ -176,7 +176,7 @@ class Updates:
             return
         call = self._calls[shown_id]
         if part is None:
-            call.tasks[task["id"]] = message.for_user("task", **{name: task[name] for name in _TASK_FIELDS})
+            call.tasks[task["id"]] = user_text("task", **{name: task[name] for name in _TASK_FIELDS})
         else:
             own_id = call_id.rpartition(":")[2]
             if (early := self._calls.get(own_id)) is not None and not early.is_announced:

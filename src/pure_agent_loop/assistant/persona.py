@@ -11,8 +11,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError, checked_choice
-from pure_agent_loop.support.language import default_language, in_language
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import checked_choice, default_language, in_language
 
 MAX_FILE_BYTES = 64_000
 _HELPFUL = "You help with whatever is asked, and say so when you do not know."

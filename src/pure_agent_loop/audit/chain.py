@@ -24,9 +24,9 @@ from typing import Any
 
 from pure_agent_loop.audit.folder import file_name, files_in, locked, make_folder, open_file
 from pure_agent_loop.errors import AuditError, ConfigError
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import flush_to_disk, sync_folder
+from pure_agent_loop.support.language import message, notice
 from pure_agent_loop.support.locking import OPEN_FLAGS
 from pure_agent_loop.support.variables import variable
 
@@ -60,8 +60,12 @@ class Sealer:
         self._key = secret.encode("utf-8", "surrogateescape") if isinstance(secret, str) else secret
         if self._key and len(self._key) < _MIN_KEY_LENGTH:
             raise ConfigError(
-                f"key ({KEY_VARIABLE}) has {len(self._key)} characters; use at least {_MIN_KEY_LENGTH}. "
-                "Generate one with: openssl rand -hex 32"
+                notice(
+                    "library.audit_key",
+                    key_variable=KEY_VARIABLE,
+                    count=len(self._key),
+                    min_key_length=_MIN_KEY_LENGTH,
+                )
             )
         # Identifies the key without revealing it, so that a wrong key is not reported as damage.
         self.key_id = self._digest(b"name of the key of an audit log")[:12] if self._key else None

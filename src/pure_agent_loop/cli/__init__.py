@@ -13,11 +13,10 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, USAGE, code_for_error, folder_trouble
-from pure_agent_loop.cli.output import CommandOutput, ResultLostError
+from pure_agent_loop.cli.output import CommandOutput, ResultLostError, former_names_notice
 from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.support.variables import former_names_notice
 
 DEBUG_VARIABLE = "PAL_DEBUG"
 TRACING_VARIABLES = ("OTEL_TRACES_EXPORTER", "OTEL_METRICS_EXPORTER")  # what OpenTelemetry's launcher sets
@@ -50,9 +49,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return _stopped(output)
     except ResultLostError as error:
         if str(error):
-            from pure_agent_loop.cli.words import message
+            from pure_agent_loop.support.language import user_text
 
-            output.fail(message("result_lost", error=error))
+            output.fail(user_text("cli.result_lost", error=error))
         return FAILED
     except Exception as error:  # noqa: BLE001 - the outermost handler
         return _report(error, output)
@@ -80,14 +79,15 @@ def _trace() -> None:
 
 
 def _stopped(output: CommandOutput) -> int:
-    from pure_agent_loop.cli.words import message
+    from pure_agent_loop.support.language import user_text
 
-    output.info(message("command_stopped"))
+    output.info(user_text("cli.command_stopped"))
     return INTERRUPTED
 
 
 def _report(error: Exception, output: CommandOutput) -> int:
-    from pure_agent_loop.cli.words import error_text, message
+    from pure_agent_loop.cli.output import error_text
+    from pure_agent_loop.support.language import user_text
 
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
@@ -100,5 +100,5 @@ def _report(error: Exception, output: CommandOutput) -> int:
         output.fail(error_text(error))
     else:
         kind, text = type(error).__name__, safe_str(error)
-        output.fail(message("internal_error", kind=kind, error=text, variable=DEBUG_VARIABLE))
+        output.fail(user_text("cli.internal_error", kind=kind, error=text, variable=DEBUG_VARIABLE))
     return code_for_error(error)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, TypeVar
 
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.numbers import number, positive
 
 DEFAULT_LISTED = 20
@@ -114,7 +115,10 @@ def read_options(table: type[Table], arguments: argparse.Namespace) -> Table:
 
 def seconds(most: float = 86_400) -> Callable[[str], float]:
     """Return an option type: seconds, above 0 and at most `most`."""
-    return number(lambda value: 0 < value <= most, f"a number of seconds above 0 and up to {most:g}")
+    return number(
+        lambda value: 0 < value <= most,
+        lambda text: user_text("library.seconds_above", text=text, most=most),
+    )
 
 
 def describe(parser: argparse.ArgumentParser, description: str, epilog: str) -> None:

@@ -15,7 +15,6 @@ from collections.abc import Callable, Mapping
 
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.slow import SlowSteps
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoopError
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.runs import (
@@ -31,6 +30,7 @@ from pure_agent_loop.runs import (
     plan_model,
     show_url,
 )
+from pure_agent_loop.support.language import user_text
 
 LISTING_SECONDS = 3.0
 Notify = Callable[[str], None]
@@ -82,7 +82,7 @@ def plan_for(
         return plan
     detected = find_local_model(plan.model)
     if detected is None:
-        raise ConfigError(f"{message('no_such_server', model=plan.model)} {message('ways_out')}")
+        raise ConfigError(f"{user_text('cli.no_such_server', model=plan.model)} {user_text('cli.ways_out')}")
     return detected
 
 
@@ -116,9 +116,9 @@ def models_at(plan: Endpoint | Embedded) -> list[str]:
 def _open_endpoint(plan: Endpoint, thinking: str, notify: Notify, *, prepared: bool) -> Choice:
     name = plan.model or model_at(plan)
     choice = choose_model(name, plan.api_key, plan.base_url, thinking, prepared=prepared)
-    notify(message("using", model=choice.model, place=show_url(plan.base_url), why=plan.why))
+    notify(user_text("cli.using", model=choice.model, place=show_url(plan.base_url), why=plan.why))
     if plan.base_url.startswith("http:") and plan.api_key != LOCAL_KEY and not is_loopback(plan.base_url):
-        notify(message("unencrypted"))
+        notify(user_text("cli.unencrypted"))
     return choice
 
 
@@ -127,9 +127,9 @@ def _open_embedded(plan: Embedded, thinking: str, notify: Notify, on_progress: N
         choice = choose_model(plan.name, thinking_level=thinking, on_progress=on_progress)
     except MissingExtraError as error:
         if plan.name == "local":
-            raise ConfigError(f"{message('nothing_to_use')} {message('ways_out')}") from error
+            raise ConfigError(f"{user_text('cli.nothing_to_use')} {user_text('cli.ways_out')}") from error
         raise
-    notify(message("using_embedded", model=choice.model, why=plan.why))
+    notify(user_text("cli.using_embedded", model=choice.model, why=plan.why))
     if choice.is_tiny:
-        notify(message("tiny"))
+        notify(user_text("cli.tiny"))
     return choice

@@ -46,7 +46,7 @@ def folder_trouble(error: BaseException, folder: Path | None = None) -> str:
         cause = cause.__cause__ or cause.__context__
     if cause is None:
         return ""
-    from pure_agent_loop.cli.words import message  # only needed after an error
+    from pure_agent_loop.support.language import user_text  # only needed after an error
 
     kind = "folder" if folder is None else "other_folder"
     try:
@@ -54,10 +54,10 @@ def folder_trouble(error: BaseException, folder: Path | None = None) -> str:
         if path.is_dir() and os.access(path, os.R_OK | os.X_OK):
             return ""
         if path.is_dir():
-            return message(f"{kind}_unreadable", folder=folder)
+            return user_text(f"cli.{kind}_unreadable", folder=folder)
     except OSError:
         pass
-    return message(f"{kind}_gone", folder=folder)
+    return user_text(f"cli.{kind}_gone", folder=folder)
 
 
 def code_for_error(error: BaseException) -> int:

@@ -12,6 +12,7 @@ from typing import Any
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import INTERRUPTED
 from pure_agent_loop.cli.output import PREFIX, CommandOutput
+from pure_agent_loop.support.language import user_text
 
 
 class Interrupts:
@@ -60,6 +61,6 @@ class Interrupts:
         """Write to the descriptor: the signal may have interrupted a write to the stream."""
         if self._descriptor is not None:
             try:
-                os.write(self._descriptor, f"\n{PREFIX}stopping; Ctrl-C again leaves at once\n".encode())
+                os.write(self._descriptor, f"\n{PREFIX}{user_text('cli.leave_again')}\n".encode())
             except OSError:
                 return

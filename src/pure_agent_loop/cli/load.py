@@ -14,6 +14,7 @@ from typing import Annotated, Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, as_tool
 
@@ -26,12 +27,9 @@ def load_object(option: str, where: str, *, made: bool = True) -> Any:
     """
     module, _, name = where.partition(":")
     if not module or not name:
-        raise ConfigError(f"{option}={where} must be MODULE:NAME, such as my_agents:agents.")
+        raise ConfigError(notice("cli.load_form", option=option, where=where))
     if module.endswith(".py") or set(module) & set("/\\"):
-        raise ConfigError(
-            f"{option}={where} names a file. Name a module, as in an import: my_agents:agents is 'agents' "
-            "of ./my_agents.py."
-        )
+        raise ConfigError(notice("cli.load_file", option=option, where=where))
     here = str(Path.cwd())
     if here not in sys.path:
         _refuse_twice(f"{option}={where}", module.partition(".")[0], here)
@@ -43,7 +41,7 @@ def load_object(option: str, where: str, *, made: bool = True) -> Any:
         return target() if made and callable(target) and not isinstance(target, Agent) else target
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {safe_str(error)}"
-        raise ConfigError(f"{option}={where} cannot be loaded. {reason}") from error
+        raise ConfigError(notice("cli.load_failed", option=option, where=where, reason=reason)) from error
 
 
 def _refuse_twice(target: str, name: str, here: str) -> None:
@@ -54,10 +52,7 @@ def _refuse_twice(target: str, name: str, here: str) -> None:
         installed = None
     ours = PathFinder.find_spec(name, [here])
     if ours and installed and ours.origin != installed.origin:
-        raise ConfigError(
-            f"{target}: {name} is in this folder, and also installed ({installed.origin}). Rename the one in "
-            "the folder, or start this in another folder."
-        )
+        raise ConfigError(notice("cli.load_twice", target=target, name=name, origin=installed.origin))
 
 
 def functions_of(files: Sequence[str]) -> list[Tool]:
@@ -72,13 +67,13 @@ def functions_of(files: Sequence[str]) -> list[Tool]:
 def _functions(name: str, number: int) -> list[Any]:
     spec = spec_from_file_location(f"functions_{number}", Path(name).expanduser())
     if spec is None or spec.loader is None:
-        raise ConfigError(f"--functions={name} must be a Python file.")
+        raise ConfigError(notice("cli.functions_file", name=name))
     module = sys.modules[spec.name] = module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {safe_str(error)}"
-        raise ConfigError(f"--functions={name} cannot be loaded. {reason}") from error
+        raise ConfigError(notice("cli.functions_failed", name=name, reason=reason)) from error
     functions = [
         value
         for word, value in vars(module).items()
@@ -86,7 +81,7 @@ def _functions(name: str, number: int) -> list[Any]:
         and (isinstance(value, Tool) or (inspect.isfunction(value) and value.__module__ == spec.name))
     ]
     if not functions:
-        raise ConfigError(f"--functions={name} defines no function.")
+        raise ConfigError(notice("cli.functions_none", name=name))
     return functions
 
 
@@ -109,10 +104,10 @@ def answer_type(schema_option: str) -> Any:
         schema = json.loads(schema_option if is_text else Path(schema_option).expanduser().read_bytes())
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"--schema={schema_option:.80} is neither a JSON Schema nor the path of one: {error}"
+            notice("cli.schema_unreadable", schema_option=schema_option, error=error)
         ) from error
     if not isinstance(schema, dict):
-        raise ConfigError(f"--schema={schema_option:.80} is not a JSON object.")
+        raise ConfigError(notice("cli.schema_object", schema_option=schema_option))
     check = Schema(schema).validator()
 
     def checked(value: Any) -> Any:

@@ -14,15 +14,15 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import DONE, code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.options import CommandOptions
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, counted
 from pure_agent_loop.cli.questions import TerminalQuestions, denial_hint
 from pure_agent_loop.cli.slow import Waiting
 from pure_agent_loop.cli.toolset import rules_of, suggest
 from pure_agent_loop.cli.view import ProgressPrinter, RunOutcome, is_question
 from pure_agent_loop.cli.which_session import SessionTarget
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.renderer import JsonLinesRenderer
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import one_line, safe_text
 
 _CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1[`~]*\s*$|\Z)", re.M | re.S)
@@ -159,11 +159,11 @@ def code_of(answer: str) -> str:
 
 def _footer(outcome: RunOutcome, seconds: float) -> str:
     tokens = outcome.usage.get("total_tokens")
-    return message(
-        "footer",
+    return user_text(
+        "cli.footer",
         reason=one_line(outcome.stop_reason),
-        steps=message("one_step" if outcome.steps == 1 else "more_steps", count=outcome.steps),
-        tokens=message("used_tokens", count=tokens) if tokens else "",
+        steps=counted(outcome.steps, "step"),
+        tokens=user_text("cli.used_tokens", count=tokens) if tokens else "",
         seconds=f"{seconds:.1f}",
     )
 

@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.profiles import NO_THINKING, THINKING_LEVELS
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.runs import Configured
-from pure_agent_loop.support.language import LANGUAGE_VARIABLE, LANGUAGES
+from pure_agent_loop.support.language import LANGUAGE_VARIABLE, LANGUAGES, notice, user_text
 from pure_agent_loop.support.numbers import number, positive
 from pure_agent_loop.support.variables import FORMER_NAMES
 
@@ -39,15 +39,12 @@ def _price(text: str) -> Price:
 
         return Price(*amounts)
     except (ValueError, TypeError) as error:  # a ConfigError too
-        raise argparse.ArgumentTypeError(f"{text!r} is not two or three numbers such as 0.15,0.60") from error
+        raise argparse.ArgumentTypeError(notice("cli.price", text=text)) from error
 
 
 class _RefuseKey(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        parser.error(
-            "--api-key is not accepted: every user of this machine can read command lines; "
-            "set the environment variable PAL_API_KEY"
-        )
+        parser.error(user_text("cli.api_key"))
 
 
 @dataclass
@@ -97,7 +94,10 @@ class ModelOptions(EndpointOptions):
 
     temperature: float | None = value(
         "--temperature",
-        type=number(lambda amount: 0 <= amount <= 2, "a number from 0 to 2"),
+        type=number(
+            lambda amount: 0 <= amount <= 2,
+            lambda text: user_text("cli.number_range", text=text, low=0, high=2),
+        ),
         metavar="T",
         help="sampling temperature, 0 to 2",
         key="temperature",
@@ -249,7 +249,9 @@ class LimitOptions:
     )
     max_cost: float | None = value(
         "--max-cost",
-        type=number(lambda amount: 0 < amount < math.inf, "a number above 0"),
+        type=number(
+            lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text)
+        ),
         metavar="N",
         help="maximum cost, in the currency of --price",
         key="limits.max_cost",
@@ -470,9 +472,7 @@ def limits_of(options: LimitOptions) -> LoopLimits:
         ConfigError: ``--max-cost`` is set without ``--price``.
     """
     if options.max_cost is not None and options.price is None:
-        raise ConfigError(
-            "--max-cost needs --price IN,OUT: the price per million tokens of this model, such as 0.15,0.60."
-        )
+        raise ConfigError(notice("cli.max_cost_price"))
     from pure_agent_loop.limits import LoopLimits
 
     return LoopLimits(

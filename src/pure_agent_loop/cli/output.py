@@ -10,13 +10,64 @@ import sys
 from collections.abc import Mapping
 from typing import Any, TextIO
 
-from pure_agent_loop.support.language import in_user_language
+from pure_agent_loop.errors import (
+    AlreadyAnsweredError,
+    AuditError,
+    MissingExtraError,
+    SessionLockedError,
+    SessionWriteError,
+)
+from pure_agent_loop.support.language import (
+    LANGUAGES,
+    TranslatedText,
+    in_user_language,
+    translated,
+    user_language,
+    user_text,
+)
 from pure_agent_loop.support.terminal import is_terminal, knows_escapes, safe_text, wants_colour
+from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.variables import former_names
 
 PREFIX = "pal: "
 SCHEMA_VERSION = 1  # in every JSON object that a command prints
 DIM, RED = "2", "31"
 WIDTH, MAX_WIDTH = 80, 110  # columns without a terminal; upper bound on a wide one
+
+
+def counted(number: int, noun: str) -> TranslatedText:
+    """Return a count with its noun, such as ``1 step`` or ``2 steps``.
+
+    Args:
+        noun: The messages are ``one_NOUN`` and ``more_NOUNs``.
+    """
+    return TranslatedText(f"cli.one_{noun}" if number == 1 else f"cli.more_{noun}s", count=number)
+
+
+def former_names_notice() -> str:
+    """Return one notice about the former names of variables in use; empty if there is none to show."""
+    names = [
+        user_text("cli.renamed_name", former=former, name=name) for former, name in former_names().items()
+    ]
+    return user_text("cli.renamed", names=", ".join(names)) if names else ""
+
+
+def error_text(error: BaseException) -> str:
+    """Return the text of an error, in the user's language if the catalogue has its message."""
+    if type(error) in _MESSAGES and user_language() != LANGUAGES[0]:
+        return user_text(_MESSAGES[type(error)], **vars(error))
+    text = translated(error, user_language())
+    return text if isinstance(text, str) else safe_str(error)
+
+
+# Messages of errors that make their English text of their fields.
+_MESSAGES: dict[type[BaseException], str] = {
+    AlreadyAnsweredError: "cli.already_answered",
+    AuditError: "cli.audit_error",
+    MissingExtraError: "cli.extra",
+    SessionLockedError: "cli.session_locked",
+    SessionWriteError: "cli.session_write",
+}
 
 
 class ResultLostError(Exception):
@@ -105,7 +156,9 @@ class CommandOutput:
     def fail(self, message: str) -> None:
         """Write an error to standard error on separate lines, control characters removed."""
         self.end_line()
-        self.progress(f"{PREFIX}{self._style(RED, 'error:')} {safe_text(in_user_language(message))}\n")
+        self.progress(
+            f"{PREFIX}{self._style(RED, user_text('cli.error'))}{safe_text(in_user_language(message))}\n"
+        )
 
     @property
     def width(self) -> int:

@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import Any, NoReturn
 
 from pure_agent_loop._version import __version__
+from pure_agent_loop.support.language import LANGUAGES, in_user_language, notice, user_language, user_text
 from pure_agent_loop.support.terminal import is_terminal, safe_text
 
 # -- suggest known words for a mistyped one --------------------------------------------------------------
@@ -37,10 +38,8 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: 
     matches = dict.fromkeys(nearest(word, known, cutoff, most))
     if not matches:
         return ""
-    from pure_agent_loop.cli.words import notice  # only needed after an error
-
-    words = reduce(lambda first, second: notice("either", first=first, second=second), matches)
-    return notice("did_you_mean", words=words)
+    words = reduce(lambda first, second: notice("cli.either", first=first, second=second), matches)
+    return notice("cli.did_you_mean", words=words)
 
 
 # Command -> (module, with its package unless that is `commands`; function; help).
@@ -77,8 +76,6 @@ CONFIGURABLE = ("run", "chat", "doctor", "eval", "serve", "mcp", "acp")  # comma
 _ALIKE = 0.75  # below this similarity to a command, a word is a task
 HELP_ALL = "--help-all"  # then ``--help`` shows the main options only
 _PROFILE = ("-P", "--profile")
-_USAGE = 'usage: {0} [OPTIONS] ...; all options: {0} {1}; to run a task: pal "your task"'
-_DASHES = " Put -- before the server's command."
 
 
 class _CommandParser(argparse.ArgumentParser):
@@ -88,10 +85,12 @@ class _CommandParser(argparse.ArgumentParser):
         super().__init__(**{**settings, "allow_abbrev": False})  # abbreviations break when options are added
 
     def error(self, message: str) -> NoReturn:
-        prog = (self.inner or self).prog
-        text = f"{safe_text(message).rstrip('.')}.{self._hint(message)}"
-        usage = _USAGE.format(prog, HELP_ALL if (self.inner or self).has_help_all else "--help")
-        self.exit(2, f"pal: error: {text}\n{usage}\n")
+        parser = self.inner or self
+        full_help = HELP_ALL if parser.has_help_all else "--help"
+        hint = in_user_language(self._hint(message))
+        text = f"{safe_text(_usage_error(message)).rstrip('.。')}{user_text('cli.stop')}{hint}"
+        usage = user_text("cli.usage", command=parser.prog, help=full_help)
+        self.exit(2, f"pal: {user_text('cli.error')}{text}\n{usage}\n")
 
     @property
     def has_help_all(self) -> bool:
@@ -100,6 +99,7 @@ class _CommandParser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the text of ``--help``. The program exits after it, so that hidden options stay hidden."""
+        translate_help(self)
         if not self.has_help_all:
             return super().format_help()
         from pure_agent_loop.cli.options import MAIN_FLAGS  # not needed by ``pal --help``
@@ -109,21 +109,44 @@ class _CommandParser(argparse.ArgumentParser):
                 action.help = argparse.SUPPRESS
         arguments = [f"[{action.dest} ...]" for action in self._get_positional_actions()]
         self.usage = " ".join((self.prog, "[OPTIONS]", *arguments))
-        return f"{super().format_help()}\nAll options: {self.prog} {HELP_ALL}\n"
+        more = user_text("cli.all_options", command=f"{self.prog} {HELP_ALL}")
+        return f"{super().format_help()}\n{more}\n"
 
     def _hint(self, message: str) -> str:
         """Suggest the intended option or action; empty if none is close."""
         if message.startswith("unrecognized"):
             known = {name for parser in (self, self.inner or self) for name in _options(parser)}
-            hints = (did_you_mean(option, known, most=2) for option in re.findall(r"--[\w-]+", message))
+            hints = (
+                in_user_language(did_you_mean(option, known, most=2))
+                for option in re.findall(r"--[\w-]+", message)
+            )
             suggestion = "".join(dict.fromkeys(hints))
-            return suggestion or (_DASHES if self.inner and self.inner.prog.endswith(" mcp") else "")
+            return suggestion or (
+                notice("cli.put_dashes") if self.inner and self.inner.prog.endswith(" mcp") else ""
+            )
         match = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
         return did_you_mean(match[1], re.findall(r"[\w-]+", match[2])) if match else ""
 
 
+def translate_help(parser: argparse.ArgumentParser) -> None:
+    """Let a parser format its help in the user's language."""
+    if user_language() != LANGUAGES[0]:
+        from pure_agent_loop.cli.translated_help import TranslatedHelp  # only for other languages
+
+        parser.formatter_class = TranslatedHelp
+
+
+def _usage_error(message: str) -> str:
+    if user_language() == LANGUAGES[0]:
+        return message
+    from pure_agent_loop.cli.translated_help import usage_error
+
+    return usage_error(message)
+
+
 class _HelpAll(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
+        translate_help(parser)
         # The parsers of `pal` override `format_help` to show the main options only.
         parser._print_message(argparse.ArgumentParser.format_help(parser), sys.stdout)
         parser.exit()
@@ -177,7 +200,7 @@ def _with_command(words: list[str]) -> list[str]:
         return [*words[ahead:], *words[:ahead]]
     suggestion = did_you_mean(first, COMMANDS, _ALIKE) if first.isidentifier() else ""
     if suggestion:
-        _parser(()).error(f"unknown command {first!r}.{suggestion} To run it as a task: pal run {first}")
+        _parser(()).error(user_text("cli.unknown_command", command=first, suggestion=suggestion))
     return ["run", *words]
 
 

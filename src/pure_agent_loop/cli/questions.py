@@ -14,10 +14,10 @@ from typing import Any
 
 from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.output import CommandOutput
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules, Rule
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
 from pure_agent_loop.support.text import yes_or_no
 
@@ -67,7 +67,7 @@ class TerminalQuestions:
         The question of a running tool has no event, so it is asked here.
         """
         if request.question is not None:
-            return read_reply(self.line(f"{safe_text(request.reason)}\n{message('yes_no_answer')}"))
+            return read_reply(self.line(f"{safe_text(request.reason)}\n{user_text('cli.yes_no_answer')}"))
         return self._answer_of(request.call_id).get()
 
     def ask(self, event: Event, interrupts: Interrupts) -> None:
@@ -91,7 +91,7 @@ class TerminalQuestions:
         """
         is_cut = (self._show(text) if text else False) or more is not None
         while True:
-            line = self.line(message("show_or", question=question) if is_cut else question)
+            line = self.line(user_text("cli.show_or", question=question) if is_cut else question)
             if line is None or not (is_cut and line.strip().lower() in _SHOW):
                 return yes_or_no(line or "") is True
             self._output.info(more() if more else text)
@@ -119,8 +119,8 @@ class TerminalQuestions:
         is_cut = self._show(text)
         _forget_typed(self._descriptor)
         while True:
-            question = message("allow")
-            self._output.progress(message("show_or", question=question) if is_cut else question)
+            question = user_text("cli.allow")
+            self._output.progress(user_text("cli.show_or", question=question) if is_cut else question)
             line = self._read_line()
             if line is None:
                 self._output.end_line()
@@ -156,11 +156,10 @@ def read_reply(line: str | None) -> Permission:
 def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> str:
     """Return the full question: the call, its arguments, and each command of a shell line."""
     if request.question is not None:
-        return (
-            f"{message('wants', tool=one_line(request.tool))}\n  {blanks_shown(_as_json(request.question))}"
-        )
-    reason = message("reason", reason=one_line(request.reason)) if request.reason else ""
-    lines = [message("asks", tool=one_line(request.tool), reason=reason)]
+        head = user_text("cli.wants", tool=one_line(request.tool))
+        return f"{head}\n  {blanks_shown(_as_json(request.question))}"
+    reason = user_text("cli.reason", reason=one_line(request.reason)) if request.reason else ""
+    lines = [user_text("cli.asks", tool=one_line(request.tool), reason=reason)]
     # JSON keeps each argument on one line, so that no text can imitate another argument.
     lines += [
         f"  {one_line(name)}: {blanks_shown(_as_json(value))}"
@@ -218,14 +217,14 @@ def denial_hint(question: Mapping[str, Any], rules: PermissionRules) -> str:
     """
     tool, args = question["tool"], question["args"]
     pairs = ", ".join(f"{name}={_as_json(value)}" for name, value in args.items())
-    reason = message("reason", reason=one_line(question["reason"])) if question["reason"] else ""
+    reason = user_text("cli.reason", reason=one_line(question["reason"])) if question["reason"] else ""
     ask_rule = rules.find("ask", tool, args)
     if ask_rule is not None:
-        how = message("how_leave_out", rule=shlex.quote(ask_rule.text))
+        how = user_text("cli.how_leave_out", rule=shlex.quote(ask_rule.text))
     else:
         rule = rule_for(tool, args)
-        how = message("how_allow", rule=shlex.quote(rule)) if rule else ""
-    return message("no_terminal", call=one_line(f"{tool}({pairs})", 400), reason=reason, how=how)
+        how = user_text("cli.how_allow", rule=shlex.quote(rule)) if rule else ""
+    return user_text("cli.no_terminal", call=one_line(f"{tool}({pairs})", 400), reason=reason, how=how)
 
 
 def rule_for(tool: str, args: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ from types import TracebackType
 
 from pure_agent_loop.cli.output import PREFIX, CommandOutput
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.support.language import TranslatedText, in_user_language
+from pure_agent_loop.support.language import TranslatedText, in_user_language, user_text
 from pure_agent_loop.support.terminal import one_line
 
 CLEAR_LINE = "\r\x1b[2K"
@@ -53,7 +53,7 @@ class Waiting:
     def __init__(self, output: CommandOutput, *, enabled: bool) -> None:
         self._output = output
         self._enabled = enabled and output.can_clear
-        self._for, self._since = "the model", time.monotonic()
+        self._for, self._since = user_text("cli.the_model"), time.monotonic()
         self._shown = False
         self._turn = threading.Lock()
         self._end = threading.Event()
@@ -74,7 +74,7 @@ class Waiting:
 
     def note(self, event: Event) -> None:
         """Restart the wait after an event."""
-        self.wait_for(event.data["tool"] if event.type is EventType.ACTION else "the model")
+        self.wait_for(event.data["tool"] if event.type is EventType.ACTION else user_text("cli.the_model"))
 
     def wait_for(self, what: str) -> None:
         """Set what is waited for; empty for the user, whose wait is not shown."""
@@ -94,6 +94,6 @@ class Waiting:
             with self._turn:
                 seconds = time.monotonic() - self._since
                 if self._for and seconds >= PATIENCE_SECONDS and not self._end.is_set():
-                    words = f"still waiting for {self._for} ({seconds:.0f} s)"
+                    words = user_text("cli.still_waiting", what=self._for, seconds=seconds)
                     self._output.progress(f"{CLEAR_LINE}{PREFIX}{words}")
                     self._shown = True

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TextIO
 
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import is_terminal
 
 MAX_INPUT_BYTES = 4_000_000
@@ -79,7 +79,7 @@ def read_task(
     if instruction and piped:
         return f"{instruction}\n\n<stdin>\n{piped}\n</stdin>"
     if needed and not (instruction or piped):
-        raise ConfigError(message("no_task", command=command))
+        raise ConfigError(user_text("cli.no_task", command=command))
     return instruction or piped
 
 
@@ -97,19 +97,19 @@ def with_attached(task: str, files: Sequence[str]) -> tuple[str, list[Path]]:
         ConfigError: The task is missing, or a file is unreadable, too long or of an unknown kind.
     """
     if files and not task:
-        raise ConfigError(message("attach_nothing"))
+        raise ConfigError(user_text("cli.attach_nothing"))
     parts, media = [task], []
     for name in files:
         path = Path(name).expanduser()
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise ConfigError(message("attach_unreadable", name=name, error=error.strerror)) from error
+            raise ConfigError(user_text("cli.attach_unreadable", name=name, error=error.strerror)) from error
         if path.suffix.lower() in MEDIA_ENDINGS:
             media.append(path.absolute())
         elif len(data) > MAX_INPUT_BYTES or (text := decoded_text(data)) is None:
             endings = ", ".join(MEDIA_ENDINGS)
-            raise ConfigError(message("attach_kind", name=name, limit=MAX_INPUT_BYTES, endings=endings))
+            raise ConfigError(user_text("cli.attach_kind", name=name, limit=MAX_INPUT_BYTES, endings=endings))
         else:
             parts.append(f"<file name={json.dumps(name)}>\n{text}\n</file>")
     return "\n\n".join(parts), media
@@ -141,7 +141,7 @@ def tasks_of_lines(stdin: TextIO | None) -> Iterator[str | PipedAnswer]:
     while stdin is not None and (line := stdin.buffer.readline(MAX_INPUT_BYTES + 1)):
         number += 1
         if len(line) > MAX_INPUT_BYTES:
-            raise ConfigError(f"Line {number} of standard input is longer than {MAX_INPUT_BYTES} bytes.")
+            raise ConfigError(notice("cli.input_line_long", number=number, max_input_bytes=MAX_INPUT_BYTES))
         if line.strip():
             yield _task_of(line, number)
 
@@ -162,26 +162,23 @@ def _task_of(line: bytes, number: int) -> str | PipedAnswer:
         is_utf8 = "\0" not in line.decode("utf-8")
     except UnicodeDecodeError:
         is_utf8 = False
-    hint = "" if is_utf8 else " It is not UTF-8; UTF-16 and other encodings are not supported."
-    raise ConfigError(
-        f'Line {number} of standard input is not like {{"type": "user", "content": "your question"}} or '
-        f'{{"type": "answer", "call_id": "...", "verdict": "allow" or "deny", "message": "why"}}.{hint}'
-    )
+    hint = "" if is_utf8 else notice("cli.not_utf8")
+    raise ConfigError(notice("cli.input_line", number=number, hint=hint))
 
 
 def _piped(stdin: TextIO | None, notify: Callable[[str], None], optional: bool) -> str:
     if stdin is None or stdin.closed or (optional and is_terminal(stdin)):
         return ""
     if is_terminal(stdin):
-        notify(message("type_task"))
+        notify(user_text("cli.type_task"))
     elif optional and not _ready(stdin):
-        notify(message("reading_input"))
+        notify(user_text("cli.reading_input"))
     data = stdin.buffer.read(MAX_INPUT_BYTES + 1)
     if len(data) > MAX_INPUT_BYTES:
-        raise ConfigError(message("input_too_long", limit=MAX_INPUT_BYTES))
+        raise ConfigError(user_text("cli.input_too_long", limit=MAX_INPUT_BYTES))
     text = decoded_text(data)
     if text is None:
-        raise ConfigError(message("input_not_text"))
+        raise ConfigError(user_text("cli.input_not_text"))
     return text
 
 

@@ -11,14 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cli.options import PermissionOptions, ToolsetOptions
-from pure_agent_loop.cli.output import CommandOutput
-from pure_agent_loop.cli.words import error_text, message
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.errors import AuditError, ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest, PermissionRules
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.support.disk import data_folder
-from pure_agent_loop.support.language import in_language
+from pure_agent_loop.support.language import message, notice, user_text
 from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.toolbox import (
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.subagents import SubagentManager
     from pure_agent_loop.toolbox import Workspace
-
-NOTES_TITLE = {"en": "Notes of the project and its people:", "zh": "项目及其成员的说明："}
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +88,7 @@ def make_toolset(
         own = functions_of(options.functions)
     if options.no_tools or options.tools == "none":
         if options.subagents or options.subagents_from:
-            raise ConfigError(
-                "--subagents needs a tool and cannot be combined with --no-tools or --tools none."
-            )
+            raise ConfigError(notice("cli.subagents_tools"))
         return RunToolset(own, audit=_audit(options, None, output) if own else None, own=own)
     check_folder(options, workspace)
     subagents = _subagents(options, workspace, trusted, output)
@@ -121,9 +116,9 @@ def _chosen(names: list[str], tools: Iterable[Tool]) -> list[Tool]:
     known = {tool.name: tool for tool in tools}
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        which = message("which", names=", ".join(unknown)) if unknown else ""
+        which = user_text("cli.which", names=", ".join(unknown)) if unknown else ""
         usable = ", ".join(dict.fromkeys([*known, "shell"]))
-        raise ConfigError(message("no_such_tool", names=",".join(names), unknown=which, known=usable))
+        raise ConfigError(user_text("cli.no_such_tool", names=",".join(names), unknown=which, known=usable))
     return [known[name] for name in names]
 
 
@@ -149,7 +144,7 @@ def _subagents(
     named = [*map(Path, options.subagents_from)]
     for folder in named:
         if not folder.expanduser().is_dir():
-            raise ConfigError(message("not_a_folder", option="--subagents-from", folder=folder))
+            raise ConfigError(user_text("cli.not_a_folder", option="--subagents-from", folder=folder))
     # A later definition replaces an earlier one of the same name.
     definitions = {definition.name: definition for definition in (EXPLORE, VERIFY)}
     problems: list[str] = []  # in files that the options do not name
@@ -157,7 +152,7 @@ def _subagents(
     if trusted is not None:
         read += load_definitions(workspace / SUBAGENTS_FOLDER, trusted=trusted.holds, problems=problems)
     for problem in problems:
-        output.info(message("left_out", problem=safe_text(problem)))
+        output.info(user_text("cli.left_out", problem=safe_text(problem)))
     loaded = (*read, *(definition for folder in named for definition in load_definitions(folder)))
     definitions |= {definition.name: definition for definition in loaded}
     tools_for = partial(workspace_tools, **_shell_options(options))
@@ -177,7 +172,7 @@ def _skills(workspace: Path, output: CommandOutput, trusted: Guidance | None) ->
     """Return the skill tools of the user, and of the folder if trusted."""
     loader = skills_loader(workspace, trusted)
     for problem in loader.problems:
-        output.info(message("skill_not_used", problem=problem))
+        output.info(user_text("cli.skill_not_used", problem=problem))
     return loader.tools(listed=True)
 
 
@@ -198,7 +193,7 @@ def _audit(options: PermissionOptions, shell: Shell | None, output: CommandOutpu
     try:
         log.check()
     except AuditError as error:  # as with snapshots: a default feature must not stop the run
-        output.info(message("not_audited", file=error.path, reason=error.reason))
+        output.info(user_text("cli.not_audited", file=error.path, reason=error.reason))
         return None
     return log
 
@@ -207,7 +202,7 @@ def _snapshots(workspace: Path, output: CommandOutput) -> WorkspaceSnapshots | N
     try:
         return WorkspaceSnapshots(workspace)
     except PureAgentLoopError as error:  # the run works without snapshots, only undo does not
-        output.info(message("no_undo", error=error_text(error)))
+        output.info(user_text("cli.no_undo", error=error_text(error)))
         return None
 
 
@@ -226,7 +221,7 @@ def system_prompt(prompt: str | None, trusted: Guidance | None, *, is_tiny: bool
     if not notes:
         return None
     texts = [f"{note.name}:\n{note.text.strip()}" for note in notes]
-    return "\n\n".join([prompts_for().system_prompt, in_language(NOTES_TITLE), *texts])
+    return "\n\n".join([prompts_for().system_prompt, message("project_notes"), *texts])
 
 
 def rules_of(options: PermissionOptions) -> PermissionRules:
@@ -283,7 +278,7 @@ def check_given_rules(
         if options.tools == "all" and not options.no_tools:
             check_rules(configured, tools, toolset.subagents, hint="")
     except ConfigError as error:
-        output.info(f"pal.toml: {error}")
+        output.info(notice("cli.pal_toml", error=error))
 
 
 def workspace_of(name: str) -> Path:
@@ -294,5 +289,5 @@ def workspace_of(name: str) -> Path:
     """
     folder = Path(name).expanduser()
     if not folder.is_dir():
-        raise ConfigError(message("not_a_folder", option="--workspace", folder=name))
+        raise ConfigError(user_text("cli.not_a_folder", option="--workspace", folder=name))
     return folder.resolve()

@@ -11,7 +11,7 @@ from pure_agent_loop.assistant import Guidance, guidance_of, is_trusted, trust_g
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions, blanks_shown
 from pure_agent_loop.cli.settings.files import ConfigFile, read
-from pure_agent_loop.cli.words import message
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import one_line
 
 _MAX_SHOWN = 200_000  # bytes of a file
@@ -41,7 +41,9 @@ def _all(workspace: Path, guidance: Guidance) -> str:
         except OSError:
             data = b""
         is_text = guidance.holds(data) and b"\0" not in data and len(data) <= _MAX_SHOWN
-        texts.append(f"{one_line(name)}:\n{data.decode('utf-8', 'replace') if is_text else '(not shown)'}")
+        texts.append(
+            f"{one_line(name)}:\n{data.decode('utf-8', 'replace') if is_text else user_text('cli.not_shown')}"
+        )
     return blanks_shown("\n\n".join(texts), is_code=True)
 
 
@@ -63,7 +65,7 @@ def may_set(
     guidance = settings_guidance(file)
 
     def settings() -> list[str]:
-        return [message("trust_sets", line=blanks_shown(line)) for line in read(file).lines]
+        return [user_text("cli.trust_sets", line=blanks_shown(line)) for line in read(file).lines]
 
     return trust_folder or _is_agreed("settings", guidance, settings, questions, output)
 
@@ -99,12 +101,12 @@ def _is_agreed(
     if is_trusted(guidance):
         return True
     if questions is not None:
-        text = "\n".join([message(f"trust_{kind}", names=guidance.shown), *lines()])
-        if questions.confirm(message(f"trust_{kind}_question"), text, more):
+        text = "\n".join([user_text(f"cli.trust_{kind}", names=guidance.shown), *lines()])
+        if questions.confirm(user_text(f"cli.trust_{kind}_question"), text, more):
             try:
                 trust_guidance(guidance)
             except OSError as error:
-                output.info(message("trust_not_saved", file=error.filename, error=error.strerror))
+                output.info(user_text("cli.trust_not_saved", file=error.filename, error=error.strerror))
             return True
-    output.info(message("not_trusted", names=guidance.shown))
+    output.info(user_text("cli.not_trusted", names=guidance.shown))
     return False

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pure_agent_loop.cli.options import PICK, CommandOptions
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, counted, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.task import PipedAnswer
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError, SessionError, SessionNotFoundError, SessionWriteError
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.media import MediaItem
@@ -27,8 +26,8 @@ from pure_agent_loop.sessions import (
     new_session_id,
 )
 from pure_agent_loop.stop_reasons import SUSPENDED
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import one_line
-from pure_agent_loop.support.text import counted
 
 if TYPE_CHECKING:
     from pure_agent_loop import QueryState
@@ -44,7 +43,6 @@ MAX_TO_PICK, MAX_TITLE = 20, 60
 FOLDER = "folder"  # type of the record with the folder of a session
 MAX_PREVIEWED = 6
 _PREVIEWED = {"task": ">", "user": ">", "answer": " ", "call": "·"}  # marks by kind of entry
-_PICK_QUESTION = "Which session? Number, 2? to preview, words to search, or Enter for none: "
 
 
 class SessionTarget:
@@ -99,7 +97,7 @@ class SessionTarget:
         except SessionWriteError as error:
             if self._named:
                 raise
-            notify(message("not_recorded", error=error))
+            notify(user_text("cli.not_recorded", error=error))
             self.session_id = None
         history = self._history.messages if self._history is not None and self.session_id is None else None
         run = agent.prepare(
@@ -133,9 +131,9 @@ class SessionTarget:
         if self.session_id is None:
             return ""
         if self._is_last:
-            return message("resume_last")
+            return user_text("cli.resume_last")
         option = to_resume(self.session_id, self._database)
-        return message("resume_session", session=self.session_id, option=option)
+        return user_text("cli.resume_session", session=self.session_id, option=option)
 
     def close(self) -> None:
         """Close the connections."""
@@ -151,7 +149,7 @@ def answer_there(place: SessionTarget, answer: PipedAnswer) -> int:
         SessionError: The session cannot be read or written.
     """
     if place.store is None or place.session_id is None or not place.store.exists(place.session_id):
-        raise ConfigError("No session has a question to answer. Leave out --no-session.")
+        raise ConfigError(notice("cli.no_session_option"))
     from pure_agent_loop.session import SessionManager
 
     manager = SessionManager(place.store)
@@ -200,11 +198,9 @@ def place_for_run(
     """
     named = options.session is not None or is_resuming(options)
     if options.explain and named:
-        raise ConfigError(
-            "--explain shows the first request of a new run and cannot be combined with --session."
-        )
+        raise ConfigError(notice("cli.explain_session"))
     if options.database is not None and not named:
-        raise ConfigError("--database needs a session: add --session ID, --resume ID or --continue.")
+        raise ConfigError(notice("cli.database_session"))
     if not named and (options.no_session or options.explain):
         return SessionTarget()
     with ExitStack() as undo:
@@ -220,7 +216,11 @@ def place_for_run(
                 deleted := prune(store, options.keep_sessions, time.time())
             ):
                 output.info(
-                    f"{counted(len(deleted), 'session')} deleted: not used for {options.keep_sessions} days"
+                    notice(
+                        "cli.kept_sessions",
+                        count=counted(len(deleted), "session"),
+                        keep_sessions=options.keep_sessions,
+                    )
                 )
             chosen = _session_id(options, store, workspace, questions, output) if named else new_session_id()
             is_last = options.continue_last or not named
@@ -299,7 +299,7 @@ def last_of(store: SessionStore, folder: Path | None) -> str:
     last = next(in_folder(store, folder), None)
     if last is None:
         raise ConfigError(
-            message("no_session_of_folder" if folder else "no_session_to_resume", folder=folder)
+            user_text("cli.no_session_of_folder" if folder else "cli.no_session_to_resume", folder=folder)
         )
     return last.id
 
@@ -337,7 +337,7 @@ def _story_of(store: SessionStore, session_id: str) -> Story:
     try:
         return read_story(store.read(session_id).records)
     except SessionError as error:
-        return Story(title=f"({error})")
+        return Story(title=f"({error_text(error)})")
 
 
 def numbered(text: str, ids: Sequence[str]) -> str | None:
@@ -353,13 +353,13 @@ def _picked(
     output: CommandOutput,
 ) -> str:
     if not sessions or questions is None:
-        newest = ", ".join(map(_named, sessions[:NEWEST])) or message("no_items")
-        raise ConfigError(message("pick_by_id", newest=newest))
+        newest = ", ".join(map(_named, sessions[:NEWEST])) or user_text("cli.no_items")
+        raise ConfigError(user_text("cli.pick_by_id", newest=newest))
     from pure_agent_loop.sessions.export import moment
 
     lines = [f"{moment(info.updated)}  {title_of(store, info.id)}" for info in sessions]
     _show(lines, "", output)
-    while reply := (questions.line(_PICK_QUESTION) or "").strip():
+    while reply := (questions.line(user_text("cli.which_session")) or "").strip():
         chosen = numbered(reply, [info.id for info in sessions])
         if chosen is None:
             _show(lines, reply, output)
@@ -367,7 +367,7 @@ def _picked(
             output.info("\n".join(preview(store, chosen)))
         else:
             return chosen
-    raise ConfigError(message("none_picked"))
+    raise ConfigError(user_text("cli.none_picked"))
 
 
 def _show(lines: Sequence[str], word: str, output: CommandOutput) -> None:
@@ -387,7 +387,9 @@ def existing(session_id: str, store: SessionStore) -> str:
         return session_id
     newest = ", ".join(_named(info) for info in store.list()[:NEWEST])
     raise SessionNotFoundError(
-        message("no_such_session" if newest else "no_sessions_at_all", session=session_id, newest=newest)
+        user_text(
+            "cli.no_such_session" if newest else "cli.no_sessions_at_all", session=session_id, newest=newest
+        )
     )
 
 
@@ -400,8 +402,7 @@ def checked(session_id: str) -> str:
     try:
         return check_session_name(session_id)
     except ConfigError as error:
-        reason = str(error).partition("; new_session_id")[0].rstrip(".")
-        raise ConfigError(f"{reason.replace('session_id=', '', 1)}.") from None
+        raise ConfigError(notice("cli.session_id", **error.args[0].values)) from None
 
 
 def _named(info: SessionInfo) -> str:

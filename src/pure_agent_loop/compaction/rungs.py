@@ -38,8 +38,8 @@ from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, estimate_usage
 from pure_agent_loop.llm.values import Delta, TokenUsage
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.prompts.words import message as sentence
 from pure_agent_loop.support.abilities import as_protocol, check_method
+from pure_agent_loop.support.language import message as sentence
 from pure_agent_loop.support.locking import MEMORY_FILE, append_section
 from pure_agent_loop.support.text import safe_str, shorten
 from pure_agent_loop.support.threads import in_thread

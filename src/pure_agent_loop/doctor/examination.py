@@ -17,6 +17,7 @@ from pure_agent_loop.doctor.values import Finding, Report, Target, Verdict, choo
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.runs.choose import protocol_of
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str, shorten
 
@@ -229,7 +230,7 @@ class _Examination:
             )
         if self._token is not None and self._token.is_cancelled:
             raise StoppedError
-        raise LLMError(f"No response within {self._timeout:g} s.", kind="timeout")
+        raise LLMError(notice("library.no_response", timeout=self._timeout), kind="timeout")
 
 
 def _only_model(target: Target, listing: Any) -> str:
@@ -243,7 +244,7 @@ def _only_model(target: Target, listing: Any) -> str:
         return names[0]
     rest = f", ... ({len(names)} in all)" if len(names) > LISTED else ""
     known = f" It lists: {', '.join(names[:LISTED])}{rest}." if names else ""
-    raise ConfigError(f"--model is missing for {target.address}. Add --model NAME.{known}")
+    raise ConfigError(notice("library.model_missing", address=target.address, known=known))
 
 
 # -- A report as text: aligned columns, folded to the width of the terminal ------------------------------

@@ -9,6 +9,7 @@ from pure_agent_loop.doctor.values import Target
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.addresses import is_private
 from pure_agent_loop.llm.failures import translate_error
+from pure_agent_loop.support.language import notice
 
 # Names of the context window: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp.
 _SIZES = (
@@ -54,7 +55,7 @@ async def get_json(target: Target, url: str, timeout: float) -> Any:
             raise
         raise translated from error
     if isinstance(document, str):
-        raise NotJSONError("base_url: the server returned a web page or text, not JSON.", kind="bad_request")
+        raise NotJSONError(notice("library.web_page"), kind="bad_request")
     return document
 
 

@@ -17,6 +17,7 @@ from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import get
+from pure_agent_loop.support.language import notice
 
 ANSWER_TOKENS = 300  # enough for a short answer, and for a little reasoning before it
 LONGEST_WAIT = 20.0
@@ -119,7 +120,7 @@ class ProbeSession:
             return await _read(client, messages, tools, options)
         if self.token is not None and self.token.is_cancelled:
             raise StoppedError
-        raise LLMError(f"No complete response within {self.timeout:g} s.", kind="timeout")
+        raise LLMError(notice("library.no_complete_response", timeout=self.timeout), kind="timeout")
 
     async def _pause(self, seconds: float) -> None:
         with Interrupt() as block:

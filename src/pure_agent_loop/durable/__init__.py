@@ -39,6 +39,7 @@ from pure_agent_loop.durable.values import (
 )
 from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -106,7 +107,7 @@ def submit(
     with _LOCK:
         if _ENGINES and url not in _ENGINES:
             raise ConfigError(
-                f"This process already uses {next(iter(_ENGINES.values())).database.display_url}."
+                notice("library.engine_twice", place=next(iter(_ENGINES.values())).database.display_url)
             )
         engine = _ENGINES.get(url)
         agents = {} if engine is None else engine.agents

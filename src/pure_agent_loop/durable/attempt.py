@@ -40,6 +40,7 @@ from pure_agent_loop.sessions.store import Loaded, SessionInfo, SessionLog, is_r
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.stop_reasons import HANDED_OFF, SUSPENDED, WAITING, WAITING_TOOL
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str, to_jsonable
 
 # -- session store of one attempt of a durable run -------------------------------------------------------
@@ -307,7 +308,7 @@ class Attempt:
         failure = run.state.failure
         if isinstance(failure, SessionError):  # a record could not be written: resume from the written ones
             if self.guard.is_cut:
-                raise SessionLockedError(self._session_id, "another process")
+                raise SessionLockedError(self._session_id, notice("library.another_process"))
             LOG.warning("Run %s starts again: %s", self._run_id, failure)
             raise SessionLockedError(self._session_id, "a failed write")
         return outcome_of(run.result())

@@ -18,13 +18,14 @@ from pure_agent_loop.durable.values import (
     check_agent_name,
     states_of,
 )
-from pure_agent_loop.errors import ConfigError, checked_choice
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
 from pure_agent_loop.runs.live import carrier
 from pure_agent_loop.sessions import check_session_name, new_session_id
 from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.support.language import checked_choice, notice
 from pure_agent_loop.support.text import clean_text
 
 if TYPE_CHECKING:
@@ -80,9 +81,9 @@ class Client:
         """
         text: object = task
         if not isinstance(text, str) or not text.strip():
-            raise ConfigError(f"task must be a non-blank text, not {task!r:.80}.")
+            raise ConfigError(notice("library.task_blank", task=task))
         if priority is not None and not 1 <= priority <= _MAX_PRIORITY:
-            raise ConfigError(f"priority={priority!r:.40} must be from 1 (first) to {_MAX_PRIORITY}.")
+            raise ConfigError(notice("library.priority", priority=priority, max_priority=_MAX_PRIORITY))
         run_id = check_session_name(run_id or new_session_id())
         session_id = options.pop("session_id", None)
         session_id = run_id if session_id is None else check_session_name(session_id)
@@ -280,8 +281,16 @@ class Handle:
     def _check_deadline(self, deadline: float | None, timeout: float | None, info: TaskInfo) -> None:
         if deadline is not None and time.monotonic() >= deadline:
             ahead = info.details.get("run_ahead")
-            reason = f": run {ahead!r} uses its session and must end first" if ahead else ""
-            raise TimeoutError(f"Run {self.run_id!r} is still {info.status} after {timeout:g} s{reason}.")
+            reason = notice("library.run_ahead", ahead=ahead) if ahead else ""
+            raise TimeoutError(
+                notice(
+                    "library.run_still",
+                    run_id=self.run_id,
+                    status=info.status,
+                    timeout=timeout,
+                    reason=reason,
+                )
+            )
 
 
 def _has_stopped(info: TaskInfo) -> bool:

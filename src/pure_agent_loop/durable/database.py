@@ -24,6 +24,7 @@ from pure_agent_loop.sessions.stores.postgres import PostgresStore
 from pure_agent_loop.sessions.stores.postgres_pool import connect, import_psycopg
 from pure_agent_loop.sessions.stores.sqlite import OpenFiles
 from pure_agent_loop.support.disk import data_folder, expanded
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import clean_text, safe_str
 
 VARIABLE = "PAL_DATABASE"
@@ -105,10 +106,7 @@ class Database:
         elif scheme in ("postgresql", "postgres") and _names_database(url):
             self.url = f"postgresql://{address}"
         else:
-            raise ConfigError(
-                f"database={hide_password(url)!r:.200} is not a valid URL. Use sqlite:///PATH for one "
-                "machine, or postgresql://USER:PASSWORD@HOST/NAME for several."
-            )
+            raise ConfigError(notice("library.database_url", url=hide_password(url)))
         self._lock = threading.RLock()
         self._connection: Any = None
         self._files: OpenFiles | None = None  # the files when the database was first opened
@@ -237,7 +235,7 @@ class Database:
     def unavailable(self, reason: str) -> DurableError:
         """Return the error for a database that cannot be used now."""
         reason = _PASSWORD.sub(r"\1***", " ".join(reason.split()))
-        return DurableError(f"The database {self.display_url} is unavailable: {reason}")
+        return DurableError(notice("library.database_unavailable", place=self.display_url, reason=reason))
 
     def _open(self) -> Any:
         if self._files is not None:

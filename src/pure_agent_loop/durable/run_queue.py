@@ -30,6 +30,7 @@ from pure_agent_loop.kernel.ledgers import check_waits
 from pure_agent_loop.permissions import Verdict, as_answer
 from pure_agent_loop.sessions.questions import already_answered, author_of
 from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import as_text
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -118,11 +119,8 @@ class RunQueue:
         if agent in agents:
             return agents[agent]
         if not agents:
-            raise ConfigError(
-                f"No worker has used {self.database.display_url} yet, so agent {agent!r} is unknown. Start a "
-                f"worker first: pal worker --agents MODULE:NAME --database {self.database.display_url}"
-            )
-        raise ConfigError(f"Unknown agent {agent!r}. Known agents: {', '.join(agents)}.")
+            raise ConfigError(notice("library.no_worker", place=self.database.display_url, agent=agent))
+        raise ConfigError(notice("library.unknown_agent", agent=agent, agents=", ".join(agents)))
 
     def find_runs(self, **criteria: Any) -> list[TaskInfo]:
         """Return the runs that match criteria of DBOS."""
@@ -137,7 +135,9 @@ class RunQueue:
         """
         runs = self.find_runs(workflow_ids=[storable(str(run_id))])
         if not runs:
-            raise DurableNotFoundError(f"Run {run_id!r:.100} does not exist in {self.database.display_url}.")
+            raise DurableNotFoundError(
+                notice("library.no_run", run_id=run_id, place=self.database.display_url)
+            )
         (info,) = runs
         if info.status == "pending" and (ahead := self.run_ahead(info.run_id)):
             info.details["run_ahead"] = ahead
@@ -358,9 +358,6 @@ class RunQueue:
         if not exists:
             # In this combination DBOS uses an SQL function for milliseconds that older SQLite lacks.
             if self.database.is_sqlite and sys.version_info >= (3, 12) and sqlite_version_info < (3, 42):
-                raise DurableError(
-                    f"SQLite {sqlite_version} is too old for the durable engine, which needs 3.42 or later "
-                    "on Python 3.12 and later. Use PostgreSQL, a Python with a newer SQLite, or Python 3.11."
-                )
+                raise DurableError(notice("library.sqlite_old", sqlite_version=sqlite_version))
             with self.translate_errors():
                 dbos.DBOS.migrate(self.database.engine_url)

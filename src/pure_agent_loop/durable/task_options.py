@@ -22,6 +22,7 @@ from pure_agent_loop.media import media_parts
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.runs.options import RUN_OPTIONS
 from pure_agent_loop.runs.settings import UNSET, check_types
+from pure_agent_loop.support.language import notice
 
 MAX_BYTES = 64_000_000  # per task, as JSON: PostgreSQL and SQLite store this without trouble
 _INSTEAD = {
@@ -115,8 +116,5 @@ def load_options(database: Database, run_id: str, digest: str) -> dict[str, Any]
         return {}
     rows = database.rows("SELECT options FROM @inputs WHERE run = ? AND digest = ?", run_id, digest)
     if not rows:
-        raise DurableError(
-            f"The options of run {run_id!r} are no longer in {database.display_url}. "
-            "Submit the task again with another run_id."
-        )
+        raise DurableError(notice("library.options_gone", run_id=run_id, place=database.display_url))
     return unpack_options(str(rows[0][0]))

@@ -15,6 +15,7 @@ from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoop
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING, WAITING_TOOL
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str, to_jsonable
 
 APP_NAME = "pure-agent-loop"
@@ -122,9 +123,7 @@ def check_agent_name(name: object) -> str:
         ConfigError: The name is invalid.
     """
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"{name!r:.80} is not a valid agent name. Use at most 100 letters, digits and '_ . : / -'."
-        )
+        raise ConfigError(notice("library.agent_name", name=name))
     return name
 
 
@@ -188,7 +187,7 @@ def import_dbos() -> Any:
     try:
         import dbos
     except ImportError as error:
-        raise MissingExtraError("A durable run", "durable") from error
+        raise MissingExtraError(notice("library.feature_durable"), "durable") from error
     logger = logging.getLogger("dbos")
     if logger.level == logging.NOTSET:  # this package reports what concerns users
         logger.setLevel(logging.CRITICAL)

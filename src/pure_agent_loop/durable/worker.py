@@ -36,6 +36,7 @@ from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.runs.settings import DepsOfRun
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -80,8 +81,11 @@ class Worker:
         unknown = set(self._rates) - set(models.values())
         if unknown:
             raise ConfigError(
-                f"rates: no agent uses these models: {', '.join(sorted(unknown))}. "
-                f"Models in use: {', '.join(sorted(set(models.values())))}."
+                notice(
+                    "library.rates_models",
+                    unknown=", ".join(sorted(unknown)),
+                    models=", ".join(sorted(set(models.values()))),
+                )
             )
         self._attempts: dict[str, Attempt] = {}
         self._tasks: set[asyncio.Task[Any]] = set()

@@ -14,6 +14,7 @@ from pure_agent_loop.events import EventType
 from pure_agent_loop.llm.messages import to_keep
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.transcript import ResumePoint
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import as_text
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class Case:
     def __post_init__(self) -> None:
         for name, kind in _TYPES.items():
             if not isinstance(getattr(self, name), kind):
-                raise ConfigError(f"Case.{name}={getattr(self, name)!r:.80} has the wrong type.")
+                raise ConfigError(notice("library.case_value", name=name, value=getattr(self, name)))
         if not self.name:
             object.__setattr__(self, "name", " ".join(self.input.split())[:MAX_NAME_CHARS])
 
@@ -117,16 +118,16 @@ def read_plain(path: Path) -> dict[str, Any]:
     }
     reader = readers.get(path.suffix.lower())
     if reader is None:
-        raise ConfigError(f"{path} is not a file of cases: its name must end in {', '.join(_READERS)}.")
+        raise ConfigError(notice("library.cases_file", path=path, readers=", ".join(_READERS)))
     try:
         content = reader(path.read_text(encoding="utf-8"))
     except MissingExtraError:
         raise
     except (OSError, ValueError, RecursionError) as error:
-        raise ConfigError(f"{path}: the cases cannot be read: {error}") from error
+        raise ConfigError(notice("library.cases_unreadable", path=path, error=error)) from error
     plain = {"cases": content} if isinstance(content, list) else content
     if not isinstance(plain, dict) or not isinstance(plain.get("cases"), list):
-        raise ConfigError(f"{path} must hold a list of cases, or a mapping with the key 'cases'.")
+        raise ConfigError(notice("library.cases_list", path=path))
     _refuse_unknown(plain, ("name", "cases", "evaluators"), str(path))
     return {"name": path.stem, "evaluators": [], **plain}
 
@@ -135,7 +136,7 @@ def _yaml(text: str) -> Any:
     try:
         yaml = importlib.import_module("yaml")
     except ImportError as error:
-        raise MissingExtraError("A dataset in YAML (JSON needs no extra)", "eval") from error
+        raise MissingExtraError(notice("library.feature_yaml"), "eval") from error
     try:
         return yaml.safe_load(text)
     except yaml.YAMLError as error:
@@ -162,7 +163,7 @@ def case_from(plain: Any, where: str, evaluators: Callable[[Any, str], Sequence[
     """
     table = {"input": plain} if isinstance(plain, str) else plain
     if not isinstance(table, dict) or "input" not in table:
-        raise ConfigError(f"{where} must be a mapping with the key 'input'; it is {plain!r:.80}.")
+        raise ConfigError(notice("library.case_input", where=where, plain=plain))
     _refuse_unknown(table, _FIELDS, where)
     return Case(**{**table, "evaluators": evaluators(table.get("evaluators", []), where)})
 
@@ -170,7 +171,9 @@ def case_from(plain: Any, where: str, evaluators: Callable[[Any, str], Sequence[
 def _refuse_unknown(table: Mapping[Any, Any], known: Iterable[str], where: str) -> None:
     unknown = [str(name) for name in table if name not in known]
     if unknown:
-        raise ConfigError(f"{where} has the unknown field {unknown[0]!r}. Fields: {', '.join(known)}.")
+        raise ConfigError(
+            notice("library.case_field", where=where, unknown=unknown[0], known=", ".join(known))
+        )
 
 
 def cases_of(records: Sequence[Record], session_id: str) -> list[Case]:

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
+from pure_agent_loop.support.language import notice
+
 if TYPE_CHECKING:
     from pure_agent_loop.llm.base import ChatModel
 
@@ -79,11 +81,7 @@ def run(
 
     folder = _CLONE / "benchmarks" / "bfcl"
     if not folder.is_dir():
-        raise ConfigError(
-            f"The leaderboard's questions are not part of the installed package ({folder} is missing). "
-            "Clone the source and install the clone with `pip install -e CLONE`, "
-            "or name a FILE with your own cases."
-        )
+        raise ConfigError(notice("library.bfcl_missing", folder=folder))
     sys.path.insert(0, str(_CLONE))  # never the working folder: it may hold another `benchmarks`
     try:
         bfcl = importlib.import_module("benchmarks.bfcl.command")

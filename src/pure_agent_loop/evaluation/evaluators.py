@@ -14,12 +14,11 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.budget import price_for
 from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoopError
 from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial
-from pure_agent_loop.evaluation.words import message
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.base import ChatModel, model_of
 from pure_agent_loop.output.form import WRAPPER
 from pure_agent_loop.schema.build import JSONValidator
-from pure_agent_loop.support.language import use_messages
+from pure_agent_loop.support.language import message, notice, use_messages
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 _VERDICT = re.compile(r"VERDICT:\s*\**(PASS|FAIL)\b")
@@ -65,7 +64,7 @@ class Contains:
         expected = _expected(self.text, case)
         texts = [as_text(item) for item in (expected if isinstance(expected, (list, tuple)) else [expected])]
         if not texts or not all(texts):
-            raise ConfigError(f"Case {case.name!r}: Contains needs a non-empty string.")
+            raise ConfigError(notice("library.case_contains", name=case.name))
         return texts
 
     def _plain(self, text: str) -> str:
@@ -99,12 +98,12 @@ class Schema:
         try:
             jsonschema = importlib.import_module("jsonschema")
         except ImportError as error:
-            raise MissingExtraError("A JSON Schema (a Python type needs no extra)", "eval") from error
+            raise MissingExtraError(notice("library.feature_schema"), "eval") from error
         try:
             kind = jsonschema.validators.validator_for(self.schema)
             kind.check_schema(self.schema)
         except jsonschema.SchemaError as error:
-            raise ConfigError(f"schema is not a JSON Schema: {error.message}") from error
+            raise ConfigError(notice("library.not_a_schema", message=error.message)) from error
 
         def validate(value: Any) -> None:
             problem = next(kind(self.schema).iter_errors(value), None)
@@ -158,9 +157,7 @@ class MaxCost:
     def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - signature of all checks
         """Reject an agent without prices."""
         if price_for(agent.config.limits.prices, model_of(agent.llm)) is None:
-            raise ConfigError(
-                f"MaxCost: limits.prices of the agent has no price for the model {model_of(agent.llm)!r}."
-            )
+            raise ConfigError(notice("library.max_cost_prices", model=model_of(agent.llm)))
 
     def __call__(self, trial: Trial) -> bool:
         """Compare the cost."""
@@ -203,7 +200,7 @@ class Judge:
             result = (await judge.arun(retry, messages=result.messages)).raise_for_error()
             verdicts = _VERDICT.findall(result.content)
         if not verdicts:
-            raise PureAgentLoopError(f"The judge returned no verdict: {result.content!r:.200}")
+            raise PureAgentLoopError(notice("library.no_verdict", content=result.content))
         why = _VERDICT.sub("", result.content).strip()
         return {self.name: verdicts[-1] == "PASS", f"{self.name}_reason": why}
 
@@ -233,7 +230,7 @@ def read_evaluators(entries: Any, where: str) -> list[Evaluator]:
         ConfigError: A name is unknown, or its arguments are invalid.
     """
     if not isinstance(entries, list):
-        raise ConfigError(f"{where}: evaluators must be a list; it is {entries!r:.80}.")
+        raise ConfigError(notice("library.evaluators_list", where=where, entries=entries))
     return [_read_evaluator(entry, where) for entry in entries]
 
 
@@ -243,23 +240,25 @@ def _read_evaluator(plain: Any, where: str) -> Evaluator:
         next(iter(pair.items())) if isinstance(pair, dict) and len(pair) == 1 else (str(plain), None)
     )
     if name not in BY_NAME:
-        raise ConfigError(f"{where}: unknown evaluator {name!r:.80}. Evaluators: {', '.join(BY_NAME)}.")
+        raise ConfigError(
+            notice("library.unknown_evaluator", where=where, name=name, by_name=", ".join(BY_NAME))
+        )
     try:
         if isinstance(value, dict) and name != "schema":
             evaluator: Evaluator = BY_NAME[name](**value)
         else:
             evaluator = BY_NAME[name]() if value is None else BY_NAME[name](value)
     except TypeError as error:
-        raise ConfigError(f"{where}: invalid arguments of the evaluator {name!r}: {error}") from error
+        raise ConfigError(
+            notice("library.evaluator_arguments", where=where, name=name, error=error)
+        ) from error
     return evaluator
 
 
 def _expected(value: Any, case: Case) -> Any:
     expected = case.expected if value is None else value
     if expected is None:
-        raise ConfigError(
-            f"Case {case.name!r} has no expected output, but an evaluator needs it. Set expected=..."
-        )
+        raise ConfigError(notice("library.case_expected", name=case.name))
     return expected
 
 

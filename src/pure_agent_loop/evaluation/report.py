@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.support.typed import mistyped
 
@@ -195,7 +196,7 @@ class Report:
         for bounds, sign, word in ((at_least, 1, "at least"), (at_most, -1, "at most")):
             for name, bound in (bounds or {}).items():
                 if name not in scores:
-                    raise ConfigError(f"Unknown score {name!r}. Use one of: {', '.join(scores)}.")
+                    raise ConfigError(notice("library.no_score", name=name, scores=", ".join(scores)))
                 if sign * (scores[name] - bound) < -1e-9:
                     wrong.append(f"{name} is {scores[name]:.4g}, and must be {word} {bound:g}")
         if wrong:
@@ -232,7 +233,7 @@ class Report:
         except (OSError, ValueError, TypeError, KeyError) as error:
             problem = f"{type(error).__name__}: {error}"
         if problem:
-            raise ConfigError(f"{os.fspath(path)} is not a report of an evaluation: {problem}")
+            raise ConfigError(notice("library.not_a_report", path=os.fspath(path), wrong=problem))
         return report
 
 

@@ -21,9 +21,9 @@ from pure_agent_loop.kernel.ledgers import Ruling, to_arguments
 from pure_agent_loop.kernel.step import Step, ToolCallRun
 from pure_agent_loop.permissions import Permission, PermissionContext
 from pure_agent_loop.prompts.frames import framed
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.failures import log_failure
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text, safe_str, shorten
 from pure_agent_loop.tool import ToolOutcome

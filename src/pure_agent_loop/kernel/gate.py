@@ -35,9 +35,9 @@ from pure_agent_loop.permissions import (
     VerdictError,
     as_permission,
 )
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.schema.forms import Forms, forms_of, paths_of
 from pure_agent_loop.support.failures import log_failure
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import error_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool

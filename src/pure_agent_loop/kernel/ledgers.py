@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.schema.outcome import ToolOutcome
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 # -- pending calls and their rulings ------------------------------ --------------------------------------

@@ -31,8 +31,8 @@ from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT, answered
 from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, ToolCallDelta, get
 from pure_agent_loop.output.wanted import PartialOutput
 from pure_agent_loop.parts import PartState, PartType, moved, new_part
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.retry import next_delay
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.secrets.redaction import Redactor, StreamRedactor
 from pure_agent_loop.support.text import error_text, safe_str
 

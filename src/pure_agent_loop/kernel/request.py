@@ -16,8 +16,8 @@ from pure_agent_loop.llm.messages import Message, to_wire
 from pure_agent_loop.llm.profiles import NO_CALLS
 from pure_agent_loop.llm.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.language import message
 
 _ANYTHING: dict[str, Any] = {"type": "object", "properties": {}}
 _OF_CALLS = ("tool_choice", "parallel_tool_calls")  # only for requests that allow calls

@@ -13,8 +13,8 @@ from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.kernel.journal import Journal
 from pure_agent_loop.llm.profiles import ForeignTool
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.support.failures import log_failure
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolsets.sets import tools_of

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from pure_agent_loop.prompts.words import message
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import MAX_DEPTH, shorten, to_jsonable
 
 PREVIEW_CHARS = 200

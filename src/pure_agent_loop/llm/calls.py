@@ -28,7 +28,7 @@ from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.control_tokens import meant_arguments
 from pure_agent_loop.llm.extra import joined
 from pure_agent_loop.llm.values import ToolCall, ToolCallDelta
-from pure_agent_loop.prompts.words import message
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import clean_text, shorten
 
 Parsed = tuple[dict[str, Any], "str | None"]  # the arguments, and why they are rejected

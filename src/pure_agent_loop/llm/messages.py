@@ -24,7 +24,7 @@ from pure_agent_loop.llm.extra import extra_of_call, with_extra, without_extra
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.media import part_words
-from pure_agent_loop.prompts.words import message as sentence
+from pure_agent_loop.support.language import message as sentence
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 Message = dict[str, Any]

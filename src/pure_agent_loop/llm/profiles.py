@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, cast, get_args
 
-from pure_agent_loop.errors import ConfigError, checked_choice
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.media import MEDIA_KINDS
+from pure_agent_loop.support.language import checked_choice
 
 # The chat-completions protocol, as listed in `CompletionCreateParamsBase` of openai.types.chat (SDK 3.54),
 # without the fields that a run sets (model, messages, tools) and `n`: a run reads one response.

@@ -16,7 +16,7 @@ from typing import Any
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.mcp.settings import ServerSettings
-from pure_agent_loop.mcp.words import message
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import safe_str, yes_or_no
 from pure_agent_loop.tool_context import RunContext

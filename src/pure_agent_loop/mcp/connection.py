@@ -20,7 +20,7 @@ from pure_agent_loop.errors import MissingExtraError, ToolExecutionError
 from pure_agent_loop.mcp.lenient import lenient
 from pure_agent_loop.mcp.pipes import CloseReason, Log, TooLargeError, piped
 from pure_agent_loop.mcp.settings import LOG_LEVELS, ServerSettings
-from pure_agent_loop.mcp.words import message
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, error_text, safe_str
 from pure_agent_loop.support.threads import in_thread

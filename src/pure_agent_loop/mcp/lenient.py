@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any
 
-from pure_agent_loop.mcp.words import message
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text
 

@@ -18,8 +18,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from pure_agent_loop.mcp.connection import Connection, ServerError, load_sdk
 from pure_agent_loop.mcp.settings import OAuth, ServerSettings
-from pure_agent_loop.mcp.words import message
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import message, user_text
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
@@ -192,7 +192,6 @@ def _plain(value: Any) -> Any:
 
 LOGIN_SECONDS = 300.0
 NO_BROWSER = "PAL_NO_BROWSER"  # environment variable: print the URL, open no browser
-_DONE = "You can close this page and return to the terminal."
 
 
 class LoginNeededError(ServerError):
@@ -264,7 +263,7 @@ async def asking_browser(
 
     async def redirect(address: str) -> None:
         browser.state = parse_qs(urlsplit(address).query).get("state")
-        tell(f"log in here: {address}")
+        tell(user_text("library.login_here", address=address))
         if not os.environ.get(NO_BROWSER):
             with contextlib.suppress(webbrowser.Error):
                 await run_in_thread(partial(webbrowser.open, address))
@@ -303,7 +302,7 @@ class _Browser:
             is_ours = (
                 line.startswith("GET ") and parts.path == "/callback" and params.get("state") == self.state
             )
-            status, body = ("200 OK", _DONE) if is_ours else ("404 Not Found", "")
+            status, body = ("200 OK", user_text("library.login_done")) if is_ours else ("404 Not Found", "")
             headers = f"Content-Type: text/plain; charset=utf-8\r\nContent-Length: {len(body)}"
             writer.write(f"HTTP/1.1 {status}\r\n{headers}\r\nConnection: close\r\n\r\n{body}".encode())
             await writer.drain()

@@ -15,9 +15,9 @@ from typing import Any
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.mcp.lenient import left_out
 from pure_agent_loop.mcp.settings import OAuth, ServerSettings
-from pure_agent_loop.mcp.words import message
 from pure_agent_loop.media import File, Image
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import message, notice
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, clean_text
@@ -110,17 +110,14 @@ def tables_of(data: bytes, shown: str) -> dict[str, dict[str, Any]]:
     try:
         document = json.loads(data[: MAX_BYTES + 1].decode("utf-8-sig"))
     except (ValueError, RecursionError):
-        raise ConfigError(f"{shown} is not a JSON file of at most {MAX_BYTES} bytes.") from None
+        raise ConfigError(notice("library.mcp_not_json", shown=shown, max_bytes=MAX_BYTES)) from None
     servers = (
         document.get("mcpServers", document.get("servers"))
         if document and isinstance(document, dict)
         else document
     )
     if not isinstance(servers, dict) or not all(isinstance(table, dict) for table in servers.values()):
-        raise ConfigError(
-            f'{shown} must have the form {{"mcpServers": {{"NAME": {{"command": "...", "args": []}}}}}}, or '
-            '"servers" instead of "mcpServers", as in VS Code.'
-        )
+        raise ConfigError(notice("library.mcp_form", shown=shown))
     return servers
 
 
@@ -138,17 +135,17 @@ def settings_of(
     where = f"{shown}: {name!r:.60}"
     _check_names(table, FIELDS, "a server", where)
     if not isinstance(is_off := table.get("disabled", False), bool):
-        raise ConfigError(f"{where}: disabled is {is_off!r:.60}; it must be true or false.")
+        raise ConfigError(notice("library.mcp_disabled", where=where, is_off=is_off))
     if is_off:
         return None
     kind = table.get("type", "http" if "url" in table else "stdio")
     if not isinstance(kind, str) or kind not in _TYPES:
-        raise ConfigError(f"{where}: type={kind!r:.60} must be one of {', '.join(_TYPES)}.")
+        raise ConfigError(notice("library.mcp_type", where=where, kind=kind, types=", ".join(_TYPES)))
     if (other := "url" if kind == "stdio" else "command") in table:
-        raise ConfigError(f"{where}: type={kind!r} cannot be combined with {other}. Remove one of them.")
+        raise ConfigError(notice("library.mcp_type_conflict", where=where, kind=kind, other=other))
     command, args = table.get("command", ""), table.get("args", [])
     if not isinstance(command, str) or not isinstance(args, list):
-        raise ConfigError(f"{where}: command must be text, and args a list.")
+        raise ConfigError(notice("library.mcp_command", where=where))
     values = {key: _filled(table[key], where, environ) for key in _SAME if key in table}
     if kind != "stdio":
         values["transport"] = _TYPES[kind]
@@ -172,7 +169,7 @@ def _oauth(table: Mapping[str, Any], where: str) -> OAuth:
 def _check_names(table: Mapping[str, Any], known: Sequence[str], what: str, where: str) -> None:
     if unknown := [key for key in table if key not in known]:
         raise ConfigError(
-            f"{where}: {unknown[0]!r:.60} is not a field of {what}. Fields: {', '.join(known)}."
+            notice("library.mcp_field", where=where, unknown=unknown[0], what=what, known=", ".join(known))
         )
 
 
@@ -184,12 +181,12 @@ def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
     if not isinstance(value, str):
         return value
     if _INPUT in value:
-        raise ConfigError(f"{where}: {value!r:.60} works in VS Code only. Use ${{NAME}} instead.")
+        raise ConfigError(notice("library.mcp_vscode", where=where, value=value))
 
     def fill(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         if name not in environ and default is None:
-            raise UnsetError(f"{where}: the environment variable {name} is not set.")
+            raise UnsetError(notice("library.mcp_unset", where=where, name=name))
         return environ.get(name) or default or ""
 
     return _VARIABLE.sub(fill, value)
@@ -205,7 +202,7 @@ def user_tables() -> dict[str, dict[str, Any]]:
     try:
         return tables_of(path.read_bytes(), str(path)) if path.exists() else {}
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+        raise ConfigError(notice("library.cannot_be_read", path=path, error=error.strerror)) from error
 
 
 def change_user(change: Callable[[dict[str, dict[str, Any]]], None]) -> None:

@@ -34,8 +34,8 @@ from pure_agent_loop.mcp.tools import (
     teller,
     unique_name,
 )
-from pure_agent_loop.mcp.words import message
-from pure_agent_loop.prompts.words import message as words
+from pure_agent_loop.support.language import message, notice
+from pure_agent_loop.support.language import message as words
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
@@ -497,7 +497,7 @@ class MCPServers:
         self.servers = list(servers)
         names = [server.name for server in self.servers]
         if twice := {name for name in names if names.count(name) > 1}:
-            raise ConfigError(f"Two MCP servers have the name {min(twice)!r}. Give one another name=.")
+            raise ConfigError(notice("library.mcp_twice", twice=min(twice)))
         self._shown = ToolSearch(self.every, most, "search_mcp_tools", f"MCP: {', '.join(names)}.")
         self._last: list[Sequence[Tool]] = []
         self._tools: Sequence[Tool] = []

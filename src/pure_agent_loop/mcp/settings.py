@@ -12,6 +12,7 @@ from typing import Any, get_type_hints
 from urllib.parse import urlsplit
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.typed import mistyped
 
@@ -55,7 +56,7 @@ class OAuth:
 
     def __post_init__(self) -> None:
         if problem := _wrong_kind(self) or self._wrong():
-            raise ConfigError(f"oauth: {problem}.")
+            raise ConfigError(notice("library.mcp_wrong", shown="oauth", wrong=problem))
 
     @property
     def is_machine(self) -> bool:
@@ -67,18 +68,18 @@ class OAuth:
             return problem
         credentials = bool(self.client_secret) + bool(self.private_key_file)
         if self.is_machine and (not self.client_id or credentials != 1):
-            return "client_credentials needs client_id, and one of client_secret and private_key_file"
+            return notice("library.oauth_machine")
         for name in ("client_metadata_url", "redirect_port") if self.is_machine else ("private_key_file",):
             if getattr(self, name):
-                return f"{name} cannot be combined with grant={self.grant!r}; remove it"
+                return notice("library.oauth_conflict", name=name, grant=self.grant)
         if credentials and not (self.client_id and urlsplit(self.issuer).scheme in ("http", "https")):
-            return "client_secret and private_key_file need client_id and issuer='https://...'"
+            return notice("library.oauth_issuer")
         if self.client_id and self.client_metadata_url:
-            return "client_id and client_metadata_url cannot be combined; remove one"
+            return notice("library.oauth_client")
         where = urlsplit(self.client_metadata_url)
         if self.client_metadata_url and (where.scheme != "https" or where.path in ("", "/")):
-            return f"client_metadata_url={self.client_metadata_url!r:.80} must be https:// with a path"
-        return "" if 0 <= self.redirect_port < 65536 else "redirect_port must be 0 to 65535"
+            return notice("library.oauth_metadata", url=self.client_metadata_url)
+        return "" if 0 <= self.redirect_port < 65536 else notice("library.oauth_port")
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,26 +112,23 @@ class ServerSettings:
     oauth: OAuth | None = None
 
     def __post_init__(self) -> None:
-        shown = f"MCP server {str(self.name)!r:.60}"
+        shown = notice("library.mcp_server", name=str(self.name))
         if problem := _wrong_kind(self):
-            raise ConfigError(f"{shown}: {problem}.")
+            raise ConfigError(notice("library.mcp_wrong", shown=shown, wrong=problem))
         if not _NAME.fullmatch(self.name):
-            raise ConfigError(
-                f"{shown}: name may have at most 32 letters, digits, '-' and single inner '_', because tool "
-                "names contain it."
-            )
+            raise ConfigError(notice("library.mcp_name", shown=shown))
         if bool(self.command) == bool(self.url):
-            raise ConfigError(f"{shown} needs one of command=[...] and url='http...'.")
+            raise ConfigError(notice("library.mcp_command_or_url", shown=shown))
         if self.url and not _is_of_web(self.url):
-            raise ConfigError(f"{shown}: url={self.url!r:.80} must be http:// or https://, with a host.")
+            raise ConfigError(notice("library.mcp_url", shown=shown, url=self.url))
         if problem := _no_choice(self, transport=TRANSPORTS, log_level=LOG_LEVELS):
-            raise ConfigError(f"{shown}: {problem}.")
+            raise ConfigError(notice("library.mcp_wrong", shown=shown, wrong=problem))
         for name in ("env", "inherit", "cwd") if self.url else ("headers", "oauth"):
             if getattr(self, name):
-                other = "started" if self.url else "reached over the network"
-                raise ConfigError(f"{shown}: {name} is only for servers that are {other}. Remove it.")
+                other = notice("library.mcp_started" if self.url else "library.mcp_remote")
+                raise ConfigError(notice("library.mcp_only_for", shown=shown, name=name, other=other))
         if self.start_timeout <= 0 or (self.timeout is not None and self.timeout <= 0):
-            raise ConfigError(f"{shown}: timeout and start_timeout must be above 0 seconds.")
+            raise ConfigError(notice("library.mcp_timeout", shown=shown))
 
     @property
     def tool_prefix(self) -> str:
@@ -151,12 +149,12 @@ class ServerSettings:
 
 _KINDS: Mapping[Any, str] = {
     str: "text",
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    Sequence[str]: "a list of strings",
-    Mapping[str, str]: "a table of strings",
-    OAuth: "a table",
+    bool: "switch",
+    int: "whole_number",
+    float: "number",
+    Sequence[str]: "texts",
+    Mapping[str, str]: "text_table",
+    OAuth: "table",
 }
 
 
@@ -165,15 +163,21 @@ def _wrong_kind(settings: ServerSettings | OAuth) -> str:
         value = getattr(settings, name)
         kind = next(known for known in _KINDS if hint in (known, known | None))
         is_text = isinstance(value, str) and kind == Sequence[str]  # it would be split into letters
-        if problem := f"{name} is {value!r:.60}" if is_text else mistyped(value, hint, name):
-            return f"{problem}; {name} must be {_KINDS[kind]}"
+        problem = mistyped(value, hint, name)
+        if is_text:
+            problem = notice("library.mcp_value", name=name, value=value)
+        if problem:
+            kind_name = notice(f"library.kind_{_KINDS[kind]}")
+            return notice("library.mcp_must_be", problem=problem, name=name, kind=kind_name)
     return ""
 
 
 def _no_choice(settings: object, **choices: Sequence[str]) -> str:
     for name, known in choices.items():
         if getattr(settings, name) not in known:
-            return f"{name}={getattr(settings, name)!r:.60} must be one of {', '.join(known)}"
+            return notice(
+                "library.mcp_one_of", name=name, value=getattr(settings, name), choices=", ".join(known)
+            )
     return ""
 
 

@@ -23,9 +23,9 @@ from pure_agent_loop.mcp.asking import ServerRequests
 from pure_agent_loop.mcp.connection import Connection, is_answered
 from pure_agent_loop.mcp.lenient import left_out
 from pure_agent_loop.mcp.settings import ServerSettings
-from pure_agent_loop.mcp.words import message
 from pure_agent_loop.permissions import JudgeContext, Permission
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import safe_str

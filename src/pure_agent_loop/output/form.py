@@ -15,7 +15,6 @@ from pure_agent_loop.llm.arguments import check_numbers, loads_strictly
 from pure_agent_loop.llm.profiles import AnswerFormat
 from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT
 from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.schema.build import (
     ToolArgumentError,
     build_schema,
@@ -27,6 +26,7 @@ from pure_agent_loop.schema.build import (
 from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.schema.problems import describe_problems, tidy_schema
 from pure_agent_loop.schema.signature import around
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:

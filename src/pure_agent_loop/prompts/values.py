@@ -2,26 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError, checked_choice
-from pure_agent_loop.support.language import LANGUAGES, Sentences
-
-# Modules with sentences of tools, arguments and permissions; imported only to check replacements.
-_SENTENCES = (
-    "prompts.words",
-    "schema.words",
-    "toolsets.words",
-    "toolbox.words",
-    "subagents.words",
-    "runs.words",
-    "evaluation.words",
-    "acp.words",
-    "mcp.words",
-)
+from pure_agent_loop.support.language import LANGUAGES, check_replacement, checked_choice
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +29,9 @@ class Prompts:
     """The texts of one language, with placeholders in braces.
 
     `sentences` replaces texts of tools and of the checks of arguments, permissions and answers, by the names
-    in ``prompts.words``, ``schema.words``, ``toolbox.words`` and ``subagents.words``; `tools` replaces the
-    description of a tool, by the tool's name; `worked_examples` replaces those of the json mode, by kind
-    (``no_tool``, ``chosen``, ``filled``, ``answered``), in the shapes of ``llm.tool_modes.examples``.
+    in ``prompts.english.model``; `tools` replaces the description of a tool, by the tool's name;
+    `worked_examples` replaces those of the json mode, by kind (``no_tool``, ``chosen``, ``filled``,
+    ``answered``), in the shapes of ``llm.tool_modes.examples``.
     """
 
     system_prompt: str
@@ -118,7 +103,7 @@ class Prompts:
     def __post_init__(self) -> None:
         checked_choice("language", self.language, LANGUAGES)
         for name, text in self.sentences.items():
-            _sentences_with(name).check(name, text)
+            check_replacement(name, text)
         tools: Mapping[str, Any] = self.tools  # dicts, if read from a record
         plain = {n: w if isinstance(w, ToolWords) else ToolWords(**w) for n, w in tools.items()}
         object.__setattr__(self, "tools", plain)
@@ -132,11 +117,3 @@ class Prompts:
             tool: The repeated tool.
         """
         return self.repetitions[pattern].format(count=count, tool=tool)
-
-
-def _sentences_with(name: str) -> Sentences:
-    for place in _SENTENCES:
-        table: Sentences = importlib.import_module(f"pure_agent_loop.{place}").message
-        if name in table.pairs:
-            return table
-    raise ConfigError(f"sentences: unknown name {name!r}. See pure_agent_loop.toolbox.words.")

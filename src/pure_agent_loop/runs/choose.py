@@ -22,7 +22,7 @@ from pure_agent_loop.llm.openai_client import DEFAULT_URL, OpenAIClient
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL, NO_THINKING, Default, DefaultModel, Profile
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.runs.words import notice
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.secrets.redaction import shown_url
 from pure_agent_loop.support.threads import in_thread
@@ -66,7 +66,7 @@ def without_protocol(model: str, owner: str = "model") -> str:
     if protocol not in ("openai", *PROTOCOLS) or protocol == model:
         return model
     if not name.strip():
-        raise ConfigError(f"{owner}={model!r} has no model name. Write {protocol}:NAME.")
+        raise ConfigError(notice("library.no_model_name", owner=owner, model=model, protocol=protocol))
     return name
 
 
@@ -178,18 +178,18 @@ def plan_model(
     )
     key = _first(environ, ("", None), "PAL_API_KEY", "OPENAI_API_KEY")
     if name and name == named and is_embedded_name(name.value) and url is None:
-        return Embedded(name.value, notice("selected_by", source=name.source))
+        return Embedded(name.value, notice("library.selected_by", source=name.source))
     if name and name == named and url is None and name.value in embedded:
-        return Embedded(f"local:{name.value}", notice("selected_by", source=name.source))
+        return Embedded(f"local:{name.value}", notice("library.selected_by", source=name.source))
     model_name = name.value if name else ""
     if url:
         own = configured.keys.get(url.value)
         key = key if own is None else SourcedValue(_value_of(own, environ), own, 0)
         return Endpoint(
-            model_name, _check_url(url), _key_for(url, key), notice("selected_by", source=url.source)
+            model_name, _check_url(url), _key_for(url, key), notice("library.selected_by", source=url.source)
         )
     if key:
-        return Endpoint(model_name, DEFAULT_URL, key.value, notice("is_set", variable=key.source))
+        return Endpoint(model_name, DEFAULT_URL, key.value, notice("library.is_set", variable=key.source))
     return Search(model_name)
 
 
@@ -204,14 +204,14 @@ def _plan_protocol(
     option = (configured.origins.get("base_url", "--base-url"), base_url)
     url = _first(environ, option, "PAL_BASE_URL", client.url_variable)
     address = _check_url(url) if url else client.default_url
-    why = notice("selected_by", source=(url or name).source)
+    why = notice("library.selected_by", source=(url or name).source)
     own = configured.keys.get(address)
     if own is not None:
         return Endpoint(name.value, address, _value_of(own, environ), why)
     takes_variable = url is None or url.source == client.url_variable or client.is_own(address)
     key = _first(environ, ("", None), "PAL_API_KEY", *([client.key_variable] if takes_variable else []))
     if key is None and not is_loopback(address):
-        raise ConfigError(notice("no_own_key", url=show_url(address), variable=client.key_variable))
+        raise ConfigError(notice("library.no_own_key", url=show_url(address), variable=client.key_variable))
     return Endpoint(name.value, address, key.value if key else LOCAL_KEY, why)
 
 
@@ -227,7 +227,7 @@ def _first(
 
 def _value_of(variable: str, environ: Mapping[str, str]) -> str:
     if not environ.get(variable, "").strip():
-        raise ConfigError(notice("key_unset", variable=variable))
+        raise ConfigError(notice("library.key_unset", variable=variable))
     return environ[variable].strip()
 
 
@@ -239,7 +239,7 @@ def _check_url(url: SourcedValue) -> str:
     except ValueError:
         valid = False
     if not valid:
-        raise ConfigError(notice("not_a_url", source=url.source, url=show_url(url.value)))
+        raise ConfigError(notice("library.not_a_url", source=url.source, url=show_url(url.value)))
     return url.value
 
 
@@ -249,7 +249,7 @@ def _key_for(url: SourcedValue, key: SourcedValue | None) -> str:
     if is_loopback(url.value):
         return LOCAL_KEY if key is None or foreign else key.value
     if key is None:
-        raise ConfigError(notice("no_key", url=show_url(url.value)))
+        raise ConfigError(notice("library.no_key", url=show_url(url.value)))
     return key.value
 
 
@@ -273,12 +273,12 @@ def find_local_model(model: str = "") -> Endpoint | Embedded | None:
     refused: list[str] = []
     server = run_sync(find_server(on_refusal=refused.append))
     if server is not None:
-        why = notice("server_found", server=server.name, owner=server.owner)
+        why = notice("library.server_found", server=server.name, owner=server.owner)
         return Endpoint(model or server.model, server.base_url, LOCAL_KEY, why)
     refusals = ""
     for reason in reversed(refused):
-        refusals = notice("refused", reason=reason, also=refusals)
-    return None if model else Embedded("local", notice("no_server", also=refusals))
+        refusals = notice("library.refused", reason=reason, also=refusals)
+    return None if model else Embedded("local", notice("library.no_server", also=refusals))
 
 
 def model_at(plan: Endpoint) -> str:
@@ -296,7 +296,7 @@ def model_at(plan: Endpoint) -> str:
         server = run_sync(find_server({"": port}, ASK_SECONDS, named=True))
         if server is not None:
             return server.model
-    raise ConfigError(notice("no_model", url=show_url(plan.base_url)))
+    raise ConfigError(notice("library.no_model", url=show_url(plan.base_url)))
 
 
 def choose_model(

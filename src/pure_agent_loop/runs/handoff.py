@@ -18,11 +18,10 @@ from pure_agent_loop.llm.messages import Message, is_question, repair_history, u
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.runs.live import drive
 from pure_agent_loop.runs.settings import HasKit, kit_of
-from pure_agent_loop.runs.words import in_both, message
 from pure_agent_loop.stop_reasons import HANDED_OFF
 from pure_agent_loop.support.abilities import as_protocol, check_shape
 from pure_agent_loop.support.failures import log_failure
-from pure_agent_loop.support.language import default_language
+from pure_agent_loop.support.language import default_language, in_each_language, message
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry
 
@@ -76,7 +75,7 @@ class Handoff:
 
     def tool(self) -> Tool:
         """Return the tool that the model calls to hand over."""
-        descriptions = in_both(
+        descriptions = in_each_language(
             "hand_over", agent=self.name, description=self.description or self.agent.description
         )
 

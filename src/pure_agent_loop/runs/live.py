@@ -16,9 +16,9 @@ from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.runs.settings import DepsOfRun
 from pure_agent_loop.support.failures import log_failure
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.threads import Raised
 from pure_agent_loop.tool_context import Remaining, RunContext, current_call, in_run
 

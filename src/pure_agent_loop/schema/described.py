@@ -13,7 +13,7 @@ from pure_agent_loop.prompts import Prompts, ToolWords
 from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
 from pure_agent_loop.schema.mended import mended_schema
 from pure_agent_loop.schema.problems import with_texts
-from pure_agent_loop.schema.words import message
+from pure_agent_loop.support.language import message
 
 # -- worked examples from the author of a tool -----------------------------------------------------------
 

@@ -19,10 +19,10 @@ from typing import Annotated, Any, Literal, Protocol, Union
 
 from pure_agent_loop.errors import ConfigError, Retry, ToolExecutionError
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.schema.outcome import ToolOutcome, failed, outcome_of
 from pure_agent_loop.schema.signature import ToolParameter
 from pure_agent_loop.support.failures import is_meant, log_failure
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 

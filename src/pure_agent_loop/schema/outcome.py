@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.media import File, Image, part_words
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.prompts.words import message
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text, clean_text, safe_str
 from pure_agent_loop.support.threads import in_thread, run_in_thread

@@ -8,8 +8,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.schema.words import in_chinese, message
-from pure_agent_loop.support.language import default_language
+from pure_agent_loop.support.language import default_language, message
 
 MAX_PROBLEMS = 8
 PREVIEW_CHARS = 60
@@ -81,7 +80,7 @@ def _path(location: tuple[Any, ...], arguments: Any, last: bool = False) -> str:
 
 def _wording(error: dict[str, Any]) -> str:
     if default_language() == "zh":
-        return in_chinese(error["type"], error.get("ctx", {}))
+        return _in_chinese(error["type"], error.get("ctx", {}))
     text = re.sub(r"^(Input |Value error, |Assertion failed, )", "", error["msg"])
     text = re.sub(r", unable to (parse|interpret) .*| or an instance of \w+", "", text)
     text = (
@@ -90,6 +89,22 @@ def _wording(error: dict[str, Any]) -> str:
         .replace("a dictionary", "an object")
     )
     return text[:1].lower() + text[1:]
+
+
+def _in_chinese(kind: str, context: dict[str, Any]) -> str:
+    """Return an error of pydantic in Chinese.
+
+    Args:
+        context: The values of the placeholders; for a validator's own error the error itself.
+    """
+    from pure_agent_loop.prompts.chinese.pydantic import ERRORS, OTHER_ERROR
+
+    text = ERRORS.get(kind) or (ERRORS["date_parsing"] if kind.startswith("date_") else OTHER_ERROR)
+    values = {name: str(value).replace(" or ", ", ") for name, value in context.items()}
+    try:
+        return text.format(**values)
+    except KeyError:  # another version of pydantic has other placeholders
+        return OTHER_ERROR
 
 
 def _preview(value: Any) -> str:

@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.server.people import Person
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def create_app(
         MissingExtraError: The extra ``[server]`` is not installed.
     """
     if importlib.util.find_spec("starlette") is None:
-        raise MissingExtraError("the server", "server")
+        raise MissingExtraError(notice("library.feature_server"), "server")
     from pure_agent_loop.server.app import make_app
     from pure_agent_loop.server.settings import make_settings
 

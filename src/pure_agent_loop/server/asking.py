@@ -10,11 +10,11 @@ from typing import Any
 
 from pure_agent_loop.errors import AlreadyAnsweredError, ConfigError, SessionError, ToolExecutionError
 from pure_agent_loop.permissions import Permission, PermissionRequest
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.people import HttpProblem
 from pure_agent_loop.server.runs_file import ANSWERED, CURRENT_RUN, QUESTION, RunInfo, own_event
 from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_context import current_call
 

@@ -27,6 +27,7 @@ from pure_agent_loop.errors import (
     SessionLockedError,
     SessionNotFoundError,
 )
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
 ROLES = ("use", "approve", "operate")
@@ -58,16 +59,12 @@ class Person:
     def __post_init__(self) -> None:
         name: object = self.name
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ConfigError(
-                f"name={name!r:.80} is not a user name. Use at most 100 letters, digits and '_ . @ + -'."
-            )
+            raise ConfigError(notice("library.user_name", name=name))
         object.__setattr__(self, "roles", frozenset(self.roles))
         if not self.roles or not self.roles <= set(ROLES):
-            raise ConfigError(f"roles of {self.name}: use one or more of {', '.join(ROLES)}.")
+            raise ConfigError(notice("library.user_roles", name=self.name, roles=", ".join(ROLES)))
         if self.token_hash and not _HASH.fullmatch(self.token_hash):
-            raise ConfigError(
-                f"token_hash of {self.name} must be 64 hexadecimal digits, as `sha256sum` prints them."
-            )
+            raise ConfigError(notice("library.user_token_hash", name=self.name))
 
     def may(self, role: str) -> bool:
         """Return whether this person has a role. ``operate`` includes all roles."""
@@ -103,14 +100,16 @@ def read_people(path: str | os.PathLike[str]) -> list[Person]:
     try:
         table = json.loads(Path(path).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigError(f"users file {path} cannot be read: {error}") from error
+        raise ConfigError(notice("library.users_unreadable", path=path, error=error)) from error
     if not isinstance(table, dict) or not all(isinstance(fields, dict) for fields in table.values()):
-        raise ConfigError(f"users file {path} must be a JSON object of name -> object.")
+        raise ConfigError(notice("library.users_object", path=path))
     people = []
     for name, fields in table.items():
         unknown = fields.keys() - {"token_sha256", "roles"}
         if unknown:
-            raise ConfigError(f"users file {path}: {name}: unknown key {', '.join(sorted(unknown))}.")
+            raise ConfigError(
+                notice("library.users_key", path=path, name=name, unknown=", ".join(sorted(unknown)))
+            )
         people.append(Person(name, frozenset(fields.get("roles", ["use"])), fields.get("token_sha256", "")))
     return people
 
@@ -136,21 +135,18 @@ class People:
         now: Callable[[], float] = time.time,
     ) -> None:
         if len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable() or " " in token:
-            raise ConfigError(
-                f"token must be at least {MIN_TOKEN_LENGTH} random letters and digits. Generate one with "
-                "`python -c 'import secrets; print(secrets.token_urlsafe(24))'`."
-            )
+            raise ConfigError(notice("library.token_short", min_token_length=MIN_TOKEN_LENGTH))
         owner = Person(OWNER, frozenset(ROLES), hash_of(token))
         self.header = header.lower()
         self._secret, self._now = secret or secrets.token_bytes(32), now
         self._by_name: dict[str, Person] = {}
         for person in (owner, *others):
             if person.name in self._by_name:
-                raise ConfigError(f"users: two users are named {person.name!r}.")
+                raise ConfigError(notice("library.users_name_twice", name=person.name))
             self._by_name[person.name] = person
         hashes = [person.token_hash for person in self._by_name.values() if person.token_hash]
         if len(set(hashes)) < len(hashes):
-            raise ConfigError("users: two users have the same token.")
+            raise ConfigError(notice("library.users_token_twice"))
         # A lookup by hash does not leak the token through its timing.
         self._by_hash = {person.token_hash: person for person in self._by_name.values() if person.token_hash}
         self.cookie_name = f"pal_{hashlib.sha256(owner.token_hash.encode()).hexdigest()[:8]}"
@@ -206,7 +202,7 @@ def load_or_create_secret(path: Path, make: Callable[[], str]) -> str:
                 file.write(make())
         return path.read_text(encoding="ascii").strip()
     except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} cannot be read or written: {error}") from error
+        raise ConfigError(notice("library.not_read_or_written", path=path, error=error)) from error
 
 
 def check_people(users: Any) -> list[Person]:

@@ -28,6 +28,7 @@ from pure_agent_loop.media import File, Image
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, try_lock
 
 MAX_ENDED = 5_000
@@ -119,9 +120,7 @@ class RunsFile:
         self._lock = os.open(folder / "server.lock", os.O_RDWR | os.O_CREAT | OPEN_FLAGS, 0o600)
         if not try_lock(self._lock):
             os.close(self._lock)
-            raise ConfigError(
-                f"folder={str(folder)!r} is in use by another server. Choose another one: folder= (--folder)."
-            )
+            raise ConfigError(notice("library.server_folder", folder=str(folder)))
         # Runs, tokens and cost of all ended runs, by agent and person.
         self.totals: dict[tuple[str, str], tuple[int, int, float]] = {}
         self.folders: dict[str, str] = {}  # of sessions that have one

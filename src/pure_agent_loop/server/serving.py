@@ -22,6 +22,7 @@ from pure_agent_loop.server.people import HttpProblem, People, Person, not_found
 from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.sessions.store import check_session_name
+from pure_agent_loop.support.language import notice
 
 # -- the service that request handlers share -------------------------------------------------------------
 
@@ -261,10 +262,7 @@ def check_host(host: str, settings: Settings, *, has_tls: bool) -> None:
             return
     if host == "localhost" or has_tls or settings.hosts:
         return
-    raise ConfigError(
-        f"--host {host} accepts unencrypted connections from other machines. "
-        "Pass TLS files (--tls-cert, --tls-key), or the name of the TLS proxy in front (--allow-host NAME)."
-    )
+    raise ConfigError(notice("library.server_unencrypted", host=host))
 
 
 def uvicorn_config(

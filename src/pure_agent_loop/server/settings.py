@@ -11,6 +11,7 @@ from typing import Any
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.server.people import Person
 from pure_agent_loop.server.runs_file import Visibility
+from pure_agent_loop.support.language import notice
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")
 _PORT = re.compile(r":\d{1,5}$")
@@ -63,17 +64,15 @@ class Settings:
         for field in fields(self):
             value = getattr(self, field.name)
             if _is_number(field.default) and not (_is_number(value) and value > 0):
-                raise ConfigError(f"{field.name}={value!r:.40} must be a number above 0.")
+                raise ConfigError(notice("library.above_zero", name=field.name, value=value))
         for name in ("hosts", "origins", "show_tools"):
             if isinstance(getattr(self, name), (str, bytes)):
                 raise ConfigError(f"{name} must be a list, not a string.")
         if self.prefix and not re.fullmatch(r"(/[\w.~-]+)+", self.prefix, re.ASCII):
-            raise ConfigError(f"prefix={self.prefix!r:.80} is not a path. Write it like /agents.")
+            raise ConfigError(notice("library.server_prefix", prefix=self.prefix))
         for origin in self.origins:
             if not re.fullmatch(r"https?://[^/\s]+", origin):
-                raise ConfigError(
-                    f"origins: {origin!r:.80} is not an origin. Write it like https://app.example."
-                )
+                raise ConfigError(notice("library.server_origin", origin=origin))
 
     def is_host(self, host: str) -> bool:
         """Return whether a ``Host`` header is allowed."""
@@ -117,6 +116,8 @@ def make_settings(options: dict[str, Any]) -> Settings:
     unknown = options.keys() - known
     if unknown:
         raise ConfigError(
-            f"{', '.join(sorted(unknown))}: unknown server setting. Available: {', '.join(sorted(known))}."
+            notice(
+                "library.server_setting", unknown=", ".join(sorted(unknown)), known=", ".join(sorted(known))
+            )
         )
     return Settings(**options)

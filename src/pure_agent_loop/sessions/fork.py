@@ -17,6 +17,7 @@ from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import step_of
 from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.support.language import notice
 
 
 def fork_session(
@@ -91,7 +92,7 @@ def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
     states = [index for index, record in enumerate(records) if step_of(record) == at]
     if at < 1 or not states:
         steps = max((step_of(record) or 0 for record in records), default=0)
-        raise ConfigError(f"at={at} is not a step of this session; it has {steps}, counted from 1.")
+        raise ConfigError(notice("library.fork_step", at=at, steps=steps))
     last = states[-1]
     if records[last].data.get("stop_reason") not in (None, *WAITING):
         return records[: last + 1]
@@ -125,4 +126,4 @@ def _copy(records: Sequence[Record], log: SessionLog) -> None:
 
 
 def _exists_error(name: str) -> ConfigError:
-    return ConfigError(f"Session {name!r} already exists. Choose another id for the new one.")
+    return ConfigError(notice("library.session_exists", name=name))

@@ -40,6 +40,7 @@ from pure_agent_loop.sessions.run_record import describe, read_prices, rebuild
 from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, read_effect, starts_with
 from pure_agent_loop.support.clock import SystemClock
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import counted, to_jsonable
 
 __all__ = ["Difference", "ReplayReport", "replay_session"]
@@ -376,7 +377,7 @@ def replay_session(records: Sequence[Record], *, agent: HandoffTarget | None = N
     if raised and isinstance(raised[0], Exception) and not isinstance(raised[0], PureAgentLoopError):
         # A replay runs no code of the user: the cause is in the records.
         why = f"{type(raised[0]).__name__}: {raised[0]}"
-        raise SessionReadError(f"The records are invalid and cannot be replayed: {why}") from raised[0]
+        raise SessionReadError(notice("library.replay_invalid", why=why)) from raised[0]
     if raised:
         raise raised[0]
     return replay.report
@@ -410,7 +411,7 @@ class _Replay:
     async def _replay_runs(self) -> None:
         begins = [number for number, record in enumerate(self._records) if record.type == "run"]
         if not begins:
-            raise ConfigError("The records contain no run to replay.")
+            raise ConfigError(notice("library.replay_no_run"))
         for record in self._records[: begins[0]]:
             self._point.take(record)
         for begin, end in zip(begins, [*begins[1:], len(self._records)], strict=True):
@@ -445,8 +446,7 @@ class _Replay:
             state = self._first_state(run, point, kit)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ConfigError(
-                f"Run {number} cannot be replayed: its record lacks data that this version needs "
-                f"({type(error).__name__}: {error})."
+                notice("library.replay_lacks", number=number, kind=type(error).__name__, error=error)
             ) from error
         self._point.take(record)
         windows = self._windows(Window(dict(point.effects), point.unfinished, dict(point.intents)), records)

@@ -29,6 +29,7 @@ from pure_agent_loop.sessions.transcript import (
     read_resume_point,
 )
 from pure_agent_loop.stop_reasons import SUSPENDED
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome
 
@@ -64,8 +65,7 @@ def _begin(log: SessionLog, store: SessionStore, run_input: RunInput, kit: Kit) 
     point = read_resume_point(log.records, log.session_id)
     if point.unreadable:
         raise SessionReadError(
-            f"Session {log.session_id!r} cannot be read: {'; '.join(point.unreadable)}. Effects of the last "
-            "run are unknown; fork an earlier step (SessionManager.fork), or start a new session."
+            notice("library.session_unreadable", session_id=log.session_id, point="; ".join(point.unreadable))
         )
     notices = [f"Session {log.session_id!r} was damaged: {'; '.join(log.problems)}."] if log.problems else []
     is_new = point.state is None
@@ -117,7 +117,7 @@ def first_state(
         run_input = recorded_input(point.started_run)
     if previous is None:
         if run_input.task is None:
-            raise ConfigError(f"Session {session_id!r} has nothing to resume: pass a task.")
+            raise ConfigError(notice("library.nothing_to_resume", session_id=session_id))
         state, notices = start_state(
             run_input.task, run_input.messages, run_input.system_prompt, prompts, run_input.media
         )
@@ -143,10 +143,7 @@ def _reject_if_allowed(point: ResumePoint, state: QueryState, session_id: str) -
     """
     call = _allowed_call(point, state)
     if call is not None:
-        raise ConfigError(
-            f"Session {session_id!r} has a call that was allowed but has not run: {call.name}. Resume it "
-            "first, without a task: Agent.run(None, session_id=...) or pal run --resume."
-        )
+        raise ConfigError(notice("library.call_not_run", session_id=session_id, name=call.name))
 
 
 def _allowed_call(point: ResumePoint, state: QueryState) -> ToolCall | None:

@@ -20,7 +20,7 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import BaseLLMClient, model_of, origin_of, takes_meta
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRules
 from pure_agent_loop.prompts import CHINESE, ENGLISH, Prompts
-from pure_agent_loop.prompts.words import message
+from pure_agent_loop.support.language import message
 from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
 
 _WORDS = {"en": ENGLISH, "zh": CHINESE}

@@ -20,6 +20,7 @@ from weakref import WeakValueDictionary
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError, SessionWriteError
 from pure_agent_loop.sessions.stores.records import Record, Transcript, file_name, is_type
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
@@ -233,10 +234,7 @@ def check_session_id(session_id: Any) -> str:
         ConfigError: The id is not safe.
     """
     if file_name(check_session_name(session_id)) != session_id:
-        raise ConfigError(
-            f"session_id={session_id!r:.100} cannot be a file name. Use at most 64 letters, digits and '-', "
-            "'_', '.', no dot at the start, and not the name of a Windows device."
-        )
+        raise ConfigError(notice("library.session_file_name", session_id=session_id))
     return str(session_id)
 
 
@@ -252,15 +250,13 @@ def check_session_name(session_id: Any) -> str:
     text = session_id if isinstance(session_id, str) else ""
     why = ""
     if not text.strip():
-        why = "It must be a non-blank text"
+        why = notice("library.id_blank")
     elif len(_REPAIRED.sub("", text)) > MAX_ID:
-        why = f"It has {len(text)} characters; use at most {MAX_ID}"
+        why = notice("library.id_long", count=len(text), limit=MAX_ID)
     elif any(unicodedata.category(character) in _UNFIT for character in text):
-        why = "It holds control characters or unpaired surrogates"
+        why = notice("library.id_control")
     if why:
-        raise ConfigError(
-            f"session_id={session_id!r:.100} is not a valid session id. {why}; new_session_id() makes one."
-        )
+        raise ConfigError(notice("library.session_id", session_id=session_id, why=why))
     return text
 
 
@@ -419,7 +415,7 @@ def not_found(session_id: str, place: object) -> SessionNotFoundError:
     Args:
         place: Folder, file or database of the store.
     """
-    return SessionNotFoundError(f"Session {session_id!r} does not exist in {place}.")
+    return SessionNotFoundError(notice("library.no_session_in", session_id=session_id, place=place))
 
 
 @contextlib.contextmanager

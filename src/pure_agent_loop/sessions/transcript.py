@@ -41,6 +41,7 @@ from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, is_remote
 from pure_agent_loop.sessions.stores.records import Record, dicts_in
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, run_in_thread
@@ -268,7 +269,7 @@ class ResumePoint:
         try:
             state = QueryState.from_dict({**self.state, "messages": self.messages})
         except ConfigError as error:
-            raise SessionReadError(f"The newest state of the session cannot be read: {error}") from error
+            raise SessionReadError(notice("library.state_unreadable", error=error)) from error
         last_message = state.messages[-1] if state.messages else {}
         requested = [call["id"] for call in last_message.get("tool_calls") or ()]
         if [call.id for call in state.pending] != requested:  # the file is damaged

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
 from pure_agent_loop.snapshots.values import Manifest, PathEntry, SnapshotError, TooManyFilesError, shown_path
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.toolbox.files import beneath
 from pure_agent_loop.toolbox.files.walking import FolderHandle, unlinked_folder
 
@@ -190,7 +191,7 @@ class Scanner:
         try:
             self._scan_folder(scan, "", self._open_root(), [], 0)
         except OSError as error:
-            raise SnapshotError(f"The workspace cannot be read: {error.strerror}.") from error
+            raise SnapshotError(notice("library.workspace_unreadable", error=error.strerror)) from error
         return scan
 
     def _open_root(self) -> FolderHandle:
@@ -273,10 +274,7 @@ class Scanner:
     def _scan_file(self, scan: ScanResult, path: str, status: os.stat_result) -> None:
         scan.signatures[path] = signature(status)
         if len(scan.signatures) > self._max_files and scan.only is None:
-            raise TooManyFilesError(
-                f"the workspace has more than {self._max_files} files. Exclude folders with a .gitignore, "
-                "or raise max_files."
-            )
+            raise TooManyFilesError(notice("library.too_many_files", max_files=self._max_files))
         is_link = stat.S_ISLNK(status.st_mode)
         known_file = scan.known.get(path)
         if status.st_nlink > 1 and not is_link:

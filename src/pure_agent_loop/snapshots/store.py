@@ -29,6 +29,7 @@ from pure_agent_loop.snapshots.values import (
 )
 from pure_agent_loop.support.child import child_environment, communicate, find_program, write_to
 from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import take_lock
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
@@ -55,7 +56,7 @@ async def _in_time(work: Awaitable[T], command: str) -> T:
     try:
         return await asyncio.wait_for(work, DEADLINE)
     except asyncio.TimeoutError:
-        raise SnapshotError(f"git {command} took longer than {DEADLINE:g} s.") from None
+        raise SnapshotError(notice("library.git_slow", words=command, deadline=DEADLINE)) from None
 
 
 @contextlib.asynccontextmanager
@@ -74,7 +75,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
         except SessionLockedError as error:
             if loop.time() > deadline:
                 holder = str(error)
-                raise SnapshotError(f"The snapshots of this workspace are in use: {holder}") from error
+                raise SnapshotError(notice("library.snapshots_in_use", holder=holder)) from error
             await asyncio.sleep(_LOCK_PAUSE)
     try:
         yield
@@ -92,7 +93,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         git = find_program("git")
         if git is None:
-            raise ConfigError("Snapshots need git. Install it, or run without snapshots.")
+            raise ConfigError(notice("library.snapshots_git"))
         self.folder = private_folder(folder)
         self._git = git
         self._repository = self.folder / "objects.git"
@@ -134,11 +135,11 @@ class Store:
                 start_new_session=True,  # Ctrl-C is handled by this process
             )
         except OSError as error:
-            raise SnapshotError(f"git cannot be started: {error.strerror or error}.") from error
+            raise SnapshotError(notice("library.git_not_started", error=error.strerror or error)) from error
         try:
             yield process
         except (BrokenPipeError, ConnectionResetError) as error:
-            raise SnapshotError("git ended unexpectedly.") from error
+            raise SnapshotError(notice("library.git_ended")) from error
         finally:
             if process.returncode is None:
                 _kill(process)
@@ -198,7 +199,7 @@ class Store:
         """
         code, commit, _ = await self._run_git("cat-file", "commit", REFS + name)
         if code:
-            raise ObjectsMissingError("The snapshot is no longer stored.")
+            raise ObjectsMissingError(notice("library.snapshot_gone"))
         listing = await self._check_git("ls-tree", "-r", "-z", "--full-tree", REFS + name)
         return _parse_manifest(listing, json.loads(commit.partition(b"\n\n")[2]))
 
@@ -236,7 +237,7 @@ async def _read_content(stdin: asyncio.StreamWriter, stdout: asyncio.StreamReade
     await stdin.drain()
     head = (await stdout.readline()).split()
     if len(head) != 3 or head[1] != b"blob":
-        raise ObjectsMissingError("A content of the snapshot is no longer stored.")
+        raise ObjectsMissingError(notice("library.snapshot_content_gone"))
     return (await stdout.readexactly(int(head[2]) + 1))[:-1]
 
 

@@ -34,6 +34,7 @@ from pure_agent_loop.snapshots.values import (
     manifest_name,
     shown_path,
 )
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import write_whole
 from pure_agent_loop.support.threads import in_thread
 
@@ -107,7 +108,9 @@ class SnapshotTaker:
             except ObjectsMissingError:  # pruned by another process: the cache is out of date
                 return await self._take({}, scope)
             except OSError as error:
-                raise SnapshotError(f"The snapshot cannot be stored: {error.strerror or error}.") from error
+                raise SnapshotError(
+                    notice("library.snapshot_not_stored", error=error.strerror or error)
+                ) from error
 
     async def manifest(self, name: str) -> Manifest:
         """Return the manifest of a snapshot.
@@ -347,7 +350,9 @@ class SnapshotJournal:
                     line = b"\n" + line
                 file.write(line)
         except OSError as error:
-            raise SnapshotError(f"{self._path} cannot be written: {error.strerror}.") from error
+            raise SnapshotError(
+                notice("library.cannot_be_written", path=self._path, error=error.strerror)
+            ) from error
 
     def records(self) -> list[Record]:
         """Return all complete lines."""
@@ -356,7 +361,9 @@ class SnapshotJournal:
         except FileNotFoundError:
             return []
         except OSError as error:
-            raise SnapshotError(f"{self._path} cannot be read: {error.strerror}.") from error
+            raise SnapshotError(
+                notice("library.cannot_be_read", path=self._path, error=error.strerror)
+            ) from error
         records: list[Record] = []
         for line in lines:
             with contextlib.suppress(ValueError):  # the write was interrupted

@@ -40,6 +40,7 @@ from pure_agent_loop.snapshots.values import (
     shown_path,
 )
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.threads import in_thread
 
 MAX_FILE_BYTES = 10_000_000
@@ -88,7 +89,7 @@ class WorkspaceSnapshots:
     ) -> None:
         root_path = Path(root).expanduser()
         if not root_path.is_dir():
-            raise ConfigError(f"root={str(root)!r} is not an existing folder. Create it first.")
+            raise ConfigError(notice("library.root_missing", root=str(root)))
         for name, number in {
             "max_file_bytes": max_file_bytes,
             "max_files": max_files,
@@ -276,7 +277,7 @@ class WorkspaceSnapshots:
             if candidate.has_changed and candidate.step == step and run in (None, candidate.run)
         ]
         if not matches:
-            raise SnapshotError(f"Step {step} changed nothing in this workspace, or is no longer stored.")
+            raise SnapshotError(notice("library.step_changed_nothing", step=step))
         before, after = await self._manifests(matches[-1].before, matches[-1].after)
         return await describe(self._store, before, after)
 
@@ -458,7 +459,7 @@ def _workspace_folder(root: Path, store: str | os.PathLike[str] | None) -> Path:
         base = base if store is not None else private_folder(base)
         return private_folder(base.resolve() / hashlib.sha256(os.fsencode(root)).hexdigest()[:24])
     except OSError as error:
-        raise SnapshotError(f"{base} cannot be written ({error.strerror}).") from error
+        raise SnapshotError(notice("library.cannot_be_written", path=base, error=error.strerror)) from error
 
 
 def _select_steps(steps: Sequence[StepRecord], to_step: int | None, run: int | None) -> Sequence[StepRecord]:

@@ -11,12 +11,11 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.runs.handoff import HandoffTarget, tool_name
-from pure_agent_loop.runs.words import in_both
 from pure_agent_loop.subagents.child import report_of
 from pure_agent_loop.subagents.definitions import AgentDefinition
 from pure_agent_loop.subagents.run_tasks import RunTasks, TaskTable
 from pure_agent_loop.subagents.words import words_for
-from pure_agent_loop.support.language import default_language
+from pure_agent_loop.support.language import default_language, in_each_language
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import current_call
@@ -82,7 +81,7 @@ def agent_tool(agent: HandoffTarget, name: str, description: str, input_type: An
         raise ConfigError("as_tool() needs a name: set Agent(name='...') or pass agent.as_tool(name='...').")
     texts = {
         language: f"{text} {description}".strip()
-        for language, text in in_both("ask_agent", agent=agent_name).items()
+        for language, text in in_each_language("ask_agent", agent=agent_name).items()
     }
     definition = AgentDefinition(
         name=tool_name(agent_name)[:32],

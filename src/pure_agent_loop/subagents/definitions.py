@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pure_agent_loop.errors import ConfigError, checked_choice
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.permissions import PERMISSION_MODES
@@ -18,7 +18,7 @@ from pure_agent_loop.runs.settings import check_client, form_of
 from pure_agent_loop.subagents.words import CHINESE, ENGLISH
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.front_matter import FrontMatterError, split_front_matter
-from pure_agent_loop.support.language import default_language
+from pure_agent_loop.support.language import checked_choice, default_language
 from pure_agent_loop.tool import Tool
 
 WorkspaceMode = Literal["shared", "read-only", "scratch", "worktree"]

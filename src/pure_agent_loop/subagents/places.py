@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Protocol
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.subagents.words import SubagentWords, message
+from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
 from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 
 MAX_COPIED_BYTES = 200_000_000

@@ -1,25 +1,58 @@
-"""Messages in two languages: one lookup per table, the prompts of the current run, messages to people."""
+"""Message catalogue: one lookup for models and people, in the words of a run or the language of a user."""
 
 from __future__ import annotations
 
 import logging
 import os
 import string
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
-from functools import lru_cache
+from functools import cache, lru_cache
+from importlib import import_module
 from typing import Any, Literal, Protocol, TypeVar, final, get_args
 
-from pure_agent_loop.errors import ConfigError, checked_choice
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.variables import variable
 
 LOG = logging.getLogger("pure_agent_loop")
 LANGUAGE_VARIABLE = "PAL_LANG"
 Language = Literal["en", "zh"]
 LANGUAGES: tuple[str, ...] = get_args(Language)
-Pairs = Mapping[str, tuple[str, str]]
 _T = TypeVar("_T")
+_Word = TypeVar("_Word", bound=str)
+
+
+_FOLDERS = {"en": "english", "zh": "chinese"}  # of pure_agent_loop.prompts
+
+
+@cache
+def table(section: str, language: str) -> Mapping[str, str]:
+    """Return a table of the catalogue: the messages of a section by name, in one of `LANGUAGES`.
+
+    Args:
+        section: The name of a module in ``prompts/english`` and ``prompts/chinese``.
+    """
+    module = import_module(f"pure_agent_loop.prompts.{_FOLDERS[language]}.{section}")
+    messages: Mapping[str, str] = module.MESSAGES
+    return messages
+
+
+def message_in(language: str, id: str, /, **values: object) -> str:  # noqa: A002 - positional
+    """Return a message of the catalogue in one of `LANGUAGES`, with its placeholders filled in.
+
+    Args:
+        id: ``SECTION.NAME``; a name alone stands in the section ``model``.
+        values: Values of the placeholders. A `TranslatedText`, or an error with one, is translated too.
+    """
+    section, _, name = id.rpartition(".")
+    text = table(section or "model", language)[name]
+    return text.format(**{key: translated(value, language) for key, value in values.items()})
+
+
+def in_each_language(id: str, /, **values: object) -> dict[str, str]:  # noqa: A002 - positional
+    """Return a message of the catalogue by language, without white space around it."""
+    return {language: message_in(language, id, **values).strip() for language in LANGUAGES}
 
 
 @final
@@ -27,33 +60,36 @@ class TranslatedText(str):
     """Message to a person: a string in English that can also be read in other languages.
 
     Args:
-        pairs: English and Chinese by id, with placeholders in braces.
-        id: Id of the message in `pairs`.
-        values: Values of the placeholders; one may be a `TranslatedText` itself.
+        id: Id of the message in the catalogue; see `message_in`.
+        values: Values of its placeholders.
     """
 
-    __slots__ = ("_pair", "id", "values")
-    _pair: tuple[str, str]
+    __slots__ = ("id", "values")
     id: str
     values: Mapping[str, Any]
 
-    def __new__(cls, pairs: Pairs, id: str, /, **values: object) -> TranslatedText:  # noqa: A002, D102 - positional; see the class
-        message = super().__new__(cls, pairs[id][0].format(**values))
-        message._pair, message.id, message.values = pairs[id], id, values
-        return message
+    def __new__(cls, id: str, /, **values: object) -> TranslatedText:  # noqa: A002, D102 - positional; see the class
+        text = super().__new__(cls, message_in(LANGUAGES[0], id, **values))
+        text.id, text.values = id, values
+        return text
 
     def __reduce__(self) -> tuple[type[str], tuple[str]]:
         return str, (str(self),)  # what is stored or sent to another process is plain English
 
     def translated(self, language: str) -> str:
         """Return the message in one of `LANGUAGES`."""
-        values = {name: translated(value, language) for name, value in self.values.items()}
-        return self._pair[LANGUAGES.index(language)].format(**values)
+        return message_in(language, self.id, **self.values)
+
+
+notice = TranslatedText
 
 
 def translated(value: _T, language: str) -> _T | str:
-    """Return a `TranslatedText` in one of `LANGUAGES`, and any other value unchanged."""
-    return value.translated(language) if isinstance(value, TranslatedText) else value
+    """Return a `TranslatedText`, or an error whose message is one, in one of `LANGUAGES`; else the value."""
+    text = value.args[0] if isinstance(value, BaseException) and value.args else value
+    if not isinstance(text, TranslatedText) or str(value) != str(text):
+        return value
+    return text.translated(language)
 
 
 class Messages(Protocol):
@@ -127,6 +163,22 @@ def _warn_once(value: str) -> None:
     LOG.warning("%s=%r: unknown language, using en. Use one of: %s.", LANGUAGE_VARIABLE, value[:40], known)
 
 
+def checked_choice(name: str, value: _Word | None, choices: Collection[_Word]) -> _Word:
+    """Return a value that is one of the choices.
+
+    Args:
+        name: Name of the option, for the message.
+
+    Raises:
+        ConfigError: The value is not a choice; the message lists the choices.
+    """
+    if value is None or value not in choices:
+        raise ConfigError(
+            notice("library.unknown_choice", name=name, value=value, choices=", ".join(choices))
+        )
+    return value
+
+
 def in_language(table: Mapping[str, _T], language: str | None = None) -> _T:
     """Return the entry of a table for a language.
 
@@ -140,40 +192,38 @@ def in_language(table: Mapping[str, _T], language: str | None = None) -> _T:
     return table[checked_choice("language", language or default_language(), table)]
 
 
-class Sentences:
-    """Sentences of one package by name, in English and Chinese, with placeholders in braces."""
+def message(id: str, /, **values: object) -> str:  # noqa: A002 - positional
+    """Return a message for a model, in the language and words of the current run; see `message_in`."""
+    messages = _MESSAGES.get()
+    text = None if messages is None else messages.sentences.get(id)
+    if text is None:
+        text = table("model", default_language())[id]
+    return text.format(**values) if values else text
 
-    def __init__(self, pairs: Pairs) -> None:
-        self.pairs = pairs
 
-    def __call__(self, name: str, /, **values: object) -> str:
-        """Return a sentence in the language and words of the current run."""
-        return self._sentence(name, default_language(), values)
+def user_text(id: str, /, **values: object) -> str:  # noqa: A002 - positional
+    """Return a message for a person, in the language of `user_language` and the words of the run."""
+    messages = _MESSAGES.get()
+    if messages is not None and id in messages.sentences:
+        return messages.sentences[id].format(**values)
+    return message_in(user_language(), id, **values)
 
-    def for_user(self, name: str, /, **values: object) -> str:
-        """Return a sentence for a person, in the language of `user_language` and the words of the run."""
-        return self._sentence(name, user_language(), values)
 
-    def _sentence(self, name: str, language: str, values: Mapping[str, object]) -> str:
-        messages = _MESSAGES.get()
-        text = None if messages is None else messages.sentences.get(name)
-        if text is None:
-            text = self.pairs[name][LANGUAGES.index(language)]
-        return text.format(**values) if values else text
+def check_replacement(name: str, text: str) -> None:
+    """Reject a text that cannot replace a message for a model.
 
-    def check(self, name: str, text: str) -> None:
-        """Reject a text that cannot replace a sentence.
-
-        Raises:
-            ConfigError: It has a placeholder that the sentence lacks.
-        """
-        known = set[str]().union(*map(placeholders, self.pairs[name]))
-        unknown = placeholders(text) - known
-        if unknown:
-            raise ConfigError(
-                f"sentences[{name!r}]: unknown placeholder {', '.join(sorted(unknown))}. "
-                f"Known: {', '.join(sorted(known)) or 'none'}."
-            )
+    Raises:
+        ConfigError: The name is unknown, or the text has a placeholder that the message lacks.
+    """
+    if name not in table("model", LANGUAGES[0]):
+        raise ConfigError(f"sentences: unknown name {name!r}. See pure_agent_loop.prompts.english.model.")
+    known = set[str]().union(*(placeholders(table("model", language)[name]) for language in LANGUAGES))
+    unknown = placeholders(text) - known
+    if unknown:
+        raise ConfigError(
+            f"sentences[{name!r}]: unknown placeholder {', '.join(sorted(unknown))}. "
+            f"Known: {', '.join(sorted(known)) or 'none'}."
+        )
 
 
 def placeholders(text: str) -> set[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.errors import SessionLockedError
+from pure_agent_loop.support.language import notice
 
 OPEN_FLAGS = getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
 _FIRST_WAIT, _LONGEST_WAIT = 0.005, 0.1
@@ -171,9 +172,9 @@ def _write_holder(handle: int) -> None:
 def _locked(session_id: str, handle: int) -> SessionLockedError:
     pid, host, since = _read_holder(handle)
     if pid is None or since is None:
-        return SessionLockedError(session_id, "another process (unknown)")
+        return SessionLockedError(session_id, notice("library.unknown_process"))
     when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(since))
-    words = f"process {pid} on {host} since {when}"
+    words = notice("library.process", pid=pid, host=host, when=when)
     return SessionLockedError(session_id, words, pid=pid, host=host, since=since)
 
 

@@ -6,6 +6,8 @@ import argparse
 import math
 from collections.abc import Callable
 
+from pure_agent_loop.support.language import user_text
+
 
 def positive(text: str) -> int:
     """Parse an option's value as a positive integer."""
@@ -14,12 +16,16 @@ def positive(text: str) -> int:
     except ValueError:
         number = 0
     if number < 1:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of at least 1")
+        raise argparse.ArgumentTypeError(user_text("library.whole_number", text=text))
     return number
 
 
-def number(fits: Callable[[float], bool], description: str) -> Callable[[str], float]:
-    """Return an option type: numbers for which `fits` is true."""
+def number(fits: Callable[[float], bool], error: Callable[[str], str]) -> Callable[[str], float]:
+    """Return an option type: numbers for which `fits` is true.
+
+    Args:
+        error: Returns the message about another text.
+    """
 
     def read(text: str) -> float:
         try:
@@ -27,7 +33,7 @@ def number(fits: Callable[[float], bool], description: str) -> Callable[[str], f
         except ValueError:
             value = math.nan
         if not fits(value):
-            raise argparse.ArgumentTypeError(f"{text!r} is not {description}")
+            raise argparse.ArgumentTypeError(error(text))
         return value
 
     return read

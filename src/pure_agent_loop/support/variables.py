@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 LOG = logging.getLogger("pure_agent_loop")
 FORMER_NAMES = {
@@ -31,24 +31,20 @@ def variable(name: str, environ: Mapping[str, str] | None = None) -> str:
     former = FORMER_NAMES[name]
     value = env.get(former, "")
     if value and former not in _NOTICED:
-        LOG.warning("%s", _notice([name]))
+        _NOTICED.add(former)
+        LOG.warning("%s is now %s. Rename the variable; the former name still works.", former, name)
     return value
 
 
-def former_names_notice() -> str:
-    """Return one notice about all former names in use; empty if none is, or all were in a notice before.
+def former_names() -> dict[str, str]:
+    """Return the former names in use, each with the new one, without those that were noticed before.
 
     A former name is not in use if its new name is set too.
     """
-    names = [
-        name
+    names = {
+        former: name
         for name, former in FORMER_NAMES.items()
         if os.environ.get(former) and not os.environ.get(name) and former not in _NOTICED
-    ]
-    return _notice(names) if names else ""
-
-
-def _notice(names: Sequence[str]) -> str:
-    _NOTICED.update(FORMER_NAMES[name] for name in names)
-    renamed = ", ".join(f"{FORMER_NAMES[name]} is now {name}" for name in names)
-    return f"{renamed}. Rename the variable; the former name still works."
+    }
+    _NOTICED.update(names)
+    return names

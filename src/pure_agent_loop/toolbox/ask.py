@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.support.abilities import checked_function
+from pure_agent_loop.support.language import message
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox.words import TOOLS, message
 
 Ask = Callable[[str, list[str]], "str | Awaitable[str]"]
 

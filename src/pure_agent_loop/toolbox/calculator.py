@@ -15,9 +15,10 @@ from fractions import Fraction
 from typing import Any
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.prompts.chinese.tools import TOOLS
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.tool import tool
-from pure_agent_loop.toolbox.words import TOOLS, message
 
 MAX_CHARS = 1_000
 MAX_BITS = 4_096  # about 1,200 digits

@@ -7,7 +7,7 @@ import errno
 from collections.abc import Mapping
 
 from pure_agent_loop.errors import PureAgentLoopError
-from pure_agent_loop.toolbox.files.words import message
+from pure_agent_loop.support.language import message
 
 SHOWN_PATH_CHARS = 200
 SUGGESTIONS = 5

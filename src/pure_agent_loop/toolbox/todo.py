@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.prompts.chinese.tools import TOOLS
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox.words import TOOLS, message
 
 TODO_TOOL = "todo_write"
 MAX_ITEMS = 100

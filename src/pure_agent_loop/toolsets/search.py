@@ -12,12 +12,13 @@ from itertools import pairwise
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.prompts import current_prompts
+from pure_agent_loop.prompts import ToolWords, current_prompts
+from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.schema.described import check_name
 from pure_agent_loop.schema.outcome import ToolOutcome
+from pure_agent_loop.support.language import message
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, Toolset
 from pure_agent_loop.toolsets.sets import Derived, Tools, sources_of
-from pure_agent_loop.toolsets.words import SEARCH, message
 
 # -- rank texts by a few words: BM25 over words of letters and over pairs of Chinese characters ----------
 
@@ -106,6 +107,15 @@ def searchable(
     return _Searchable(sources_of(tools), check_name(name), about, most, keep)
 
 
+_WORDS = {
+    "en": ToolWords(
+        "Search for further tools. What it finds can be called in the next step.",
+        {"query": "What the tool should do, in a few words."},
+    ),
+    **TOOLS["tool_search"],
+}
+
+
 class _Searchable(Derived):
     def __init__(
         self, sources: Iterable[ToolLike | Toolset], name: str, about: str, most: int, keep: int
@@ -115,7 +125,7 @@ class _Searchable(Derived):
         self._index: tuple[list[str], Ranking] = ([], Ranking([]))
         words = {
             language: replace(entry, description=f"{entry.description} {about}".rstrip())
-            for language, entry in SEARCH.items()
+            for language, entry in _WORDS.items()
         }
         self._searcher = Tool(
             None,

@@ -19,18 +19,16 @@ from pure_agent_loop.cli.chat.questions import PermissionPrompt
 from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
 from pure_agent_loop.cli.chat.transcript import TranscriptView
-from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED, folder_trouble
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.task import media_named
 from pure_agent_loop.cli.which_session import SessionTarget, is_resuming
-from pure_agent_loop.cli.words import error_text
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import PermissionPolicy, PermissionRequest
 from pure_agent_loop.runs import Choice
 from pure_agent_loop.stop_reasons import SUSPENDED
-from pure_agent_loop.support.language import user_language
+from pure_agent_loop.support.language import user_language, user_text
 from pure_agent_loop.support.terminal import knows_escapes
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import run_in_thread
@@ -111,17 +109,17 @@ class Chat:
     def _open(self, first: str) -> None:
         story = self.talk.story() if is_resuming(self.shared.options) else None
         if story is not None:
-            self._print(self.screen.notice(chat_word("session", id=self.talk.place.session_id)))
+            self._print(self.screen.notice(user_text("chat.session", id=self.talk.place.session_id)))
             self._show_story(story)
         else:
-            self._print(self.screen.notice(chat_word("welcome")))
+            self._print(self.screen.notice(user_text("chat.welcome")))
         if first:
             entry = InputEntry.typed(
                 first
             )  # a script may have written it: never run as a command or saved as a note
             self._begin(self._do(entry if entry.sign == "/" else InputEntry(first, first)))
         elif story is not None and story.entries and story.stop_reason in ("", SUSPENDED):
-            self._print(self.screen.notice(chat_word("resuming")))
+            self._print(self.screen.notice(user_text("chat.resuming")))
             self._begin(self._converse(None))
 
     def _show_story(self, story: Any) -> None:
@@ -175,7 +173,7 @@ class Chat:
     def stop(self) -> None:
         """Stop the run; exit on a second call, whether or not a run was stopped by the first."""
         if self.is_working and not self.talk.is_stopping:
-            self._note, self._is_stopping = chat_word("stopping"), True
+            self._note, self._is_stopping = user_text("chat.stopping"), True
             if self.talk.is_working:
                 self.talk.stop()
             elif self._work is not None:
@@ -183,7 +181,7 @@ class Chat:
         elif self._note:
             self.leave()
         else:
-            self._note = chat_word("leave_again")
+            self._note = user_text("chat.leave_again")
         self.prompt.redraw()
 
     def leave(self) -> None:
@@ -210,7 +208,7 @@ class Chat:
             if move is not None and running:
                 move(running[-1])
                 word = "moved"
-        self.print_notice(chat_word(word))
+        self.print_notice(user_text(f"chat.{word}"))
 
     def next_mode(self) -> None:
         """Switch to the next permission mode, from the next task or question on."""
@@ -249,7 +247,7 @@ class Chat:
     def note(self) -> str:
         """Return a short notice, such as the number of queued messages; empty for none."""
         queued = self.talk.queued + len(self._next)
-        return self._note or (chat_word("queued", count=queued) if queued else "")
+        return self._note or (user_text("chat.queued", count=queued) if queued else "")
 
     # -- output -----------------------------------------------------------------------------------------
 
@@ -325,7 +323,7 @@ class Chat:
             command = asyncio.ensure_future(self._guarded(self._slash(text)))
             command.add_done_callback(lambda _: self._changed())
         else:
-            self.print_notice(chat_word("not_now"))
+            self.print_notice(user_text("chat.not_now"))
 
     async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
         try:
@@ -359,7 +357,7 @@ class Chat:
         elif entry.sign == "#":
             note = text.lstrip("# \t")
             self._print(self.screen.notice(f"# {note}", "bold"))
-            self.print_notice(chat_word("noted" if self.talk.memory().write(note) else "known"))
+            self.print_notice(user_text("chat.noted" if self.talk.memory().write(note) else "chat.known"))
         else:
             await self._converse(text, named=entry.named)
 
@@ -405,7 +403,7 @@ class Chat:
         """Run a `!` command in the sandbox, under the same rules and questions as the model."""
         shell = self.shared.toolset.shell
         if shell is None:
-            self.print_notice(chat_word("no_shell"), "error")
+            self.print_notice(user_text("chat.no_shell"), "error")
             return
         self._print(self.screen.notice(f"! {command}", "bold"))
         options, call_id = self.shared.options, f"person-{time.monotonic_ns()}"
@@ -420,13 +418,13 @@ class Chat:
                 PermissionRequest(call_id, "shell", args, permission.message)
             )
         if permission.behavior == "deny":
-            self.print_notice(permission.message or chat_word("stopping"), "error")
+            self.print_notice(permission.message or user_text("chat.stopping"), "error")
             return
         command = str((permission.updated_args or args)["command"])
         enter_call(ToolContext("shell", call_id, 0, read_only=permission.read_only))
         text = await shell.shell(command)
         self._print(self.screen.notice(text, ""))
-        self._shell_transcript.append(f"{chat_word('ran')}\n$ {command}\n{text}")
+        self._shell_transcript.append(f"{user_text('chat.ran')}\n$ {command}\n{text}")
 
 
 def converse(

@@ -18,8 +18,9 @@ from typing import TYPE_CHECKING, Any, Literal
 from pure_agent_loop.cli.chat.output import Styler, clean, one_line, reads_right_to_left
 from pure_agent_loop.cli.chat.pasted import InputEntry
 from pure_agent_loop.cli.chat.prompt import PASTE_SECONDS, Acts
-from pure_agent_loop.cli.chat.words import Words, chat_word
+from pure_agent_loop.cli.chat.words import Words
 from pure_agent_loop.events import Event
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.toolbox import TODO_TOOL
@@ -298,7 +299,7 @@ class LinePrompt:
 
     def edit(self) -> None:
         """Report that no editor is available."""
-        self._acts.print_notice(chat_word("no_editor"))
+        self._acts.print_notice(user_text("chat.no_editor"))
 
     def keys(self, _: str) -> str:
         """Return ``-``: the terminal controls the key bindings."""

@@ -10,14 +10,14 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, chat_word
+from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME
 from pure_agent_loop.cli.parser import nearest
 from pure_agent_loop.cli.questions import TerminalQuestions, blanks_shown
 from pure_agent_loop.cli.task import decoded_text
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.front_matter import split_front_matter
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
@@ -97,7 +97,7 @@ class CustomCommands:
     async def _ask_for_trust(self, command: CustomCommand) -> bool:
         trust_file = self._trust_file(command)
         text = blanks_shown(command.text, is_code=True)
-        question = chat_word("trust_command", name=command.name, text=text)
+        question = user_text("chat.trust_command", name=command.name, text=text)
         if not await self._confirm(question):
             return False
         private_folder(trust_file.parent)
@@ -150,8 +150,8 @@ def no_command(name: str, known: Iterable[str]) -> str:
     """Return the message for an unknown command, with similar names from `known`."""
     candidates = [command for command in known if ":" in command or ":" not in name]
     meant = nearest(name.lower(), candidates, ALIKE, most=2)
-    hint = chat_word("did_you_mean", name=", /".join(map(one_line, meant))) if meant else ""
-    return chat_word("no_command", name=one_line(name, 40), hint=hint)
+    hint = user_text("chat.did_you_mean", name=", /".join(map(one_line, meant))) if meant else ""
+    return user_text("chat.no_command", name=one_line(name, 40), hint=hint)
 
 
 def own_task(
@@ -170,13 +170,13 @@ def own_task(
         return task
 
     async def confirm(question: str) -> bool:
-        return questions is not None and questions.confirm(message("yes_no"), safe_text(question))
+        return questions is not None and questions.confirm(user_text("cli.yes_no"), safe_text(question))
 
     name, words = command
     commands = CustomCommands(workspace, confirm)
     known = commands.all()
     if name in COMMANDS or (name not in known and name in (*SAME, *HABITS)):
-        raise ConfigError(chat_word("only_talking", name=name))
+        raise ConfigError(user_text("chat.only_talking", name=name))
     prompts = [f"{server}:" for server in servers]
     if name.startswith(tuple(prompts)):
         return task
@@ -184,5 +184,5 @@ def own_task(
         raise ConfigError(no_command(name, [*known, *COMMANDS, *prompts]))
     text = asyncio.run(commands.task(known[name], words))
     if not text:
-        raise ConfigError(message("command_not_trusted", name=name))
+        raise ConfigError(user_text("cli.command_not_trusted", name=name))
     return text

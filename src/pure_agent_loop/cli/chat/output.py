@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.support import terminal
+from pure_agent_loop.support.language import notice
 
 if TYPE_CHECKING:
     from prompt_toolkit.data_structures import Size
@@ -223,7 +224,7 @@ def positive(name: str, value: int) -> int:
         ConfigError: The size is below 1.
     """
     if value < 1:
-        raise ConfigError(f"{name}={value!r} must be 1 or more.")
+        raise ConfigError(notice("cli.at_least_one", name=name, value=value))
     return value
 
 
@@ -331,13 +332,13 @@ class Styler:
 
     def __init__(self, color: bool, theme: str, reader: bool) -> None:
         if theme not in THEMES:
-            raise ConfigError(f"theme: unknown theme {theme!r}; use one of {', '.join(THEMES)}")
+            raise ConfigError(notice("cli.unknown_theme", theme=theme, themes=", ".join(THEMES)))
         try:
             from rich.color import ColorSystem
             from rich.console import Console
             from rich.style import Style
         except ImportError as error:
-            raise MissingExtraError("the conversation", "cli") from error
+            raise MissingExtraError(notice("library.feature_conversation"), "cli") from error
         self.color, self.theme, self.reader = color, theme, reader
         self.console = Console(file=io.StringIO(), color_system=None, width=80, legacy_windows=False)
         self.styles = {role: Style.parse(words) for role, words in THEMES[theme].items()}

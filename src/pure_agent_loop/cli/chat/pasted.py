@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from pure_agent_loop.cli.chat.custom import sign_of
-from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.task import MEDIA_ENDINGS, MENTION
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import user_text
 
 if TYPE_CHECKING:
     from prompt_toolkit.buffer import Buffer
@@ -147,7 +147,7 @@ class Chips:
         )
 
     def _chip(self, word: str, text: str, **values: object) -> str:
-        chip = chat_word(word, number=len(self._texts) + 1, **values)
+        chip = user_text(f"chat.{word}", number=len(self._texts) + 1, **values)
         self._texts[chip] = text
         return chip
 

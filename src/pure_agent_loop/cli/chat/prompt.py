@@ -28,9 +28,9 @@ from pure_agent_loop.cli.chat.output import (
     sparing_output,
 )
 from pure_agent_loop.cli.chat.pasted import Chips, InputEntry, TypedSign
-from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.support.child import find_program
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import user_text
 
 if TYPE_CHECKING:
     from prompt_toolkit.application import Application
@@ -237,7 +237,7 @@ class Prompt:
             return ConditionalContainer(window, Condition(lambda: bool(text())))
 
         search = SearchToolbar(
-            forward_search_prompt=chat_word("search"), backward_search_prompt=chat_word("search")
+            forward_search_prompt=user_text("chat.search"), backward_search_prompt=user_text("chat.search")
         )
         control = BufferControl(
             self.buffer,
@@ -259,7 +259,7 @@ class Prompt:
         word = {"!": "label_run", "#": "label_note"}.get("" if is_working else sign, "")
         if not sign and sign_of(self.buffer.text) and not (is_working and self.buffer.text[0] != "/"):
             word = "label_text"
-        return chat_word(word) if word else "> "
+        return user_text(f"chat.{word}") if word else "> "
 
     def _live_line(self, number: int) -> str:
         live = self._acts.live()
@@ -346,7 +346,7 @@ class Prompt:
         if chip:
             self.buffer.insert_text(chip)
         else:
-            self._acts.print_notice(chat_word("no_image"))
+            self._acts.print_notice(user_text("chat.no_image"))
 
     def _interrupt(self) -> None:
         if self.buffer.text and not self._acts.is_working:

@@ -16,13 +16,14 @@ from pure_agent_loop.cli.chat import diffs
 from pure_agent_loop.cli.chat.markdown import Flow, Page
 from pure_agent_loop.cli.chat.output import Cleaner
 from pure_agent_loop.cli.chat.talk import ChatConfig
-from pure_agent_loop.cli.chat.words import chat_word
+from pure_agent_loop.cli.output import error_text
 from pure_agent_loop.cli.questions import YES, blanks_shown, question_text, read_reply, rule_for
 from pure_agent_loop.cli.settings.files import NAME, ConfigFile, project_file, read
 from pure_agent_loop.cli.toolset import settled
 from pure_agent_loop.cli.trust import settings_guidance
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.terminal import excerpt
 from pure_agent_loop.support.text import yes_or_no
@@ -128,13 +129,13 @@ class PermissionPrompt:
         if pending is None:
             return ""
         if pending.is_edited:
-            return chat_word("edit_call")
+            return user_text("chat.edit_call")
         if pending.request is None:
-            return chat_word("choose_yes_no")
+            return user_text("chat.choose_yes_no")
         if pending.is_open:
-            return chat_word("choose_open")
-        kind = chat_word("choose_kind", kind=", ".join(pending.kind)) if pending.kind else ""
-        return chat_word("choose", kind=kind)
+            return user_text("chat.choose_open")
+        kind = user_text("chat.choose_kind", kind=", ".join(pending.kind)) if pending.kind else ""
+        return user_text("chat.choose", kind=kind)
 
     def answer(self, line: str) -> str | None:
         """Handle a typed line as an answer.
@@ -155,7 +156,7 @@ class PermissionPrompt:
         if agreed is False:
             self._end(pending, Permission("deny", rest.strip()))
         elif rest:
-            self._notify(chat_word("no_answer"), "dim")
+            self._notify(user_text("chat.no_answer"), "dim")
         elif agreed:
             self._end(pending, YES)
         elif word.lower() == "d":
@@ -170,7 +171,7 @@ class PermissionPrompt:
                 return None
             options = self._shared.options
             options.allow = list(dict.fromkeys([*options.allow, *pending.kind]))
-            self._notify(chat_word("allowed", rules=", ".join(pending.kind)), "dim")
+            self._notify(user_text("chat.allowed", rules=", ".join(pending.kind)), "dim")
             self._end(pending, YES)
         elif letter == "e":
             pending.is_edited = True
@@ -178,16 +179,16 @@ class PermissionPrompt:
             args = question.args
             return str(args["command"]) if question.tool == "shell" else json.dumps(args, ensure_ascii=False)
         else:
-            self._notify(chat_word("no_answer"), "dim")
+            self._notify(user_text("chat.no_answer"), "dim")
         return None
 
     def _save_rules(self, kind: list[str]) -> bool:
         try:
             path = keep_rules(self._shared.workspace, kind)
         except ConfigError as error:
-            self._notify(str(error), "error")
+            self._notify(error_text(error), "error")
             return False
-        self._notify(chat_word("kept", place=path), "dim")
+        self._notify(user_text("chat.kept", place=path), "dim")
         return True
 
     def _edited(self, pending: Pending, line: str) -> str | None:
@@ -200,7 +201,7 @@ class PermissionPrompt:
             except ValueError as error:
                 args = str(error)
         if not isinstance(args, dict) or not line.strip():
-            self._notify(chat_word("no_call", why=args if isinstance(args, str) else "{...}"), "error")
+            self._notify(user_text("chat.no_call", why=args if isinstance(args, str) else "{...}"), "error")
             return line
         self._end(pending, Permission("allow", updated_args=args))
         return None
@@ -328,7 +329,7 @@ def keep_rules(workspace: Path, rules: list[str]) -> str:
     existing = project_file(workspace)
     path = Path(existing.shown) if existing is not None else workspace / NAME
     if existing is not None and not is_trusted(settings_guidance(existing)):
-        raise ConfigError(chat_word("not_trusted", place=path))
+        raise ConfigError(user_text("chat.not_trusted", place=path))
     before = "" if existing is None else existing.data.decode("utf-8-sig")
     after = _with_rules(before, rules)
     try:
@@ -336,17 +337,17 @@ def keep_rules(workspace: Path, rules: list[str]) -> str:
         written = ConfigFile(str(path), after.encode(), is_project=True)
         new = dict(read(written).values)
     except (ConfigError, MissingExtraError) as error:
-        raise ConfigError(f"{path} was not changed: {error}") from error
+        raise ConfigError(notice("cli.not_changed", path=path, error=error)) from error
     known = old.pop("rules.allow", [])
     if new.pop("rules.allow", []) != [*rules, *known] or new != old:
-        raise ConfigError(f"{path}: cannot add a rule automatically; add it by hand to [rules] allow.")
+        raise ConfigError(notice("cli.rule_by_hand", path=path))
     try:
         path.write_bytes(written.data)
         trust_guidance(
             settings_guidance(written)
         )  # the user trusted the old content and approved the new rules
     except OSError as error:
-        raise ConfigError(f"{path}: cannot write: {error.strerror}.") from error
+        raise ConfigError(notice("cli.cannot_be_written", path=path, error=error.strerror)) from error
     return str(path)
 
 

@@ -14,7 +14,7 @@ from pure_agent_loop.cli.chat.custom import CustomCommands, command_in, no_comma
 from pure_agent_loop.cli.chat.output import THEMES, one_line
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
 from pure_agent_loop.cli.chat.transcript import context_rows
-from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, chat_word, in_words, keys_help
+from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, keys_help
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.parser import parse, run_command
@@ -23,6 +23,7 @@ from pure_agent_loop.cli.which_session import MAX_TO_PICK, in_folder, numbered, 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
 from pure_agent_loop.sessions.stores.records import file_name
+from pure_agent_loop.support.language import user_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.snapshots import UndoReport, WorkspaceSnapshots
@@ -87,7 +88,7 @@ class Slash:
 
     def known(self) -> Iterable[tuple[str, str]]:
         """Return the available commands with their descriptions."""
-        own = ((name, in_words(COMMANDS[name])) for name in COMMANDS)
+        own = ((name, user_text(f"chat.command_{name}")) for name in COMMANDS)
         custom = ((name, command.about) for name, command in self._host.custom.all().items())
         servers = self._host.shared.toolset.mcp
         return [*own, *custom, *(servers.known_prompts if servers is not None else ())]
@@ -145,7 +146,7 @@ class Slash:
 
             return await with_named(servers, line, line.strip())
         if name in HABITS:
-            self._host.print_notice(in_words(HABITS[name]))
+            self._host.print_notice(user_text(f"chat.habit_{name}"))
             return ""
         servers = self._host.shared.toolset.mcp
         prefixes = [f"{server.name}:" for server in servers.servers] if servers is not None else []
@@ -171,7 +172,7 @@ class Slash:
         verb, _, rule = words.partition(" ")
         if verb == "remove" and rule.strip() in options.allow:
             options.allow = [allowed for allowed in options.allow if allowed != rule.strip()]
-            self._host.print_notice(chat_word("rule_gone", rule=rule.strip()))
+            self._host.print_notice(user_text("chat.rule_gone", rule=rule.strip()))
             return
         self._mode("")
         self._list(f"{kind} `{rule}`" for kind in ("deny", "ask", "allow") for rule in getattr(options, kind))
@@ -180,7 +181,7 @@ class Slash:
         talk = self._host.talk
         state, known = talk.state, talk.usage.context
         if state is None:  # no request has been sent yet
-            self._host.print_notice(chat_word("nothing"))
+            self._host.print_notice(user_text("chat.nothing"))
             return
         prompt = self._host.prompt  # None in an editor
         is_plain = prompt is None or self._host.shared.options.screen_reader
@@ -190,7 +191,7 @@ class Slash:
     def _cost(self, _: str) -> None:
         usage = self._host.talk.usage
         cost = f", {usage.cost:.4f}" if usage.cost else ""
-        self._host.print_notice(chat_word("cost", tokens=usage.tokens, steps=usage.steps, cost=cost))
+        self._host.print_notice(user_text("chat.cost", tokens=usage.tokens, steps=usage.steps, cost=cost))
 
     def _memory(self, words: str) -> None:
         memory = self._host.talk.memory()
@@ -216,7 +217,7 @@ class Slash:
     async def _mcp(self, _: str) -> None:
         servers = await self._host.talk.servers()
         if servers is None:
-            self._host.print_notice(chat_word("no_mcp"))
+            self._host.print_notice(user_text("chat.no_mcp"))
             return
         from pure_agent_loop.cli.protocols.mcp_talk import lines_about
 
@@ -229,7 +230,7 @@ class Slash:
         if answers:
             self._host.prompt.copy(answers[-1])
         self._host.print_notice(
-            chat_word("copied", count=len(answers[-1])) if answers else chat_word("nothing")
+            user_text("chat.copied", count=len(answers[-1])) if answers else user_text("chat.nothing")
         )
 
     def _editor(self, _: str) -> None:
@@ -245,7 +246,7 @@ class Slash:
         for change in await snapshots.diff(session, number) if session and number else []:
             self._host.show_diff(change.path, change.diff)
         if not (session and number):
-            self._host.print_notice(chat_word("nothing"))
+            self._host.print_notice(user_text("chat.nothing"))
 
     async def _doctor(self, _: str) -> None:
         """Run `pal doctor` for the current model and show its output."""
@@ -261,17 +262,19 @@ class Slash:
         if text:
             self._host.show(text)
         else:
-            self._host.print_notice(chat_word("nothing"))
+            self._host.print_notice(user_text("chat.nothing"))
 
     # -- commands that change something -----------------------------------------------------------------
 
     def _mode(self, words: str) -> None:
         options = self._host.shared.options
         if words and words not in PERMISSION_MODES:
-            raise ConfigError(chat_word("mode", mode=one_line(words, 40), all=", ".join(PERMISSION_MODES)))
+            raise ConfigError(
+                user_text("chat.mode", mode=one_line(words, 40), all=", ".join(PERMISSION_MODES))
+            )
         options.permission_mode = words or options.permission_mode
         self._host.print_notice(
-            chat_word("mode", mode=options.permission_mode, all=", ".join(PERMISSION_MODES))
+            user_text("chat.mode", mode=options.permission_mode, all=", ".join(PERMISSION_MODES))
         )
 
     async def _model(self, words: str) -> None:
@@ -282,17 +285,17 @@ class Slash:
                 choose, words, options.base_url, options.thinking, os.environ, quiet, options.configured
             )
             options.model = words
-        self._host.print_notice(chat_word("model", model=talk.choice.model, reason=talk.choice.reason))
+        self._host.print_notice(user_text("chat.model", model=talk.choice.model, reason=talk.choice.reason))
 
     def _theme(self, words: str) -> None:
         if words and words not in THEMES:
-            raise ConfigError(chat_word("theme", theme=one_line(words, 40), all=", ".join(THEMES)))
+            raise ConfigError(user_text("chat.theme", theme=one_line(words, 40), all=", ".join(THEMES)))
         if words:
             self._host.set_theme(words)
-        self._host.print_notice(chat_word("theme", theme=self._host.theme, all=", ".join(THEMES)))
+        self._host.print_notice(user_text("chat.theme", theme=self._host.theme, all=", ".join(THEMES)))
 
     def _keys(self, words: str) -> None:
-        self._host.print_notice(chat_word("keys", keys=self._host.prompt.keys(words)))
+        self._host.print_notice(user_text("chat.keys", keys=self._host.prompt.keys(words)))
 
     def _sessions(self, words: str) -> None:
         sessions = list(self.sessions())
@@ -304,7 +307,7 @@ class Slash:
         words = chosen or words
         if words in ids:
             self._host.talk.move_to(words)
-            self._host.print_notice(chat_word("session", id=words))
+            self._host.print_notice(user_text("chat.session", id=words))
             self._host.show_session()
             return
         shown = [
@@ -312,13 +315,13 @@ class Slash:
         ]
         self._host.print_notice(
             "\n".join(f"{number:>2}  {name}  {about}" for number, (name, about) in shown)
-            or chat_word("nothing"),
+            or user_text("chat.nothing"),
             "",
         )
 
     def _new(self, _: str) -> None:
         self._host.talk.move_to(None)
-        self._host.print_notice(chat_word("session", id=self._host.talk.place.session_id or "-"))
+        self._host.print_notice(user_text("chat.session", id=self._host.talk.place.session_id or "-"))
 
     def _fork(self, words: str) -> None:
         from pure_agent_loop.sessions.fork import fork_session
@@ -326,7 +329,7 @@ class Slash:
         store, session = self._recorded_session()
         new = fork_session(store, session, int(words) if words.isdecimal() else None)
         self._host.talk.move_to(new)
-        self._host.print_notice(chat_word("forked", id=new))
+        self._host.print_notice(user_text("chat.forked", id=new))
 
     async def _rewind(self, words: str) -> None:
         """Restore the files to the end of a step and continue in a session forked there."""
@@ -337,7 +340,7 @@ class Slash:
                 for entry in self._host.talk.story().entries
                 if entry.kind in ("answer", "call") and entry.step
             ]
-            self._host.print_notice("\n".join([chat_word("steps"), *rows]), "")
+            self._host.print_notice("\n".join([user_text("chat.steps"), *rows]), "")
             return
         from pure_agent_loop.sessions.fork import fork_session, up_to_step
 
@@ -350,7 +353,7 @@ class Slash:
             first = min(later, key=lambda step: step.time)
             self._report(await snapshots.undo(known, to_step=first.step, run=first.run))
         self._host.talk.move_to(new)
-        self._host.print_notice(chat_word("rewound", step=words, id=new))
+        self._host.print_notice(user_text("chat.rewound", step=words, id=new))
 
     def _export(self, words: str) -> None:
         from pure_agent_loop.sessions.export import to_html, to_markdown
@@ -363,25 +366,25 @@ class Slash:
             with path.open("x", encoding="utf-8", newline="\n") as file:
                 file.write(text)
         except FileExistsError:
-            raise ConfigError(chat_word("exists", path=path)) from None
+            raise ConfigError(user_text("chat.exists", path=path)) from None
         except OSError as error:
-            raise ConfigError(chat_word("no_file", path=path, why=error.strerror)) from None
-        self._host.print_notice(chat_word("exported", path=path))
+            raise ConfigError(user_text("chat.no_file", path=path, why=error.strerror)) from None
+        self._host.print_notice(user_text("chat.exported", path=path))
 
     def _recorded_session(self) -> tuple[Any, str]:
         place = self._host.talk.place
         if place.store is None or place.session_id is None or not place.store.exists(place.session_id):
-            raise ConfigError(chat_word("no_session"))
+            raise ConfigError(user_text("chat.no_session"))
         return place.store, place.session_id
 
     def _compact(self, words: str) -> None:
         self._host.talk.compact_next = words
-        self._host.print_notice(chat_word("compact_next"))
+        self._host.print_notice(user_text("chat.compact_next"))
 
     async def _undo(self, words: str) -> None:
         snapshots, session = await self._snapshots()
         if not session:
-            self._host.print_notice(chat_word("nothing_undone"))
+            self._host.print_notice(user_text("chat.nothing_undone"))
             return
         report = await snapshots.undo(session, force=words == "force", dry_run=words not in ("yes", "force"))
         for step in report.steps if report.is_dry else ():
@@ -394,7 +397,7 @@ class Slash:
         if session:
             self._report(await snapshots.redo(session), "redone")
         else:
-            self._host.print_notice(chat_word("nothing_undone"))
+            self._host.print_notice(user_text("chat.nothing_undone"))
 
     async def _snapshots(self) -> tuple[WorkspaceSnapshots, str]:
         from pure_agent_loop.snapshots import WorkspaceSnapshots
@@ -406,13 +409,17 @@ class Slash:
     def _report(self, report: UndoReport, done: str = "undone") -> None:
         paths = ", ".join(one_line(path) for path in (*report.restored, *report.removed))
         for conflict in report.conflicts:
-            self._host.print_notice(chat_word("left", path=conflict.path, reason=conflict.reason), "warning")
+            self._host.print_notice(
+                user_text("chat.left", path=conflict.path, reason=conflict.reason), "warning"
+            )
         if not report.steps:
-            self._host.print_notice(chat_word("nothing_undone"))
+            self._host.print_notice(user_text("chat.nothing_undone"))
         elif report.is_dry:
-            self._host.print_notice(f"{chat_word('would_undo', steps=paths)}\n{chat_word('undo_first')}")
+            self._host.print_notice(
+                f"{user_text('chat.would_undo', steps=paths)}\n{user_text('chat.undo_first')}"
+            )
         else:
-            self._host.print_notice(chat_word(done, steps=paths))
+            self._host.print_notice(user_text(f"chat.{done}", steps=paths))
 
     def _exit(self, _: str) -> None:
         self._host.leave()

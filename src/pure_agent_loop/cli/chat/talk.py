@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.cli.chat.words import chat_word
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.options import CommandOptions
 from pure_agent_loop.cli.toolset import RunToolset
@@ -26,7 +25,7 @@ from pure_agent_loop.permissions import AskFunction
 from pure_agent_loop.runs import Choice
 from pure_agent_loop.sessions import new_session_id
 from pure_agent_loop.support.disk import data_folder, private_folder
-from pure_agent_loop.support.language import in_language
+from pure_agent_loop.support.language import message, user_text
 from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
@@ -38,10 +37,6 @@ if TYPE_CHECKING:
     from pure_agent_loop.sessions.story import Story
 
 MEMORY_CHARS = 4_000  # characters of the notes added to the system prompt
-MEMORY_TITLE = {
-    "en": "What the person has noted about this folder:",
-    "zh": "用户为此文件夹记下的内容：",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +75,7 @@ class CompactOnce:
         from pure_agent_loop.compaction import Ladder
 
         self._ladder: Compactor = Ladder()
-        self._words = chat_word("compact_words", words=words) if words else ""
+        self._words = user_text("chat.compact_words", words=words) if words else ""
         self._is_due = True
 
     def with_kit(self, kit: Kit) -> CompactOnce:
@@ -207,7 +202,7 @@ class ChatSession:
         """Create an agent for each task, so that a changed mode, model or rule takes effect."""
         shared, notes = self.shared, ""
         if shared.options.system is None and (known := self.memory().digest(MEMORY_CHARS)):
-            notes = f"{in_language(MEMORY_TITLE)}\n{known}"
+            notes = f"{message('folder_notes')}\n{known}"
         agent = make_agent(
             shared.options,
             self.choice,

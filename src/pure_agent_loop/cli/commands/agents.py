@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from pure_agent_loop.cli.arguments import DEFAULT_LISTED, add_actions, add_json, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, counted
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import in_user_language, notice
 from pure_agent_loop.support.terminal import one_line, safe_text
-from pure_agent_loop.support.text import counted
 
 if TYPE_CHECKING:
     from pure_agent_loop.subagents import TaskRecord, TaskStore
@@ -58,9 +58,9 @@ def _list(options: argparse.Namespace, store: TaskStore, output: CommandOutput) 
         return DONE
     output.result("".join(_row(record, output.width) for record in records[:DEFAULT_LISTED]))
     if len(records) > DEFAULT_LISTED:
-        output.info(f"{len(records) - DEFAULT_LISTED} more: pal agents list --json shows all")
+        output.info(notice("cli.more_agents", number=len(records) - DEFAULT_LISTED))
     if not records:
-        output.info("no subagent tasks")
+        output.info(notice("cli.no_agents"))
     return DONE
 
 
@@ -68,7 +68,7 @@ def _row(record: TaskRecord, width: int) -> str:
     from pure_agent_loop.sessions.export import moment
 
     what = f"{record.id:<24}  {moment(record.created)}  {record.state:<18}"
-    used = f"{counted(record.calls, 'call')}  {counted(record.tokens, 'token')}"
+    used = "  ".join(map(in_user_language, (counted(record.calls, "call"), counted(record.tokens, "token"))))
     return f"{what}  {used}\n    {one_line(record.prompt, width - 4)}\n"
 
 
@@ -92,11 +92,11 @@ def _kill(options: argparse.Namespace, store: TaskStore, output: CommandOutput) 
     if options.json:
         output.json({"task": record.to_dict()})
     elif before.is_over:
-        output.info(f"{record.id} had already ended: {record.state}")
+        output.info(notice("cli.already_ended", id=record.id, state=record.state))
     elif record.is_over:
-        output.info(f"{record.id} ended: {record.state}")
+        output.info(notice("cli.agent_ended", id=record.id, state=record.state))
     if not record.is_over:
-        output.fail(f"{record.id} did not stop in time; its state is {record.state}. Try again.")
+        output.fail(notice("cli.not_stopped", id=record.id, state=record.state))
     return DONE if record.is_over else FAILED
 
 
@@ -106,7 +106,7 @@ def _existing(task_id: str, store: TaskStore) -> TaskRecord:
     try:
         return store.get(task_id)
     except TaskNotFoundError as error:
-        raise ConfigError(f"{error} See: pal agents list") from error
+        raise ConfigError(notice("cli.see_agents", error=error)) from error
 
 
 def _moment(seconds: float) -> str:

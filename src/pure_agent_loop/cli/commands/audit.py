@@ -17,6 +17,7 @@ from pure_agent_loop.cli.arguments import add_actions, add_count, add_json, desc
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
 
@@ -85,9 +86,7 @@ def point_in_time(text: str) -> float:
     except (ValueError, OverflowError, OSError):
         moment = math.nan
     if math.isnan(moment):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not a time; write 2h, 7d, 2026-01-31 or 2026-01-31T18:00"
-        )
+        raise argparse.ArgumentTypeError(user_text("cli.since_time", text=text))
     return moment
 
 
@@ -101,7 +100,7 @@ def _log(options: argparse.Namespace) -> Path:
         return default_folder()
     path = Path(options.file).expanduser()
     if not path.exists():
-        raise ConfigError(f"--file={path} does not exist.")
+        raise ConfigError(notice("cli.audit_no_file", path=path))
     return path
 
 
@@ -123,12 +122,12 @@ def _list(options: argparse.Namespace, output: CommandOutput) -> int:
     width = shutil.get_terminal_size((WIDTH, 24)).columns if output.out_is_terminal else WIDTH
     output.result("".join(_row(entry, min(width, MAX_WIDTH)) for entry in calls))
     if not calls:
-        output.info("no matching calls" if log.exists() else _no_log(log))
+        output.info(notice("cli.audit_none") if log.exists() else _no_log(log))
     return DONE
 
 
 def _no_log(log: Path) -> str:
-    return f"no audit log yet in {log}; the first run with an audit log creates it"
+    return notice("cli.audit_no_log", log=log)
 
 
 def _row(entry: ToolCallEntry, width: int) -> str:
@@ -150,7 +149,7 @@ def moment(seconds: float) -> str:
 def _show(options: argparse.Namespace, output: CommandOutput) -> int:
     entry = find_call(_log(options), options.number)
     if entry is None:
-        raise ConfigError(f"NUMBER={options.number}: no such call. See: pal audit list")
+        raise ConfigError(notice("cli.audit_no_call", number=options.number))
     if options.json:
         output.json({"call": entry.to_dict()})
         return DONE
@@ -198,12 +197,12 @@ def _verify(options: argparse.Namespace, output: CommandOutput) -> int:
     for note in report.notes:
         output.info(note)
     if report.first_problem is not None:
-        output.fail(f"{report.first_problem}\n({report.lines} lines before it are intact)")
+        output.fail(notice("cli.audit_damaged", first_problem=report.first_problem, lines=report.lines))
         return FAILED
-    sealed = (
-        "sealed with a key" if report.keyed else "without a key: anybody who can write the log can forge it"
+    sealed = notice("cli.audit_sealed" if report.keyed else "cli.audit_unsealed")
+    output.result(
+        user_text("cli.audit_intact", lines=report.lines, sealed=sealed, last_hash=report.last_hash)
     )
-    output.result(f"intact: {report.lines} lines, {sealed}\nlast hash: {report.last_hash}\n")
     return DONE
 
 

@@ -13,7 +13,7 @@ from pure_agent_loop.cli.choose import choose, plan_for
 from pure_agent_loop.cli.commands.run import add_run, run
 from pure_agent_loop.cli.exits import DONE, USAGE
 from pure_agent_loop.cli.options import CommandOptions
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
@@ -21,10 +21,10 @@ from pure_agent_loop.cli.task import with_attached
 from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, rules_of, workspace_of
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import is_resuming, place_for_run
-from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL
 from pure_agent_loop.runs import Embedded, model_at, show_url
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.toolbox import Shell
 
@@ -48,7 +48,7 @@ def chat(options: CommandOptions, output: CommandOutput) -> int:
     if is_script or not (is_terminal(sys.stdin) and output.out_is_terminal and output.err_is_terminal):
         return run(options, output)
     if not all(map(importlib.util.find_spec, NEEDED)):
-        output.info(str(MissingExtraError("the conversation", "cli")))
+        output.info(error_text(MissingExtraError(notice("library.feature_conversation"), "cli")))
         if options.task or is_resuming(options):
             return run(options, output)
         workspace = workspace_of(options.workspace)
@@ -82,8 +82,8 @@ def _converse(options: CommandOptions, output: CommandOutput) -> int:
                 raise
             return _first_lines(options, output, workspace)
         toolset = toolset.for_model(is_tiny=choice.is_tiny)
-        shell = toolset.shell.describe() if toolset.shell else message("no_shell")
-        output.info(message("may", folder=workspace, shell=shell))
+        shell = toolset.shell.describe() if toolset.shell else user_text("cli.no_shell")
+        output.info(user_text("cli.may", folder=workspace, shell=shell))
         from pure_agent_loop.cli.chat.app import converse
         from pure_agent_loop.cli.chat.talk import ChatConfig
 
@@ -101,8 +101,8 @@ def _first_lines(options: CommandOptions, output: CommandOutput, workspace: Path
     model, is_available = _model_line(options)
     shell = Shell(workspace, sandbox=options.sandbox, network=options.network, any_folder=options.any_folder)
     output.info(model)
-    output.info(message("may", folder=workspace, shell=shell.describe()))
-    output.info(message("next" if is_available else "next_nothing"))
+    output.info(user_text("cli.may", folder=workspace, shell=shell.describe()))
+    output.info(user_text("cli.next" if is_available else "cli.next_nothing"))
     return DONE if is_available else USAGE
 
 
@@ -111,10 +111,14 @@ def _model_line(options: CommandOptions) -> tuple[str, bool]:
     try:
         plan = plan_for(options.model, options.base_url, os.environ, options.configured)
         if isinstance(plan, Embedded) and importlib.util.find_spec("xllamacpp") is None:
-            return message("nothing", why=str(MissingExtraError("the embedded model", "local"))), False
+            return user_text(
+                "cli.nothing", why=error_text(MissingExtraError(notice("library.feature_model"), "local"))
+            ), False
         if isinstance(plan, Embedded):
-            return message("embedded", model=plan.name, why=plan.why), True
+            return user_text("cli.embedded", model=plan.name, why=plan.why), True
         model = plan.model or model_at(plan) or DEFAULT_MODEL
-        return message("uses", model=model, place=show_url(plan.base_url), why=plan.why), True
+        return user_text("cli.uses", model=model, place=show_url(plan.base_url), why=plan.why), True
     except ConfigError as error:
-        return message("nothing", why=error_text(error).partition(message("ways_out"))[0].strip()), False
+        return user_text(
+            "cli.nothing", why=error_text(error).partition(user_text("cli.ways_out"))[0].strip()
+        ), False

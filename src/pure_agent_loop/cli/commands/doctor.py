@@ -22,12 +22,12 @@ from pure_agent_loop.cli.output import PREFIX, CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.slow import CLEAR_LINE, SlowSteps
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.doctor import Finding, Report, Target, Watch, as_text, examine, paste
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.openai_client import DEFAULT_URL
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL
 from pure_agent_loop.runs import LOCAL_KEY, Embedded, Endpoint, show_url
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import one_line, safe_text
 
@@ -85,7 +85,14 @@ def _target_for(plan: Endpoint | Embedded, output: CommandOutput) -> Generator[T
         yield from _embedded(plan, output)
         return
     name = plan.model or (str(DEFAULT_MODEL) if plan.base_url == DEFAULT_URL else "")
-    output.info(f"examining {name or 'the model'} at {show_url(plan.base_url)} ({plan.why})")
+    output.info(
+        notice(
+            "cli.doctor_examining",
+            name=name or notice("cli.the_model"),
+            base_url=show_url(plan.base_url),
+            why=plan.why,
+        )
+    )
     yield Target(plan.base_url, name, plan.api_key, show_url(plan.base_url))
 
 
@@ -102,10 +109,10 @@ def _embedded(plan: Embedded, output: CommandOutput) -> Generator[Target, None, 
             lease = join_server(path, steps)
     except MissingExtraError as error:
         if plan.name == "local":
-            raise ConfigError(f"{message('nothing_to_use')} {message('ways_out')}") from error
+            raise ConfigError(f"{user_text('cli.nothing_to_use')} {user_text('cli.ways_out')}") from error
         raise
     try:
-        output.info(f"examining {path.stem}, embedded ({plan.why})")
+        output.info(notice("cli.doctor_embedded", name=path.stem, why=plan.why))
         state = lease.state
         headers = ONE_REQUEST_A_CONNECTION
         yield Target(f"{state.url}/v1", path.stem, state.key, headers=headers, is_embedded=True)
@@ -153,8 +160,10 @@ def _as_text(report: Report, has_key: bool, output: CommandOutput) -> str:
     head = {
         "package": f"pure-agent-loop {__version__}, Python {platform.python_version()}",
         "server": target.address,
-        "model": target.model or "unknown",
-        "key": "present" if has_key else "not needed" if target.is_embedded else "none",
+        "model": target.model or user_text("cli.unknown"),
+        "key": user_text(
+            "cli.present" if has_key else "cli.not_needed" if target.is_embedded else "cli.none"
+        ),
     }
     lines = "".join(f"{name:<9}{one_line(text)}\n" for name, text in head.items())
     width = shutil.get_terminal_size((WIDTH, 24)).columns if output.out_is_terminal else WIDTH
@@ -167,7 +176,7 @@ def _end(report: Report, output: CommandOutput) -> int:
     if report.can_drive:
         return DONE
     if report.answered:
-        output.fail("the model answers, but called no tool in any tool mode")
+        output.fail(notice("cli.doctor_no_tools"))
     else:
         failed = next(
             (finding for finding in reversed(report.findings) if finding.verdict in ("failed", "no")), None

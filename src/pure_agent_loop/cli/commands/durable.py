@@ -20,6 +20,7 @@ from pure_agent_loop.durable import TASK_STATES, Engine, Handle, TaskInfo
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.export import moment
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import one_line, safe_text
 
@@ -73,22 +74,24 @@ def submit(options: argparse.Namespace, output: CommandOutput) -> int:
             priority=options.priority,
             session_id=options.session,
         )
-        hint = f"to follow it: pal logs -f {handle.run_id}{at_database(options.database)}"
+        hint = notice("cli.durable_follow", run=f"{handle.run_id}{at_database(options.database)}")
         if not options.wait:
             output.result(f"{handle.run_id}\n")
             output.info(hint)
             return DONE
         try:
-            output.info(f"run {handle.run_id}")
+            output.info(notice("cli.durable_run", run=handle.run_id))
             info = handle.result()
         except KeyboardInterrupt:
-            output.info(f"the run continues; {hint}")
+            output.info(notice("cli.durable_continues", hint=hint))
             return INTERRUPTED
         shown = engine.database.display_url
     code = _end(info, options.database, output)
     if code == DONE:
         output.info(
-            f'session {info.session_id}; to resume: pal run {to_resume(info.session_id, shown)} "..."'
+            notice(
+                "cli.durable_session", session_id=info.session_id, to_resume=to_resume(info.session_id, shown)
+            )
         )
     return code
 
@@ -132,9 +135,11 @@ def tasks(options: argparse.Namespace, output: CommandOutput) -> int:
     columns = min(max((len(run.run_id) for run in runs), default=0), MAX_ID_WIDTH)
     output.result("".join(_row(run, columns, options.database, output.width) for run in runs))
     if not runs:
-        output.info(f"no matching runs in {shown}")
+        output.info(notice("cli.durable_none", shown=shown))
     if not is_all:
-        output.info(f"more runs: pal tasks -n {2 * options.limit}{at_database(options.database)}")
+        output.info(
+            notice("cli.durable_more", number=2 * options.limit, at_database=at_database(options.database))
+        )
     return DONE
 
 
@@ -150,8 +155,11 @@ def _row(info: TaskInfo, columns: int, database: str | None, width: int) -> str:
 
 def _questions(info: TaskInfo, database: str | None) -> list[str]:
     return [
-        f"asks: {one_line(f'{question.tool} {json.dumps(question.args)}', 60)}; "
-        f"to answer: pal answer {info.run_id} {question.call_id} allow{at_database(database)}"
+        user_text(
+            "cli.durable_asks",
+            call=one_line(f"{question.tool} {json.dumps(question.args)}", 60),
+            answer=f"{info.run_id} {question.call_id} allow{at_database(database)}",
+        )
         for question in info.questions
     ]
 

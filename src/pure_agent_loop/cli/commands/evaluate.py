@@ -22,6 +22,7 @@ from pure_agent_loop.evaluation.command import DESCRIPTION, EPILOG
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.prompts import prompts_for
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import number, positive
 from pure_agent_loop.support.text import safe_str
 
@@ -51,7 +52,10 @@ def add_evaluate(parser: argparse.ArgumentParser) -> None:
     own.add_argument("--compare", type=Path, metavar="REPORT", help="earlier report written by --out")
     own.add_argument(
         "--at-least",
-        type=number(lambda share: 0 <= share <= 1, "a number from 0 to 1"),
+        type=number(
+            lambda share: 0 <= share <= 1,
+            lambda text: user_text("cli.number_range", text=text, low=0, high=1),
+        ),
         metavar="SHARE",
         help="share that must pass, 0 to 1 (default: 1; 0 with --compare)",
     )
@@ -76,8 +80,8 @@ def evaluate(options: argparse.Namespace, output: CommandOutput) -> int:
 def _refuse(options: argparse.Namespace, names: tuple[str, ...]) -> None:
     for name in names:
         if getattr(options, name) is not None:
-            when = "only with FILE" if options.file is None else "only without FILE"
-            raise ConfigError(f"--{name.replace('_', '-')} can be used {when}.")
+            when = notice("cli.only_with_file" if options.file is None else "cli.only_without_file")
+            raise ConfigError(notice("cli.eval_option", option=name.replace("_", "-"), when=when))
 
 
 def _evaluate_file(options: argparse.Namespace, model: ModelOptions, output: CommandOutput) -> int:
@@ -129,7 +133,7 @@ def _write(report: Report, options: argparse.Namespace, output: CommandOutput) -
         try:
             report.save(options.out)
         except OSError as error:
-            output.fail(f"--out={options.out} cannot be written: {error.strerror or error}")
+            output.fail(notice("cli.eval_out", out=options.out, error=error.strerror or error))
     output.result(f"{report.table('markdown') if options.table == 'markdown' else report}".rstrip() + "\n")
 
 
@@ -143,7 +147,9 @@ def _loaded(path: Path) -> tuple[Dataset, Agent | None]:
     try:
         names: dict[str, Any] = runpy.run_path(str(path), run_name="pal_eval")
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"{path} cannot be run. {type(error).__name__}: {safe_str(error)}") from error
+        raise ConfigError(
+            notice("cli.eval_not_run", path=path, kind=type(error).__name__, error=safe_str(error))
+        ) from error
     return _one_of(names, Dataset, "dataset", path, needed=True), _one_of(names, Agent, "agent", path)
 
 
@@ -153,7 +159,9 @@ def _one_of(names: dict[str, Any], kind: type, name: str, path: Path, *, needed:
     if isinstance(names.get(name), kind) or (not objects and not needed):
         return names.get(name)
     if len(objects) != 1:
-        raise ConfigError(f"{path} has {len(objects)} {kind.__name__} objects: name one of them {name!r}.")
+        raise ConfigError(
+            notice("cli.eval_several", path=path, count=len(objects), kind=kind.__name__, name=name)
+        )
     return next(iter(objects.values()))
 
 
@@ -164,7 +172,7 @@ def _agent_for(name: str | None, agent: Agent | None, options: ModelOptions, out
     if name is not None:
         agent = load_object("--agent", name)
         if not isinstance(agent, Agent):
-            raise ConfigError(f"--agent={name} must be an Agent, or a function that makes one.")
+            raise ConfigError(notice("cli.eval_agent", agent=name))
     chosen = {
         "model": options.model,
         "base-url": options.base_url,
@@ -175,9 +183,7 @@ def _agent_for(name: str | None, agent: Agent | None, options: ModelOptions, out
     if agent is not None:
         conflict = next((name for name, value in chosen.items() if value is not None), None)
         if conflict is not None:
-            raise ConfigError(
-                f"--{conflict} cannot be combined with an agent, which sets its own. Remove one."
-            )
+            raise ConfigError(notice("cli.eval_conflict", conflict=conflict))
         return agent
     choice = choose(options.model, options.base_url, options.thinking, os.environ, output, options.configured)
     return Agent(

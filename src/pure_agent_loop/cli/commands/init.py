@@ -17,8 +17,10 @@ from pure_agent_loop.cli.options import SETTINGS
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.settings.apply import KEY_VARIABLES
 from pure_agent_loop.cli.settings.files import GROUPS, NAME, user_path
+from pure_agent_loop.cli.translated_help import help_text
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.portal import run_sync
 
 _EPILOG = """\
@@ -27,13 +29,6 @@ examples:
   pal init --project
 """
 _WIDTH = 100
-_HEAD = """\
-Settings of pal for all your projects. Precedence: command line, profile (-P), environment, pal.toml of
-a project, this file. 'pal config show --origin' shows the effective values.
-Keys do not belong here: api_key_env names the variable that holds one."""
-_PROJECT_HEAD = """\
-Settings of pal for this project. They override your own once you trust them: pal asks, and asks again
-after changes. A project cannot set servers or keys, nor loosen the sandbox."""
 _SERVER = """\
 [servers.work]
 base_url = "https://models.example/v1"
@@ -65,7 +60,7 @@ def init(options: argparse.Namespace, output: CommandOutput) -> int:
     """
     path = Path.cwd() / NAME if options.project else user_path()
     if path.exists() and not options.force:
-        raise ConfigError(f"{path} already exists. To overwrite it: --force.")
+        raise ConfigError(notice("cli.init_exists", path=path))
     servers = {} if options.project else _servers_here(output)
     keys = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
     text = _text(servers, keys, project=options.project)
@@ -74,11 +69,13 @@ def init(options: argparse.Namespace, output: CommandOutput) -> int:
             private_folder(path.parent)
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
-        raise ConfigError(f"{path} cannot be written: {error.strerror or error}.") from error
+        raise ConfigError(
+            notice("cli.cannot_be_written", path=path, error=error.strerror or error)
+        ) from error
     for name, (url, model) in servers.items():
-        output.info(f"found {model} at {url}: added as server {name!r}")
+        output.info(notice("cli.init_found", model=model, url=url, name=name))
     for name in keys:
-        output.info(f"{name} is set")
+        output.info(notice("cli.init_is_set", name=name))
     output.result(f"{path}\n")
     return DONE
 
@@ -96,12 +93,10 @@ def _servers_here(output: CommandOutput) -> dict[str, tuple[str, str]]:
 
 
 def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool) -> str:
-    lines = [*_comment(_PROJECT_HEAD if project else _HEAD), ""]
+    lines = [*_comment(user_text("cli.init_project_head" if project else "cli.init_head")), ""]
     if keys:
         lines += [
-            *_comment(
-                f"{' and '.join(keys)}: set when this file was written; used without further settings."
-            ),
+            *_comment(user_text("cli.keys_set", keys=", ".join(keys))),
             "",
         ]
     default_server = next(iter(servers), "") if not keys else ""
@@ -120,7 +115,7 @@ def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool
 def _setting(option: CommandOption, *, project: bool, value: str = "") -> Iterator[str]:
     """Yield the help and the line of a setting, commented out unless there is a value."""
     choices = option.in_project if project else option.choices
-    summary = option.help.removesuffix("; repeatable")
+    summary = help_text(option.help).removesuffix("; repeatable").removesuffix("；可重复")
     summary = f"false: {summary}" if option.is_inverse else summary
     values = f" ({', '.join(map(json.dumps, choices))})" if choices else ""
     yield from _comment("\n".join(textwrap.wrap(f"{summary}{values}", _WIDTH)))

@@ -9,6 +9,7 @@ from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.local import Listed, list_models, pull_model, use_model
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import safe_text
 
 
@@ -33,7 +34,7 @@ def _list(options: argparse.Namespace, output: CommandOutput) -> None:  # noqa: 
     lines = list_models()
     width = max((len(line.name) for line in lines), default=0)
     output.result("".join(_line(line, width) for line in lines))
-    output.info("* default model; download: pal model pull NAME; select: pal model use NAME")
+    output.info(notice("cli.model_default"))
 
 
 def _line(listed: Listed, width: int) -> str:
@@ -54,9 +55,9 @@ def _pull(options: argparse.Namespace, output: CommandOutput) -> None:
 def _use(options: argparse.Namespace, output: CommandOutput) -> None:
     use_model(options.name)
     here = any(line.is_default and line.path for line in list_models())
-    output.info(f"{options.name} is now the default if nothing else is configured")
+    output.info(notice("cli.model_used", name=options.name))
     if not here:
-        output.info(f"not downloaded yet: pal model pull {options.name}")
+        output.info(notice("cli.model_not_here", name=options.name))
 
 
 _ACTIONS = {"list": _list, "pull": _pull, "use": _use}

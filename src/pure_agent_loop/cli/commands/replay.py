@@ -11,6 +11,7 @@ from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.options import SessionOptions
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import safe_text
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ def replay(options: argparse.Namespace, output: CommandOutput) -> int:
 
     records, problems = _read(options)
     if problems:
-        output.info(f"the session is damaged: {'; '.join(problems)}")
+        output.info(notice("cli.replay_damaged", problems="; ".join(problems)))
     report = replay_session(records)
     if options.json:
         output.json({"identical": report.difference is None, **report.to_dict()})
@@ -59,7 +60,7 @@ def _read(options: argparse.Namespace) -> tuple[list[Record], list[str]]:
     from pure_agent_loop.sessions import parse
 
     if (options.id is None) == (options.file is None):
-        raise ConfigError("Name one session: pal replay SESSION, or pal replay --file PATH.jsonl")
+        raise ConfigError(notice("cli.replay_one"))
     if options.file is None:
         with store_for(options.database) as store:
             loaded = store.read(existing(options.id, store))
@@ -68,5 +69,5 @@ def _read(options: argparse.Namespace) -> tuple[list[Record], list[str]]:
         with Path(options.file).open("rb") as lines:
             parsed = parse(lines)
     except (OSError, ValueError) as error:
-        raise ConfigError(f"Cannot read {options.file}: {error}") from error
+        raise ConfigError(notice("cli.cannot_read", file=options.file, error=error)) from error
     return parsed.records, parsed.problems

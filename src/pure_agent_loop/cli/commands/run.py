@@ -51,6 +51,7 @@ from pure_agent_loop.permissions import (
 )
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.runs import Choice
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.tool import ToolRegistry
 
 if TYPE_CHECKING:
@@ -105,10 +106,7 @@ def run(options: CommandOptions, output: CommandOutput) -> int:
     workspace = workspace_of(options.workspace)
     lines = options.input_format == "stream-json"
     if lines and (options.output_format != "stream-json" or options.task or options.explain):
-        raise ConfigError(
-            "--input-format stream-json reads its tasks from standard input, not from the command line; it "
-            "needs --output-format stream-json and cannot be combined with --explain."
-        )
+        raise ConfigError(notice("cli.stream_json"))
     typed_task = " ".join(options.task).rstrip()
     task = None if lines else read_task(options.task, output.info, needed=not is_resuming(options)) or None
     questions = TerminalQuestions.at_terminal(output)
@@ -166,7 +164,7 @@ def _conversation(do: Callable[..., int], place: SessionTarget) -> int:
         if code == INTERRUPTED:
             break
     if first:
-        raise ConfigError('No task given. Write lines such as {"type": "user", "content": "..."}.')
+        raise ConfigError(notice("cli.stream_no_task"))
     return code
 
 

@@ -25,6 +25,7 @@ from pure_agent_loop.durable import (
 )
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.sessions.export import moment
+from pure_agent_loop.support.language import in_user_language, notice, user_text
 from pure_agent_loop.support.terminal import one_line, safe_text
 
 SHOWN_RUNS = 10
@@ -119,7 +120,7 @@ def _seconds(text: str) -> float:
     except ValueError:
         number = 0.0
     if not 0 < number < float("inf"):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time; write 30s, 10m, 2h or 1d")
+        raise argparse.ArgumentTypeError(user_text("cli.interval", text=text))
     return number
 
 
@@ -132,8 +133,8 @@ def schedule(options: argparse.Namespace, output: CommandOutput) -> int:
         output.json(data)
         return DONE
     output.result(text)
-    if message:
-        output.info(message.replace("{database}", shown))
+    if message or not text:
+        output.info(message or notice("cli.schedule_none", database=shown))
     return DONE
 
 
@@ -169,14 +170,13 @@ def _delivery(options: argparse.Namespace) -> Delivery | None:
     try:
         argv = shlex.split(options.to_command)
     except ValueError as error:
-        raise ConfigError(f"--to-command={options.to_command!r:.200} cannot be parsed: {error}.") from error
+        raise ConfigError(notice("cli.to_command", to_command=options.to_command, error=error)) from error
     return to_command(argv, options.timeout)
 
 
 def _list(options: argparse.Namespace, schedules: Schedules, width: int) -> _Done:  # noqa: ARG001 - the signature of all actions
     infos = schedules.list()
-    message = "" if infos else "no schedules in {database}"
-    return {"schedules": list(map(_plain, infos))}, "".join(_row(info, width) for info in infos), message
+    return {"schedules": list(map(_plain, infos))}, "".join(_row(info, width) for info in infos), ""
 
 
 def _show(options: argparse.Namespace, schedules: Schedules, width: int) -> _Done:
@@ -190,7 +190,7 @@ def _show(options: argparse.Namespace, schedules: Schedules, width: int) -> _Don
 
 def _remove(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
     schedules.remove(options.name)
-    return {"removed": options.name}, "", f"{options.name} removed"
+    return {"removed": options.name}, "", notice("cli.schedule_removed", name=options.name)
 
 
 def _pause(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
@@ -206,12 +206,16 @@ def _run(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
     return (
         {"run_id": run_id},
         f"{run_id}\n",
-        f"queued for a worker; to follow it: pal logs -f {run_id}{database}",
+        notice("cli.schedule_queued", run=f"{run_id}{database}"),
     )
 
 
 def _info_of(info: ScheduleInfo) -> _Done:
-    return {"schedule": _plain(info)}, "", f"{info.schedule.name}: {_next(info)}"
+    return (
+        {"schedule": _plain(info)},
+        "",
+        notice("cli.schedule_state", name=info.schedule.name, state=_next(info)),
+    )
 
 
 def _plain(info: ScheduleInfo) -> dict[str, Any]:
@@ -220,11 +224,11 @@ def _plain(info: ScheduleInfo) -> dict[str, Any]:
 
 
 def _next(info: ScheduleInfo) -> str:
-    return "paused" if info.next is None else f"next at {_due(info)}"
+    return notice("cli.paused") if info.next is None else notice("cli.schedule_next", due=_due(info))
 
 
 def _due(info: ScheduleInfo) -> str:
-    return "paused" if info.next is None else info.schedule.shown_due(info.next)
+    return user_text("cli.paused") if info.next is None else info.schedule.shown_due(info.next)
 
 
 def _every(info: ScheduleInfo) -> str:
@@ -237,12 +241,18 @@ def _every(info: ScheduleInfo) -> str:
 
 def _row(info: ScheduleInfo, width: int) -> str:
     planned = info.schedule
-    when = planned.cron if planned.cron is not None else f"every {_every(info)}"
-    last = "" if info.last is None else f"; last {info.last.state} {moment(info.last.changed)} UTC"
-    what = planned.prompt or f"file {planned.prompt_file}"
+    when = (
+        planned.cron if planned.cron is not None else user_text("cli.schedule_every", interval=_every(info))
+    )
+    last = (
+        ""
+        if info.last is None
+        else user_text("cli.schedule_last", state=info.last.state, at=moment(info.last.changed))
+    )
+    what = planned.prompt or user_text("cli.schedule_file", path=planned.prompt_file)
     where = "" if planned.deliver is None else f" -> {planned.deliver}"
     head = f"{planned.name:<20}  {when:<16}  {planned.agent}"
-    return f"{head}\n    {_next(info)}{last}\n    {one_line(f'{what}{where}', width - 4)}\n"
+    return f"{head}\n    {in_user_language(_next(info))}{last}\n    {one_line(f'{what}{where}', width - 4)}\n"
 
 
 def _run_row(firing: Firing, width: int) -> str:

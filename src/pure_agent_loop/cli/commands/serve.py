@@ -28,6 +28,7 @@ from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import servers_for
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.toolbox import check_workspace, starter_tools
 
 DEFAULT_PORT = 8484
@@ -111,7 +112,7 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
         PureAgentLoopError: The server cannot start.
     """
     if not all(map(importlib.util.find_spec, ("starlette", "uvicorn", "websockets"))):
-        raise MissingExtraError("the server", "server")
+        raise MissingExtraError(notice("library.feature_server"), "server")
     from pure_agent_loop.server import Serving, Settings, bind_socket, check_host, create_app, uvicorn_config
 
     questions = TerminalQuestions.at_terminal(output)
@@ -125,9 +126,7 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
     )
     check_host(options.host, settings, has_tls=bool(options.tls_cert))
     if options.agents and options.mcp_config:
-        raise ConfigError(
-            "--mcp-config cannot be combined with --agents: it adds tools to the default agent."
-        )
+        raise ConfigError(notice("cli.serve_mcp"))
     agents = load_agents(options.agents, output) if options.agents else _default(default, questions, output)
     own_token = options.token or os.environ.get(TOKEN_VARIABLE) or None
     app = create_app(
@@ -154,18 +153,17 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
     def ready() -> None:
         scheme = "https" if options.tls_cert else "http"
         host = options.allow_host[0] if options.allow_host else _shown(options.host)
-        output.info(f"agents {', '.join(agents)}")
+        output.info(notice("cli.worker_agents", agents=", ".join(agents)))
         token = "YOUR_TOKEN" if own_token else app.state.token  # stderr may be a log that others can read
-        output.info(f"serving {scheme}://{host}:{port}{options.prefix}/#token={token}")
-        output.info("this link gives full access; stop with SIGTERM or Ctrl-C")
+        address = f"{scheme}://{host}:{port}{options.prefix}/#token={token}"
+        output.info(notice("cli.serve_at", address=address))
+        output.info(notice("cli.serve_link"))
 
     def stopping() -> None:
-        output.info(
-            f"stopping; runs get {options.grace:g} s to finish (again: resume them at the next start)"
-        )
+        output.info(notice("cli.serve_stopping", grace=options.grace))
 
     Serving(config, options.grace, ready, stopping).run([sockets])
-    output.info("stopped")
+    output.info(notice("cli.command_stopped"))
     return DONE
 
 
@@ -190,7 +188,7 @@ def _default(
 
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65_535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port from 0 to 65535")
+        raise argparse.ArgumentTypeError(user_text("cli.port", text=text))
     return int(text)
 
 

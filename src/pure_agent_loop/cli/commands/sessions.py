@@ -22,7 +22,7 @@ from pure_agent_loop.cli.arguments import (
 )
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.options import SessionOptions
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, counted
 from pure_agent_loop.cli.questions import TerminalQuestions, question_text
 from pure_agent_loop.cli.which_session import (
     MAX_TITLE,
@@ -43,9 +43,9 @@ from pure_agent_loop.sessions.export import about, moment, to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.story import Entry, read_story
 from pure_agent_loop.subagents import TaskStore
+from pure_agent_loop.support.language import in_user_language, notice, user_text
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
-from pure_agent_loop.support.text import counted
 
 LONG_ANSWER, LONG_RESULT = 40, 8  # lines
 FORMATS = ("markdown", "html", "jsonl")
@@ -133,12 +133,12 @@ def _list(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
     width = output.width
     output.result("".join(_row(row, width) for row in shown))
     if len(matches) > len(shown):
-        output.info(f"{len(matches) - len(shown)} more: pal sessions list -n {len(matches)}")
+        output.info(notice("cli.sessions_more", number=len(matches) - len(shown), count=len(matches)))
     if len(sessions) > len(matches):
-        output.info(f"{len(sessions) - len(matches)} more of subagents: pal sessions list --all")
+        output.info(notice("cli.sessions_of_subagents", number=len(sessions) - len(matches)))
     if not matches:
         database = at_database(options.database)
-        output.info(f"no sessions found; to start one: {_begin(database)}")
+        output.info(notice("cli.sessions_none", begin=_begin(database)))
     return DONE
 
 
@@ -157,7 +157,7 @@ def _excerpt(info: SessionInfo, store: SessionStore, words: Sequence[str]) -> st
 
 
 def _begin(database: str) -> str:
-    return f'pal run --session NAME{database} "your task"' if database else 'pal "your task"'
+    return notice("cli.begin_in", database=database) if database else notice("cli.begin")
 
 
 def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
@@ -175,24 +175,30 @@ def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
 def _row(row: dict[str, Any], width: int) -> str:
     parts = [f"{row['id']:<24}", moment(row["updated"]), _size(row["size_bytes"])]
     if "steps" in row:
-        parts += [counted(row["steps"], "step"), counted(row["messages"], "message")]
+        parts += [in_user_language(counted(row[f"{noun}s"], noun)) for noun in ("step", "message")]
     notes = [] if row.get("stop_reason") == "completed" or "steps" not in row else [_end_of(row)]
     if row.get("problem"):
-        notes.append("damaged")
-    prefix = f"({', '.join(notes)}) " if notes else ""
-    task = one_line(prefix + _tasks(row), width - 4)
-    excerpt = f"\n    said: {one_line(row['said'], width - 10)}" if "said" in row else ""
+        notes.append(user_text("cli.damaged"))
+    text = user_text("cli.row_notes", notes=", ".join(notes), text=_tasks(row)) if notes else _tasks(row)
+    task = one_line(text, width - 4)
+    excerpt = (
+        f"\n    {user_text('cli.said', text=one_line(row['said'], width - 10))}" if "said" in row else ""
+    )
     return f"{'  '.join(parts)}\n    {task}".rstrip() + f"{excerpt}\n"
 
 
 def _tasks(row: dict[str, Any]) -> str:
     """Return the first task, and the last if it differs."""
     first, last = row.get("title", row.get("problem", "")), row.get("task", "")
-    return first if one_line(last, MAX_TITLE) in ("", first) else f"{first} (last: {last})"
+    return (
+        first
+        if one_line(last, MAX_TITLE) in ("", first)
+        else user_text("cli.row_last", first=first, last=last)
+    )
 
 
 def _end_of(row: dict[str, Any]) -> str:
-    return one_line(row["stop_reason"] or "not finished", 40)
+    return one_line(row["stop_reason"] or user_text("cli.not_finished"), 40)
 
 
 def _show(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
@@ -208,13 +214,17 @@ def _show(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
         return DONE
     story = read_story(loaded.records)
     width = output.width
-    parts = [_block("", f"Session {session}: {about(story, loaded.records)}", width, 1)]
+    parts = [
+        _block(
+            "", user_text("cli.session_about", session=session, about=about(story, loaded.records)), width, 1
+        )
+    ]
     parts += [_entry(entry, width) for entry in story.entries]
     if story.entries and not story.stop_reason:
-        parts.append("   unfinished: the run is active or was interrupted\n")
+        parts.append(f"   {user_text('cli.session_unfinished')}\n")
     output.result("".join(parts))
     for problem in loaded.problems:
-        output.info(f"damaged: {problem}")
+        output.info(notice("cli.damaged_why", problem=problem))
     return DONE
 
 
@@ -229,9 +239,9 @@ def _entry(entry: Entry, width: int) -> str:
     if entry.kind == "end":
         return f"   ({one_line(entry.text, 60)})\n"
     if entry.kind == "shortened":
-        return "   (earlier history was compacted for the model)\n"
-    failed = "failed: " if entry.failed else ""
-    return _block(f"   {MARKS[entry.kind]} ", failed + entry.text, width, LONG_RESULT)
+        return f"   {user_text('cli.session_compacted')}\n"
+    text = user_text("cli.result_failed", text=entry.text) if entry.failed else entry.text
+    return _block(f"   {MARKS[entry.kind]} ", text, width, LONG_RESULT)
 
 
 def _block(mark: str, text: str, width: int, lines: int) -> str:
@@ -251,7 +261,7 @@ def _block(mark: str, text: str, width: int, lines: int) -> str:
 def _export(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     loaded = store.read(existing(options.id, store))
     for problem in loaded.problems:
-        output.info(f"damaged, omitted: {problem}")
+        output.info(notice("cli.export_omitted", problem=problem))
     text = _document(options.format, options.id, loaded.records)
     if options.output is None:
         output.result(text)
@@ -261,7 +271,7 @@ def _export(options: argparse.Namespace, store: SessionStore, output: CommandOut
         path.write_text(text, encoding="utf-8", newline="\n")
     except OSError as error:
         raise SessionWriteError(path, error.strerror or error) from error
-    output.info(f"wrote {path}")
+    output.info(notice("cli.wrote", path=path))
     return DONE
 
 
@@ -277,48 +287,46 @@ def _fork(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
         checked(options.new_id)
     new = fork_session(store, existing(options.id, store), options.at, options.new_id)
     output.result(f"{new}\n")
-    output.info(f'to resume: pal run {to_resume(new, options.database)} "your task"')
+    output.info(notice("cli.resume_with_task", to_resume=to_resume(new, options.database)))
     return DONE
 
 
 def _prune(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     for session_id in prune(store, options.days, time.time()):
-        output.info(f"deleted {session_id}")
+        output.info(notice("cli.deleted", session_id=session_id))
     return DONE
 
 
 def _delete(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     ids = list(dict.fromkeys(existing(session_id, store) for session_id in options.ids))
     if not options.yes and not _confirmed(ids, output):
-        output.info("nothing was deleted")
+        output.info(notice("cli.nothing_deleted"))
         return FAILED
     for session_id in ids:
         store.delete(session_id)
-        output.info(f"deleted {session_id}")
+        output.info(notice("cli.deleted", session_id=session_id))
     return DONE
 
 
 def _confirmed(ids: Sequence[str], output: CommandOutput) -> bool:
     questions = TerminalQuestions.at_terminal(output) if is_terminal(sys.stdin) else None
     if questions is None:
-        raise ConfigError("--yes is needed: there is no terminal to ask for confirmation.")
-    return questions.confirm(f"Delete {', '.join(ids)}? [y]es, [n]o: ")
+        raise ConfigError(notice("cli.needs_yes"))
+    return questions.confirm(user_text("cli.delete_question", sessions=", ".join(ids)))
 
 
 def _repair(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     if not isinstance(store, JsonlStore):
-        raise ConfigError(
-            "--database: sessions in a database cannot be repaired; the database keeps them consistent."
-        )
+        raise ConfigError(notice("cli.repair_database"))
     report = store.repair(existing(options.id, store))
     if report.path is None:
-        output.info(f"no damage in {options.id}: {counted(report.kept, 'record')}")
+        output.info(notice("cli.repair_intact", id=options.id, kept=counted(report.kept, "record")))
         return DONE
     for change in report.changes:
         output.info(change)
     output.result(f"{safe_text(str(report.path))}\n")
     output.info(
-        f"{counted(report.kept, 'record')} copied to session {report.session_id}; the old one is unchanged"
+        notice("cli.repair_copied", kept=counted(report.kept, "record"), session_id=report.session_id)
     )
     return DONE
 
@@ -336,12 +344,11 @@ def _waiting(options: argparse.Namespace, store: SessionStore, output: CommandOu
         for question in questions:
             lines += [f"    {line}" for line in question_text(question).splitlines()]
             call = shlex.quote(one_line(question.call_id))
-            lines.append(
-                f"    to answer: pal sessions answer {shlex.quote(session_id)} {call} allow{database}"
-            )
+            answer = f"{shlex.quote(session_id)} {call} allow{database}"
+            lines.append(f"    {user_text('cli.answer_how', answer=answer)}")
         output.result("\n".join(lines) + "\n")
     if not pending:
-        output.info("no session is waiting for an answer")
+        output.info(notice("cli.no_questions"))
     return DONE
 
 
@@ -350,9 +357,9 @@ def _answer(options: argparse.Namespace, store: SessionStore, output: CommandOut
     manager.answer(existing(options.id, store), options.call_id, options.verdict, options.message)
     left = len(manager.questions(options.id))
     if left:
-        output.info(f"recorded; {counted(left, 'more question')} of {options.id}: pal sessions waiting")
+        output.info(notice("cli.answer_more", left=counted(left, "question"), id=options.id))
     else:
-        output.info(f"recorded; to resume: pal run {to_resume(options.id, options.database)}")
+        output.info(notice("cli.answer_recorded", to_resume=to_resume(options.id, options.database)))
     return DONE
 
 

@@ -11,6 +11,7 @@ from pure_agent_loop.cli.arguments import add_json, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import one_line
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def undo(options: argparse.Namespace, output: CommandOutput) -> int:
 async def _undo(options: argparse.Namespace, snapshots: WorkspaceSnapshots, output: CommandOutput) -> int:
     session = await _session(options.session, snapshots)
     if session is None:
-        output.info(f"nothing to undo in {snapshots.root}")
+        output.info(notice("cli.undo_none_in", root=snapshots.root))
         return DONE
     if options.list:
         return _show(await snapshots.steps(session), output, as_json=options.json)
@@ -81,8 +82,14 @@ async def _session(session: str, snapshots: WorkspaceSnapshots) -> str | None:
     if session == "last":
         return known[-1] if known else None
     if session not in known:
-        hint = f"Sessions that did: {', '.join(known[-3:])}." if known else "No session did."
-        raise ConfigError(f"Session {one_line(session)!r} changed nothing in {snapshots.root}. {hint}")
+        hint = (
+            notice("cli.undo_known", sessions=", ".join(known[-3:]))
+            if known
+            else notice("cli.undo_no_session")
+        )
+        raise ConfigError(
+            notice("cli.undo_session", session=one_line(session), root=snapshots.root, hint=hint)
+        )
     return session
 
 
@@ -110,13 +117,13 @@ def _report(report: UndoReport, output: CommandOutput, *, as_json: bool) -> int:
         output.json(report.to_dict())
         return code
     if not report.steps:
-        output.info("nothing to undo")
+        output.info(notice("cli.undo_none"))
         return DONE
     rows = [("restored", path) for path in report.restored] + [("removed", path) for path in report.removed]
-    output.result("".join(f"{what} {one_line(path)}\n" for what, path in rows))
+    output.result("".join(f"{user_text(f'cli.{what}', path=one_line(path))}\n" for what, path in rows))
     for conflict in report.conflicts:
-        output.info(f"left {one_line(conflict.path)}: {conflict.reason}")
+        output.info(notice("cli.left", path=one_line(conflict.path), reason=conflict.reason))
     steps = ", ".join(str(step) for step in report.steps)
-    verb = "would be undone" if report.is_dry else "undone"
-    output.info(f"step {steps} {verb}" + (" in part; see --force" if report.conflicts else ""))
+    part = notice("cli.in_part") if report.conflicts else ""
+    output.info(notice("cli.would_undo" if report.is_dry else "cli.undone", steps=steps, part=part))
     return code

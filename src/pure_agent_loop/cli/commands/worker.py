@@ -26,6 +26,7 @@ from pure_agent_loop.cli.toolset import RunToolset
 from pure_agent_loop.durable import Engine, Rate, Worker
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.schema.build import checked_in_run
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.toolbox import check_workspace, starter_tools
 
@@ -87,19 +88,22 @@ def worker(options: argparse.Namespace, output: CommandOutput) -> int:
     )
 
     def ready(begun: Worker) -> None:
-        output.info(f"worker {begun.executor}")
-        output.info(f"database {engine.database.display_url}")
-        output.info(f"agents {', '.join(_described(agents))}")
-        output.info(f"queues {', '.join(sorted(set(begun.queues.values())))}; stop with SIGTERM or Ctrl-C")
+        output.info(notice("cli.worker_begun", executor=begun.executor))
+        output.info(notice("cli.worker_database", database=engine.database.display_url))
+        output.info(notice("cli.worker_agents", agents=", ".join(_described(agents))))
+        output.info(notice("cli.worker_queues", queues=", ".join(sorted(set(begun.queues.values())))))
 
     with closing(engine), _log_shown(output):
         engine.run_worker(ready, _Stopping(options.grace, output).on_signal)
-    output.info("stopped; unfinished runs were returned to the queue")
+    output.info(notice("cli.worker_stopped"))
     return DONE
 
 
 def _described(agents: Mapping[str, Agent]) -> list[str]:
-    return [f"{name} ({getattr(agent.llm, 'model', '') or 'own client'})" for name, agent in agents.items()]
+    return [
+        f"{name} ({getattr(agent.llm, 'model', '') or user_text('cli.own_client')})"
+        for name, agent in agents.items()
+    ]
 
 
 def _rate(text: str) -> tuple[str, Rate]:
@@ -108,9 +112,7 @@ def _rate(text: str) -> tuple[str, Rate]:
     try:
         return model, Rate(int(limit), float(period))
     except ValueError as error:
-        raise ConfigError(
-            f"--rate={text} is invalid. Write MODEL=RUNS/SECONDS, such as --rate gpt-4o-mini=60/60."
-        ) from error
+        raise ConfigError(notice("cli.rate", text=text)) from error
 
 
 def load_deps(where: str | None) -> Callable[..., Any] | None:
@@ -142,10 +144,7 @@ def load_agents(where: str | None, output: CommandOutput, *, any_folder: bool = 
         return {_DEFAULT_AGENT: loaded}
     if isinstance(loaded, Mapping) and loaded and all(isinstance(agent, Agent) for agent in loaded.values()):
         return dict(loaded)
-    raise ConfigError(
-        f"--agents={where} is {type(loaded).__name__}. It must be an Agent, a dict of agents by name, or a "
-        "function that makes one of them."
-    )
+    raise ConfigError(notice("cli.agents_kind", where=where, kind=type(loaded).__name__))
 
 
 def _default_agent(output: CommandOutput, any_folder: bool) -> Agent:
@@ -170,9 +169,7 @@ class _Stopping:
         if self._was_asked and number == signal.SIGINT:
             os._exit(INTERRUPTED)  # like a kill: another worker resumes the runs
         if not self._was_asked:
-            self._output.info(
-                f"stopping; running tools get {self._grace:g} s to finish (Ctrl-C again stops now)"
-            )
+            self._output.info(notice("cli.worker_stopping", grace=self._grace))
         self._was_asked = True
 
 

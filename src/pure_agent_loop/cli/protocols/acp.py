@@ -28,14 +28,12 @@ from pure_agent_loop.acp import (
     serve,
 )
 from pure_agent_loop.acp.wire import items, text
-from pure_agent_loop.acp.words import message as sentence
 from pure_agent_loop.assistant import Guidance
 from pure_agent_loop.cli.arguments import add_options, describe
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.questions import IN_DIFF, keep_rules, kind_of, planned_change
 from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
-from pure_agent_loop.cli.chat.words import COMMANDS, in_words
 from pure_agent_loop.cli.choose import choose, plan_for
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.options import (
@@ -45,7 +43,7 @@ from pure_agent_loop.cli.options import (
     PermissionOptions,
     ToolOptions,
 )
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.parser import add_help_all
 from pure_agent_loop.cli.questions import TerminalQuestions, question_text
 from pure_agent_loop.cli.settings.apply import configure
@@ -53,7 +51,6 @@ from pure_agent_loop.cli.settings.servers import with_servers
 from pure_agent_loop.cli.toolset import RunToolset, check_folder, check_given_rules, make_toolset, settled
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import SessionTarget, folder_of, in_folder, title_of
-from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError
 from pure_agent_loop.events import Event
 from pure_agent_loop.llm.profiles import THINKING_LEVELS
@@ -62,7 +59,7 @@ from pure_agent_loop.permissions import Permission, PermissionRequest, Permissio
 from pure_agent_loop.sessions import check_session_name, default_store, new_session_id
 from pure_agent_loop.sessions.story import Entry, read_story
 from pure_agent_loop.support.child import NEUTRAL_DIR
-from pure_agent_loop.support.language import in_user_language
+from pure_agent_loop.support.language import in_user_language, notice, user_text
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.support.threads import in_thread
@@ -154,7 +151,7 @@ def with_editors_servers(
     known = toolset.mcp.servers if toolset.mcp else ()
     for server in known:
         if editors.get(server.name):
-            output.info(message("acp_twice", name=server.name))
+            output.info(user_text("cli.acp_twice", name=server.name))
     kept = [server for server in known if not editors.get(server.name)]
     return replace(toolset, mcp=MCPServers([*kept, *editors.servers]))
 
@@ -169,7 +166,7 @@ def _server_of(definition: Mapping[str, Any]) -> dict[str, Any]:
         return {"name": name, "url": text(definition, "url"), "headers": headers, "transport": kind}
     args = definition.get("args") or []
     if kind != "stdio" or not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
-        raise ConfigError(message("acp_unknown_type", name=f"{name!r:.80}"))
+        raise ConfigError(user_text("cli.acp_unknown_type", name=f"{name!r:.80}"))
     variables = {text(field, "name"): text(field, "value") for field in items(definition, "env")}
     return {
         "name": name,
@@ -213,9 +210,9 @@ def acp(options: CommandOptions, output: CommandOutput) -> int:
         ConfigError: Standard input or output is closed.
     """
     if sys.stdin is None or sys.stdout is None:
-        raise ConfigError(message("acp_closed"))
+        raise ConfigError(user_text("cli.acp_closed"))
     if is_terminal(sys.stdin):
-        output.info(message("acp_waiting"))
+        output.info(user_text("cli.acp_waiting"))
     source, sink = sys.stdin.buffer, _only_protocol()
     run_sync(serve(_Folders(options, output), source, sink))  # a hanging tool must not block the exit
     return DONE
@@ -260,9 +257,9 @@ class _Folders:
             not default_store().exists(check_session_name(session_id))
             or folder_of(default_store(), session_id) != str(folder)
         ):
-            raise SessionNotFoundError(message("acp_no_session", session=session_id, folder=folder))
+            raise SessionNotFoundError(user_text("cli.acp_no_session", session=session_id, folder=folder))
         if servers and not self.has_mcp:
-            raise ConfigError(message("acp_needs_mcp"))
+            raise ConfigError(user_text("cli.acp_needs_mcp"))
         editors_servers(servers, folder)  # report invalid servers now
         chosen = session_id or new_session_id()
         session = _Session(self, folder, chosen, servers, editor)
@@ -328,7 +325,7 @@ class _Session:
         try:
             check_folder(self._options, self.folder)
         except ConfigError as error:
-            raise ConfigError(f"cwd: {error}") from error
+            raise ConfigError(notice("cli.cwd", error=error)) from error
         _require_model(self._options)
 
     def _settle(self, questions: TerminalQuestions) -> None:
@@ -344,8 +341,8 @@ class _Session:
             asking = EditorQuestions(self._output, self._editor, asyncio.get_running_loop())
             await in_thread(partial(self._prepare, asking))
         messages, self._output.messages = self._output.messages, []
-        for notice in messages:
-            await self._editor.note(notice)
+        for line in messages:
+            await self._editor.note(line)
 
     def _prepare(self, asking: TerminalQuestions) -> None:
         if self._is_asked_later:
@@ -386,10 +383,10 @@ class _Session:
 
     @property
     def options(self) -> Mapping[str, Option]:
-        modes = {"ask": sentence.for_user("mode_ask"), "auto": sentence.for_user("mode_auto")}
+        modes = {"ask": user_text("mode_ask"), "auto": user_text("mode_auto")}
         modes |= {
-            "plan": sentence.for_user("mode_plan"),
-            "bypass": sentence.for_user("mode_bypass"),
+            "plan": user_text("mode_plan"),
+            "bypass": user_text("mode_bypass"),
         }
         levels = dict.fromkeys(THINKING_LEVELS, "")
         options = self._options
@@ -441,9 +438,9 @@ class _Session:
         return read_story(default_store().read(self._id).records).entries
 
     def commands(self) -> Iterable[tuple[str, str]]:
-        own = [(name, in_words(COMMANDS[name])) for name in _COMMANDS]
+        own = [(name, user_text(f"chat.command_{name}")) for name in _COMMANDS]
         custom = [(name, command.about) for name, command in self.custom.all().items()]
-        return [(_GOES_ON, sentence.for_user("goes_on")), *own, *custom]
+        return [(_GOES_ON, user_text("goes_on")), *own, *custom]
 
     async def command(self, name: str, words: str) -> tuple[str, str | None, bool]:
         if name == _GOES_ON:

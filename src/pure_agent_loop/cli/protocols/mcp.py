@@ -20,7 +20,7 @@ from pure_agent_loop.cli.arguments import add_options, describe, read_options
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.options import PermissionOptions, ServingOptions, agent_arguments
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.parser import did_you_mean
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
@@ -28,9 +28,9 @@ from pure_agent_loop.cli.settings.servers import ServerEntry, every_written
 from pure_agent_loop.cli.slow import Waiting
 from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, rules_of, skills_loader, workspace_of
 from pure_agent_loop.cli.trust import may_guide
-from pure_agent_loop.cli.words import message
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.support.child import find_program
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.tool import Tool
 
@@ -82,7 +82,7 @@ def serve_here(options: ServingOptions, output: CommandOutput) -> int:
         permission_rules=rules_of(options),
     )
     if options.deps and not options.agents:
-        raise ConfigError(message("mcp_deps"))
+        raise ConfigError(user_text("cli.mcp_deps"))
     agents = load_agents(options.agents, output) if options.agents else {}
     deps = load_deps(options.deps)
     store, started = SessionManager().store, set[str]()
@@ -98,7 +98,7 @@ def serve_here(options: ServingOptions, output: CommandOutput) -> int:
     published = Published(_prompts(workspace, skills_loader(workspace, trusted)))
     agent_server = AgentServer(tools, agents, store, lambda _: caller, published, deps)
     counts = {"tools": len(agent_server.tools), "agents": len(agent_server.agents)}
-    output.info(message("mcp_serving", folder=Path(workspace), **counts))
+    output.info(user_text("cli.mcp_serving", folder=Path(workspace), **counts))
     asyncio.run(serve_stdio(agent_server))
     return DONE
 
@@ -206,15 +206,15 @@ def mcp(options: argparse.Namespace, output: CommandOutput) -> int:
         return asyncio.run(_list(servers.values(), workspace, output, as_json=options.json))
     if options.name not in servers:
         hint = did_you_mean(options.name, servers)
-        raise ConfigError(message("mcp_unknown", name=f"{options.name!r:.60}", hint=hint))
+        raise ConfigError(user_text("cli.mcp_unknown", name=f"{options.name!r:.60}", hint=hint))
     written = servers[options.name]
     if options.action == "logout":
         _, was_there = _logged_out(options.name, written.table, written.shown)
-        output.info(message("mcp_logged_out" if was_there else "mcp_no_login", name=options.name))
+        output.info(user_text("cli.mcp_logged_out" if was_there else "cli.mcp_no_login", name=options.name))
         return DONE
     settings = written.settings(workspace)
     if settings is None:
-        raise ConfigError(message("mcp_disabled", name=options.name, file=written.shown))
+        raise ConfigError(user_text("cli.mcp_disabled", name=options.name, file=written.shown))
     if options.action == "login":
         return _login(settings, output)
     return asyncio.run(_test(settings, output, agrees=options.agree))
@@ -225,9 +225,9 @@ def _add(options: argparse.Namespace, output: CommandOutput) -> int:
 
     is_url = _URL.match(options.where[0]) is not None
     if is_url and len(options.where) > 1:
-        raise ConfigError(message("mcp_one_url"))
+        raise ConfigError(user_text("cli.mcp_one_url"))
     if options.sse and not is_url:
-        raise ConfigError(message("mcp_sse_url"))
+        raise ConfigError(user_text("cli.mcp_sse_url"))
     table: dict[str, Any] = (
         {"type": "sse" if options.sse else "http", "url": options.where[0]}
         if is_url
@@ -245,15 +245,17 @@ def _add(options: argparse.Namespace, output: CommandOutput) -> int:
         table["oauth"]["redirect_port"] = int(port)
     table |= {"inherit": options.inherit} if options.inherit else {}
     if options.cwd and not Path(options.cwd).is_dir():
-        raise ConfigError(message("mcp_no_folder", folder=f"{options.cwd!r:.80}"))
+        raise ConfigError(user_text("cli.mcp_no_folder", folder=f"{options.cwd!r:.80}"))
     table |= {"cwd": str(Path(options.cwd).absolute())} if options.cwd else {}
     table |= {"trusted": True} if options.trusted else {}
     notes = _notes(options.name, table, user_path())
     was_there = options.name in user_tables()
     change_user(lambda servers: servers.update({options.name: table}))
-    output.info(message("mcp_replaced" if was_there else "mcp_added", name=options.name, file=user_path()))
+    output.info(
+        user_text("cli.mcp_replaced" if was_there else "cli.mcp_added", name=options.name, file=user_path())
+    )
     for note in notes:
-        output.info(message("mcp_warning", note=note))
+        output.info(user_text("cli.mcp_warning", note=note))
     return DONE
 
 
@@ -271,16 +273,16 @@ def _notes(name: str, table: dict[str, Any], path: Path) -> list[str]:
     is_here = Path(program).is_absolute() or settings.cwd
     is_elsewhere = "PATH" in settings.env
     if not is_here and (os.sep in program or not (is_elsewhere or find_program(program))):
-        return [message("mcp_not_on_path", program=program)]
+        return [user_text("cli.mcp_not_on_path", program=program)]
     relative = () if settings.cwd else [arg for arg in rest if not Path(arg).is_absolute()]
     lost = next((arg for arg in relative if Path(arg).exists()), "")
-    return [message("mcp_other_folder", path=lost)] if lost else []
+    return [user_text("cli.mcp_other_folder", path=lost)] if lost else []
 
 
 def _pair(text: str, sign: str) -> tuple[str, str]:
     name, separator, value = text.partition(sign)
     if not separator or not name.strip():
-        raise ConfigError(message("mcp_pair", text=f"{text!r:.60}", sign=sign))
+        raise ConfigError(user_text("cli.mcp_pair", text=f"{text!r:.60}", sign=sign))
     return name.strip(), value.strip() if sign == ":" else value
 
 
@@ -291,11 +293,11 @@ def _remove(name: str, output: CommandOutput) -> int:
     tables = user_tables()
     if (table := tables.get(name)) is None:
         hint = did_you_mean(name, tables)
-        raise ConfigError(message("mcp_not_there", file=user_path(), name=f"{name!r:.60}", hint=hint))
+        raise ConfigError(user_text("cli.mcp_not_there", file=user_path(), name=f"{name!r:.60}", hint=hint))
     with contextlib.suppress(ConfigError):
         Approvals(_logged_out(name, table, str(user_path()))[0].identity).forget()
     change_user(lambda servers: servers.__delitem__(name))
-    output.info(message("mcp_removed", name=name))
+    output.info(user_text("cli.mcp_removed", name=name))
     return DONE
 
 
@@ -313,19 +315,19 @@ def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> tuple[Server
 async def _list(
     servers: Iterable[ServerEntry], workspace: Path, output: CommandOutput, *, as_json: bool
 ) -> int:
-    with _waiting(output, message("mcp_waiting")):
+    with _waiting(output, user_text("cli.mcp_waiting")):
         rows = await asyncio.gather(*(_row(server, workspace) for server in servers))
     if as_json:
         output.json({"servers": rows})
         return DONE
     if not rows:
-        output.info(message("mcp_none"))
+        output.info(user_text("cli.mcp_none"))
     for row in rows:
-        line = message(
-            "mcp_row",
+        line = user_text(
+            "cli.mcp_row",
             name=row["name"],
-            state=message(f"mcp_state_{row['state']}"),
-            tools=message("mcp_tools", count=row["tools"]) if row["state"] == "ready" else "",
+            state=user_text(f"cli.mcp_state_{row['state']}"),
+            tools=user_text("cli.mcp_tools", count=row["tools"]) if row["state"] == "ready" else "",
             place=row["place"],
             file=row["from"],
         )
@@ -341,7 +343,7 @@ async def _row(written: ServerEntry, workspace: Path) -> dict[str, Any]:
     try:
         settings = written.settings(workspace)
     except ConfigError as error:
-        return {**row, "error": one_line(str(error), 400)}
+        return {**row, "error": one_line(error_text(error), 400)}
     if settings is None:
         return {**row, "state": "disabled"}
     from pure_agent_loop.mcp import MCPServer
@@ -374,16 +376,16 @@ async def _test(settings: ServerSettings, output: CommandOutput, *, agrees: bool
             output.info(text)
         for tool in server.changed_tools:
             text = one_line(tool.description, _MAX_CHARS)
-            output.result(f"{message('mcp_changed', tool=tool.name, text=text)}\n")
+            output.result(f"{user_text('cli.mcp_changed', tool=tool.name, text=text)}\n")
             output.result(f"    {json.dumps(tool.parameters)}\n")
         if server.changed_tools and agrees:
             await server.agree()
-            output.info(message("mcp_approved"))
+            output.info(user_text("cli.mcp_approved"))
         elif server.changed_tools:
-            output.info(message("mcp_to_approve", name=settings.name))
+            output.info(user_text("cli.mcp_to_approve", name=settings.name))
         ready, answered = started - begun, (time.monotonic() - started) * 1000
         times = {"seconds": f"{ready:.1f}", "milliseconds": f"{answered:.1f}"}
-        output.info(message("mcp_ready", file=log_file(settings.name), **times))
+        output.info(user_text("cli.mcp_ready", file=log_file(settings.name), **times))
     return DONE
 
 
@@ -391,9 +393,9 @@ def _login(settings: ServerSettings, output: CommandOutput) -> int:
     from pure_agent_loop.mcp import log_in
 
     if not settings.url:
-        raise ConfigError(message("mcp_login_not_needed", name=settings.name))
+        raise ConfigError(user_text("cli.mcp_login_not_needed", name=settings.name))
     storage = asyncio.run(log_in(settings, output.info))
-    output.info(message("mcp_logged_in", name=settings.name, place=storage))
+    output.info(user_text("cli.mcp_logged_in", name=settings.name, place=storage))
     return DONE
 
 

@@ -14,14 +14,14 @@ from pure_agent_loop.cli.options import (
     PermissionOptions,
     ToolOptions,
 )
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, former_names_notice
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.files import ParsedConfig, Server, project_file, read, user_file
 from pure_agent_loop.cli.settings.layers import EffectiveSetting, read_env_file, resolve, servers_of
 from pure_agent_loop.cli.trust import may_set
 from pure_agent_loop.runs import Configured
-from pure_agent_loop.support.language import LANGUAGE_VARIABLE
-from pure_agent_loop.support.variables import FORMER_NAMES, former_names_notice
+from pure_agent_loop.support.language import LANGUAGE_VARIABLE, notice
+from pure_agent_loop.support.variables import FORMER_NAMES
 
 KEY_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
 
@@ -95,11 +95,11 @@ def _read_variables(options: EndpointOptions, output: CommandOutput, sheets: Seq
     own = [server.api_key_env for server in servers_of(sheets).values() if server.api_key_env]
     if options.env_file is not None:
         known = [*own, *KEY_VARIABLES, *(name for option in SETTINGS.values() for name in option.variables)]
-        used, notice = read_env_file(options.env_file, known)
+        used, ignored = read_env_file(options.env_file, known)
         for name, value in used.items():
             if not os.environ.get(FORMER_NAMES.get(name, name)):
                 os.environ.setdefault(name, value)
-        for line in filter(None, (notice, former_names_notice())):
+        for line in filter(None, (ignored, former_names_notice())):
             output.info(line)
     for name in (*own, *KEY_VARIABLES):
         output.hide(os.environ.get(name))
@@ -113,6 +113,6 @@ def _name_server(options: EndpointOptions, settings: InForce) -> Configured:
     if server is not None:
         options.base_url = server.base_url
         if server.model and model.rank > url.rank:
-            options.model, origins["model"] = server.model, f"the server {url.value}"
+            options.model, origins["model"] = server.model, notice("cli.from_server", name=url.value)
     keys = {server.base_url: server.api_key_env for server in settings.servers.values() if server.api_key_env}
     return Configured(origins, keys)

@@ -15,6 +15,7 @@ from pure_agent_loop.cli.parser import did_you_mean
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.permissions import Rule
 from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import safe_text
 
 NAME = "pal.toml"
@@ -32,31 +33,33 @@ def _checked(option: CommandOption, value: Any, where: str) -> Any:
     try:
         return _read(option, value)
     except (argparse.ArgumentTypeError, ConfigError) as error:
-        raise ConfigError(f"{where}: {option.key} = {value!r:.80}: {error}.") from None
+        raise ConfigError(
+            notice("cli.setting_invalid", where=where, name=option.key, value=value, error=error)
+        ) from None
 
 
 def _read(option: CommandOption, value: Any) -> Any:
     if option.default is False:
-        return _of_kind(value, bool, "true or false")
+        return _of_kind(value, bool, "switch")
     if option.default == []:
-        rules = _of_kind(value, list, "a list of rules")
-        return [Rule.parse(_of_kind(rule, str, "a rule")).text for rule in rules]
+        rules = _of_kind(value, list, "rules")
+        return [Rule.parse(_of_kind(rule, str, "rule")).text for rule in rules]
     if option.is_joined and isinstance(value, list):
         value = ",".join(map(str, value))
     parse = option.argument.get("type")
     if parse is None:
-        _of_kind(value, str, "text in quotes")
+        _of_kind(value, str, "text")
     read = value if parse is None else parse(str(value))
     if option.choices and read not in option.choices:
-        raise ConfigError(
-            f"use one of: {', '.join(option.choices)}.{did_you_mean(str(read), option.choices)}".rstrip(".")
-        )
+        hint = did_you_mean(str(read), option.choices)
+        hint = notice("cli.then_hint", hint=hint) if hint else ""
+        raise ConfigError(notice("cli.use_one_of", choices=", ".join(option.choices), hint=hint))
     return read
 
 
-def _of_kind(value: Any, kind: type, description: str) -> Any:
+def _of_kind(value: Any, kind: type, name: str) -> Any:
     if not isinstance(value, kind):
-        raise ConfigError(f"must be {description}")
+        raise ConfigError(notice("cli.setting_must_be", description=notice(f"cli.kind_{name}")))
     return value
 
 
@@ -127,10 +130,10 @@ def user_file() -> ConfigFile | None:
     path = user_path()
     try:
         if path.exists() and not path.is_file():
-            raise ConfigError(f"{path} is not a file. Move or delete it.")
+            raise ConfigError(notice("cli.not_a_file", path=path))
         return ConfigFile(str(path), path.read_bytes(), is_project=False) if path.exists() else None
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}.") from error
+        raise ConfigError(notice("cli.cannot_be_read", path=path, error=error.strerror)) from error
 
 
 def project_file(workspace: Path, name: str = NAME) -> ConfigFile | None:
@@ -156,7 +159,7 @@ def _read_inside(root: Path, path: Path) -> bytes:
         with Workspace(root).open_for_reading(path.relative_to(root).as_posix()) as file:
             return file.read(MAX_BYTES + 1)
     except (WorkspaceError, OSError) as error:
-        raise ConfigError(f"{path} cannot be read: {safe_text(str(error))}") from error
+        raise ConfigError(notice("cli.cannot_be_read_why", path=path, error=safe_text(str(error)))) from error
 
 
 def read(file: ConfigFile) -> ParsedConfig:
@@ -179,7 +182,7 @@ def read(file: ConfigFile) -> ParsedConfig:
 
 def _toml(file: ConfigFile) -> dict[str, Any]:
     if len(file.data) > MAX_BYTES:
-        raise ConfigError(f"{file.shown} is longer than {MAX_BYTES} bytes.")
+        raise ConfigError(notice("cli.file_too_long", shown=file.shown, max_bytes=MAX_BYTES))
     toml = _toml_module()
     try:
         table: dict[str, Any] = toml.loads(file.data.decode("utf-8-sig"))
@@ -187,7 +190,7 @@ def _toml(file: ConfigFile) -> dict[str, Any]:
         ValueError,
         RecursionError,
     ) as error:  # TOML and UTF-8 errors are both ValueErrors
-        raise ConfigError(f"{file.shown} is not valid TOML: {safe_text(str(error))}.") from None
+        raise ConfigError(notice("cli.not_toml", shown=file.shown, error=safe_text(str(error)))) from None
     return table
 
 
@@ -209,29 +212,23 @@ class _TableReader:
         """Remove the named subtables from a file's table and return them."""
         subtables = table.pop(name, {})
         if not isinstance(subtables, dict) or not all(isinstance(sub, dict) for sub in subtables.values()):
-            raise self._wrong(name, f"must be a table: [{name}.NAME]")
+            raise self._wrong("table", name)
         if subtables and name == "servers" and self._file.is_project:
-            raise self._wrong(name, "are only allowed in your own file (pal init), not in a project")
+            raise self._wrong("servers", name)
         if subtables and name == "mcp" and self._file.is_project:
-            raise self._wrong(
-                name, "is only allowed in your own file; a project lists its servers in .mcp.json"
-            )
+            raise self._wrong("mcp", name)
         return subtables
 
     def server(self, name: str, table: dict[str, Any]) -> Server:
         """Return one named server."""
         for key, value in table.items():
             if key not in _SERVER:
-                note = (
-                    " Keys do not belong in files: set api_key_env to the name of a variable."
-                    if key == "api_key"
-                    else ""
-                )
+                note = notice("cli.setting_key") if key == "api_key" else ""
                 raise self._unknown(f"servers.{name}.{key}", _SERVER, note)
             if not isinstance(value, str) or not value.strip():
-                raise self._wrong(f"servers.{name}.{key}", "must be text in quotes")
+                raise self._wrong("text", f"servers.{name}.{key}")
         if "base_url" not in table:
-            raise self._wrong(f"servers.{name}", 'needs base_url = "http://.../v1"')
+            raise self._wrong("url", f"servers.{name}")
         return Server(**table)
 
     def values(self, table: dict[str, Any], inside: str = "", group: str = "") -> dict[str, Any]:
@@ -252,14 +249,13 @@ class _TableReader:
 
     def _check_project(self, key: str, value: Any) -> None:
         if self._file.is_project and value not in (SETTINGS[key].in_project or (value,)):
-            raise self._wrong(
-                f"{key} = {value!r}",
-                "is not allowed in a project. Set it in your own file or on the command line",
-            )
+            raise self._wrong("project", key, value=value)
 
     def _unknown(self, key: str, known: Any, note: str = "") -> ConfigError:
         hint = did_you_mean(key.rpartition(".")[2], known) or did_you_mean(key, known)
-        return ConfigError(f"{self._file.shown}: unknown setting {safe_text(key)!r}.{hint}{note}")
+        return ConfigError(
+            notice("cli.unknown_setting", shown=self._file.shown, key=safe_text(key), hint=hint, note=note)
+        )
 
-    def _wrong(self, key: str, why: str) -> ConfigError:
-        return ConfigError(f"{self._file.shown}: {key} {why}.")
+    def _wrong(self, why: str, key: str, **values: object) -> ConfigError:
+        return ConfigError(notice(f"cli.setting_{why}", shown=self._file.shown, key=key, **values))

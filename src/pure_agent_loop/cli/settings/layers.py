@@ -10,10 +10,11 @@ from typing import Any
 
 from pure_agent_loop.cli.arguments import CommandOption
 from pure_agent_loop.cli.options import SETTINGS, EndpointOptions
+from pure_agent_loop.cli.output import counted
 from pure_agent_loop.cli.parser import did_you_mean
 from pure_agent_loop.cli.settings.files import ParsedConfig, Server
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.text import counted
+from pure_agent_loop.support.language import notice
 
 DEFAULT = "default"
 
@@ -62,8 +63,13 @@ def resolve(
         if layer.is_project and layer.values.get("base_url", "") not in ("", *servers):
             hint = did_you_mean(layer.values["base_url"], servers)
             raise ConfigError(
-                f"{layer.origins['base_url']}: base_url = {layer.values['base_url']!r} is not one of your "
-                f"[servers] ({', '.join(servers) or 'none defined'}). A project cannot set a URL.{hint}"
+                notice(
+                    "cli.project_url",
+                    origins=layer.origins["base_url"],
+                    values=layer.values["base_url"],
+                    servers=", ".join(servers) or notice("cli.none_defined"),
+                    hint=hint,
+                )
             )
     return {name: _setting(option, layers) for name, option in SETTINGS.items()}
 
@@ -89,10 +95,17 @@ def _profiles(sheets: Sequence[ParsedConfig], profile: str | None) -> Iterator[_
     known = [name for sheet in sheets for name in sheet.profiles]
     if profile not in known:
         available = (
-            f"Available: {', '.join(dict.fromkeys(known))}." if known else "Your pal.toml defines none."
+            notice("cli.available", names=", ".join(dict.fromkeys(known)))
+            if known
+            else notice("cli.no_profiles")
         )
         raise ConfigError(
-            f"--profile: unknown profile {profile!r}.{did_you_mean(profile, known)} {available}"
+            notice(
+                "cli.unknown_profile",
+                profile=profile,
+                did_you_mean=did_you_mean(profile, known),
+                available=available,
+            )
         )
     for sheet in sheets:
         if profile in sheet.profiles:
@@ -148,14 +161,14 @@ def read_env_file(name: str, wanted: Collection[str]) -> tuple[dict[str, str], s
     try:
         lines = path.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeError) as error:
-        raise ConfigError(f"--env-file={name} cannot be read: {error}") from error
+        raise ConfigError(notice("cli.env_file", name=name, error=error)) from error
     variables: dict[str, str] = {}
     for number, line in enumerate(map(str.strip, lines), start=1):
         pair = _LINE.fullmatch(line)
         if pair is not None:
             variables[pair[1]] = next((value for value in pair.groups()[1:] if value is not None), "")
         elif line and not line.startswith("#"):  # do not show the line: it may hold a secret
-            raise ConfigError(f"--env-file={name}: line {number} must be NAME=value.")
+            raise ConfigError(notice("cli.env_file_line", name=name, number=number))
     used = {key: value for key, value in variables.items() if key in wanted}
     others = len(variables) - len(used)
-    return used, f"{name}: ignored {counted(others, 'variable')} unknown to pal" if others else ""
+    return used, notice("cli.env_ignored", name=name, count=counted(others, "variable")) if others else ""

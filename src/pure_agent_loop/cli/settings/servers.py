@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.options import CommandOptions, ToolsetOptions
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.files import ConfigFile, project_file
 from pure_agent_loop.cli.trust import may_start
-from pure_agent_loop.cli.words import error_text, message
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR
 from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import safe_text
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def with_servers(
     if not options.no_tools and options.tools == "all":
         return replace(toolset, mcp=servers_for(options, workspace, questions, output))
     if options.mcp_config:
-        raise ConfigError(message("mcp_config_and_no_tools"))
+        raise ConfigError(user_text("cli.mcp_config_and_no_tools"))
     return toolset
 
 
@@ -105,7 +105,7 @@ def every_written(
     for entry in _written(options, workspace, questions, output):
         if entry.name in entries:
             other = entries[entry.name].shown
-            output.info(message("mcp_defined_twice", file=entry.shown, name=entry.name, other=other))
+            output.info(user_text("cli.mcp_defined_twice", file=entry.shown, name=entry.name, other=other))
         else:
             entries[entry.name] = entry
     return entries
@@ -127,7 +127,7 @@ def _written(
     try:
         entries = list(_of_file(file))
     except ConfigError as error:  # an invalid project file must not abort the run
-        output.info(safe_text(str(error)))
+        output.info(safe_text(error_text(error)))
         return
     lines = [_line(entry) for entry in entries]
     if entries and may_start(file, lines, questions, output, trust_folder=options.trust_folder):
@@ -138,7 +138,7 @@ def _data(path: Path, shown: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
-        raise ConfigError(f"{shown} cannot be read: {error.strerror}.") from error
+        raise ConfigError(notice("cli.cannot_be_read", path=shown, error=error.strerror)) from error
 
 
 def _of_file(file: ConfigFile) -> Iterator[ServerEntry]:
@@ -156,5 +156,5 @@ def _usable(entry: ServerEntry, workspace: Path, output: CommandOutput) -> Serve
     try:
         return entry.settings(workspace)
     except ConfigError as error:  # one invalid server must not stop the others
-        output.info(message("mcp_skipped", error=safe_text(error_text(error))))
+        output.info(user_text("cli.mcp_skipped", error=safe_text(error_text(error))))
         return None

@@ -15,6 +15,7 @@ from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.sessions import check_session_name
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.support.disk import expanded
+from pure_agent_loop.support.language import notice
 
 MAX_TIMEOUT = 3_600.0
 MAX_RETRIES = 20
@@ -54,7 +55,7 @@ class Delivery:
             )
         if not 0 < self.timeout <= MAX_TIMEOUT:
             raise ConfigError(
-                f"timeout={self.timeout!r:.40} must be above 0 and at most {MAX_TIMEOUT:.0f} seconds."
+                notice("library.delivery_timeout", timeout=self.timeout, max_timeout=MAX_TIMEOUT)
             )
         if not 0 <= self.retries <= MAX_RETRIES:
             raise ConfigError(f"retries={self.retries!r:.40} must be from 0 to {MAX_RETRIES}.")
@@ -95,9 +96,7 @@ def to_file(path: str | os.PathLike[str], append: bool = True) -> Delivery:
         ConfigError: The path is invalid, or its folder is missing.
     """
     if not str(path).strip() or "\0" in str(path):
-        raise ConfigError(
-            f"path={str(path)!r:.200} is not a valid path. Use for example to_file('answers.md')."
-        )
+        raise ConfigError(notice("library.delivery_path", path=str(path)))
     absolute = expanded(path).absolute()
     if absolute.is_dir() or not absolute.parent.is_dir():
         problem = "is a folder" if absolute.is_dir() else "is in a missing folder; create the folder first"
@@ -131,7 +130,7 @@ def to_command(
             f"argv={argv!r:.200} must be a list of strings, such as ['mail', '-s', 'News', 'me']."
         )
     if not argv[0] or any("\0" in arg for arg in argv):
-        raise ConfigError(f"argv={argv!r:.200} must begin with a program and contain no NUL.")
+        raise ConfigError(notice("library.argv_program", argv=argv))
     folder = expanded(cwd).absolute()
     if not folder.is_dir():
         raise ConfigError(f"cwd={str(cwd)!r:.200} is not a folder.")

@@ -22,6 +22,7 @@ from pure_agent_loop.durable.schedules.schedules import FIRE, stamp
 from pure_agent_loop.durable.values import TaskInfo
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.media import ImageError
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -241,12 +242,12 @@ def _prompt(schedule: Schedule) -> str:
     with _check_file("prompt_file", path).open("rb") as file:
         content = file.read(MAX_PROMPT_BYTES + 1)
     if len(content) > MAX_PROMPT_BYTES:
-        raise ConfigError(f"prompt_file={path} is larger than {MAX_PROMPT_BYTES} bytes. Shorten it.")
+        raise ConfigError(notice("library.prompt_file_large", path=path, max_prompt_bytes=MAX_PROMPT_BYTES))
     return content.decode("utf-8", "replace")
 
 
 def _check_file(field: str, path: Path) -> Path:
     """Return a path unless it is a pipe or a folder: reading a pipe would block all schedules."""
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{field}={path} is not a file.")
+        raise ConfigError(notice("library.field_not_a_file", field=field, path=path))
     return path

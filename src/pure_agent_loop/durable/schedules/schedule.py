@@ -15,9 +15,10 @@ from zoneinfo import ZoneInfo
 
 from pure_agent_loop.durable.schedules.delivery import Delivery
 from pure_agent_loop.durable.values import check_agent_name
-from pure_agent_loop.errors import ConfigError, MissingExtraError, checked_choice
+from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.sessions import check_session_name
 from pure_agent_loop.support.disk import expanded
+from pure_agent_loop.support.language import checked_choice, notice
 
 # -- due times of schedules: cron lines in their time zone, or fixed intervals ---------------------------
 
@@ -81,15 +82,13 @@ class Cron:
         try:
             self.after(_START.timestamp())
         except (ConfigError, self._cronsim.CronSimError) as error:
-            raise ConfigError(
-                f"cron={line!r:.80} never occurs: its date does not exist. Change the day."
-            ) from error
+            raise ConfigError(notice("library.cron_never", line=line)) from error
 
     def after(self, moment: float) -> float:
         """Return the first due time after a moment."""
         for time in self._times_after(moment):
             return time
-        raise ConfigError(f"cron={self._line!r} has no time after {moment:.0f}.")
+        raise ConfigError(notice("library.cron_no_time", line=self._line, moment=moment))
 
     def latest(self, first: float, last: float, most: int) -> list[float]:
         """Return the newest due times of a span, without iterating over a long span from its start."""
@@ -140,9 +139,7 @@ def zone_of(name: str) -> ZoneInfo:
     try:
         return ZoneInfo(name)
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"timezone={name!r:.80} is unknown here. Use a name such as 'UTC' or 'Europe/Oslo', or 'local'."
-        ) from error
+        raise ConfigError(notice("library.timezone", name=name)) from error
 
 
 def local_zone() -> str:
@@ -163,33 +160,28 @@ def local_zone() -> str:
     if not name and not link.exists():
         name = "UTC"  # the default of a system without that file
     if not name:
-        raise ConfigError("timezone='local': this machine has no named time zone. Give one: 'Europe/Oslo'.")
+        raise ConfigError(notice("library.timezone_local"))
     return name
 
 
 def _check_fields(cronsim: Any, line: Any) -> None:
     parts = line.split() if isinstance(line, str) else []
     if len(parts) != len(_PARTS):
-        raise ConfigError(
-            f"cron={line!r:.80} has {len(parts)} fields, but needs 5: {', '.join(_PARTS)}. "
-            "'0 9 * * 1-5' is nine o'clock on working days."
-        )
+        raise ConfigError(notice("library.cron_fields", line=line, count=len(parts), parts=", ".join(_PARTS)))
     for number, (name, part) in enumerate(zip(_PARTS, parts, strict=True)):
         fields = ["*"] * len(_PARTS)
         fields[number] = part
         try:
             cronsim.CronSim(" ".join(fields), _START)
         except (cronsim.CronSimError, ValueError) as error:
-            raise ConfigError(
-                f"cron={line!r:.80}: the {name} {part!r} is invalid. Use '5', '*', '1-5', '1,3' or '*/10'."
-            ) from error
+            raise ConfigError(notice("library.cron_part", line=line, name=name, part=part)) from error
 
 
 def _import_cronsim() -> Any:
     try:
         import cronsim
     except ImportError as error:
-        raise MissingExtraError("A cron line", "durable") from error
+        raise MissingExtraError(notice("library.feature_cron"), "durable") from error
     return cronsim
 
 
@@ -248,16 +240,14 @@ class Schedule:
     def __post_init__(self) -> None:
         name: Any = self.name
         if not isinstance(name, str) or not _NAME.fullmatch(name):
-            raise ConfigError(f"name={self.name!r:.80} must be at most 30 letters, digits, '_' and '-'.")
+            raise ConfigError(notice("library.schedule_name", name=self.name))
         check_agent_name(self.agent)
         self._check_prompt()
         self._check_options()
         if (self.cron is None) == (self.every is None):
-            raise ConfigError(
-                "cron and every exclude each other: give one, cron='0 9 * * 1-5' or every=600 (seconds)."
-            )
+            raise ConfigError(notice("library.cron_or_every"))
         if self.every is not None and not 1 <= self.every <= MAX_EVERY:
-            raise ConfigError(f"every={self.every!r:.40} must be from 1 to {MAX_EVERY:.0f} seconds.")
+            raise ConfigError(notice("library.every_range", every=self.every, max_every=MAX_EVERY))
         if self.timezone == "local":
             object.__setattr__(self, "timezone", local_zone())
         zone_of(self.timezone)
@@ -266,7 +256,7 @@ class Schedule:
     def _check_prompt(self) -> None:
         if bool(str(self.prompt).strip()) == (self.prompt_file is not None):
             raise ConfigError(
-                f"prompt={self.prompt!r:.80}: give either a text or prompt_file='{HEARTBEAT_FILE}'."
+                notice("library.prompt_or_file", prompt=self.prompt, heartbeat_file=HEARTBEAT_FILE)
             )
         if self.prompt_file is not None:
             if not str(self.prompt_file).strip():

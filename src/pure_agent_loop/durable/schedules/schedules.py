@@ -14,6 +14,7 @@ from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.schedules.schedule import Schedule
 from pure_agent_loop.durable.values import DurableNotFoundError
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice
 
 _ALL = "SELECT name, spec, enabled, anchor, next_at, revision FROM @schedules"
 _ADD = "INSERT INTO @schedules (name, spec, enabled, anchor, next_at, revision) VALUES (?, ?, ?, ?, ?, 0)"
@@ -105,10 +106,7 @@ class Schedules:
             lambda run: run(_ADD + ending, schedule.name, spec, int(schedule.enabled), now, next_at).rowcount
         )
         if not changed:
-            raise ConfigError(
-                f"name={schedule.name!r} is in use by another schedule. Remove it first, or use replace=True "
-                "(--replace)."
-            )
+            raise ConfigError(notice("library.schedule_twice", name=schedule.name))
         return self.get(schedule.name)
 
     def list(self) -> builtins.list[ScheduleInfo]:
@@ -124,7 +122,7 @@ class Schedules:
         rows = self._database.rows(f"{_ALL} WHERE name = ?", name)
         if not rows:
             raise DurableNotFoundError(
-                f"Schedule {name!r:.80} does not exist in {self._database.display_url}."
+                notice("library.no_schedule", name=name, place=self._database.display_url)
             )
         return self._info(rows[0])
 

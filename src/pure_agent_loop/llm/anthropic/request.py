@@ -20,7 +20,7 @@ from pure_agent_loop.llm.anthropic.families import ClaudeFamily
 from pure_agent_loop.llm.messages import META, Message, is_question
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
-from pure_agent_loop.prompts.words import message as sentence
+from pure_agent_loop.support.language import message as sentence
 
 BLOCKS = "content_blocks"  # of an assistant message: all blocks of the response, as they came
 PREFIX = "blocks_after"  # digest of what came before them

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.errors import ConfigError, MissingExtraError, checked_choice
+from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.addresses import has_proxy
+from pure_agent_loop.support.language import checked_choice
 from pure_agent_loop.support.variables import variable
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.messages import META, Message, text_of
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
-from pure_agent_loop.prompts.words import message as sentence
+from pure_agent_loop.support.language import message as sentence
 
 ITEMS = "response_items"  # of an assistant message: all items of the response, as they came
 ENCRYPTED = "reasoning.encrypted_content"  # value of `include`: reasoning that the server does not store

@@ -19,7 +19,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Se
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
-from pure_agent_loop.errors import LLMError, checked_choice
+from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.base import (
     BecomesReady,
     ChatModel,
@@ -63,6 +63,7 @@ from pure_agent_loop.llm.tool_modes.requests import (
 from pure_agent_loop.llm.values import NOTHING, Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.language import checked_choice
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.tool_modes.choose import Chooser

@@ -15,8 +15,7 @@ from pure_agent_loop.llm.profiles import AnswerFormat, DefaultInt, OutputMode, P
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse
 from pure_agent_loop.llm.values import NOTHING, Delta
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.prompts.words import message
-from pure_agent_loop.support.language import use_messages
+from pure_agent_loop.support.language import message, use_messages
 from pure_agent_loop.support.lazy import lazy_pattern
 
 # Errors of servers or models that do not support tools.

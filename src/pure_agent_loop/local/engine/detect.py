@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.local.engine.owner import HOST, owner_of
-from pure_agent_loop.local.engine.words import notice
+from pure_agent_loop.support.language import notice
 
 KNOWN_PORTS: Mapping[str, int] = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080, "vLLM": 8000}
 TIMEOUT_SECONDS = 0.3
@@ -44,7 +44,7 @@ class Found:
     @property
     def refusal(self) -> str:
         """The reason why an unsafe server is not used."""
-        return notice("not_used", url=self.base_url, owner=self.owner)
+        return notice("library.not_used", url=self.base_url, owner=self.owner)
 
 
 async def find_server(

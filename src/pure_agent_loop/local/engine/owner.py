@@ -18,9 +18,9 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError, LLMError, MissingExtraError
 from pure_agent_loop.local.engine.models import Progress, is_gguf, quiet
-from pure_agent_loop.local.engine.words import notice
 from pure_agent_loop.support.child import child_environment, module_argv
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import file_lock
 
 _LISTENING = "0A"
@@ -239,11 +239,11 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: StartSetti
     """
     settings = settings or StartSettings()
     if not model.is_file():
-        raise ConfigError(f"Model file {model} not found.")
+        raise ConfigError(notice("library.model_file_missing", path=model))
     if not is_gguf(model):
-        raise ConfigError(f"{model} is not a GGUF model file.")
+        raise ConfigError(notice("library.not_gguf", path=model))
     if importlib.util.find_spec("xllamacpp") is None:  # even if a running server could be joined
-        raise MissingExtraError("the embedded model", "local")
+        raise MissingExtraError(notice("library.feature_model"), "local")
     base = private_folder(data_folder() / "servers") / _identity(model, settings)
     state = base.with_suffix(".json")
     lease = take_lease(read_state(state))
@@ -251,7 +251,7 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: StartSetti
         with file_lock(base.with_suffix(".lock")):
             # Another process may have started it while this one waited for the lock.
             lease = take_lease(read_state(state)) or _start(model, base, on_progress, settings)
-    on_progress(notice("server_ready", model=model.stem, process=lease.state.pid))
+    on_progress(notice("library.server_ready", model=model.stem, process=lease.state.pid))
     return lease
 
 
@@ -264,12 +264,12 @@ def _identity(model: Path, settings: StartSettings) -> str:
 
 
 def _start(model: Path, base: Path, on_progress: Progress, settings: StartSettings) -> Lease:
-    on_progress(notice("starting", model=model.stem, size=f"{model.stat().st_size / 1e6:.0f}"))
+    on_progress(notice("library.starting", model=model.stem, size=f"{model.stat().st_size / 1e6:.0f}"))
     log = base.with_suffix(".log")
     ready = _launch(_command(model, base.with_suffix(".json"), settings), log, settings.start_timeout)
     lease = take_lease(read_state(base.with_suffix(".json"))) if ready else None
     if lease is None:
-        raise LLMError(f"The local model server did not start. {_tail(log)}", kind="not_found")
+        raise LLMError(notice("library.local_not_started", tail=_tail(log)), kind="not_found")
     return lease
 
 

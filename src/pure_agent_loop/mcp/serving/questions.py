@@ -15,8 +15,8 @@ from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.events import AnyEvent, EventType
 from pure_agent_loop.mcp.connection import is_modern
 from pure_agent_loop.mcp.serving.published import connection_of
-from pure_agent_loop.mcp.words import message
 from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.support.language import message, user_text
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool_context import current_call
@@ -167,7 +167,7 @@ def _question(request: PermissionRequest) -> str:
     if request.question is not None:
         return request.question
     args = json.dumps(request.args, ensure_ascii=False, default=str)
-    return f"May {request.tool} be called with {args}? {request.reason}".rstrip()
+    return user_text("library.may_call", tool=request.tool, args=args, reason=request.reason).rstrip()
 
 
 def _read(result: Any, *, is_open: bool) -> Permission:

@@ -37,6 +37,7 @@ from pure_agent_loop.runs.settings import DepsOfRun
 from pure_agent_loop.schema.outcome import ToolOutcome
 from pure_agent_loop.sessions.export import to_markdown
 from pure_agent_loop.sessions.store import SessionStore, check_session_name
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import as_text, safe_str
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.tool import Tool
@@ -250,7 +251,7 @@ class AgentServer:
         self.tools: dict[str, Tool] = {} if tools is None else {tool.name: tool for tool in tools.tools}
         self.agents = {tool_name(name): agent for name, agent in agents.items()}
         if twice := self.tools.keys() & self.agents.keys():
-            raise ConfigError(f"A tool and an agent have the same name {min(twice)!r}. Rename the agent.")
+            raise ConfigError(notice("library.mcp_name_twice", twice=min(twice)))
         self._changing = asyncio.Lock()
         self._changes = Changes()
         self._published.listen(self._changes.tell)

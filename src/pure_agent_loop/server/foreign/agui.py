@@ -10,7 +10,6 @@ from pydantic import Field
 from starlette.responses import Response
 
 from pure_agent_loop.llm.messages import Message
-from pure_agent_loop.prompts.words import message as sentence
 from pure_agent_loop.server.api.openapi import ApiRequest, Operation
 from pure_agent_loop.server.foreign.chat import STREAM
 from pure_agent_loop.server.foreign.history import IGNORED, OpenModel, ToolName, parse_messages
@@ -27,6 +26,7 @@ from pure_agent_loop.server.foreign.turn import (
     outside_tool,
 )
 from pure_agent_loop.server.people import HttpProblem
+from pure_agent_loop.support.language import message as sentence
 
 
 class ToolAbout(OpenModel):

@@ -26,7 +26,6 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, repair_history, text_of
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import Permission
-from pure_agent_loop.prompts.words import message
 from pure_agent_loop.runs.options import RunSettings
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.server.api.openapi import ApiRequest
@@ -34,6 +33,7 @@ from pure_agent_loop.server.api.streams import wait_disconnect
 from pure_agent_loop.server.people import HttpProblem, Person, no_agent
 from pure_agent_loop.server.runs_file import Visibility
 from pure_agent_loop.stop_reasons import STOP_REASONS, SUSPENDED, WAITING_TOOL
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolRegistry
 

@@ -43,6 +43,7 @@ from pure_agent_loop.sessions.stores.records import (
 )
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import Appender, sync_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock, write_whole
 
 SUFFIX, NAME_SUFFIX = ".jsonl", ".name"
@@ -123,7 +124,7 @@ class JsonlStore:
         except FileNotFoundError:
             raise not_found(session_id, self.folder) from None
         except OSError as error:
-            raise SessionReadError(f"Cannot read {path}: {error}") from error
+            raise SessionReadError(notice("library.cannot_read", path=path, error=error)) from error
         return Loaded(transcript.records, transcript.problems)
 
     def first(self, session_id: str) -> Record | None:
@@ -152,7 +153,7 @@ class JsonlStore:
         try:
             return newest_first(_info(path) for path in self.folder.glob(f"*{SUFFIX}"))
         except OSError as error:
-            raise SessionReadError(f"Cannot read {self.folder}: {error}") from error
+            raise SessionReadError(notice("library.cannot_read", path=self.folder, error=error)) from error
 
     def exists(self, session_id: str) -> bool:
         """Return True if the session exists."""
@@ -249,7 +250,7 @@ def _open_for_reading(path: Path) -> BinaryIO:
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | OPEN_FLAGS)
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
-        raise SessionReadError(f"Cannot read {path}: it is not a regular file. Move it away.")
+        raise SessionReadError(notice("library.cannot_read_irregular", path=path))
     return os.fdopen(handle, "rb")
 
 

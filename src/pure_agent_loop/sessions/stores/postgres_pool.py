@@ -34,6 +34,7 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
+from pure_agent_loop.support.language import notice
 
 if TYPE_CHECKING:
     import psycopg
@@ -234,8 +235,7 @@ class ConnectionPool:
             version = self._version(connection)
         if version != VERSION:
             raise SessionReadError(
-                f"The tables in {self.name} have version {version}, but this package supports {VERSION}. "
-                "Update the package, or use another schema."
+                notice("library.tables_version", name=self.name, version=version, version2=VERSION)
             )
 
     def _version(self, connection: Connection) -> int | None:
@@ -256,17 +256,14 @@ class ConnectionPool:
         reason = " ".join(str(error).split())
         if writing:
             return SessionWriteError(self.name, reason)
-        return SessionReadError(f"Cannot read {self.name}: {reason}")
+        return SessionReadError(notice("library.cannot_read", path=self.name, error=reason))
 
     def _display_name(self) -> str:
         """Return the name of the database for messages, without a password."""
         try:
             parts = self._psycopg.conninfo.conninfo_to_dict(self.url)
         except self._psycopg.Error as error:
-            raise ConfigError(
-                "url is not a valid PostgreSQL URL. Write it like "
-                "postgresql://user:password@host:5432/database"
-            ) from error
+            raise ConfigError(notice("library.postgres_url")) from error
         host = parts.get("host") or "localhost"
         return f"postgresql://{host}/{parts.get('dbname') or ''} (schema {self._schema})"
 
@@ -360,7 +357,7 @@ class Holder:
     def locked_error(self, session_id: str) -> SessionLockedError:
         """Return the error that names this owner."""
         if self.pid is None or self.since is None:
-            return SessionLockedError(session_id, "another, unidentified process")
+            return SessionLockedError(session_id, notice("library.unidentified_process"))
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(self.since))
         holder = f"process {self.pid} on {self.host} since {when} (owner {self.name})"
         return SessionLockedError(session_id, holder, pid=self.pid, host=self.host, since=self.since)

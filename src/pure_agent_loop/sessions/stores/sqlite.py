@@ -31,6 +31,7 @@ from pure_agent_loop.sessions.store import (
 from pure_agent_loop.sessions.stores.records import Record, Transcript, file_name, parse
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import TAKEN_AWAY, expanded, sync_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock
 
 _APPLICATION = 0x50414C53
@@ -289,9 +290,9 @@ def _prepare(connection: sqlite3.Connection, path: Path) -> None:
     is_ours = _number(connection, "application_id") == _APPLICATION
     version = _number(connection, "user_version")
     if is_ours and version > _VERSION:
-        raise SessionReadError(f"{path} was written by a later version of this package. Update the package.")
+        raise SessionReadError(notice("library.later_version", path=path))
     if has_tables and not is_ours:
-        raise SessionReadError(f"{path} is an SQLite file of another program. Use another file.")
+        raise SessionReadError(notice("library.foreign_sqlite", path=path))
     _use_wal(connection)
     connection.executescript(
         f"{_SCHEMA} PRAGMA application_id = {_APPLICATION}; PRAGMA user_version = {_VERSION}; COMMIT;"
@@ -341,4 +342,6 @@ def _as_session_errors(path: Path, *, writing: bool) -> Iterator[None]:
         if writing and not is_damage:
             raise SessionWriteError(path, error) from error
         advice = f" {_ADVICE.format(path=path)}" if is_damage else ""
-        raise SessionReadError(f"Cannot read {path}: {error}.{advice}") from error
+        raise SessionReadError(
+            notice("library.cannot_read_advice", path=path, error=error, advice=advice)
+        ) from error

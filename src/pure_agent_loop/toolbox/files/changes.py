@@ -9,15 +9,15 @@ from itertools import islice
 from typing import Any
 
 from pure_agent_loop.prompts import Prompts
+from pure_agent_loop.prompts.chinese.tools import TOOLS
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import clean_text, excerpt_around
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 from pure_agent_loop.toolbox.files.differences import common_ends, why_not_found
 from pure_agent_loop.toolbox.files.known import ABSENT, KnownFiles, size_of, written_state
 from pure_agent_loop.toolbox.files.reading import EncodedText
-from pure_agent_loop.toolbox.files.words import message
 from pure_agent_loop.toolbox.files.workspace import Workspace
-from pure_agent_loop.toolbox.words import TOOLS
 
 MAX_FILE_BYTES = 10_000_000
 CONTEXT_LINES = 2

@@ -19,10 +19,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import excerpt_around
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 from pure_agent_loop.toolbox.files.walking import FolderHandle
-from pure_agent_loop.toolbox.files.words import message
 
 MAX_CHARS = 1_000_000  # characters of a file; in a larger one only similar lines are searched
 MAX_PAIRS = 6  # listed pairs of characters

@@ -11,6 +11,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import BinaryIO
 
+from pure_agent_loop.prompts.chinese.tools import TOOLS
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
@@ -24,9 +26,7 @@ from pure_agent_loop.toolbox.files.matching import (
 )
 from pure_agent_loop.toolbox.files.reading import UTF16, is_binary
 from pure_agent_loop.toolbox.files.walking import FileEntry, TreeWalk
-from pure_agent_loop.toolbox.files.words import message
 from pure_agent_loop.toolbox.files.workspace import Workspace
-from pure_agent_loop.toolbox.words import TOOLS
 
 MAX_FILE_BYTES = 10_000_000
 MAX_LINE_CHARS = 400

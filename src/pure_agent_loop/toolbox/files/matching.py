@@ -23,9 +23,9 @@ from typing import IO
 
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program, script_argv
 from pure_agent_loop.support.globs import Test, match_stars
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import clean_text, excerpt_around
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
-from pure_agent_loop.toolbox.files.words import message
 
 CHECK_SECONDS = 10.0
 _PROGRAM = Path(__file__).with_name("line_matcher.py")

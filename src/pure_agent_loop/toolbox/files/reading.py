@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from pure_agent_loop.media import MAX_FILE_BYTES, Image, image_info
+from pure_agent_loop.prompts.chinese.tools import TOOLS
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 from pure_agent_loop.toolbox.files.known import MAX_HASHED_BYTES, state_of
-from pure_agent_loop.toolbox.files.words import message
 from pure_agent_loop.toolbox.files.workspace import FolderEntry, Workspace
-from pure_agent_loop.toolbox.words import TOOLS
 
 # -- file text with its encoding and line ends, which a partial change preserves -------------------------
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import message
 from pure_agent_loop.toolbox.complaints import (
     WorkspaceError,
     describe_os_error,
@@ -32,7 +33,6 @@ from pure_agent_loop.toolbox.files.walking import (
     protected_below,
     unlinked_folder,
 )
-from pure_agent_loop.toolbox.files.words import message
 
 MAX_PATH_CHARS = 4_096
 

@@ -11,9 +11,10 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Literal, get_args
 
-from pure_agent_loop.errors import ConfigError, checked_choice
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program
 from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.language import checked_choice, notice
 from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import landlock, seccomp
 from pure_agent_loop.toolbox.sandbox.launch import (
@@ -32,7 +33,6 @@ from pure_agent_loop.toolbox.sandbox.protect import (
     private_paths,
     public_paths,
 )
-from pure_agent_loop.toolbox.sandbox.words import notice
 
 # ruff: noqa: PTH110, PTH112 - pathlib raises if this user has no access; these functions do not
 
@@ -310,29 +310,38 @@ def best_sandbox(
     if name in ("auto", "bubblewrap") and not no_bubblewrap:
         return Bubblewrap(folder, network=network, readable=readable, protected=protected, nested=nested)
     if name == "bubblewrap":
-        raise ConfigError(notice("not_here", name=name, why=no_bubblewrap))
+        raise ConfigError(notice("library.sandbox_not_here", name=name, why=no_bubblewrap))
     no_landlock = landlock_problem() if name in ("auto", "landlock") else ""
     if name in ("auto", "landlock") and not no_landlock:
-        return Landlock(folder, network=network, readable=readable, why=no_bubblewrap or notice("configured"))
+        return Landlock(
+            folder,
+            network=network,
+            readable=readable,
+            why=no_bubblewrap or notice("library.sandbox_configured"),
+        )
     if name == "landlock":
-        raise ConfigError(notice("not_here", name=name, why=no_landlock))
-    both = no_bubblewrap and no_landlock and notice("both", first=no_bubblewrap, second=no_landlock)
-    return Unconfined(both or no_bubblewrap or no_landlock or notice("configured"))
+        raise ConfigError(notice("library.sandbox_not_here", name=name, why=no_landlock))
+    both = (
+        no_bubblewrap
+        and no_landlock
+        and notice("library.sandbox_both", first=no_bubblewrap, second=no_landlock)
+    )
+    return Unconfined(both or no_bubblewrap or no_landlock or notice("library.sandbox_configured"))
 
 
 @lru_cache(maxsize=1)
 def bubblewrap_problem() -> tuple[str, bool]:
     """Return why bubblewrap does not work, or "", and whether it cannot forbid nested namespaces."""
     if sys.platform != "linux":
-        return notice("bubblewrap_linux"), False
+        return notice("library.sandbox_bubblewrap_linux"), False
     program = find_program("bwrap")
     if program is None:
-        return notice("bubblewrap_missing"), False
+        return notice("library.sandbox_bubblewrap_missing"), False
     first = _probe(program, nested=False)
     if not first:
         return "", False
     second = _probe(program, nested=True)
-    return (notice("bubblewrap_fails", error=second) if second else ""), not second
+    return (notice("library.sandbox_bubblewrap_fails", error=second) if second else ""), not second
 
 
 def _probe(program: str, *, nested: bool) -> str:
@@ -361,5 +370,5 @@ def _probe(program: str, *, nested: bool) -> str:
 def landlock_problem() -> str:
     """Return why Landlock does not work, or ""."""
     if sys.platform != "linux":
-        return notice("landlock_linux")
-    return "" if landlock.version() else notice("landlock_missing")
+        return notice("library.sandbox_landlock_linux")
+    return "" if landlock.version() else notice("library.sandbox_landlock_missing")

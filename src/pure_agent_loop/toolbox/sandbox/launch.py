@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import script_argv
-from pure_agent_loop.toolbox.words import message
+from pure_agent_loop.support.language import message
 
 REAPER = Path(__file__).with_name("reaper.py")
 READY, LEFT = b"ready\n", b"left "

@@ -26,11 +26,11 @@ from pathlib import Path, PurePath
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program, script_argv
 from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.language import message
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import keeper
 from pure_agent_loop.toolbox.sandbox.launch import SAFE_PATH
-from pure_agent_loop.toolbox.words import message
 
 MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # limits of protected content; anything larger is not restored
 

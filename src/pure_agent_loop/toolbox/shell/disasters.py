@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
+from pure_agent_loop.support.language import message
 from pure_agent_loop.toolbox.shell.line import ShellLine
-from pure_agent_loop.toolbox.shell.reasons import message
 from pure_agent_loop.toolbox.shell.syntax import base_name
 from pure_agent_loop.toolbox.shell.words import Word
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 
+from pure_agent_loop.support.language import message
 from pure_agent_loop.toolbox.shell.line import Simple
-from pure_agent_loop.toolbox.shell.reasons import message
 from pure_agent_loop.toolbox.shell.words import Word
 
 _READERS = frozenset(

