@@ -85,6 +85,8 @@ class ScriptedServer:
         self.requests: list[ServerRequest] = []
         self.other_requests: list[ServerRequest] = []
         self.violations: list[str] = []
+        self.connections = 0
+        """Number of connections so far."""
         self._host = _Host(self._serve)
 
     # -- lifecycle ------------------------------------------------------------------------------
@@ -149,6 +151,7 @@ class ScriptedServer:
     # -- one connection, on the server's thread -------------------------------------------------
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
         while (request := await read_request(reader)) is not None:
             number = len(self.requests) + 1
             sizes = [self.rechunk] if isinstance(self.rechunk, int) else self.rechunk

@@ -65,7 +65,7 @@ class AioTransport(PlainTransport):
 
     async def _send(self, request: PlainRequest) -> tuple[int, HttpResponse]:
         query, shared = request.query, self._opened()
-        follows, answer = self._tls is not None, None
+        follows, answer = self._tls is not None and self._redirects, None
         post = partial(
             shared.session.post,
             URL(f"{self._address}?{query}", encoded=True) if query else self._address,
@@ -82,7 +82,7 @@ class AioTransport(PlainTransport):
         finally:
             if answer is None:
                 await shared.release()
-        if follows or response.status not in _MOVED:
+        if follows or not self._redirects or response.status not in _MOVED:
             return response.status, answer
         await answer.aclose()
         if self._tls is None:  # It may redirect to TLS. Certificates are slow to load, so only now.

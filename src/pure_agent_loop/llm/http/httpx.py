@@ -280,9 +280,12 @@ class SdkTransport:
         own: dict[str, Any] = {}
         settings = dict(settings)
         self._path = settings.pop("endpoint", "/chat/completions")
-        if auth := settings.pop("auth_headers", None):
-            headers = settings.get("default_headers") or {}
-            settings["default_headers"] = {"Authorization": Omit(), **auth, **headers}
+        auth = settings.pop("auth_headers", None)
+        self._omitted: dict[str, Any] = {}
+        if auth is not None:
+            settings["default_headers"] = {**auth, **(settings.get("default_headers") or {})}
+            self._omitted = {} if "authorization" in auth else {"Authorization": Omit()}
+        self._redirects = auth is None  # libraries strip only `Authorization` for another host
         if settings.get("http_client") is None and not has_proxy(settings["base_url"]):
             # Follows redirects, also from http to https. With a proxy, the library builds its own client.
             own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport(tls_for("https")))
@@ -301,6 +304,10 @@ class SdkTransport:
         from openai import AsyncStream, OpenAIError
 
         fields = _request_options(options)
+        if self._omitted:
+            fields["headers"] = {**self._omitted, **fields.get("headers", {})}
+        if not self._redirects:
+            fields["follow_redirects"] = False
         try:
             opened = await self._client.post(
                 self._path,
@@ -318,7 +325,8 @@ class SdkTransport:
 
     async def get(self, url: str, seconds: float) -> Any:
         """See `Transport`."""
-        return await self._client.get(url, cast_to=object, options={"timeout": seconds})
+        options = {"timeout": seconds, "headers": self._omitted, "follow_redirects": self._redirects}
+        return await self._client.get(url, cast_to=object, options=options)
 
     async def close(self) -> None:
         """See `Transport`."""

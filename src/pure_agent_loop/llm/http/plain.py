@@ -117,6 +117,8 @@ class PlainTransport(ABC):
             "user-agent": f"pure-agent-loop/{__version__}",
             **_lowered(settings.get("default_headers") or {}),
         }
+        # Libraries strip only `Authorization` when a redirect leads to another host.
+        self._redirects = "auth_headers" not in settings
         seconds = settings.get("timeout", self)
         self._timeouts = HttpTimeouts() if seconds is self else _timeouts(seconds)
         self._new_fallback = fallback
@@ -161,7 +163,7 @@ class PlainTransport(ABC):
         if status // 100 == 2:
             return answer
         try:
-            if status // 100 != 3 or self.follows:
+            if status // 100 != 3 or self.follows or not self._redirects:
                 raise RefusedError(status, await self._read(answer), answer.headers)
         finally:
             await answer.aclose()

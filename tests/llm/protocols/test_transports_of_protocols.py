@@ -1,0 +1,95 @@
+"""How requests of makers' protocols travel: with proxies, redirects and options of the SDK."""
+
+import http.server
+import threading
+
+import pytest
+
+from pure_agent_loop import AnthropicClient, ResponsesClient
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.testing.protocols import MessagesServer, ResponsesServer
+from tests.llm.protocols.loops import in_a_loop
+
+USER = [{"role": "user", "content": "q"}]
+CLIENTS = {"messages": (AnthropicClient, MessagesServer), "responses": (ResponsesClient, ResponsesServer)}
+
+
+class Redirecting:
+    """A server that redirects each request, and one on another host name that keeps what comes."""
+
+    def __enter__(self):
+        self.seen = seen = []
+
+        class Thief(http.server.BaseHTTPRequestHandler):
+            def do_POST(self):
+                seen.append(dict(self.headers))
+                self.send_response(200)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+            def log_message(self, *_):
+                pass
+
+        self.thief = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Thief)
+        target = f"http://localhost:{self.thief.server_port}/steal"
+
+        class Moved(Thief):
+            def do_POST(self):
+                self.rfile.read(int(self.headers["content-length"]))
+                self.send_response(307)
+                self.send_header("location", target)
+                self.send_header("content-length", "0")
+                self.end_headers()
+
+        self.moved = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Moved)
+        for server in (self.thief, self.moved):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        for server in (self.thief, self.moved):
+            server.shutdown()
+            server.server_close()
+
+
+@pytest.mark.parametrize("library", ["", "httpx"])
+@pytest.mark.parametrize("name", CLIENTS)
+@in_a_loop
+async def test_no_redirect_takes_the_key_elsewhere(name, library):
+    with Redirecting() as servers, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PAL_HTTP", library)
+        client = CLIENTS[name][0](
+            "claude-opus-4-6", "SECRETKEY", f"http://127.0.0.1:{servers.moved.server_port}"
+        )
+        with pytest.raises(LLMError, match="307"):
+            await client.chat(USER)
+        await client.aclose()
+    assert servers.seen == []
+
+
+@pytest.mark.parametrize("name", CLIENTS)
+@in_a_loop
+async def test_what_only_the_sdk_sends_is_sent(name):
+    kind, server_kind = CLIENTS[name]
+    with server_kind(["a"], api_key="k") as server:
+        client = kind("claude-opus-4-6", "k", server.base_url)
+        response = await client.chat(USER, extra_query={"a": ["b", "c"]})
+        await client.aclose()
+        headers = server.requests[0].headers
+    assert response.content == "a"
+    assert ("authorization" in headers) == (name == "responses")
+
+
+@pytest.mark.parametrize("library", ["", "httpx"])
+@pytest.mark.parametrize("name", CLIENTS)
+@in_a_loop
+async def test_a_connection_is_used_again(name, library):
+    kind, server_kind = CLIENTS[name]
+    with server_kind(["a", "b", "c"]) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PAL_HTTP", library)
+        client = kind("claude-opus-4-6", "k", server.base_url)
+        for _ in range(3):
+            async for _delta in client.chat_stream(USER):
+                pass
+        await client.aclose()
+        assert server.connections == 1
