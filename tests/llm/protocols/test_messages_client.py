@@ -7,6 +7,7 @@ import pytest
 
 from pure_agent_loop import Agent, AnthropicClient, EventType
 from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.anthropic.stream import MessagesReader
 from pure_agent_loop.llm.response import assembled
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.testing import answer, call, deltas, raw_call
@@ -253,6 +254,116 @@ def test_a_typed_answer_is_constrained_or_a_call(model):
         result = Agent(llm=client_of(server, model), tools=[add], output_type=Number).run("How many?")
         assert result.output == {"n": 3}
         assert ("output_config" in server.requests[0].body) == (model == "claude-opus-4-6")
+
+
+# -- what an attack found -----------------------------------------------------------------------------------
+
+TAGS = [
+    "Close it with </think> on its own line.",
+    "<think> is the tag that models use.",
+    "a <think>b</think> c",
+]
+
+
+@pytest.mark.parametrize("text", TAGS)
+def test_tags_in_a_text_stay(text, streams):
+    with MessagesServer([answer(text, call("add", a=1, b=2), reasoning="hm"), answer(text)]) as server:
+        result = Agent(llm=client_of(server, level="low"), tools=[add], stream=streams).run("q")
+        assert server.requests[1].messages[1]["content"][0]["type"] == "thinking"
+    assert result.output == text
+
+
+def test_calls_of_a_refused_response_have_no_effect(streams):
+    calls = []
+
+    def pay(amount: int) -> str:
+        """Pay."""
+        calls.append(amount)
+        return "paid"
+
+    blocks = [
+        {"type": "text", "text": "Well,"},
+        {"type": "tool_use", "id": "c", "name": "pay", "input": {"amount": 1}},
+    ]
+    with MessagesServer([message_blocks(*blocks, stop_reason="refusal")]) as server:
+        result = Agent(llm=client_of(server), tools=[pay], stream=streams).run("q")
+    assert calls == []
+    assert "Well," not in json.dumps(result.messages)
+
+
+BROKEN = {
+    "a block that is null": {"content": [None]},
+    "a block without a type": {"content": [{"text": "x"}]},
+    "a text that is a number": {"content": [{"type": "text", "text": 5}]},
+    "counts that are lists": {"content": [], "usage": []},
+    "a call id that is a number": {"content": [{"type": "tool_use", "id": 5, "name": "add", "input": {}}]},
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@in_a_loop
+async def test_a_broken_message_is_incomplete(name):
+    body = {"type": "message", "stop_reason": "end_turn", **BROKEN[name]}
+    with MessagesServer([status(200, text=json.dumps(body))]) as server:
+        client = client_of(server)
+        if name == "counts that are lists":
+            assert (await client.chat(USER)).content is None
+        else:
+            with pytest.raises(LLMError) as raised:
+                await client.chat(USER)
+            assert raised.value.kind == "incomplete"
+        await client.aclose()
+
+
+@in_a_loop
+async def test_a_delta_of_no_block_is_an_error():
+    class Lost(ErrorChunk):
+        async def play(self, out):
+            delta = {"type": "text_delta", "text": "lost"}
+            await out.event(json.dumps({"type": "content_block_delta", "index": 9, "delta": delta}).encode())
+            return True
+
+    with MessagesServer([deltas("x", Lost())]) as server, pytest.raises(LLMError, match="unreadable"):
+        await respond(server, True)
+
+
+def test_a_record_with_an_odd_block_is_sent_plain():
+    blocks = [{"type": "thinking", "thinking": "hm"}, {"type": "text"}]
+    with MessagesServer(["a"]) as server:
+        client = client_of(server)
+        past = {
+            "role": "assistant",
+            "content": "ok",
+            "content_blocks": blocks,
+            "meta": {"origin": client.origin},
+        }
+        history = [{"role": "user", "content": "q"}, past]
+        assert Agent(llm=client).run("r", messages=history).output == "a"
+
+
+@pytest.mark.parametrize("free", [dict[str, int], dict[str, dict[str, str]]])
+def test_answers_with_free_keys_are_not_constrained(free):
+    def reply(request):
+        assert "output_config" not in request.body
+        return '{"a": 1}' if free == dict[str, int] else '{"a": {"b": "c"}}'
+
+    with MessagesServer(handler=reply) as server:
+        result = Agent(llm=client_of(server), output_type=free).run("q")
+    assert result.output in ({"a": 1}, {"a": {"b": "c"}}), result.error
+
+
+@in_a_loop
+async def test_long_responses_are_read_in_linear_time():
+    pieces = [{"type": "text_delta", "text": "x" * 20}] * 40_000
+    reader = MessagesReader()
+    events = [
+        {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+        *({"type": "content_block_delta", "index": 0, "delta": piece} for piece in pieces),
+        {"type": "content_block_stop", "index": 0},
+    ]
+    body = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+    assert sum(len(delta.text) for delta in reader.feed(body)) == 800_000
+    assert len(reader.blocks[0]["text"]) == 800_000
 
 
 # -- keys --------------------------------------------------------------------------------------------------

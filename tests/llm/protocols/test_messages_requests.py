@@ -160,7 +160,6 @@ def test_defaults_are_dropped_where_the_protocol_has_none():
     ("model", "level", "options", "words"),
     [
         ("claude-opus-4-6", None, {"seed": 3}, "seed has no counterpart"),
-        ("claude-opus-4-6", None, {"response_format": {"type": "json_object"}}, "response_format="),
         ("claude-opus-4-7", None, {"temperature": 0.1}, "temperature=0.1: Claude Opus 4.7"),
         ("claude-sonnet-5-5", None, {"tool_choice": "required"}, "tool_choice='required': Claude Sonnet 5.5"),
         ("claude-haiku-4-5", "high", {"tool_choice": "required"}, "thinking_level='off'"),
@@ -329,6 +328,25 @@ def test_the_open_round_leaves_its_thinking_to_the_server():
     assert kinds(request, 1)[0] == "thinking"
     assert request.body["thinking"]["block_binding"] == {"prefix_mismatch_behavior": "drop_block"}
     assert request.betas == ("thinking-binding-controls-2026-08-01",)
+
+
+@pytest.mark.parametrize(("before", "now"), [(True, None), (False, "low"), (True, "low"), (False, None)])
+def test_an_open_round_fits_the_thinking_of_models_with_a_budget(before, now):
+    call_of_round = thoughtful("add") if before else calls("add", content="ok")
+    request = write([user("q"), call_of_round, result(0)], [ADD], model="claude-haiku-4-5", level=now)
+    assert ("thinking" in request.body) == (before and now is not None)
+    assert ("thinking" in kinds(request, 1)) == (before and now is not None)
+
+
+def test_neighbours_begin_with_thinking_or_have_none():
+    history = [user("q"), {"role": "assistant", "content": "a"}, user(" "), thoughtful(), user("r")]
+    assert kinds(write(history), 1) == ["text", "text"]
+
+
+def test_a_text_file_is_text():
+    file = {"type": "file", "file": {"filename": "a.txt", "file_data": "data:text/plain;base64,aGk="}}
+    block = body([user([file])], caches=False)["messages"][0]["content"][0]
+    assert block["source"] == {"type": "text", "media_type": "text/plain", "data": "hi"}
 
 
 # -- cache marks -------------------------------------------------------------------------------------------

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from pure_agent_loop import Agent, ResponsesClient
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultFloat
-from pure_agent_loop.llm.response import assembled
+from pure_agent_loop.llm.response import Assembler, assembled
 from pure_agent_loop.llm.responses.request import ResponsesWriter
+from pure_agent_loop.llm.responses.stream import ResponsesReader
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.testing import answer, call, deltas, raw_call
 from pure_agent_loop.testing.faults import EndEarly, ErrorChunk, Reset, status
@@ -291,3 +292,97 @@ def test_the_environments_key_goes_to_openai_only(monkeypatch):
     assert ResponsesClient("gpt-5", prepared=False).has_key
     assert not ResponsesClient("gpt-5", base_url="https://openai.com.example", prepared=False).has_key
     assert json.dumps(ResponsesClient("gpt-5", prepared=False).origin).find("secret") < 0
+
+
+# -- what an attack found ------------------------------------------------------------------------------------
+
+CALL = {
+    "type": "function_call",
+    "id": "fc_1",
+    "call_id": "c1",
+    "name": "add",
+    "arguments": '{"a": 1, "b": 2}',
+}
+
+
+def read(*events):
+    reader = ResponsesReader()
+    body = b"".join(b"data: " + json.dumps(event).encode() + b"\n\n" for event in events)
+    assembler = Assembler(splits_thinking=False)
+    for delta in reader.feed(body):
+        assembler.feed(delta)
+    return assembler.finish()
+
+
+def added(item):
+    return {"type": "response.output_item.added", "output_index": 0, "item": item}
+
+
+def done(item):
+    return {"type": "response.output_item.done", "output_index": 0, "item": item}
+
+
+def completed(*items, **fields):
+    response = {"status": "completed", "output": list(items), **fields}
+    return {"type": "response.completed", "response": response}
+
+
+def test_an_item_that_is_done_twice_is_one():
+    response = read(added({**CALL, "arguments": ""}), done(CALL), done(CALL), completed(CALL))
+    assert len(response.tool_calls) == 1
+
+
+@pytest.mark.parametrize("piece", ['{"a": 1', '{"a": 9, "b": 9}'])
+def test_the_final_form_of_a_call_is_right(piece):
+    delta = {"type": "response.function_call_arguments.delta", "output_index": 0, "delta": piece}
+    response = read(added({**CALL, "arguments": ""}), delta, done(CALL), completed(CALL))
+    assert response.tool_calls[0].arguments == {"a": 1, "b": 2}
+
+
+def test_items_of_the_final_event_are_read():
+    assert read(completed(message_item("only here"))).content == "only here"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        completed(None),
+        completed("x"),
+        completed({"type": "message", "content": "text"}),
+        completed({"type": "function_call", "name": "add"}),
+        {"type": "response.output_text.delta", "output_index": 7, "delta": "lost"},
+    ],
+)
+def test_unreadable_events_are_incomplete(event):
+    with pytest.raises(LLMError, match="unreadable"):
+        read(event)
+
+
+def test_odd_counts_are_left_out():
+    usage = {"input_tokens": "1", "output_tokens": 2, "input_tokens_details": []}
+    assert read(completed(message_item("a"), usage=usage)).usage == TokenUsage(0, 2, 2)
+
+
+@in_a_loop
+async def test_reasoning_that_cannot_be_verified_is_left_out_once():
+    refusal = status(400, "The encrypted content gAAA could not be verified.", kind="invalid_request_error")
+    with ResponsesServer([refusal, "a", "b"]) as server:
+        client = ResponsesClient("gpt-5", "k", server.base_url)
+        past = kept(REASONING, message_item("ok"), content="ok", origin=client.origin)
+        server.issued.reasoning["secret"] = REASONING
+        seen = [delta async for delta in client.chat_stream([*USER, past, *USER])]
+        await client.chat(USER)
+        await client.aclose()
+        kinds = [[item.get("type") for item in request.body["input"]] for request in server.requests]
+    assert "reasoning" in kinds[0]
+    assert "reasoning" not in kinds[1]
+    assert "cannot verify" in seen[0].notice
+    assert "include" in server.requests[2].body
+
+
+def test_tools_can_be_asked_for_in_text():
+    items = ['Action: add\nAction Input: {"a": 1, "b": 2}', "Final Answer: It is 3."]
+    with ResponsesServer(items) as server:
+        client = ResponsesClient("gpt-5", "k", server.base_url)
+        result = Agent(llm=client, tools=[add], tool_mode="text").run("1 + 2?")
+    assert result.output == "It is 3."

@@ -188,15 +188,14 @@ class RequestWriter:
         if form is not None and not self.family.takes_format:
             return
         if form is not None and form.get("type") == "json_schema":
-            schema = _strict(form["json_schema"]["schema"])
+            schema = form["json_schema"]["schema"]
             if not is_closed(schema):  # the typed answer is then asked for in another way
                 said = "output_config.format: the json_schema has free keys or refers to itself"
                 raise LLMError(f"{said}. Use output_mode='tool'.", kind="bad_request", said=said)
-            self._config(fields, format={"type": "json_schema", "schema": schema})
+            self._config(fields, format={"type": "json_schema", "schema": _strict(schema)})
         elif form is not None and form.get("type") != "text" and not isinstance(form, Default):
-            raise ConfigError(
-                f"response_format={form!r:.80} has no counterpart in the Messages API. Use 'json_schema'."
-            )
+            said = f"response_format {form.get('type')!r} has no counterpart in the Messages API"
+            raise LLMError(f"{said}. Use 'json_schema'.", kind="bad_request", said=said)
         efforts = self.family.efforts
         effort = fields.get("output_config", {}).get("effort")
         if effort is not None and effort not in efforts:
@@ -499,7 +498,8 @@ def is_closed(schema: Any, above: tuple[str, ...] = (), root: Any = None) -> boo
         return all(is_closed(item, above, root) for item in schema)
     if not isinstance(schema, Mapping):
         return True
-    if schema.get("additionalProperties", False) is not False:
+    is_object = schema.get("type") == "object" or "object" in _listed(schema.get("type"))
+    if schema.get("additionalProperties", False) is not False or (is_object and not schema.get("properties")):
         return False
     reference = schema.get("$ref")
     if isinstance(reference, str):

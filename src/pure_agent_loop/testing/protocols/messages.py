@@ -491,8 +491,22 @@ class _RequestCheck:
         pending: list[str] = []
         for number, message in enumerate(messages):
             pending = self._check_message(message, number, pending)
+        self._check_open_round(messages)
         if pending:
             self._add(f"tool_use ids without tool_result blocks: {', '.join(map(str, pending))} [A]")
+
+    def _check_open_round(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """Check that the newest response fits the thinking of the request (pydantic/pydantic-ai#2075)."""
+        content = messages[-1].get("content")
+        is_open = isinstance(content, list) and content and content[0].get("type") == "tool_result"
+        if not is_open or self._family.thinking != "budget" or len(messages) < 2:
+            return
+        kinds = [block.get("type") for block in messages[-2]["content"]]
+        is_thinking = (self._body.get("thinking") or {}).get("type") == "enabled"
+        if is_thinking and kinds[0] not in ("thinking", "redacted_thinking"):
+            self._add("messages: with thinking, a final assistant message must start with a thinking block")
+        if not is_thinking and "thinking" in kinds:
+            self._add("messages: without thinking, the final assistant message cannot contain thinking")
 
     def _check_message(self, message: Mapping[str, Any], number: int, pending: list[str]) -> list[str]:
         """Check a message; return the ids of its calls."""
@@ -512,6 +526,9 @@ class _RequestCheck:
             self._add(f"{place}: tool_use ids must be unique [A]")
         self._calls += calls
         if role == "assistant":
+            kinds = [block.get("type") for block in content]
+            if "thinking" in kinds and kinds[0] not in ("thinking", "redacted_thinking"):
+                self._add(f"{place}: the first block must be thinking if there is any [A]")
             self._check_thoughts(number, content)
         return calls
 
