@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
-from pure_agent_loop.support.language import notice
-
 if TYPE_CHECKING:
     from pure_agent_loop.llm.base import ChatModel
 
@@ -81,6 +79,8 @@ def run(
 
     folder = _CLONE / "benchmarks" / "bfcl"
     if not folder.is_dir():
+        from pure_agent_loop.support.language import notice
+
         raise ConfigError(notice("library.bfcl_missing", folder=folder))
     sys.path.insert(0, str(_CLONE))  # never the working folder: it may hold another `benchmarks`
     try:
