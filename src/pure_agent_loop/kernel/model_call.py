@@ -23,7 +23,7 @@ from pure_agent_loop.kernel.request import (
 )
 from pure_agent_loop.kernel.step import Step
 from pure_agent_loop.limits import LimitChecker
-from pure_agent_loop.llm.base import model_of, origin_of, stream_of, thinks_in_text
+from pure_agent_loop.llm.base import model_of, origin_of, stream_of
 from pure_agent_loop.llm.control_tokens import meant_name
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, usage_of
@@ -145,7 +145,7 @@ class Attempts(ABC):
             LLMError: The answer was incomplete, or the model was silent for too long.
         """
         kit, request = self.kit, self.request
-        self.assembler = assembler = Assembler(splits_thinking=thinks_in_text(kit.client))
+        self.assembler = assembler = Assembler(splits_thinking=getattr(kit.client, "thinks_in_text", True))
         patience, begun = kit.timeouts.first_byte, False
         watch = kit.silence if kit.silence is not None and kit.silence.is_free else Interrupt()
         try:

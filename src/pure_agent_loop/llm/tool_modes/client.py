@@ -178,6 +178,7 @@ class ToolModeClient(StreamingClient):
         self._is_ready = as_protocol(inner, BecomesReady) is None
 
     def _begin(self) -> None:
+        self.thinks_in_text = thinks_in_text(self.inner)
         profile = profile_of(self.inner)
         begins = profile.tool_mode if profile is not None else ""
         self.current = (begins or "native") if self.mode == "auto" else self.mode
@@ -207,11 +208,6 @@ class ToolModeClient(StreamingClient):
         """The inner client's model name, or else its class name."""
         name = getattr(self.inner, "model", None) or getattr(self.inner, "name", None)
         return str(name or type(self.inner).__name__)
-
-    @property
-    def thinks_in_text(self) -> bool:
-        """True if ``<think>`` tags in the text hold reasoning; see `base.thinks_in_text`."""
-        return self.current != "native" or thinks_in_text(self.inner)
 
     @property
     def origin(self) -> str:
@@ -345,7 +341,7 @@ class ToolModeClient(StreamingClient):
         if self._is_plain(messages, tools):
             if format_of(options) is not None:
                 return self._typed(messages, tools, options)
-            return stream_of(self.inner, messages, tools, options), _native_reader(self.inner, tools, options)
+            return stream_of(self.inner, messages, tools, options), self._native_reader(tools, options)
         tools = self._with_examples(tools or [])
         ask = self._text if self.current == "text" else self._json
         return ask(messages, tools, options), None
@@ -364,7 +360,7 @@ class ToolModeClient(StreamingClient):
         requests = [self._typed_request(messages, tools, options, number) for number in range(MAX_FORMATS)]
         formats = [request.options.get("response_format") for request in requests]
         deltas = self._formats.ask(lambda number: stream_of(self.inner, *requests[number]), formats)
-        return deltas, _native_reader(self.inner, requests[0].tools, options)
+        return deltas, self._native_reader(requests[0].tools, options)
 
     def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
         if wanted_tools(tools, options)[1]:
@@ -392,6 +388,11 @@ class ToolModeClient(StreamingClient):
                 self._takes_stop = False  # optional: the reader also drops text after an action
             else:
                 return
+
+    def _native_reader(self, tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
+        if not tools or not self.thinks_in_text or options.get("tool_choice") == "none":
+            return None
+        return NativeReader(tools)
 
     def _shape_json(
         self, messages: list[Message], tools: Tools, options: Mapping[str, Any], number: int | None = None
@@ -468,9 +469,3 @@ class ToolModeClient(StreamingClient):
         text, reasoning = think.flush()
         read, last = reader.feed(text), reader.finish(is_cut=was_cut)
         yield Delta(read.text + last.text, reasoning + read.reasoning + last.reasoning, last.tool_calls)
-
-
-def _native_reader(client: object, tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
-    if not tools or options.get("tool_choice") == "none" or not thinks_in_text(client):
-        return None
-    return NativeReader(tools)
