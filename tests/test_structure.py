@@ -25,7 +25,8 @@ LAYERS = [
     (
         "vocabulary",
         """
-        support.failures support.secrets llm.tool_modes llm.http llm.anthropic llm.responses kernel schema
+        support.failures support.secrets llm.tool_modes llm.http llm.anthropic llm.gemini llm.responses
+        kernel schema
         support.front_matter support.lazy support.disk support.locking support _version errors
         support.text support.abilities stop_reasons schema.forms support.terminal prompts
         support.clock cancel events inbox kernel.journal output support.threads support.numbers
@@ -55,7 +56,7 @@ LAYERS = [
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt
         llm.control_tokens llm.lessons kernel.long_results schema.outcome
         kernel.run_tools llm.anthropic.request llm.anthropic.stream
-        llm.responses.request llm.responses.stream
+        llm.gemini.request llm.gemini.stream llm.responses.request llm.responses.stream
         """,
     ),
     (
@@ -84,7 +85,7 @@ LAYERS = [
         runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
         llm.http.plain llm.http.httpx llm.http.choice
         llm.http.aio llm.http.connections llm.openai_client llm.protocol_client
-        llm.anthropic.client llm.responses.client llm.fallback local
+        llm.anthropic.client llm.gemini.client llm.responses.client llm.fallback local
         runs.choose sessions session subagents.words subagents.definitions subagents.child
         subagents.tasks subagents.run_tasks subagents.places subagents.agent_tool
         """,
@@ -156,6 +157,7 @@ PUBLIC = [
     "Explanation",
     "Fallback",
     "File",
+    "GeminiClient",
     "Handoff",
     "HistoryError",
     "HookContext",

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.anthropic.client import AnthropicClient
     from pure_agent_loop.llm.base import BaseLLMClient, ChatModel
     from pure_agent_loop.llm.fallback import Fallback, Limiter
+    from pure_agent_loop.llm.gemini.client import GeminiClient
     from pure_agent_loop.llm.messages import Message
     from pure_agent_loop.llm.openai_client import OpenAIClient
     from pure_agent_loop.llm.profiles import Profile, ThinkingLevel
@@ -114,6 +115,7 @@ _PLACES = {
     "llm.openai_client": "OpenAIClient",
     "llm.fallback": "Fallback Limiter",
     "llm.responses.client": "ResponsesClient",
+    "llm.gemini.client": "GeminiClient",
     "llm.profiles": "Profile ThinkingLevel",
     "llm.response": "LLMResponse",
     "llm.tool_modes.client": "ToolMode",
@@ -204,6 +206,7 @@ __all__ = [
     "Explanation",
     "Fallback",
     "File",
+    "GeminiClient",
     "Handoff",
     "HistoryError",
     "HookContext",

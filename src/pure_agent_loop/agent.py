@@ -105,8 +105,9 @@ class Agent(Variants[Deps, Out]):
     ``Agent[Deps, Out]``: `Deps` is the type of `RunContext.deps`, `Out` the type of `AgentResult.output`.
 
     Args:
-        model: Model name; ``"anthropic:NAME"`` or ``"responses:NAME"`` for its maker's protocol. Without a
-            base URL also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an embedded model.
+        model: Model name; ``"anthropic:NAME"``, ``"gemini:NAME"`` or ``"responses:NAME"`` for its maker's
+            protocol. Without a base URL also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an
+            embedded model.
         api_key: API key; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
         base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI, or the protocol's own.
         llm: Custom client, instead of `model`.

@@ -4,7 +4,7 @@ import pytest
 
 from pure_agent_loop import Agent, AnthropicClient, ConfigError
 from pure_agent_loop.runs import Endpoint, plan_model
-from pure_agent_loop.testing.protocols import MessagesServer, ResponsesServer
+from pure_agent_loop.testing.protocols import GeminiServer, MessagesServer, ResponsesServer
 
 NAME = "anthropic:claude-opus-4-6"
 
@@ -23,6 +23,21 @@ def test_an_agent_speaks_the_responses_protocol():
         assert "reasoning" not in server.requests[0].body
     plan = plan_model("responses:gpt-5", None, {"OPENAI_API_KEY": "o"})
     assert plan == Endpoint("responses:gpt-5", "https://api.openai.com/v1", "o", plan.why)
+
+
+def test_an_agent_speaks_the_gemini_protocol():
+    with GeminiServer(["hello"], api_key="k") as server:
+        assert Agent("gemini:gemini-3-pro", "k", server.base_url).run("hi").output == "hello"
+        assert server.requests[0].path.startswith("/v1/models/gemini-3-pro:")
+
+
+@pytest.mark.parametrize("variable", ["GEMINI_API_KEY", "GOOGLE_API_KEY"])
+def test_the_command_finds_the_keys_of_google(variable):
+    plan = plan_model("gemini:gemini-3-pro", None, {variable: "g", "OPENAI_API_KEY": "o"})
+    assert isinstance(plan, Endpoint)
+    assert (plan.base_url, plan.api_key) == ("https://generativelanguage.googleapis.com", "g")
+    with pytest.raises(ConfigError, match="No API key"):
+        plan_model("gemini:gemini-3-pro", "https://x.example", {variable: "g"})
 
 
 def test_the_default_leaves_thinking_to_the_model_and_off_is_refused(monkeypatch):

@@ -75,6 +75,7 @@ class ProtocolClient(StreamingClient):
     default_url: ClassVar[str]
     url_variable: ClassVar[str]
     key_variable: ClassVar[str]
+    other_key_variables: ClassVar[tuple[str, ...]] = ()
     own_host: ClassVar[str]
     path: ClassVar[str]
 
@@ -176,7 +177,8 @@ class ProtocolClient(StreamingClient):
     def _take_key(self, api_key: str | None) -> None:
         key = checked_key(api_key)
         if not key and self._takes_variable:
-            key = checked_key(os.environ.get(self.key_variable))
+            variables = (self.key_variable, *self.other_key_variables)
+            key = next(filter(None, (checked_key(os.environ.get(name)) for name in variables)), None)
         if not key and is_loopback(self.base_url):
             key = "not-needed"
         self._settings["api_key"] = key or ""
@@ -203,12 +205,17 @@ class ProtocolClient(StreamingClient):
         return transport_for({**self._settings, "endpoint": self._settings["endpoint"] + path})
 
     async def _exchange(
-        self, body: dict[str, Any], reader: ResponseReader, options: Mapping[str, Any]
+        self,
+        body: dict[str, Any],
+        reader: ResponseReader,
+        options: Mapping[str, Any],
+        connections: Connections | None = None,
     ) -> AsyncGenerator[Delta, None]:
         """Send one request, and stream what the reader makes of the response."""
         response = None
         try:
-            response = await (await self._connections.transport()).post(encode_body(body), options)
+            transport = await (connections or self._connections).transport()
+            response = await transport.post(encode_body(body), options)
             reader.is_document = "event-stream" not in response.headers.get("content-type", "").lower()
             data = b"-"
             while data and not reader.is_done:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("pure_agent_loop")
 ASK_SECONDS = 2.0
 LOCAL_KEY = "not-needed"  # never send the real key to an unknown local server
-PROTOCOLS = ("anthropic", "responses")  # prefixes of model names, other than chat completions
+PROTOCOLS = ("anthropic", "gemini", "responses")  # prefixes of model names, other than chat completions
 NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these:
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
   2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
@@ -81,6 +81,10 @@ def _client_of(protocol: str) -> type[ProtocolClient]:
         from pure_agent_loop.llm.anthropic.client import AnthropicClient
 
         return AnthropicClient
+    if protocol == "gemini":
+        from pure_agent_loop.llm.gemini.client import GeminiClient
+
+        return GeminiClient
     from pure_agent_loop.llm.responses.client import ResponsesClient
 
     return ResponsesClient
@@ -209,7 +213,8 @@ def _plan_protocol(
     if own is not None:
         return Endpoint(name.value, address, _value_of(own, environ), why)
     takes_variable = url is None or url.source == client.url_variable or client.is_own(address)
-    key = _first(environ, ("", None), "PAL_API_KEY", *([client.key_variable] if takes_variable else []))
+    variables = (client.key_variable, *client.other_key_variables) if takes_variable else ()
+    key = _first(environ, ("", None), "PAL_API_KEY", *variables)
     if key is None and not is_loopback(address):
         raise ConfigError(notice("library.no_own_key", url=show_url(address), variable=client.key_variable))
     return Endpoint(name.value, address, key.value if key else LOCAL_KEY, why)
@@ -312,8 +317,9 @@ def choose_model(
     """Select a model and build its client. Blocks: it may search for servers, download a model and start it.
 
     Args:
-        model: Model name; ``anthropic:NAME`` or ``responses:NAME`` for its protocol; without a URL ``local``,
-            ``local:NAME`` or ``PATH.gguf`` for an embedded model; a `DefaultModel` or None for no preference.
+        model: Model name; ``anthropic:NAME``, ``gemini:NAME`` or ``responses:NAME`` for its protocol; without
+            a URL ``local``, ``local:NAME`` or ``PATH.gguf`` for an embedded model; a `DefaultModel` or None
+            for no preference.
         api_key: API key, if given.
         base_url: Server URL, if given.
         on_progress: Callback for slow steps.

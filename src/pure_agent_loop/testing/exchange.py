@@ -216,8 +216,8 @@ class ServerRequest:
 
     @property
     def streamed(self) -> bool:
-        """True if the request asks for a stream."""
-        return self._get("stream") is True
+        """True if the request asks for a stream: in its body, or by its URL, as for Gemini."""
+        return self._get("stream") is True or ":streamGenerateContent" in self.path
 
     @property
     def wants_usage(self) -> bool:

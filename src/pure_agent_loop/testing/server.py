@@ -182,7 +182,7 @@ class ScriptedServer:
 
     # -- what another protocol changes -----------------------------------------------------------
 
-    _path = "/chat/completions"
+    _path: str | tuple[str, ...] = "/chat/completions"  # ends of the paths of tasks
     _always_counts = False  # sends the usage unasked
 
     def _new_writing(self, number: int, request: ServerRequest) -> Writing:

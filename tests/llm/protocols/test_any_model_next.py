@@ -1,4 +1,4 @@
-"""One history, any model next: random conversations over servers of three protocols, each of them strict.
+"""One history, any model next: random conversations over servers of four protocols, each of them strict.
 
 No server refuses, no known result gets lost, and nothing is invented.
 """
@@ -9,9 +9,9 @@ import random
 
 import pytest
 
-from pure_agent_loop import Agent, AnthropicClient, OpenAIClient, ResponsesClient
+from pure_agent_loop import Agent, AnthropicClient, GeminiClient, OpenAIClient, ResponsesClient
 from pure_agent_loop.testing import ScriptedServer, answer, call, raw_call
-from pure_agent_loop.testing.protocols import MessagesServer, ResponsesServer
+from pure_agent_loop.testing.protocols import GeminiServer, MessagesServer, ResponsesServer
 
 CONVERSATIONS = int(os.environ.get("CONVERSATIONS", "30"))  # of each of four parts
 PNG = (
@@ -19,6 +19,7 @@ PNG = (
     "+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 )
 CLAUDES = ("claude-haiku-4-5", "claude-opus-4-6", "claude-sonnet-5-5", "claude-fable-5-2")
+GEMINIS = ("gemini-2.5-flash", "gemini-3-flash", "gemini-3-pro")
 
 
 def find(name: str) -> str:
@@ -79,6 +80,8 @@ def talk(seed: int, servers) -> None:
         level = draw.choice([None, "low", "high"])
         if kind == "messages":
             llm = AnthropicClient(draw.choice(CLAUDES), "k", server.base_url, level)
+        elif kind == "gemini":
+            llm = GeminiClient(draw.choice(GEMINIS), "k", server.base_url, level)
         elif kind == "responses":
             llm = ResponsesClient(draw.choice(["gpt-5", "gpt-6"]), "k", server.base_url, level)
         else:
@@ -103,13 +106,14 @@ def talk(seed: int, servers) -> None:
 def test_random_conversations_are_refused_by_no_server(part):
     with (
         ScriptedServer(handler=lambda r: CURRENT["chat"].script(r)) as chat,
+        GeminiServer(handler=lambda r: CURRENT["gemini"].script(r)) as gemini,
         MessagesServer(handler=lambda r: CURRENT["messages"].script(r)) as messages,
         ResponsesServer(handler=lambda r: CURRENT["responses"].script(r)) as responses,
     ):
-        CURRENT.update(chat=chat, messages=messages, responses=responses)
+        CURRENT.update(chat=chat, gemini=gemini, messages=messages, responses=responses)
         for seed in range(part * CONVERSATIONS, (part + 1) * CONVERSATIONS):
             talk(seed, dict(CURRENT))
-        assert [server.violations for server in CURRENT.values()] == [[], [], []]
+        assert [server.violations for server in CURRENT.values()] == [[]] * 4
 
 
 CURRENT: dict = {}

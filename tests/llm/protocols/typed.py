@@ -1,6 +1,7 @@
 """The types of the makers' SDKs as referees of requests."""
 
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -18,6 +19,8 @@ except ImportError:
     HAS_TYPES = False
 else:
     HAS_TYPES = True
+
+HAS_GOOGLE = find_spec("google") is not None and find_spec("google.genai") is not None  # Python 3.11 on
 
 
 @cache
@@ -38,6 +41,9 @@ def assert_typed(body: dict[str, Any]) -> None:
     """Fail unless the SDK's types accept a body, to its leaves and without unknown fields."""
     if not HAS_TYPES:
         return
+    if "contents" in body:
+        _assert_google(body)
+        return
     if "max_tokens" in body:
         kind: Any = MessageCreateParamsStreaming if body.get("stream") else MessageCreateParamsNonStreaming
     else:
@@ -45,3 +51,22 @@ def assert_typed(body: dict[str, Any]) -> None:
     unknown = body.keys() - kind.__annotations__.keys()
     assert not unknown, f"unknown fields {unknown}"
     _leaves(_adapter(kind).validate_python(body))
+
+
+def _assert_google(body: dict[str, Any]) -> None:
+    """Check the fields one by one: the SDK has no type of a whole request."""
+    if not HAS_GOOGLE:
+        return
+    from google.genai import types
+
+    kinds: dict[str, Any] = {
+        "contents": list[types.Content],
+        "systemInstruction": types.Content,
+        "generationConfig": types.GenerationConfig,
+        "tools": list[types.Tool],
+        "toolConfig": types.ToolConfig,
+        "safetySettings": list[types.SafetySetting],
+        "cachedContent": str,
+    }
+    for name, value in body.items():
+        _adapter(kinds[name]).validate_python(value)

@@ -3,6 +3,12 @@
 Each plays a script, as `ScriptedServer` does, and names the source of each refusal.
 """
 
+from pure_agent_loop.testing.protocols.gemini import (
+    GeminiParts,
+    GeminiServer,
+    check_gemini_request,
+    model_parts,
+)
 from pure_agent_loop.testing.protocols.messages import (
     MessageBlocks,
     MessagesServer,
@@ -17,12 +23,16 @@ from pure_agent_loop.testing.protocols.responses import (
 )
 
 __all__ = [
+    "GeminiParts",
+    "GeminiServer",
     "MessageBlocks",
     "MessagesServer",
     "ResponseItems",
     "ResponsesServer",
+    "check_gemini_request",
     "check_messages_request",
     "check_responses_request",
     "message_blocks",
+    "model_parts",
     "response_items",
 ]

@@ -1,0 +1,129 @@
+"""Client for Google's Gemini API."""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.llm.gemini.request import GeminiModel, GeminiWriter
+from pure_agent_loop.llm.gemini.stream import GeminiReader
+from pure_agent_loop.llm.http.connections import Connections
+from pure_agent_loop.llm.openai_client import PROBE_SECONDS
+from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.protocol_client import ProtocolClient
+from pure_agent_loop.llm.values import Delta, get
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.http.plain import Transport
+
+_PROFILE = Profile("Gemini", control_tokens=())
+_VERSIONS = ("/v1", "/v1beta", "/v1alpha")
+
+
+class GeminiClient(ProtocolClient):
+    """A Gemini model behind Google's own protocol.
+
+    Thought signatures stay in the history, each on its part, and go back to the same model only.
+
+    Args:
+        model: The model's name on the server.
+        api_key: The API key; default ``GEMINI_API_KEY``, else ``GOOGLE_API_KEY``, which are sent only to
+            Google or to ``GEMINI_BASE_URL``. Not needed for servers on this machine.
+        base_url: The server's URL; default ``GEMINI_BASE_URL``, else Google. ``/v1beta`` is added.
+        thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
+        settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
+
+    Raises:
+        ConfigError: An argument is invalid, or the model has no such thinking level, or there is no key. With
+            ``prepared=False``, the first request raises for a missing key.
+    """
+
+    default_url = "https://generativelanguage.googleapis.com"
+    url_variable = "GEMINI_BASE_URL"
+    key_variable = "GEMINI_API_KEY"
+    other_key_variables = ("GOOGLE_API_KEY",)
+    own_host = "googleapis.com"
+    path = "/models/"
+
+    def __init__(
+        self,
+        model: str,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        thinking_level: str | None = None,
+        **settings: Any,
+    ) -> None:
+        super().__init__(model, api_key, base_url, thinking_level, **settings)
+        kind = GeminiModel(self.model)
+        kind.thinking_config(thinking_level)
+        # A typed answer is constrained; beside tools only from Gemini 3 on, so before it is a call.
+        self.profile = replace(_PROFILE, output_mode="native" if kind.is_3 else "tool")
+        self._whole = Connections(self._whole_transport)
+        self._window: int | None = None
+        self._has_asked = False
+
+    def request_body(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: Mapping[str, Any],
+        stream: bool,  # noqa: ARG002 - named in the URL, not in the body
+    ) -> dict[str, Any]:
+        """Build the body of a request; see `ShowsRequest`."""
+        return GeminiWriter(self.model, self.thinking_level, self.origin).write(messages, tools, options)
+
+    @property
+    def context_window(self) -> int | None:  # type: ignore[override] # read-only here
+        """Tokens of the window, once `find_context_window` has asked; None if unknown."""
+        return self._window
+
+    async def find_context_window(self) -> int | None:
+        """Return `context_window`, after asking the server once."""
+        if not self._has_asked:
+            self._has_asked = True
+            try:
+                transport = await self._connections.transport()
+                info = await transport.get(self._settings["endpoint"], PROBE_SECONDS)
+            except Exception:  # noqa: BLE001 - other servers list no models
+                return None
+            window = get(info, "inputTokenLimit")
+            self._window = window if type(window) is int and window > 0 else None
+        return self._window
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; one in use closes after its response."""
+        await super().aclose()
+        await self._whole.aclose()
+
+    def _endpoint(self) -> str:
+        base = self.base_url.rstrip("/")
+        version = "" if base.endswith(_VERSIONS) else "/v1beta"
+        return f"{base}{version}{self.path}{urllib.parse.quote(self.model.removeprefix('models/'))}"
+
+    def _auth_headers(self, key: str) -> dict[str, str]:
+        return {"x-goog-api-key": key}
+
+    def _new_transport(self) -> Transport:
+        return self._transport_to(":streamGenerateContent")
+
+    def _whole_transport(self) -> Transport:
+        return self._transport_to(":generateContent")
+
+    async def _ask(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: dict[str, Any],
+        stream: bool,
+    ) -> AsyncGenerator[Delta, None]:
+        """Send a request and stream its response."""
+        body = self.request_body(messages, tools, options, stream)
+        connections = self._connections if stream else self._whole
+        if stream:
+            options = {**options, "extra_query": {"alt": "sse", **(options.get("extra_query") or {})}}
+        async with aclosing(self._exchange(body, GeminiReader(), options, connections)) as deltas:
+            async for delta in deltas:
+                yield delta

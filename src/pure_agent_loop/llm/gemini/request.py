@@ -1,0 +1,394 @@
+"""Requests of the Gemini API: a history in the chat-completions shape, written as contents. Pure.
+
+A response that holds more than text and calls (thought signatures, parts of server tools) is kept whole, as
+`PARTS` of its message, and sent back to the server and model it came from. Source of the rules: the types of
+the ``google-genai`` package 3.6.1, https://ai.google.dev/api/generate-content and
+https://ai.google.dev/gemini-api/docs/thought-signatures.
+"""
+
+from __future__ import annotations
+
+import json
+import mimetypes
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.messages import META, Message, text_of
+from pure_agent_loop.llm.profiles import Default
+from pure_agent_loop.media import part_words
+from pure_agent_loop.prompts.words import message as sentence
+
+PARTS = "gemini_parts"  # of an assistant message: all parts of the response, as they came
+SIGNATURE = "thoughtSignature"
+STAND_IN = "skip_thought_signature_validator"  # signature for calls that another model made
+CONTINUE = "Continue."  # a request must begin and end with a user's content
+# Tokens for thinking, for models before Gemini 3, by thinking level.
+BUDGETS = {"minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
+_MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE", "validated": "VALIDATED"}
+_RENAMED = {
+    "max_tokens": "maxOutputTokens",
+    "max_completion_tokens": "maxOutputTokens",
+    "stop": "stopSequences",
+}
+_TRANSLATED = frozenset({"reasoning_effort", "response_format", "tool_choice"})
+_GENERATION = frozenset({
+    "audioTimestamp", "candidateCount", "enableAffectiveDialog", "enableEnhancedCivicAnswers",
+    "frequencyPenalty", "imageConfig", "logprobs", "maxOutputTokens", "mediaResolution", "presencePenalty",
+    "responseFormat", "responseJsonSchema", "responseLogprobs", "responseMimeType", "responseModalities",
+    "responseSchema", "seed", "speechConfig", "stopSequences", "temperature", "thinkingConfig", "topK",
+    "topP",
+})  # fmt: skip
+_TOP_LEVEL = frozenset({
+    "cachedContent", "generationConfig", "labels", "safetySettings", "serviceTier", "store", "toolConfig",
+})  # fmt: skip
+_NOT_IN_BODY = frozenset(
+    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream"}
+)
+_SYSTEM = ("system", "developer")
+# Types of files that results may hold, from Gemini 3 on; others follow the results.
+_IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
+_DATA_URL = re.compile(r"data:(?P<type>[^;,]*)[^,]*;base64,(?P<data>.*)", re.S)
+_VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
+_NEWEST = (3, 0)  # assumed for names without a number, such as gemini-flash-latest
+
+
+@dataclass(frozen=True, slots=True)
+class GeminiModel:
+    """What a model accepts, by its name; checked 2026-11-27.
+
+    Args:
+        name: Model name.
+    """
+
+    name: str
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """Version of a Gemini model; (0, 0) for other models."""
+        if match := _VERSION.search(self.name):
+            return int(match[1]), int(match[2] or 0)
+        return _NEWEST if "gemini" in self.name else (0, 0)
+
+    @property
+    def is_3(self) -> bool:
+        """True from Gemini 3 on: signed calls, thinking levels, files in results, schemas beside tools."""
+        return self.version >= (3, 0)
+
+    @property
+    def thinks(self) -> bool:
+        """True if the model thinks unless it is told not to."""
+        return self.version >= (2, 5) and not re.search("image|tts|audio|live", self.name)
+
+    def thinking_config(self, level: str | None) -> dict[str, Any] | None:
+        """Return the ``thinkingConfig`` for a level; None for none.
+
+        Args:
+            level: ``off``, ``minimal``, ``low``, ``medium``, ``high`` or ``xhigh``; None for the model's
+                default.
+
+        Raises:
+            ConfigError: The model has no such level.
+        """
+        if not self.thinks:
+            if level in (None, "off"):
+                return None
+            raise ConfigError(
+                f"thinking_level={level!r}: {self.name} cannot think. Use 'off', or leave it out."
+            )
+        if level is None:
+            return {"includeThoughts": True}
+        if level == "off":
+            if "pro" in self.name and "flash" not in self.name:
+                raise ConfigError(
+                    f"thinking_level='off': {self.name} always thinks. Use 'low', or leave it out."
+                )
+            return {"thinkingLevel": "MINIMAL"} if self.is_3 else {"thinkingBudget": 0}
+        if self.is_3:
+            return {"includeThoughts": True, "thinkingLevel": level.upper()}
+        if level not in BUDGETS:
+            raise ConfigError(
+                f"Thinking level {level!r} is unknown to {self.name}. Use one of: {', '.join(BUDGETS)}."
+            )
+        return {"includeThoughts": True, "thinkingBudget": BUDGETS[level]}
+
+
+@dataclass(frozen=True, slots=True)
+class GeminiWriter:
+    """Writes requests for one model.
+
+    Args:
+        model: Model name.
+        level: Thinking level; None for the model's default.
+        origin: Server and model, as in the messages' `meta`.
+    """
+
+    model: str
+    level: str | None = None
+    origin: str = ""
+
+    def write(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, Any]] | None,
+        options: Mapping[str, Any],
+    ) -> dict[str, Any]:
+        """Write the body of a request.
+
+        Args:
+            messages: The history, system message first; `meta` may name the origin of added fields.
+            tools: Tool schemas in the chat-completions shape, or tools of this protocol.
+            options: Request options, of chat completions or of this protocol, and ``extra_body``.
+
+        Raises:
+            ConfigError: An option has no counterpart, or the model rejects it.
+        """
+        model = GeminiModel(self.model)
+        body = self._options(model, options, has_tools=bool(tools))
+        contents = _Contents(self.origin, model.is_3)
+        for message in messages:
+            if message["role"] not in _SYSTEM:
+                contents.add(message)
+        body["contents"] = contents.finish()
+        if "cachedContent" not in body:  # a cache holds system prompt and tools, and excludes others
+            system = [_text(text) for m in messages if m["role"] in _SYSTEM for text in _texts(m["content"])]
+            if system:
+                body["systemInstruction"] = {"parts": system}
+            if tools:
+                body["tools"] = _tools(tools)
+                config = {**_choice(options.get("tool_choice")), **(body.get("toolConfig") or {})}
+                if config and any("functionDeclarations" in tool for tool in body["tools"]):
+                    body["toolConfig"] = config
+        if not body.get("tools"):
+            body.pop("toolConfig", None)
+        body.update(options.get("extra_body") or {})
+        return body
+
+    def _options(self, model: GeminiModel, options: Mapping[str, Any], *, has_tools: bool) -> dict[str, Any]:
+        """Return the fields for the options, thinking included."""
+        body: dict[str, Any] = {}
+        config: dict[str, Any] = {}
+        for name, value in options.items():
+            target = _RENAMED.get(name) or _camel(name)
+            if value is None or name in _NOT_IN_BODY or name in _TRANSLATED:
+                continue
+            if target in _TOP_LEVEL:
+                body[target] = value
+            elif target not in _GENERATION:
+                if not isinstance(value, Default):
+                    raise ConfigError(f"{name} has no counterpart in the Gemini API. Leave it out.")
+            elif target == "stopSequences":
+                config[target] = [value] if isinstance(value, str) else list(value)
+            elif target != "temperature" or not isinstance(value, Default):
+                config[target] = value  # Gemini 3 wants its own default temperature
+        config = {**config, **body.get("generationConfig", {})}
+        config.update(_format(model, options.get("response_format"), has_tools=has_tools))
+        level = options.get("reasoning_effort") or options.get("thinking_level") or self.level
+        if "thinkingConfig" not in config:
+            thinking = model.thinking_config("off" if level == "none" else level)
+            config.update({} if thinking is None else {"thinkingConfig": thinking})
+        if config:
+            body["generationConfig"] = config
+        return body
+
+
+def _camel(name: str) -> str:
+    """Return the protocol's spelling of a name in snake case."""
+    return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
+
+
+def _format(model: GeminiModel, form: Any, *, has_tools: bool) -> dict[str, Any]:
+    """Return the fields of ``generationConfig`` for a ``response_format``."""
+    if not isinstance(form, Mapping) or form.get("type") == "text":
+        return {}
+    if has_tools and not model.is_3:
+        if isinstance(form, Default):
+            return {}
+        raise ConfigError(
+            f"response_format: {model.name} rejects it beside tools. Use output_type=... instead."
+        )
+    if form.get("type") == "json_object":
+        return {"responseMimeType": "application/json"}
+    if form.get("type") != "json_schema":
+        raise ConfigError(
+            f"response_format={form!r:.80} has no counterpart in the Gemini API. Use 'json_schema'."
+        )
+    return {"responseMimeType": "application/json", "responseJsonSchema": form["json_schema"]["schema"]}
+
+
+def _tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return tools of this protocol for those of chat completions; others are tools of the server."""
+    declared = [_declaration(tool["function"]) for tool in tools if isinstance(tool.get("function"), Mapping)]
+    others = [dict(tool) for tool in tools if not isinstance(tool.get("function"), Mapping)]
+    return [{"functionDeclarations": declared}, *others] if declared else others
+
+
+def _declaration(function: Mapping[str, Any]) -> dict[str, Any]:
+    declaration = {"name": function["name"]}
+    if function.get("description"):
+        declaration["description"] = function["description"]
+    if function.get("parameters"):
+        declaration["parametersJsonSchema"] = function["parameters"]
+    return declaration
+
+
+def _choice(wanted: Any) -> dict[str, Any]:
+    """Return the ``toolConfig`` for a ``tool_choice``; empty for the default."""
+    if wanted is None:
+        return {}
+    if isinstance(wanted, Mapping) and isinstance(wanted.get("function"), Mapping):
+        return {
+            "functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [wanted["function"]["name"]]}
+        }
+    if not isinstance(wanted, str) or wanted.lower() not in _MODES:
+        raise ConfigError(
+            f"tool_choice={wanted!r:.80} has no counterpart in the Gemini API. "
+            f"Use one of: {', '.join(_MODES)}; or toolConfig=..."
+        )
+    return {"functionCallingConfig": {"mode": _MODES[wanted.lower()]}}
+
+
+# -- contents ---------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Contents:
+    """Contents of a request, neighbours of one role merged.
+
+    Args:
+        origin: Server and model of the request.
+        signs: Whether the first call of each content needs a signature, and results may hold files.
+    """
+
+    origin: str
+    signs: bool
+    _contents: list[dict[str, Any]] = field(default_factory=list)
+    _calls: dict[str, dict[str, Any]] = field(default_factory=dict)  # as written, by id in the history
+
+    def add(self, message: Message) -> None:
+        """Add a message."""
+        role = "user"
+        if message["role"] == "assistant":
+            role, parts = "model", self._response(message)
+        elif message["role"] == "tool":
+            parts = self._result(message)
+        else:
+            parts = _parts(message["content"])
+        if not parts:
+            return
+        if role == "model" and not self._contents:
+            self._contents.append({"role": "user", "parts": [_text(CONTINUE)]})
+        if self._contents and self._contents[-1]["role"] == role:
+            self._contents[-1]["parts"] += parts
+        else:
+            self._contents.append({"role": role, "parts": parts})
+
+    def finish(self) -> list[dict[str, Any]]:
+        """Return the contents; the last is a user's."""
+        if not self._contents or self._contents[-1]["role"] == "model":
+            self._contents.append({"role": "user", "parts": [_text(CONTINUE)]})
+        for content in self._contents if self.signs else ():
+            parts = content["parts"]
+            first = next((n for n, part in enumerate(parts) if "functionCall" in part), None)
+            if first is not None and SIGNATURE not in parts[first]:
+                parts[first] = {**parts[first], SIGNATURE: STAND_IN}
+        return self._contents
+
+    def _response(self, message: Message) -> list[dict[str, Any]]:
+        calls = [_call(call) for call in message.get("tool_calls") or ()]
+        parts = None
+        if message.get(PARTS) and message.get(META, {}).get("origin") == self.origin:
+            parts = _kept(message, calls)
+        if parts is None:
+            parts = [*_parts(message.get("content")), *({"functionCall": call} for call in calls)]
+        sent = [part["functionCall"] for part in parts if "functionCall" in part]
+        ids = [call["id"] for call in message.get("tool_calls") or ()]
+        self._calls.update(zip(ids, sent, strict=True))
+        return parts
+
+    def _result(self, message: Message) -> list[dict[str, Any]]:
+        """Return the parts for a result: it repeats name and id of its call, as they were sent."""
+        call = self._calls.get(message["tool_call_id"], {"id": message["tool_call_id"]})
+        content = message["content"]
+        is_text = isinstance(content, str)
+        media = [] if is_text else [part for part in _parts(content) if "text" not in part]
+        inner = [part for part in media if self.signs and _type(part) in _IN_RESULTS]
+        text = content if is_text else "\n".join(_texts(content))
+        response: dict[str, Any] = {"name": call.get("name") or "unknown", "response": {"output": text}}
+        if "id" in call:
+            response["id"] = call["id"]
+        if inner:
+            response["parts"] = inner
+        return [{"functionResponse": response}, *(part for part in media if part not in inner)]
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call["function"]
+    return {
+        "id": call["id"],
+        "name": function["name"],
+        "args": json.loads(function["arguments"] or "{}"),
+    }
+
+
+def _kept(message: Message, calls: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """Return the kept parts of a response, unchanged; None if the message has changed."""
+    parts: list[dict[str, Any]] = message[PARTS]
+    text = "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
+    if text.strip() != text_of(message.get("content") or "").strip():
+        return None
+    made = [part["functionCall"] for part in parts if "functionCall" in part]
+    if [_said(call) for call in made] != [_said(call) for call in calls]:
+        return None
+    return [dict(part) for part in parts]
+
+
+def _said(call: Mapping[str, Any]) -> tuple[Any, Any]:
+    return call.get("name"), call.get("args") or {}
+
+
+# -- content ---------------------------------------------------------------------------------------------
+
+
+def _text(text: str) -> dict[str, Any]:
+    return {"text": text}
+
+
+def _texts(content: Any) -> list[str]:
+    return [part["text"] for part in _parts(content) if "text" in part]
+
+
+def _parts(content: Any) -> list[dict[str, Any]]:
+    """Return parts for a content; blank texts are left out."""
+    if isinstance(content, str):
+        return [_text(content)] if content.strip() else []
+    return [written for part in content or () for written in _part(part)]
+
+
+def _part(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    kind = part["type"]
+    if kind in ("text", "refusal"):
+        if part[kind].strip():
+            yield _text(part[kind])
+    elif kind == "image_url":
+        yield _data(part["image_url"]["url"], "image/png")
+    elif kind == "file":
+        yield _data(part["file"].get("file_id") or part["file"]["file_data"], "application/pdf")
+    elif kind == "input_audio":
+        audio = part["input_audio"]
+        yield {"inlineData": {"mimeType": f"audio/{audio['format']}", "data": audio["data"]}}
+    else:
+        yield _text(sentence("media_gone", what=part_words(part)))
+
+
+def _type(part: Mapping[str, Any]) -> Any:
+    return part.get("inlineData", {}).get("mimeType")
+
+
+def _data(url: str, default: str) -> dict[str, Any]:
+    match = _DATA_URL.fullmatch(url)
+    if match is not None:
+        return {"inlineData": {"mimeType": match["type"] or default, "data": match["data"]}}
+    return {"fileData": {"fileUri": url, "mimeType": mimetypes.guess_type(url)[0] or default}}

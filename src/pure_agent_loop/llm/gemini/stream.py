@@ -1,0 +1,148 @@
+"""Responses of the Gemini API, decoded from bytes to deltas. Pure: no I/O.
+
+Unknown parts are kept, unknown fields ignored, never an error. Source of the grammar: the types of the
+``google-genai`` package 3.6.1 and https://ai.google.dev/api/generate-content.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.gemini.request import PARTS
+from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
+from pure_agent_loop.llm.wire import SSEDecoder, parse_json
+from pure_agent_loop.support.text import shorten
+
+_REASONS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
+_BLOCKED = frozenset({
+    "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY",
+    "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR",
+})  # fmt: skip
+# The text so far is not a response; a further request may bring one.
+_FAILED = frozenset({
+    "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE", "OTHER",
+    "IMAGE_OTHER", "NO_IMAGE",
+})  # fmt: skip
+_NO_REASON = "FINISH_REASON_UNSPECIFIED"
+_PLAIN = ({"text"}, {"text", "thought"}, {"functionCall"})
+
+
+class GeminiReader:
+    """Reads deltas from a response: a stream of events, or one JSON document.
+
+    Set `is_document` before the first byte, by the response's content type.
+    """
+
+    def __init__(self) -> None:
+        self.is_document = False
+        self.is_done = False
+        self._document: list[bytes] = []
+        self._decoder = SSEDecoder()
+        self._parts: list[dict[str, Any]] = []
+        self._calls = 0
+        self._reason = ""
+        self._details: Any = None
+        self._blocked: Mapping[str, Any] | None = None
+        self._usage: TokenUsage | None = None
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """Add bytes; yield the deltas they complete.
+
+        Raises:
+            LLMError: The bytes cannot be read, or report a failed request.
+        """
+        if self.is_document:
+            self._document.append(data)
+            return
+        yield from self._read(self._decoder.feed(data))
+
+    def close(self) -> Iterator[Delta]:
+        """Yield the last deltas at the end of the body. Raises what `feed` raises."""
+        yield from self._read([b"".join(self._document)] if self.is_document else self._decoder.flush())
+        self.is_done = True
+        yield self._last()
+
+    def _read(self, payloads: Iterable[bytes]) -> Iterator[Delta]:
+        for payload in payloads:
+            if not payload.strip():
+                continue
+            try:
+                yield from self._chunk(parse_json(payload))
+            except (KeyError, TypeError, AttributeError) as error:
+                text = shorten(payload.decode("utf-8", "replace"), 120)
+                raise LLMError(f"The server sent an unreadable event: {text}", kind="incomplete") from error
+
+    def _chunk(self, chunk: Mapping[str, Any]) -> Iterator[Delta]:
+        if "error" in chunk:
+            from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
+
+            raise error_from_body(chunk["error"])
+        self._usage = _usage(chunk.get("usageMetadata")) or self._usage
+        feedback = chunk.get("promptFeedback") or {}
+        if feedback.get("blockReason"):
+            self._blocked = feedback
+        for candidate in (chunk.get("candidates") or ())[:1]:
+            for part in (candidate.get("content") or {}).get("parts") or ():
+                yield from self._part(part)
+            if candidate.get("finishReason", _NO_REASON) != _NO_REASON:
+                self._reason = candidate["finishReason"]
+                self._details = candidate.get("finishMessage")
+
+    def _part(self, part: Mapping[str, Any]) -> Iterator[Delta]:
+        """Keep a part; yield what it adds to the text, the reasoning or the calls."""
+        self._keep(part)
+        if part.get("text"):
+            yield Delta(reasoning=part["text"]) if part.get("thought") else Delta(part["text"])
+        elif "functionCall" in part:
+            call = part["functionCall"]
+            number, self._calls = self._calls, self._calls + 1
+            delta = ToolCallDelta(number, call.get("id"), call["name"], call.get("args") or {})
+            yield Delta(tool_calls=(delta,))
+
+    def _keep(self, part: Mapping[str, Any]) -> None:
+        """Keep a part. Pieces of a text become one part, but a signed part stays as it is."""
+        kind = set(part)
+        last = self._parts[-1] if self._parts else {}
+        if "text" in kind and kind in _PLAIN and set(last) == kind:
+            self._parts[-1] = {**last, "text": last["text"] + part["text"]}
+        else:
+            self._parts.append(dict(part))
+
+    def _last(self) -> Delta:
+        """Return the delta that ends the response."""
+        reason, notice = self._reason, ""
+        if self._blocked is not None and not reason:
+            reason = str(self._blocked["blockReason"])
+            notice = _with_details("The prompt was blocked", reason, self._blocked.get("blockReasonMessage"))
+            return Delta(finish_reason="content_filter", usage=self._usage, notice=notice)
+        if reason == "MISSING_THOUGHT_SIGNATURE":
+            raise LLMError(
+                _with_details("The server rejected the history", reason, self._details), kind="bad_request"
+            )
+        if reason in _FAILED:
+            raise LLMError(
+                _with_details("The model's response failed", reason, self._details), kind="incomplete"
+            )
+        if reason in _BLOCKED:
+            notice = _with_details("The response was blocked", reason, self._details)
+        finish = "content_filter" if notice else _REASONS.get(reason, reason.lower())
+        if finish == "stop" and self._calls:
+            finish = "tool_calls"
+        extra = None if all(set(part) in _PLAIN for part in self._parts) else {PARTS: self._parts}
+        return Delta(finish_reason=finish or None, usage=self._usage, notice=notice, extra=extra)
+
+
+def _with_details(what: str, reason: str, details: Any) -> str:
+    return f"{what} ({reason}){f': {shorten(str(details), 200)}' if details else '.'}"
+
+
+def _usage(usage: Any) -> TokenUsage | None:
+    """Read counts; thoughts are part of the output here, and cached tokens of the prompt."""
+    if not isinstance(usage, Mapping):
+        return None
+    prompt = (usage.get("promptTokenCount") or 0) + (usage.get("toolUsePromptTokenCount") or 0)
+    thought = usage.get("thoughtsTokenCount")
+    written = (usage.get("candidatesTokenCount") or 0) + (thought or 0)
+    return TokenUsage(prompt, written, prompt + written, thought, usage.get("cachedContentTokenCount"))
