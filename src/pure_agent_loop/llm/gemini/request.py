@@ -19,7 +19,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.messages import META, Message, text_of
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
-from pure_agent_loop.prompts.words import message as sentence
+from pure_agent_loop.support.language import message as sentence
 
 PARTS = "gemini_parts"  # of an assistant message: all parts of the response, as they came
 SIGNATURE = "thoughtSignature"
