@@ -277,7 +277,7 @@ class SdkTransport:
     def __init__(self, settings: Mapping[str, Any]) -> None:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit, OpenAIError
 
-        own: dict[str, Any] = {}
+        own: dict[str, Any]
         settings = dict(settings)
         self._path = settings.pop("endpoint", "/chat/completions")
         auth = settings.pop("auth_headers", None)
@@ -286,11 +286,14 @@ class SdkTransport:
             settings["default_headers"] = {**auth, **(settings.get("default_headers") or {})}
             self._omitted = {} if "authorization" in auth else {"Authorization": Omit()}
         self._redirects = auth is None  # libraries strip only `Authorization` for another host
-        if settings.get("http_client") is None and not has_proxy(settings["base_url"]):
-            # Follows redirects, also from http to https. With a proxy, the library builds its own client.
-            own["http_client"] = DefaultAsyncHttpxClient(transport=StackedTransport(tls_for("https")))
         try:
-            client = AsyncOpenAI(**{**settings, **own})
+            if settings.get("http_client") is None:
+                # Follows redirects, also from http to https. With a proxy, the library builds the transport.
+                # A client of the SDK, half built because of a bad proxy, would fail when it is collected.
+                proxied = has_proxy(settings["base_url"])
+                own = {} if proxied else {"transport": StackedTransport(tls_for("https"))}
+                settings["http_client"] = DefaultAsyncHttpxClient(**own)
+            client = AsyncOpenAI(**settings)
             client._platform = "Unknown"  # else the SDK runs `uname` from the PATH
         except (OpenAIError, TypeError, ValueError, ImportError, library.InvalidURL) as error:
             proxies = proxy_variables() if has_proxy(settings["base_url"]) else ""
