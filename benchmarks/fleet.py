@@ -162,7 +162,7 @@ class Fleet:
     def revive(self) -> None:
         """What a supervisor does: one that began while the database was away has said so and ended."""
         for each in list(self.workers):
-            if not each.is_there and not each.is_ready and "cannot be used" in each.said:
+            if not each.is_there and not each.is_ready and "is unavailable" in each.said:
                 self.workers.remove(each)
                 self.gone.append(each)
                 self.start()

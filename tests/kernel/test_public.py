@@ -67,7 +67,7 @@ def events_of(tmp_path, script, **settings):
             {"role": "assistant", "content": "canary-answer"},
         ]
         stream = list(agent.run_stream("Say hello.", history, session_id="canary-session", media=None))
-        port = str(server.base_url.rsplit(":", 1)[1].split("/")[0])
+        port = ":" + server.base_url.rsplit(":", 1)[1].split("/")[0]  # digits alone occur in times
     return stream, [json.dumps(event.public()) for event in stream], port
 
 
