@@ -56,7 +56,7 @@ LAYERS = [
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt
         llm.control_tokens llm.lessons kernel.long_results schema.outcome
         kernel.run_tools llm.anthropic.request llm.anthropic.stream
-        llm.gemini.request llm.gemini.stream llm.responses.request llm.responses.stream
+        llm.gemini.request llm.gemini.stream llm.protocol_reader llm.responses.request llm.responses.stream
         """,
     ),
     (

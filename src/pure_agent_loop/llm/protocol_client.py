@@ -6,9 +6,9 @@ import importlib
 import os
 import urllib.parse
 from abc import abstractmethod
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing, suppress
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
@@ -23,6 +23,7 @@ from pure_agent_loop.llm.openai_client import (
     encode_body,
 )
 from pure_agent_loop.llm.profiles import check_thinking_level
+from pure_agent_loop.llm.protocol_reader import ProtocolReader
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.portal import close_at_exit
@@ -30,26 +31,6 @@ from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, 
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import HttpResponse, Transport
-
-
-class ResponseReader(Protocol):
-    """Decoder of one response."""
-
-    is_document: bool
-    """True for one JSON document, False for a stream of events; set before the first byte."""
-
-    @property
-    def is_done(self) -> bool:
-        """True once the response is complete; the rest of the body is ignored."""
-        ...
-
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """Add bytes; yield the deltas they complete. Raises `LLMError`."""
-        ...
-
-    def close(self) -> Iterator[Delta]:
-        """Yield the last deltas at the end of the body. Raises `LLMError`."""
-        ...
 
 
 class ProtocolClient(StreamingClient):
@@ -207,7 +188,7 @@ class ProtocolClient(StreamingClient):
     async def _exchange(
         self,
         body: dict[str, Any],
-        reader: ResponseReader,
+        reader: ProtocolReader,
         options: Mapping[str, Any],
         connections: Connections | None = None,
     ) -> AsyncGenerator[Delta, None]:

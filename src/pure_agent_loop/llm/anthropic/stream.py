@@ -7,15 +7,14 @@ grammar: https://docs.anthropic.com/en/docs/build-with-claude/streaming.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.request import BLOCKS, PREFIX
+from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, REFUSED
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of
-from pure_agent_loop.llm.wire import SSEDecoder, parse_json
-from pure_agent_loop.support.text import shorten
 
 # HTTP statuses of the error types, for errors that come inside a stream.
 _STATUSES = {
@@ -43,10 +42,8 @@ _PIECES = {"text": ("text",), "thinking": ("thinking", "signature")}
 _PLAIN_KEYS = {"text": {"type", "text"}, "tool_use": {"type", "id", "name", "input"}}
 
 
-class MessagesReader:
-    """Reads deltas from a response: a stream of events, or one JSON document.
-
-    Set `is_document` before the first byte, by the response's content type.
+class MessagesReader(ProtocolReader):
+    """Reader of a message; see `ProtocolReader`.
 
     Args:
         prefix: Digest of the request, kept with the blocks of the response; see `MessagesRequest`.
@@ -54,48 +51,17 @@ class MessagesReader:
     """
 
     def __init__(self, prefix: str = "", calls: int = 0) -> None:
-        self.is_document = False
-        self._has_begun = False
-        self.is_done = False
+        super().__init__()
         self.stop_reason = ""
         self.blocks: list[dict[str, Any]] = []  # complete ones, in order
         self.calls = calls
         self.usage: TokenUsage | None = None
         self._prefix = prefix
-        self._document: list[bytes] = []
-        self._decoder = SSEDecoder()
         self._open: dict[int, _OpenBlock] = {}
         self._counts: dict[str, Any] = {}
         self._details: Any = None
 
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """Add bytes; yield the deltas they complete.
-
-        Raises:
-            LLMError: The bytes cannot be read, or report a failed request.
-        """
-        if not self._has_begun and data.strip():
-            self._has_begun = True
-            self.is_document = self.is_document or data.lstrip()[:1] in (b"{", b"[")
-        if self.is_document:
-            self._document.append(data)
-            return
-        yield from self._read(self._decoder.feed(data))
-
-    def close(self) -> Iterator[Delta]:
-        """Yield the last deltas at the end of the body. Raises what `feed` raises."""
-        try:
-            yield from self._close()
-        except _UNREADABLE as error:
-            raise LLMError("The server sent an unreadable message.", kind="incomplete") from error
-
-    def _close(self) -> Iterator[Delta]:
-        if not self.is_document:
-            yield from self._read(self._decoder.flush())
-            if not self.is_done:
-                self._finish()
-            return
-        message = parse_json(b"".join(self._document))
+    def _whole(self, message: Mapping[str, Any]) -> Iterator[Delta]:
         if message.get("type") == "error" or "error" in message:
             raise error_of(message)
         if not isinstance(message.get("content"), list):
@@ -128,15 +94,9 @@ class MessagesReader:
         reason = _REASONS.get(self.stop_reason, self.stop_reason or "stop")
         return Delta(finish_reason=reason, usage=self.usage, notice=notice, extra=extra)
 
-    def _read(self, payloads: Iterable[bytes]) -> Iterator[Delta]:
-        for payload in payloads:
-            if self.is_done or not payload.strip():
-                continue
-            try:
-                yield from self._event(parse_json(payload))
-            except _UNREADABLE as error:
-                text = shorten(payload.decode("utf-8", "replace"), 120)
-                raise LLMError(f"The server sent an unreadable event: {text}", kind="incomplete") from error
+    def _end_of_stream(self) -> Iterator[Delta]:
+        self._finish()
+        yield from ()
 
     def _event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         kind = event.get("type")
@@ -160,10 +120,7 @@ class MessagesReader:
             raise error_of(event)
 
     def _begin(self, index: int, content: Mapping[str, Any]) -> Iterator[Delta]:
-        kind = content["type"]
-        if not isinstance(kind, str):
-            raise TypeError("type")
-        is_call = kind == "tool_use"
+        is_call = checked_string(content["type"]) == "tool_use"
         self._open[index] = block = _OpenBlock(dict(content), self.calls if is_call else None)
         self.calls += is_call
         yield from block.begin()
@@ -200,7 +157,6 @@ class MessagesReader:
         self.usage = TokenUsage(prompt, written, prompt + written, thinking, cached)
 
 
-_UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
@@ -218,14 +174,14 @@ class _OpenBlock:
         self._input: list[str] = []
         # Fields that come in pieces; missing ones are empty, as some gateways leave them out.
         self._pieces: dict[str, list[str]] = {
-            name: [_string(content.get(name) or "")] for name in _PIECES.get(content["type"], ())
+            name: [checked_string(content.get(name) or "")] for name in _PIECES.get(content["type"], ())
         }
 
     def begin(self) -> Iterator[Delta]:
         """Yield the delta of the block's beginning."""
         content = self.content
         if self._call is not None:
-            call_id, name = _string(content.get("id") or ""), _string(content.get("name") or "")
+            call_id, name = checked_string(content.get("id") or ""), checked_string(content.get("name") or "")
             yield Delta(tool_calls=(ToolCallDelta(self._call, call_id, name),))
         for name, pieces in self._pieces.items():
             if pieces[0] and name != "signature":
@@ -235,17 +191,17 @@ class _OpenBlock:
         """Add a delta of the block; yield the delta to display."""
         kind, content = delta.get("type"), self.content
         if kind == "text_delta":
-            self._pieces["text"].append(_string(delta["text"]))
+            self._pieces["text"].append(checked_string(delta["text"]))
             yield Delta(delta["text"])
         elif kind == "thinking_delta":
-            self._pieces["thinking"].append(_string(delta["thinking"]))
+            self._pieces["thinking"].append(checked_string(delta["thinking"]))
             yield Delta(reasoning=delta["thinking"])
         elif kind == "signature_delta":
-            self._pieces["signature"].append(_string(delta["signature"]))
+            self._pieces["signature"].append(checked_string(delta["signature"]))
         elif kind == "citations_delta":
             content["citations"] = [*(content.get("citations") or ()), delta["citation"]]
         elif kind == "input_json_delta":
-            piece = _string(delta["partial_json"])
+            piece = checked_string(delta["partial_json"])
             self._input.append(piece)
             if self._call is not None and piece:
                 yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=piece),))
@@ -269,13 +225,6 @@ class _OpenBlock:
         except (ValueError, RecursionError):
             value = {}  # the call itself is rejected where its arguments are read
         content["input"] = value if isinstance(value, dict) else {}
-
-
-def _string(value: Any) -> str:
-    """Return a string, or raise: another type cannot be read."""
-    if not isinstance(value, str):
-        raise TypeError("not a string")
-    return value
 
 
 def _transformed(message: Mapping[str, Any]) -> Iterator[Delta]:

@@ -6,13 +6,13 @@ Unknown parts are kept, unknown fields ignored, never an error. Source of the gr
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.gemini.request import PARTS
+from pure_agent_loop.llm.protocol_reader import ProtocolReader
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
-from pure_agent_loop.llm.wire import SSEDecoder, parse_json
 from pure_agent_loop.support.text import shorten
 
 _REASONS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
@@ -29,17 +29,11 @@ _NO_REASON = "FINISH_REASON_UNSPECIFIED"
 _PLAIN = ({"text"}, {"text", "thought"}, {"functionCall"})
 
 
-class GeminiReader:
-    """Reads deltas from a response: a stream of events, or one JSON document.
-
-    Set `is_document` before the first byte, by the response's content type.
-    """
+class GeminiReader(ProtocolReader):
+    """Reader of a response; see `ProtocolReader`. The end of a stream is the end of the response."""
 
     def __init__(self) -> None:
-        self.is_document = False
-        self.is_done = False
-        self._document: list[bytes] = []
-        self._decoder = SSEDecoder()
+        super().__init__()
         self._parts: list[dict[str, Any]] = []
         self._calls = 0
         self._reason = ""
@@ -47,34 +41,15 @@ class GeminiReader:
         self._blocked: Mapping[str, Any] | None = None
         self._usage: TokenUsage | None = None
 
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """Add bytes; yield the deltas they complete.
+    def _whole(self, document: Mapping[str, Any]) -> Iterator[Delta]:
+        yield from self._event(document)
+        yield from self._end_of_stream()
 
-        Raises:
-            LLMError: The bytes cannot be read, or report a failed request.
-        """
-        if self.is_document:
-            self._document.append(data)
-            return
-        yield from self._read(self._decoder.feed(data))
-
-    def close(self) -> Iterator[Delta]:
-        """Yield the last deltas at the end of the body. Raises what `feed` raises."""
-        yield from self._read([b"".join(self._document)] if self.is_document else self._decoder.flush())
+    def _end_of_stream(self) -> Iterator[Delta]:
         self.is_done = True
         yield self._last()
 
-    def _read(self, payloads: Iterable[bytes]) -> Iterator[Delta]:
-        for payload in payloads:
-            if not payload.strip():
-                continue
-            try:
-                yield from self._chunk(parse_json(payload))
-            except (KeyError, TypeError, AttributeError) as error:
-                text = shorten(payload.decode("utf-8", "replace"), 120)
-                raise LLMError(f"The server sent an unreadable event: {text}", kind="incomplete") from error
-
-    def _chunk(self, chunk: Mapping[str, Any]) -> Iterator[Delta]:
+    def _event(self, chunk: Mapping[str, Any]) -> Iterator[Delta]:
         if "error" in chunk:
             from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
 

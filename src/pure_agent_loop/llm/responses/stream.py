@@ -6,14 +6,14 @@ Source of the event grammar: the types of the ``openai`` package 3.57.0 and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
 from pure_agent_loop.llm.responses.request import ITEMS, text_of_item
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get
-from pure_agent_loop.llm.wire import SSEDecoder, parse_json
-from pure_agent_loop.support.text import shorten
+from pure_agent_loop.llm.wire import parse_json
 
 _REASONS = {"max_output_tokens": "length", "content_filter": "content_filter", "max_messages": "length"}
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
@@ -25,75 +25,32 @@ _PLAIN = {
 }
 
 
-class ResponsesReader:
-    """Reads deltas from a response: a stream of events, or one JSON document.
-
-    Set `is_document` before the first byte, by the response's content type.
-    """
+class ResponsesReader(ProtocolReader):
+    """Reader of a response; see `ProtocolReader`."""
 
     def __init__(self) -> None:
-        self.is_document = False
-        self._has_begun = False
-        self.is_done = False
-        self._document: list[bytes] = []
-        self._decoder = SSEDecoder()
+        super().__init__()
         self._items: dict[int, dict[str, Any]] = {}  # complete ones, by output index
         self._open: dict[int, dict[str, list[str]]] = {}  # what was streamed of the others
         self._calls: dict[int, int] = {}  # number of each call, by output index
 
-    def feed(self, data: bytes) -> Iterator[Delta]:
-        """Add bytes; yield the deltas they complete.
-
-        Raises:
-            LLMError: The bytes cannot be read, or report a failed request.
-        """
-        if not self._has_begun and data.strip():
-            self._has_begun = True
-            self.is_document = self.is_document or data.lstrip()[:1] in (b"{", b"[")
-        if self.is_document:
-            self._document.append(data)
-            return
-        yield from self._read(self._decoder.feed(data))
-
-    def close(self) -> Iterator[Delta]:
-        """Yield the last deltas at the end of the body. Raises what `feed` raises."""
-        try:
-            yield from self._close()
-        except _UNREADABLE as error:
-            raise LLMError("The server sent an unreadable response.", kind="incomplete") from error
-
-    def _close(self) -> Iterator[Delta]:
-        if not self.is_document:
-            yield from self._read(self._decoder.flush())
-            if not self.is_done:
-                raise LLMError(
-                    "The model's response ended early: the server sent no final event.", kind="incomplete"
-                )
-            return
-        response = parse_json(b"".join(self._document))
+    def _whole(self, response: Mapping[str, Any]) -> Iterator[Delta]:
         if not isinstance(response.get("output"), list):
-            raise _error(response.get("error") or response)
+            raise error_of(response.get("error") or response)
         yield from self._end(response)
 
-    def _read(self, payloads: Iterable[bytes]) -> Iterator[Delta]:
-        for payload in payloads:
-            if self.is_done or not payload.strip() or payload.strip() == b"[DONE]":
-                continue
-            try:
-                yield from self._event(parse_json(payload))
-            except _UNREADABLE as error:
-                text = shorten(payload.decode("utf-8", "replace"), 120)
-                raise LLMError(f"The server sent an unreadable event: {text}", kind="incomplete") from error
+    def _end_of_stream(self) -> Iterator[Delta]:
+        raise LLMError("The model's response ended early: the server sent no final event.", kind="incomplete")
 
     def _event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         kind = event.get("type")
         if kind in _TEXTS:
-            self._open[event["output_index"]]["text"].append(_string(event["delta"]))
+            self._open[event["output_index"]]["text"].append(checked_string(event["delta"]))
             yield Delta(event["delta"])
         elif kind == "response.function_call_arguments.delta":
             yield self._arguments(event["output_index"], event["delta"])
         elif kind in _THOUGHTS:
-            self._open[event["output_index"]]["thought"].append(_string(event["delta"]))
+            self._open[event["output_index"]]["thought"].append(checked_string(event["delta"]))
             yield Delta(reasoning=event["delta"])
         elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
             yield Delta(reasoning="\n\n")
@@ -104,17 +61,17 @@ class ResponsesReader:
         elif kind in _ENDS:
             yield from self._end(event["response"])
         elif kind == "error" or (kind is None and "error" in event):
-            raise _error(event.get("error") or event)
+            raise error_of(event.get("error") or event)
 
     def _added(self, index: int, item: Mapping[str, Any]) -> Iterator[Delta]:
         self._open[index] = {"text": [], "thought": [], "arguments": []}
         if item.get("type") == "function_call":
             self._calls[index] = number = len(self._calls)
-            call_id, name = _string(item["call_id"]), _string(item["name"])
+            call_id, name = checked_string(item["call_id"]), checked_string(item["name"])
             yield Delta(tool_calls=(ToolCallDelta(number, call_id, name),))
 
     def _arguments(self, index: int, piece: str) -> Delta:
-        self._open[index]["arguments"].append(_string(piece))
+        self._open[index]["arguments"].append(checked_string(piece))
         return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=piece),))
 
     def _complete(self, index: int, item: Mapping[str, Any]) -> Iterator[Delta]:
@@ -144,7 +101,7 @@ class ResponsesReader:
 
     def _end(self, response: Mapping[str, Any]) -> Iterator[Delta]:
         if response.get("status") == "failed" or response.get("error"):
-            raise _error(response.get("error") or {"message": "The response failed."})
+            raise error_of(response.get("error") or {"message": "The response failed."})
         if response.get("status") in ("queued", "in_progress"):
             raise LLMError(
                 "The server runs the response in the background. Stream it, or leave background=True out.",
@@ -170,16 +127,6 @@ def _is_plain(item: Mapping[str, Any]) -> bool:
     return not any(part.get("annotations") for part in item.get("content") or ())
 
 
-_UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
-
-
-def _string(value: Any) -> str:
-    """Return a string, or raise: another type cannot be read."""
-    if not isinstance(value, str):
-        raise TypeError("not a string")
-    return value
-
-
 def _usage(usage: Any) -> TokenUsage | None:
     if not isinstance(usage, Mapping):
         return None
@@ -190,9 +137,8 @@ def _usage(usage: Any) -> TokenUsage | None:
     return TokenUsage(prompt, written, count_of(usage, "total_tokens") or prompt + written, thought, cached)
 
 
-def _error(error: Any) -> LLMError:
-    from pure_agent_loop.llm.failures import classify, read_error  # loaded only after a failure
+def error_of(error: Any) -> LLMError:
+    """Return the error that a server sent in place of a response."""
+    from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
 
-    message, codes = read_error(error)
-    kind = classify(None, message, " ".join(codes))
-    return LLMError(f"The server reported an error: {message}", kind=kind, said=message)
+    return error_from_body(error)

@@ -1,0 +1,87 @@
+"""Base of the readers of makers' protocols: bytes become events, or one document. Pure: no I/O."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.wire import SSEDecoder, parse_json
+from pure_agent_loop.support.text import shorten
+
+_UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
+
+
+class ProtocolReader(ABC):
+    """Reads deltas from a response: a stream of events, or one JSON document.
+
+    Set `is_document` before the first byte, by the response's content type; a stream that begins like JSON is
+    a document too.
+    """
+
+    def __init__(self) -> None:
+        self.is_document = False
+        self.is_done = False  # the response is complete; the rest of the body is ignored
+        self._has_begun = False
+        self._document: list[bytes] = []
+        self._decoder = SSEDecoder()
+
+    def feed(self, data: bytes) -> Iterator[Delta]:
+        """Add bytes; yield the deltas they complete.
+
+        Raises:
+            LLMError: The bytes cannot be read, or report a failed request.
+        """
+        if not self._has_begun and data.strip():
+            self._has_begun = True
+            self.is_document = self.is_document or data.lstrip()[:1] in (b"{", b"[")
+        if self.is_document:
+            self._document.append(data)
+            return
+        yield from self._read(self._decoder.feed(data))
+
+    def close(self) -> Iterator[Delta]:
+        """Yield the last deltas at the end of the body. Raises what `feed` raises."""
+        if self.is_document:
+            yield from _guarded(self._whole, b"".join(self._document), "response")
+            return
+        yield from self._read(self._decoder.flush())
+        if not self.is_done:
+            yield from self._end_of_stream()
+
+    def _read(self, payloads: Iterable[bytes]) -> Iterator[Delta]:
+        for payload in payloads:
+            if not self.is_done and payload.strip() not in (b"", b"[DONE]"):
+                yield from _guarded(self._event, payload, "event")
+
+    @abstractmethod
+    def _event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
+        """Read an event of a stream."""
+
+    @abstractmethod
+    def _whole(self, document: Mapping[str, Any]) -> Iterator[Delta]:
+        """Read a whole response."""
+
+    @abstractmethod
+    def _end_of_stream(self) -> Iterator[Delta]:
+        """Complete a response whose stream ended without a final event, or raise `LLMError`."""
+
+
+def _guarded(
+    read: Callable[[Mapping[str, Any]], Iterator[Delta]], payload: bytes, what: str
+) -> Iterator[Delta]:
+    """Yield what a method reads; data of another shape is an incomplete response."""
+    try:
+        yield from read(parse_json(payload))
+    except _UNREADABLE as error:
+        text = shorten(payload.decode("utf-8", "replace"), 120)
+        raise LLMError(f"The server sent an unreadable {what}: {text}", kind="incomplete") from error
+
+
+def checked_string(value: Any) -> str:
+    """Return a string, or raise `TypeError`: another type cannot be read."""
+    if not isinstance(value, str):
+        raise TypeError("not a string")
+    return value
