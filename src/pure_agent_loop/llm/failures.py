@@ -10,12 +10,15 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import timezone
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.addresses import proxy_for
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import safe_str, shorten
+
+if TYPE_CHECKING:
+    from pure_agent_loop.support.secrets.redaction import Redactor
 
 MESSAGE_CHARS = 500
 TRANSPORT_PACKAGES = ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "anyio", "ssl", "aiohttp")
@@ -53,6 +56,18 @@ class RefusedError(Exception):
         except (ValueError, RecursionError):
             data = text
         self.body: Any = data.get("error", data) if isinstance(data, Mapping) else data
+
+
+def redacted_error(error: Exception, redactor: Redactor, base_url: str, model: str) -> Exception:
+    """Map an error of a request as `translate_error` does, and redact secrets that a server repeated."""
+    redactor.clean_error(error)
+    if isinstance(error, LLMError):
+        return error
+    translated = translate_error(error, base_url, model)
+    if translated is not error:
+        redactor.clean_error(translated)
+        translated.__cause__ = error
+    return translated
 
 
 def translate_error(error: Exception, base_url: str, model: str) -> Exception:

@@ -10,17 +10,16 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import AsyncGenerator, Iterable, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages, adapt_tools
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.completions import BodyReader
 from pure_agent_loop.llm.control_tokens import JOINER_BYTES, control_tokens
-from pure_agent_loop.llm.http.connections import Connections
+from pure_agent_loop.llm.http.connections import Connections, drain
 from pure_agent_loop.llm.messages import newest_question, without_refused
 from pure_agent_loop.llm.profiles import (
     DEFAULT_MODELS,
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 DEFAULT_URL = "https://api.openai.com/v1"
 PROBE_SECONDS = 2.0
 LOCAL_SECONDS = 3600.0  # a CPU may take many minutes for a long prompt, and a retry would start over
-DRAIN_SECONDS = 0.2
 JSON_PACKAGES = ("jiter", "pydantic_core")
 MAX_ADAPTATIONS = 8  # per request; each one removes something, so the retries end
 
@@ -354,16 +352,9 @@ class OpenAIClient(BaseLLMClient):
 
     def _translated(self, error: Exception) -> Exception:
         """Convert an error of a request to `LLMError`, and redact secrets that a server repeated."""
-        self._redactor.clean_error(error)
-        if isinstance(error, LLMError):
-            return error
-        from pure_agent_loop.llm.failures import translate_error
+        from pure_agent_loop.llm.failures import redacted_error
 
-        translated = translate_error(error, shown_url(self.base_url), self.model)
-        if translated is not error:
-            self._redactor.clean_error(translated)
-            translated.__cause__ = error
-        return translated
+        return redacted_error(error, self._redactor, shown_url(self.base_url), self.model)
 
     def _new_transport(self) -> Transport:
         for name in JSON_PACKAGES:  # slow imports, so not inside a request
@@ -452,16 +443,9 @@ class _ResponseReading:
         return None if self._mender is None else self._mender.finish()
 
     async def drain(self) -> None:
-        """Read the rest of the body briefly, so that the connection can be reused.
-
-        Errors are ignored: the response is complete.
-        """
-        if self._is_read or self._answer.at_end:
-            return
-        with Interrupt() as block, suppress(Exception):
-            block.after(DRAIN_SECONDS)
-            while await self._answer.read():
-                pass
+        """Read the rest of the body briefly, so that the connection can be reused."""
+        if not self._is_read:
+            await drain(self._answer)
 
 
 def _key_at_hand(base_url: str) -> Any:

@@ -7,21 +7,14 @@ import os
 import urllib.parse
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pure_agent_loop.cancel import Interrupt
-from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import checked_url, is_loopback
 from pure_agent_loop.llm.base import StreamingClient
-from pure_agent_loop.llm.http.connections import Connections
-from pure_agent_loop.llm.openai_client import (
-    DRAIN_SECONDS,
-    JSON_PACKAGES,
-    LOCAL_SECONDS,
-    checked_key,
-    encode_body,
-)
+from pure_agent_loop.llm.http.connections import Connections, drain
+from pure_agent_loop.llm.openai_client import JSON_PACKAGES, LOCAL_SECONDS, checked_key, encode_body
 from pure_agent_loop.llm.profiles import check_thinking_level
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
 from pure_agent_loop.llm.response import LLMResponse, assembled
@@ -30,7 +23,7 @@ from pure_agent_loop.support.portal import close_at_exit
 from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http.plain import HttpResponse, Transport
+    from pure_agent_loop.llm.http.plain import Transport
 
 
 class ProtocolClient(StreamingClient):
@@ -203,8 +196,8 @@ class ProtocolClient(StreamingClient):
                 data = await response.read()
                 for delta in reader.feed(data) if data else reader.close():
                     yield delta
-            if data and not response.at_end:
-                await _drain(response)
+            if data:
+                await drain(response)
         except Exception as error:  # noqa: BLE001 - raised below
             raise self._translated(error)  # noqa: B904 - its cause is set
         finally:
@@ -213,21 +206,6 @@ class ProtocolClient(StreamingClient):
 
     def _translated(self, error: Exception) -> Exception:
         """Convert an error of a request to `LLMError`, and redact secrets that a server repeated."""
-        self._redactor.clean_error(error)
-        if isinstance(error, LLMError):
-            return error
-        from pure_agent_loop.llm.failures import translate_error
+        from pure_agent_loop.llm.failures import redacted_error
 
-        translated = translate_error(error, shown_url(self.base_url), self.model)
-        if translated is not error:
-            self._redactor.clean_error(translated)
-            translated.__cause__ = error
-        return translated
-
-
-async def _drain(response: HttpResponse) -> None:
-    """Read the rest of a complete response briefly, so that the connection can be reused."""
-    with Interrupt() as block, suppress(Exception):
-        block.after(DRAIN_SECONDS)
-        while await response.read():
-            pass
+        return redacted_error(error, self._redactor, shown_url(self.base_url), self.model)

@@ -6,13 +6,18 @@ import asyncio
 import threading
 import weakref
 from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from pure_agent_loop.cancel import Interrupt
+
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.http.plain import Transport
+    from pure_agent_loop.llm.http.plain import HttpResponse, Transport
 
     Transports = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, Transport]
     Guards = weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncGenerator[None, None]]
+
+DRAIN_SECONDS = 0.2
 
 
 class Connections:
@@ -66,6 +71,19 @@ class Connections:
         transport = self._transports.pop(asyncio.get_running_loop(), None)
         if transport is not None:
             await transport.close()
+
+
+async def drain(response: HttpResponse) -> None:
+    """Read the rest of the body briefly, so that the connection can be reused.
+
+    Errors are ignored: the response is complete.
+    """
+    if response.at_end:
+        return
+    with Interrupt() as block, suppress(Exception):
+        block.after(DRAIN_SECONDS)
+        while await response.read():
+            pass
 
 
 async def _close_with_loop(transports: Transports, guards: Guards) -> AsyncGenerator[None, None]:
