@@ -13,10 +13,10 @@ FAULTS := tests/wire tests/cancel tests/kernel/test_silence.py tests/kernel/test
 PYTEST := -m pytest -n 4 --dist worksteal
 unexport PYTHONDONTWRITEBYTECODE  # else each worker and each child compiles the tests again
 
-.PHONY: run test check tools tests lowest format clean
+.PHONY: run test check tools tests lowest site dist format clean
 
 run: $(VENV)/.run  ## Set up, and do a task on a real model
-	$(BIN)/pure-agent-loop run "$(TASK)"
+	$(BIN)/pure-agent-loop run --download "$(TASK)"
 
 test: check tests lowest  ## Set up, and run every check and test
 
@@ -24,6 +24,8 @@ check: $(VENV)/.dev  ## Format, lint, types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check --no-cache .  # its cache misses a package that appears beside a file
 	$(BIN)/mypy
+	$(BIN)/mypy --platform win32 --no-warn-unreachable --exclude toolbox/sandbox/ src
+	$(BIN)/mypy --platform darwin --no-warn-unreachable --exclude toolbox/sandbox/ src
 	$(BIN)/pyright --pythonpath $(BIN)/python tests/typing examples
 
 tools:  ## Programs that tests need: bubblewrap, ripgrep, git, nginx
@@ -37,6 +39,13 @@ tests: $(VENV)/.dev tools  ## All tests, on the newest dependencies
 lowest: $(LOWEST)/.done  ## The tests of the library, on the oldest dependencies we promise
 	PAL_RUNS=800 $(LOWEST)/bin/python $(PYTEST) tests/kernel tests/runs tests/schema tests/tools tests/llm tests/wire tests/cancel tests/support/test_portals.py
 	PAL_HTTP=httpx $(LOWEST)/bin/python $(PYTEST) $(WIRE)
+
+site: $(VENV)/.dev  ## The documentation, into build/site
+	$(BIN)/python scripts/build_site.py
+
+dist: $(VENV)/.dev  ## Wheel, source archive, list of parts and sums in dist/, built twice and tried
+	$(BIN)/python scripts/release.py
+	$(BIN)/python -m pytest tests/test_package.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff format .

@@ -28,6 +28,7 @@ from typing import Any
 
 from pure_agent_loop import Agent, tool
 from pure_agent_loop.durable import Engine, Handle
+from pure_agent_loop.llm.messages import to_wire
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.sessions import Record, SessionStore, SqliteStore
@@ -188,7 +189,7 @@ def compare_runs(
         records = store.read(run_id).records
         counts["attempts"] += sum(each.type == "run" for each in records)
         wrong += [f"{run_id}: {each}" for each in _repeated(records)]
-        messages = read_resume_point(records).messages
+        messages = to_wire(read_resume_point(records).messages)
         wrong += [f"{run_id}: {each}" for each in check_history(messages)]
         told = {each["tool_call_id"]: each["content"] for each in messages if each["role"] == "tool"}
         made = [one for each in messages for one in each.get("tool_calls") or ()]

@@ -20,6 +20,7 @@ import gc
 import json
 import os
 import random
+import re
 import signal
 import statistics
 import subprocess
@@ -128,7 +129,9 @@ class Worker:
     @property
     def executor(self) -> str:
         """Its name in the database."""
-        return self.said.splitlines()[0].split()[-1]
+        found = re.search(r" worker (\S+) started: ", self.said)
+        assert found, self.said
+        return found[1]
 
 
 @dataclass(frozen=True)

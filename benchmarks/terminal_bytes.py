@@ -172,7 +172,9 @@ async def stream(
         await draw()
         for number, group in enumerate(_groups(pieces, per_second / FRAMES)):
             clock[0] = number / FRAMES
-            await put("".join(screen.feed(Event.text_delta(1, piece)) for piece in group))
+            events = (Event.text_delta(1, piece) for piece in group)
+            at = 1_000.0 + clock[0]
+            await put("".join(screen.feed(Event(e.type, 1, e.data, at)) for e in events))
             if screen.is_due(clock[0]):
                 await draw()
                 result.frames += 1

@@ -26,7 +26,14 @@ from pure_agent_loop.otel import instrument, names
 from pure_agent_loop.testing import ScriptedServer, call
 
 ROW, TALL, WIDTH, LEFT, STEP = 26, 18, 980, 330, 16
-FONT = 'font-family="sans-serif" font-size="13"'
+STYLE = """
+text { font: 13px system-ui, "Segoe UI", sans-serif; fill: #1f2421; }
+.time { fill: #5b635e; } .ground { fill: #fbfaf7; stroke: #c9c5bb; }
+@media (prefers-color-scheme: dark) {
+  text { fill: #e8eae8; } .time { fill: #a9b1ab; } .ground { fill: #16191c; stroke: #3a4044; }
+}
+"""
+TITLE = "A trace: a submitted run, done by a worker, whose agent asks another one"
 COLOURS = {names.INVOKE_AGENT: "#4c6ef5", names.CHAT: "#12b886", names.EXECUTE_TOOL: "#f08c00", "": "#868e96"}
 
 
@@ -85,8 +92,10 @@ def drawn(spans: list[Any]) -> str:
     scale = (WIDTH - LEFT - 90) / max(1, end - begin)
     height = ROW * (len(rows) + 1)
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" {FONT}>',
-        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" role="img">',
+        f"<title>{TITLE}</title>",
+        f"<style>{STYLE}</style>",
+        f'<rect class="ground" x="1" y="1" width="{WIDTH - 2}" height="{height - 2}" rx="10"/>',
     ]
     for number, (depth, span) in enumerate(rows):
         at, length = (
@@ -97,9 +106,9 @@ def drawn(spans: list[Any]) -> str:
         top = ROW * number + 10
         took = f"{(span.end_time - span.start_time) / 1e6:.0f} ms"
         lines += [
-            f'<text x="{12 + STEP * depth}" y="{top + 14}" fill="#212529">{escape(span.name)}</text>',
+            f'<text x="{12 + STEP * depth}" y="{top + 14}">{escape(span.name)}</text>',
             f'<rect x="{at:.1f}" y="{top}" width="{length:.1f}" height="{TALL}" rx="3" fill="{colour}"/>',
-            f'<text x="{at + length + 6:.1f}" y="{top + 14}" fill="#495057">{took}</text>',
+            f'<text x="{at + length + 6:.1f}" y="{top + 14}" class="time">{took}</text>',
         ]
     return "\n".join([*lines, "</svg>\n"])
 

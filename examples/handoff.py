@@ -1,10 +1,10 @@
-"""An agent that sorts, and one that it hands over to."""
+"""A handoff: an agent that sorts, and one that answers in its place."""
 
 from pure_agent_loop import Agent
 
 billing = Agent(
     name="billing",
-    description="Takes care of money.",
+    description="Answers questions about bills.",
     system_prompt="You answer questions about bills, in one sentence.",
 )
 triage = Agent(
@@ -13,5 +13,9 @@ triage = Agent(
     handoffs=[billing],
 )
 result = triage.run("Why is my bill so high this month?")
-print(result.content)
-print(f"(answered by {result.agent or 'triage'}, {result.steps} steps)")
+print(f"{result.agent}: {result.content}")
+print(f"{result.steps} steps of both")
+
+# Output:
+# billing: It is high because two months are on it.
+# 2 steps of both

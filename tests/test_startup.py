@@ -48,7 +48,7 @@ FETCHING = {"http.client", "urllib.request", "zipfile", "email"}
 SELDOM = "explain compaction.rungs toolsets.search runs.choose runs.options "
 SELDOM += "agent_options runs.together kernel.observers output.form "
 SELDOM += "llm.tool_modes.choose llm.tool_modes.fill"
-HELP = {"", "_version", "errors", "cli", "cli.exits", "cli.parser", "cli.output"}
+HELP = {"", "_version", "errors", "cli", "cli.exits", "cli.parser", "cli.output", "cli.translated_help"}
 HELP |= {
     "stop_reasons",
     "support",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -15,17 +16,28 @@ from benchmarks.bfcl.runner import Setup, evaluate
 from benchmarks.bfcl.table import as_markdown, as_text, summarise
 from pure_agent_loop.evaluation.progress import Progress
 from pure_agent_loop.llm.base import ChatModel
+from pure_agent_loop.llm.prices import price_of
+from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
+from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.portal import run_sync
-from pure_agent_loop.support.terminal import is_terminal
+from pure_agent_loop.support.terminal import is_terminal, knows_escapes
 
 ClientFactory = Callable[[argparse.Namespace], ChatModel]
 DONE, TRANSIENT = 0, 75
 DEFAULT_OUT = Path("eval.jsonl")
 
 
-def run(args: argparse.Namespace, client_factory: ClientFactory, out: TextIO, err: TextIO) -> int:
+def run(
+    args: argparse.Namespace,
+    client_factory: ClientFactory,
+    out: TextIO,
+    err: TextIO,
+    confirm: Callable[[str], bool] | None = None,
+) -> int:
     """Run the command; see `pure_agent_loop.evaluation.run`."""
-    names = set_names(word.strip() for word in (args.sets or "standard").split(",") if word.strip())
+    sets = args.sets or "standard"
+    names = set_names(word.strip() for word in sets.split(",") if word.strip())
     package = ensure_package(progress=lambda text: print(f"eval: {text}", file=err, flush=True))
     questions = _questions(package, names, args)
     client, options = client_factory(args), _options(args)
@@ -33,7 +45,12 @@ def run(args: argparse.Namespace, client_factory: ClientFactory, out: TextIO, er
     try:
         with ResultsFile(args.out or DEFAULT_OUT, label) as results, Checker(package) as checker:
             setup = Setup(client, checker, label, options, args.concurrency)
-            return _Evaluation(setup, questions, results, out, err).run(args.table)
+            evaluation = _Evaluation(setup, questions, results, out, err)
+            if confirm is not None and evaluation.left and not confirm(plan(evaluation.left, client, sets)):
+                if not results.records:
+                    results.path.unlink()
+                return DONE
+            return evaluation.run(args.table)
     finally:
         run_sync(_close(client))
 
@@ -64,6 +81,22 @@ def describe(client: Any, args: argparse.Namespace, options: dict[str, Any]) -> 
     return ", ".join([str(getattr(client, "model", type(client).__name__)), *settings, NAME])
 
 
+def plan(questions: Sequence[LeaderboardQuestion], client: Any, sets: str) -> str:
+    """Return the number of questions, their sets, their estimated tokens and, if it is known, their cost."""
+    tokens = sum(
+        estimate_tokens(json.dumps(question.tools)) + sum(map(estimate_message, question.messages))
+        for question in questions
+    )
+    price = price_of(client)
+    return user_text(
+        "cli.eval_plan" if price is None else "cli.eval_priced_plan",
+        count=len(questions),
+        sets=sets,
+        tokens=round(tokens, -3) or tokens,
+        cost=0 if price is None else price.of(TokenUsage(tokens, 0, tokens)),
+    )
+
+
 class _Evaluation:
     """One run of the command."""
 
@@ -80,14 +113,15 @@ class _Evaluation:
         wanted = {question.id for question in questions}
         known = [record for id_, record in results.records.items() if id_ in wanted]
         self._records: dict[str, QuestionResult] = {record.id: record for record in known if record.answered}
+        self.left = [question for question in questions if question.id not in self._records]
 
     def run(self, table: str) -> int:
-        left = [question for question in self._questions if question.id not in self._records]
-        self._say_start(len(left))
+        self._say_start(len(self.left))
         before = list(self._records.values())
-        progress = Progress(self._tell, len(self._questions), before, live=is_terminal(self._err))
+        is_live = is_terminal(self._err) and knows_escapes()
+        progress = Progress(self._tell, len(self._questions), before, live=is_live)
         try:
-            run_sync(self._ask(left, progress))
+            run_sync(self._ask(self.left, progress))
         finally:
             progress.end()
             self._write_table(table)

@@ -26,3 +26,6 @@ async def main() -> None:
 
 
 asyncio.run(main())
+
+# Output:
+# A train walks in.

@@ -52,3 +52,8 @@ for _ in range(10):
     print("to do:", "; ".join(plan.steps))
     done = worker.run(plan.steps[0]).content
     plan = planner.send_sync(f"{plan.steps[0]}: {done}").unwrap()
+
+# Output:
+# to do: Find out who won; Find out where they come from
+# to do: Find out where Ada comes from
+# Bergen

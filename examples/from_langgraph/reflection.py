@@ -18,3 +18,10 @@ for _ in range(2):
     print(f"- {essay}\n  {criticism}")
     essay = writer.send_sync(criticism).unwrap()
 print(f"- {essay}")
+
+# Output:
+# - Books are nice.
+#   Too plain. Say what they do.
+# - Books let us be others.
+#   Better. Make it a picture.
+# - A book lends you another life.

@@ -29,3 +29,11 @@ for question in state.questions:
 result = agent.run(None, state=state)
 print(result.messages[-2]["content"])
 print(result.content)
+
+# Output:
+# (waiting_permission)
+# publish({'title': 'Olso'}): Enter for yes, 'no', or another title? Oslo
+# 'Oslo' is published
+#
+# (The arguments of this call were changed before it ran. It ran with: {"title": "Oslo"})
+# It is online.

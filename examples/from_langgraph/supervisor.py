@@ -43,3 +43,8 @@ for event in supervisor.run_stream("What share of Norway's product does Bergen h
         print(f"{event.tool}: {event.result}")
     elif event.type is EventType.LOOP_END:
         print(event.content)
+
+# Output:
+# research: Norway 500 billion, Bergen 50 billion.
+# math: 0.1
+# Bergen has 10 percent of the product of Norway.

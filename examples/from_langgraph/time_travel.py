@@ -25,3 +25,9 @@ with tempfile.TemporaryDirectory() as folder:
     print(agent.run("Forget what I said. Who am I?", session_id=second).content)
     for info in sessions.list():
         print(sessions.load(info.id).messages[-2]["content"])
+
+# Output:
+# You are Ada.
+# I do not know your name.
+# Forget what I said. Who am I?
+# Who am I?

@@ -32,3 +32,8 @@ for event in result.events:
     if event.type is EventType.OBSERVATION:
         print(f"{event.tool}: {event.result}")
 print(editor.run(result.content).content)
+
+# Output:
+# to_french: Bonjour, le monde.
+# to_spanish: Hola, mundo.
+# Bonjour, le monde ! / ¡Hola, mundo!

@@ -79,3 +79,18 @@ for words in ("How many bags may I take?", "I want another seat.", "X1, and 12A 
     print(f"{result.agent}: {result.content}")
     state = result.state
 print(passenger)
+
+# Output:
+# You: How many bags may I take?
+# (desk)
+# (questions)
+# questions: One bag of 20 kg is free.
+# You: I want another seat.
+# (questions)
+# (desk)
+# (seats)
+# seats: Your confirmation number, and the seat?
+# You: X1, and 12A please.
+# (seats)
+# seats: Done.
+# Passenger(flight='FLT-123', confirmation='X1', seat='12A')

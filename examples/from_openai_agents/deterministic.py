@@ -28,3 +28,6 @@ elif not judgement.is_science_fiction:
     print("That is no science fiction.")
 else:
     print(writer.run(outline).unwrap())
+
+# Output:
+# Unit 7 raised the sail.

@@ -47,3 +47,7 @@ async def main() -> None:
 
 
 asyncio.run(main())
+
+# Output:
+# Sacramento.
+# I cannot do your homework.

@@ -32,3 +32,7 @@ for _ in range(5):
     if verdict.score == "pass":
         break
     outline = writer.send_sync(f"Feedback: {verdict.feedback}").unwrap()
+
+# Output:
+# needs_improvement: A detective counts stars.
+# pass: A detective counts stars, and one is missing.

@@ -47,3 +47,7 @@ agent = Agent[Support, Advice](
 deps = Support("Ann", {"Ann": 1250.0})
 for question in ("What is my balance?", "I lost my card!"):
     print(agent.run(question, deps=deps).unwrap())
+
+# Output:
+# Advice(text='Ann, you have $1250.00.', block_card=False, risk=1)
+# Advice(text='Your card is blocked, Ann.', block_card=True, risk=8)

@@ -105,3 +105,9 @@ def main() -> None:
 
 
 main()
+
+# Output:
+# LA101 for $250: buy it, or search on? search
+# AK123 for $350: buy it, or search on? buy
+# Which seat? In front, a window.
+# AK123 is yours: Seat(row=1, letter='A')

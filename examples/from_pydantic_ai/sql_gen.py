@@ -50,3 +50,6 @@ def can_run(ctx: RunContext[sqlite3.Connection], answer: Query | Unclear) -> Non
 with sqlite3.connect(":memory:", check_same_thread=False) as database:
     database.execute(TABLE)
     print(agent.run("Show me the errors.", deps=database).unwrap())
+
+# Output:
+# Query(sql="SELECT * FROM logs WHERE level = 'error'", explanation='All errors.')

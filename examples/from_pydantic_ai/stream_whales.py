@@ -36,3 +36,8 @@ for event in run.stream_sync():
         shown += len(whole)
 for whale in run.result().unwrap()[shown:]:
     show(whale)
+
+# Output:
+# Blue whale      25 m  all
+# Beluga         4.5 m  the Arctic
+# Narwhal        4.5 m  ?

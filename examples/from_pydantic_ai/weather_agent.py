@@ -48,3 +48,6 @@ llm = model(
 agent = Agent[Services](llm=llm, tools=[locate, weather], system_prompt="Reply with one sentence.")
 result = agent.run("What is the weather like in London and in Wiltshire?", deps=Services())
 print(result.content)
+
+# Output:
+# London has rain and 8 °C, Wiltshire sun and 9 °C.

@@ -47,3 +47,6 @@ llm = model(
 )
 agent = Agent[Library](llm=llm, tools=[retrieve], limits=LoopLimits(max_turns=4))
 print(agent.run("Which is slower, the forward or the backward pass?", deps=Library(DOCUMENTS)).content)
+
+# Output:
+# The backward pass is slower: it takes about twice as long.

@@ -45,3 +45,12 @@ for event in agent.run_stream("What are 5000 dollars in euros, how is Oslo, and 
         print(f"{event.tool}: {event.result}")
     elif event.type is EventType.LOOP_END:
         print(event.content)
+
+# Output:
+# convert_currency: 4500.0
+# get_weather: Oslo: light rain, 8 °C
+# get_joke: Tool 'get_joke' failed.
+# Error type: ToolExecutionError
+# Error: the service does not answer
+# Check the arguments, try another way, or use another tool.
+# 5000 dollars are 4500 euros. It rains in Oslo, which is no joke: there was none to be had.

@@ -28,3 +28,9 @@ answer = ask("Enter: go on. 'no': stop. Anything else is added to the plan:", "O
 if answer != "no":
     task = f"The plan is approved. Do it. {answer}".strip()
     print(agent.run(task, planning.messages).content)
+
+# Output:
+# 1. Search for news about tea
+# 2. Write a summary
+# Enter: go on. 'no': stop. Anything else is added to the plan: Only green tea.
+# Green tea is on three pages.

@@ -21,7 +21,8 @@ database = sqlite3.connect(":memory:", check_same_thread=False)
 database.execute("CREATE TABLE receipts (customer TEXT, price REAL, tip REAL)")
 database.executemany("INSERT INTO receipts VALUES (?, ?, ?)", [("Ann", 12.5, 1.2), ("Bob", 23.9, 0.2)])
 database.commit()
-database.execute("PRAGMA query_only = ON")
+READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION}
+database.set_authorizer(lambda action, *_: sqlite3.SQLITE_OK if action in READING else sqlite3.SQLITE_DENY)
 
 llm = model(
     call("query", sql="SELECT name FROM receipts ORDER BY price DESC LIMIT 1"),
@@ -33,3 +34,6 @@ result = Agent[sqlite3.Connection](llm=llm, tools=[query]).run(
 )
 print(f"{result.content} ({result.steps} steps)")
 database.close()
+
+# Output:
+# It was Bob. (3 steps)

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.kernel.state import QueryState
     from pure_agent_loop.limits import LimitChecker, LimitResult, LoopLimits
     from pure_agent_loop.llm.anthropic.client import AnthropicClient
+    from pure_agent_loop.llm.anthropic.clouds import BedrockClient, VertexClient
     from pure_agent_loop.llm.base import BaseLLMClient, ChatModel
     from pure_agent_loop.llm.fallback import Fallback, Limiter
     from pure_agent_loop.llm.gemini.client import GeminiClient
@@ -112,6 +113,7 @@ _PLACES = {
     "llm.base": "BaseLLMClient ChatModel",
     "llm.messages": "Message",
     "llm.anthropic.client": "AnthropicClient",
+    "llm.anthropic.clouds": "BedrockClient VertexClient",
     "llm.openai_client": "OpenAIClient",
     "llm.fallback": "Fallback Limiter",
     "llm.responses.client": "ResponsesClient",
@@ -190,6 +192,7 @@ __all__ = [
     "AnyEvent",
     "AskFunction",
     "BaseLLMClient",
+    "BedrockClient",
     "BeforeTool",
     "BeforeToolHook",
     "Behavior",
@@ -276,6 +279,7 @@ __all__ = [
     "ToolRegistry",
     "Toolset",
     "Verdict",
+    "VertexClient",
     "__version__",
     "current_call",
     "prompts_for",

@@ -15,7 +15,7 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.equip import check_deps, check_rules
+from pure_agent_loop.kernel.equip import check_deps, check_price, check_rules
 from pure_agent_loop.kernel.kit import (
     FIRST_BYTE,
     Compactor,
@@ -59,7 +59,6 @@ from pure_agent_loop.runs.settings import (
     check_fields,
     check_only_client,
     check_output,
-    check_price,
     check_types,
     checked_compactor,
     checked_folder,
@@ -106,8 +105,8 @@ class Agent(Variants[Deps, Out]):
 
     Args:
         model: Model name; ``"anthropic:NAME"``, ``"gemini:NAME"`` or ``"responses:NAME"`` for its maker's
-            protocol. Without a base URL also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an
-            embedded model.
+            protocol, ``"bedrock:NAME"`` or ``"vertex:NAME"`` for Claude through a cloud. Without a base URL
+            also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an embedded model.
         api_key: API key; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
         base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI, or the protocol's own.
         llm: Custom client, instead of `model`.

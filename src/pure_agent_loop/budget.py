@@ -7,12 +7,14 @@ import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
 
 PER = 1_000_000  # tokens per unit of price
 TOOL_CALLS = "tool calls"
+PRICE_KINDS = ("input", "output", "cached", "cache_write", "cache_write_1h")  # the amounts of a `Price`
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +25,10 @@ class Price:
         input: Price of input tokens.
         output: Price of output tokens, reasoning included.
         cached: Price of input tokens from the server's cache; `input` if None.
+        cache_write: Price of input tokens written to the cache; `input` if None.
+        tiers: Other prices of long requests: for each, the number of input tokens above which it counts for
+            all tokens of the request, the smallest first.
+        cache_write_1h: Price of input tokens written to the cache for an hour; `cache_write` if None.
 
     Raises:
         ConfigError: A price is not a number, or is negative.
@@ -31,21 +37,43 @@ class Price:
     input: float
     output: float
     cached: float | None = None
+    cache_write: float | None = None
+    tiers: tuple[tuple[int, Price], ...] = ()
+    cache_write_1h: float | None = None
 
     def __post_init__(self) -> None:
-        for name in ("input", "output", "cached"):
+        for name in PRICE_KINDS:
             value = getattr(self, name)
-            if name == "cached" and value is None:
+            if name.startswith("cache") and value is None:
                 continue
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not value >= 0:
                 raise ConfigError(f"Price.{name}={value!r} must be a number, 0 or more.")
 
     def of(self, usage: TokenUsage) -> float:
-        """Return the cost of a usage."""
+        """Return the cost of the usage of one request."""
+        for start, price in reversed(self.tiers):
+            if usage.prompt_tokens > start:
+                return price.of(usage)
         cached = min(usage.cached_tokens or 0, usage.prompt_tokens)
-        rate = self.input if self.cached is None else self.cached
-        fresh = (usage.prompt_tokens - cached) * self.input
-        return (fresh + cached * rate + usage.completion_tokens * self.output) / PER
+        written = min(usage.cache_write_tokens or 0, usage.prompt_tokens - cached)
+        for_hour = min(usage.cache_write_1h_tokens or 0, written)
+        read_price = self.input if self.cached is None else self.cached
+        write_price = self.input if self.cache_write is None else self.cache_write
+        hour_price = write_price if self.cache_write_1h is None else self.cache_write_1h
+        fresh = (usage.prompt_tokens - cached - written) * self.input
+        stored = (written - for_hour) * write_price + for_hour * hour_price
+        return (fresh + cached * read_price + stored + usage.completion_tokens * self.output) / PER
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Price:
+        """Read the form that `dataclasses.asdict` returns, or its JSON form.
+
+        Raises:
+            TypeError: A field is unknown.
+            ConfigError: A price is invalid.
+        """
+        tiers = tuple((start, cls.from_dict(price)) for start, price in data.get("tiers", ()))
+        return cls(**{**data, "tiers": tiers})
 
 
 Prices = Mapping[str, Price]
@@ -97,7 +125,7 @@ class Budget:
     A run ends with a last answer if the budget still covers one, or if only the tool calls are used up.
 
     Raises:
-        ConfigError: A limit is not a positive number, or a cost limit has no prices.
+        ConfigError: A limit is not a positive number, or `prices` is not a table of prices.
     """
 
     max_tokens: int | None = None
@@ -105,11 +133,11 @@ class Budget:
     max_tool_calls: int | None = None
     """Total tool calls."""
     max_cost: float | None = None
-    """Total cost; needs `prices`."""
+    """Total cost, in the currency of `prices`: US dollars unless you set them."""
     max_seconds: float | None = None
     """Seconds since the budget was created."""
     prices: Prices = field(default_factory=dict)
-    """Prices by model name or pattern."""
+    """Prices by model name or pattern; for other models those of `pure_agent_loop.llm.prices` are used."""
     tokens: int = field(default=0, init=False)
     """Tokens used so far."""
     tool_calls: int = field(default=0, init=False)
@@ -123,8 +151,6 @@ class Budget:
         for name in ("max_tokens", "max_tool_calls", "max_cost", "max_seconds"):
             check_limit(f"Budget.{name}", getattr(self, name))
         check_prices("Budget", self.prices)
-        if self.max_cost is not None and not self.prices:
-            raise ConfigError("Budget.max_cost needs prices= to compute a cost.")
 
     def add(self, *, tokens: int = 0, tool_calls: int = 0, cost: float = 0.0) -> None:
         """Add tokens, tool calls and cost to the used amounts."""
@@ -152,7 +178,7 @@ class Budget:
         if exhausted and exhausted != TOOL_CALLS:
             return exhausted
         price = price_for(self.prices, model)
-        cost = price.of(usage) if price else 0.0
+        cost = price.of(usage) if price else usage.cost or 0.0
         return too_much(self.tokens, usage.total_tokens, self.max_tokens, "tokens") or too_much(
             self.cost, cost, self.max_cost, "money"
         )

@@ -131,12 +131,12 @@ class MissingExtraError(PureAgentLoopError, ImportError):
     """
 
     def __init__(self, feature: str, extra: str) -> None:
+        from pure_agent_loop.support.install import install_command
+
         self.feature = feature
         self.extra = extra
-        super().__init__(
-            f"{feature} needs the extra [{extra}]. Install it "
-            f"from the project folder: pip install '.[{extra}]'"
-        )
+        self.install = install_command(extra)
+        super().__init__(f"{feature} needs the extra [{extra}]. Install it: {self.install}")
 
 
 class LLMError(PureAgentLoopError):
@@ -216,6 +216,7 @@ class LimitExceededError(PureAgentLoopError):
     """
 
     spent: Any = None  # a `TokenUsage` of interrupted attempts
+    note: str = ""  # why the run ended, in its answer; empty for the words of the stop reason
 
     def __init__(
         self, limit_type: str, limit_value: float | None, current_value: float | None, message: str = ""
@@ -231,11 +232,15 @@ class RunInterrupted(_Portable, KeyboardInterrupt):
 
     Args:
         result: `AgentResult` so far; its ``stop_reason`` is ``cancelled``, unless the run had just ended.
+            For an evaluation, its `Report` so far.
     """
 
     def __init__(self, result: Any) -> None:
         self.result = result
-        super().__init__("The run was interrupted. See `result` of this exception for the work done so far.")
+        super().__init__(
+            "The run was interrupted. The work done so far is in `result` of this exception; "
+            "in a notebook or at a prompt: import sys; sys.last_value.result"
+        )
 
 
 class SessionError(PureAgentLoopError):

@@ -220,9 +220,17 @@ class _Factories(type):
         is_error: bool = False,
         value: Any = None,
         exception: BaseException | None = None,
+        *,
+        command: Mapping[str, Any] | None = None,
+        refused: str = "",
     ) -> ObservationEvent:
         """Report a tool's result as the model reads it; `duration` is in seconds.
 
+        `command` says how a command ended: ``exit_code``, ``seconds``, ``read_only``, and of its output
+        ``lines`` and ``tail``;
+        `is_error` is false for a command that ran and failed.
+        `refused` is the kind of error of an allowed call that was not made: its tool is missing, or does not
+        accept its arguments.
         `value` is the returned object. `exception` is the exception of the tool function, if probably a bug.
         The JSON form omits both.
         """
@@ -232,6 +240,10 @@ class _Factories(type):
             data["value"] = value
         if exception is not None:
             data["exception"] = exception
+        if command is not None:
+            data["command"] = dict(command)
+        if refused:
+            data["refused"] = refused
         return ObservationEvent(EventType.OBSERVATION, step, data)
 
     def soft_limit(cls, step: int, reason: str, prompt: str) -> SoftLimitEvent:
@@ -268,9 +280,25 @@ class _Factories(type):
         data = {"index": index, "tool": tool, "arguments": arguments}
         return ToolCallDeltaEvent(EventType.TOOL_CALL_DELTA, step, data)
 
-    def retry(cls, step: int, attempt: int, delay: float, error: str, discard: bool) -> RetryEvent:
-        """Report a failed request that is retried after `delay` seconds; `attempt` counts from 1."""
+    def retry(
+        cls,
+        step: int,
+        attempt: int,
+        delay: float,
+        error: str,
+        discard: bool,
+        *,
+        attempts: int = 0,
+        status: int | None = None,
+        said: str = "",
+    ) -> RetryEvent:
+        """Report a failed request that is retried after `delay` seconds; `attempt` counts from 1.
+
+        `attempts`: attempts allowed in all; `status` and `said`: what the server answered, if it did.
+        """
         data = {"attempt": attempt, "delay": delay, "error": error, "discard": discard}
+        more = {"attempts": attempts, "status": status, "said": said}
+        data |= {name: value for name, value in more.items() if value}
         return RetryEvent(EventType.RETRY, step, data)
 
     def notice(cls, step: int, message: str, **details: Any) -> NoticeEvent:
@@ -289,15 +317,25 @@ class _Factories(type):
         return PermissionEvent(EventType.PERMISSION, step, data)
 
     def compaction(
-        cls, step: int, rung: str, tokens: tuple[int, int], messages: tuple[int, int]
+        cls,
+        step: int,
+        rung: str,
+        tokens: tuple[int, int],
+        messages: tuple[int, int],
+        worth: tuple[int, int] | None = None,
     ) -> CompactionEvent:
-        """Report a compaction, with the numbers of tokens and of messages before and after."""
+        """Report a compaction, with the numbers of tokens and of messages before and after.
+
+        Args:
+            worth: What rewriting the prefix costs and what the shorter prompt saves; see `compaction.cost`.
+        """
         data = {
             "rung": rung,
             "tokens_before": tokens[0],
             "tokens_after": tokens[1],
             "messages_before": messages[0],
             "messages_after": messages[1],
+            **({} if worth is None else {"cost": worth[0], "saving": worth[1]}),
         }
         return CompactionEvent(EventType.COMPACTION, step, data)
 
@@ -320,11 +358,18 @@ class _Factories(type):
         return PartialOutputEvent(EventType.PARTIAL_OUTPUT, step, {"output": output})
 
     def step_end(
-        cls, step: int, usage: Mapping[str, Any] | None = None, context: Mapping[str, Any] | None = None
+        cls,
+        step: int,
+        usage: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | None = None,
+        step_usage: Mapping[str, Any] | None = None,
     ) -> StepEndEvent:
         """Report the end of a step. `usage`: tokens of the run so far; `context`: use of the context
-        window."""
-        data = {"usage": dict(usage or {}), **({} if context is None else {"context": dict(context)})}
+        window; `step_usage`: tokens of the step's response."""
+        data = {"usage": dict(usage or {})}
+        for name, value in (("context", context), ("step_usage", step_usage)):
+            if value is not None:
+                data[name] = dict(value)
         return StepEndEvent(EventType.STEP_END, step, data)
 
     def from_dict(cls, plain: Mapping[str, Any], number: int = 0) -> AnyEvent:
@@ -424,10 +469,9 @@ class Event(metaclass=_Factories):
 
     def _repr_html_(self) -> str:
         """Return an escaped line for notebooks."""
-        from html import escape  # slow to import: a table of all entities
+        from pure_agent_loop.support.prose import escaped  # slow to import: a table of all entities
 
-        text = escape(self.content)
-        return f"<b>{self.type.value}</b> <i>step {self.step}</i> <pre>{text}</pre>"
+        return f"<b>{self.type.value}</b> <i>step {self.step}</i> <p>{escaped(self.content)}</p>"
 
 
 _SLOTS: Any = Event
@@ -475,6 +519,8 @@ class ObservationEvent(Event):
     duration: float = shown(0.0)
     call_id: str = shown()
     is_error: bool = shown(default=False)
+    command: dict[str, Any] | None = of_tool(None)
+    refused: str = shown()
     value: Any = kept(None)
     exception: BaseException | None = kept(None)
 
@@ -539,6 +585,9 @@ class RetryEvent(Event):
     delay: float = shown(0.0)
     error: str = kept()
     discard: bool = shown(default=False)
+    attempts: int = shown(0)
+    status: int | None = shown(None)
+    said: str = kept()
 
 
 class NoticeEvent(Event):
@@ -547,6 +596,8 @@ class NoticeEvent(Event):
     type: Literal[EventType.NOTICE]
     message: str = kept()
     synthetic: bool = shown(default=False)
+    model: str = kept()
+    start: int = kept(default=0)
 
 
 class PartEvent(Event):
@@ -576,6 +627,8 @@ class CompactionEvent(Event):
     tokens_after: int = shown(0)
     messages_before: int = shown(0)
     messages_after: int = shown(0)
+    cost: int = shown(0)
+    saving: int = shown(0)
 
 
 class FileChangeEvent(Event):
@@ -622,6 +675,8 @@ class StepEndEvent(Event):
     type: Literal[EventType.STEP_END]
     usage: dict[str, Any] = of_numbers()
     context: dict[str, Any] = of_numbers()
+    served: list[list[Any]] = kept(default=[])
+    step_usage: dict[str, Any] = of_numbers()
 
 
 AnyEvent: TypeAlias = (

@@ -27,7 +27,7 @@ class LoopLimits:
     """Limits of a run. None disables a limit.
 
     Raises:
-        ConfigError: A limit is not a positive number, or a cost limit has no prices.
+        ConfigError: A limit is not a positive number, or `prices` is not a table of prices.
     """
 
     max_steps: int | None = 10
@@ -48,11 +48,18 @@ class LoopLimits:
     max_seconds: float | None = None
     """Hard: total seconds. They bound the time of each tool; otherwise they are checked between steps."""
     max_cost: float | None = None
-    """Hard: total cost, in the currency of `prices`. Once reached, no further request is made."""
+    """Hard: total cost, in the currency of `prices`: US dollars unless you set them. Once reached, no further
+    request is made. A model whose price is unknown is refused before the first request."""
+    max_cost_per_day: float | None = None
+    """Hard: cost of all requests that the sessions of this run's store recorded today, whoever sent them, in
+    any process. The day is one of UTC. It is checked before each request, and needs a run with a session."""
+    max_cost_per_person_per_day: float | None = None
+    """Hard: the same, of runs with this run's ``metadata["person"]``; those without one count together."""
     doom_loop_threshold: int | None = 3
     """Number of consecutive equal calls that counts as a loop; None allows any number."""
     prices: Prices = field(default_factory=dict)
-    """Prices by model name, or by pattern such as ``gpt-5*``; see `Price`."""
+    """Prices by model name, or by pattern such as ``gpt-5*``; see `Price`. For other models the cost that the
+    server reports is used, else the shipped prices (``pal cost prices``)."""
 
     def __post_init__(self) -> None:
         for name in _NUMBERS:
@@ -60,11 +67,12 @@ class LoopLimits:
         for name in ("step_limit_prompt", "timeout_prompt"):
             _check_words(f"LoopLimits.{name}", getattr(self, name))
         check_prices("LoopLimits", self.prices)
-        if self.max_cost is not None and not self.prices:
-            raise ConfigError(
-                "LoopLimits.max_cost needs prices={'the model': Price(input=..., output=...)}, "
-                "to compute a cost."
-            )
+
+    @property
+    def money(self) -> dict[str, float]:
+        """The limits of money that are set, by name."""
+        values = {name: getattr(self, name) for name in _MONEY}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 PLACEHOLDERS = {
@@ -112,8 +120,13 @@ _NUMBERS = (
     "max_tool_calls",
     "max_seconds",
     "max_cost",
+    "max_cost_per_day",
+    "max_cost_per_person_per_day",
     "doom_loop_threshold",
 )
+DAY_LIMITS = ("max_cost_per_day", "max_cost_per_person_per_day")
+_MONEY = ("max_cost", *DAY_LIMITS)
+PERSON = "person"  # key of a run's metadata: the name of who began it
 
 
 @dataclass(slots=True)
@@ -274,7 +287,7 @@ class LimitChecker:
             return "token_limit"
         if limits.max_cost is not None:
             price = price_for(limits.prices, model)
-            if too_much(used.cost, price.of(usage) if price else 0.0, limits.max_cost, "money"):
+            if too_much(used.cost, price.of(usage) if price else usage.cost or 0.0, limits.max_cost, "money"):
                 return "budget"
         return "budget" if self._budget is not None and self._budget.passed_by(usage, model) else ""
 

@@ -20,7 +20,9 @@ import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
+from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, get_args
+from urllib.parse import urlsplit
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.schema.forms import Forms, fits, forms_of
@@ -46,6 +48,8 @@ class Permission:
         interrupt: With ``deny``: the run ends with one last answer without tools.
         read_only: With ``allow``, from a tool's judge: the tool makes this call without changing anything,
             because no more is allowed.
+        similar: With ``allow``, from a person: further calls of this kind need no question in this session:
+            those of `wider_rules`, else the same call.
     """
 
     behavior: Behavior
@@ -54,6 +58,7 @@ class Permission:
     always: bool = False
     interrupt: bool = False
     read_only: bool = False
+    similar: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,7 @@ class PermissionRequest:
         args: Effective arguments.
         reason: Reason for the question.
         step: Step of the call.
+        asked_at: Time of the question in seconds since the epoch; None if unknown.
     """
 
     call_id: str
@@ -104,6 +110,7 @@ class PermissionRequest:
     args: dict[str, Any]
     reason: str = ""
     step: int = 0
+    asked_at: float | None = field(default=None, compare=False)
 
     @property
     def question(self) -> str | None:
@@ -124,6 +131,7 @@ class JudgeContext:
         plan: True in ``plan`` mode: changes and questions are forbidden, so an allowed call must be
             ``read_only``.
         seconds: Remaining seconds of the run; None for no limit.
+        on_piece: Callback for output while the call is tried; None if not set.
     """
 
     attended: bool = False
@@ -134,6 +142,7 @@ class JudgeContext:
     plan: bool = False
     call_id: str = ""
     seconds: float | None = None
+    on_piece: Callable[[str], Awaitable[None]] | None = field(default=None, compare=False)
 
 
 Opinion = Permission | None
@@ -216,6 +225,42 @@ def _patterns(inside: str) -> tuple[tuple[str, str], ...]:
         return (("", inside),)
     parts = re.split(r",\s*(?=\w+\s*=)", inside)
     return tuple((m[1], m[2].strip()) for m in map(_NAMED.fullmatch, parts) if m is not None)
+
+
+EDIT_TOOLS = ("write_file", "edit_file")
+_PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # a wildcard would allow more than the call in question
+
+
+def wider_rules(tool: str, args: Mapping[str, Any]) -> list[str]:
+    """Return rules that allow calls of the same kind; empty if no rule is narrow enough.
+
+    They allow edits in the same top-level folder (of a file at the top only that file), and pages of the same
+    host.
+    """
+    if tool in EDIT_TOOLS:
+        return _similar_edits(args.get("path"))
+    return _similar_pages(args.get("url")) if tool == "fetch" else []
+
+
+def _similar_edits(path: object) -> list[str]:
+    if not isinstance(path, str) or not _PLAIN.fullmatch(path):
+        return []
+    parts = PurePosixPath(path).parts
+    if not parts or parts[0] == "/" or ".." in parts or "=" in path or "," in path:
+        return []
+    pattern = parts[0] if len(parts) == 1 else f"{parts[0]}/*"
+    return [f"{tool}(path={pattern})" for tool in EDIT_TOOLS]
+
+
+def _similar_pages(url: object) -> list[str]:
+    try:
+        parts = urlsplit(url if isinstance(url, str) else "")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return []
+    if parts.scheme not in ("http", "https") or not host or not _PLAIN.fullmatch(host) or "@" in parts.netloc:
+        return []
+    return [f"fetch(url={parts.scheme}://{host}{f':{port}' if port else ''}/*)"]
 
 
 _NO_RULES: Mapping[str, tuple[Rule, ...]] = {"deny": (), "ask": (), "allow": ()}
@@ -407,7 +452,7 @@ def as_answer(verdict: object) -> Permission:
     """
     word = _as_word_of_verdict(verdict)
     if word not in ("allow", "deny"):
-        raise ConfigError(f"on_ask must return 'allow' or 'deny'; it returned {word!r:.80}.")
+        raise ConfigError(f"The answer to a question must be 'allow' or 'deny'; it is {word!r:.80}.")
     return as_permission(verdict)
 
 

@@ -205,12 +205,15 @@ class Renderer:
         ]
 
     def _observation(self, event: Event) -> list[Segment]:
-        failed = bool(event.data.get("is_error"))
+        exit_code = _number((event.data.get("command") or {}).get("exit_code"))
+        failed = bool(event.data.get("is_error") or exit_code)
         head = [
             Segment("<- ", "error" if failed else "label"),
             Segment(one_line(str(event.data.get("tool", ""))), "name"),
         ]
-        if failed:
+        if exit_code:
+            head.append(Segment(f" exit code {exit_code:.0f}", "error"))
+        elif failed:
             head.append(Segment(" failed", "error"))
         result = excerpt(safe_text(event.content), self.max_lines)
         body = "".join(f"\n   {line}" for line in result.split("\n")) if result else " (no output)"
@@ -256,6 +259,8 @@ class Renderer:
         line = (
             f"-- {data.get('rung', '')}: history compacted from about {old_tokens:,} to {new_tokens:,} tokens"
         )
+        if "cost" in data:
+            line += f"; rewriting costs {data['cost']:,}, saves {data['saving']:,}"
         return [Segment(line, "dim")]
 
     def _file_change(self, event: Event) -> list[Segment]:

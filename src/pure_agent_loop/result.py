@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, cast
 
 from pure_agent_loop.errors import LLMError, PureAgentLoopError
-from pure_agent_loop.events import AnyEvent, EventType
+from pure_agent_loop.events import AnyEvent, EventType, ObservationEvent
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.output.wanted import OutputSpec
@@ -93,9 +93,12 @@ class AgentResult(Generic[Out_co]):
         return self.total_tokens
 
     @property
-    def cost(self) -> float:
-        """Money spent on models with a price."""
-        return self.state.ledger.cost
+    def cost(self) -> float | None:
+        """Cost of all requests, in US dollars unless you set prices; None if a part of it is unknown.
+
+        ``result.state.ledger.cost`` is the known part.
+        """
+        return self.state.cost
 
     @property
     def questions(self) -> list[PermissionRequest]:
@@ -149,12 +152,25 @@ class AgentResult(Generic[Out_co]):
         return cast("Out_co", self.output)
 
     def __str__(self) -> str:
-        return self.content
+        """Return the answer; the error's text if the run ended with an error and has no answer."""
+        return self.content or self.error
 
     def _repr_html_(self) -> str:
-        """Return the answer and the events as HTML for notebooks."""
+        """Return the answer and the calls as HTML for notebooks."""
+        return as_html(self.content, self._about(), self.events)
+
+    def _repr_markdown_(self) -> str:
+        """Return the answer as Markdown, with the calls as a folded table."""
+        from pure_agent_loop.support.prose import escaped, prose_to_markdown
+
+        answer = prose_to_markdown(shorten(self.content, MAX_CHARS))
+        parts = [answer, calls_as_html(self.events), f"<p><small>{escaped(self._about())}</small></p>"]
+        return "\n\n".join(part for part in parts if part)
+
+    def _about(self) -> str:
+        error = f": {shorten(self.error, 500)}" if self.error else ""
         counts = f"{counted(self.steps, 'step')}, {counted(self.usage.total_tokens, 'token')}"
-        return as_html(self.content, f"{self.stop_reason}, {counts}", self.events)
+        return f"{self.stop_reason}{error}, {counts}"
 
 
 def _output_of(state: QueryState, output: OutputSpec | None) -> Any:
@@ -169,19 +185,37 @@ def _output_of(state: QueryState, output: OutputSpec | None) -> Any:
 
 def as_html(content: str, details: str, events: Sequence[AnyEvent]) -> str:
     """Return escaped and bounded HTML of a run for notebooks, without scripts."""
-    import html  # slow to import: a table of all entities
+    from pure_agent_loop.support.prose import escaped, prose_to_html  # slow to import: all HTML entities
 
-    shown = [event for event in events if event.type in _SHOWN][-MAX_LINES:]
-    items = "".join(f"<li><pre>{html.escape(_line(event))}</pre></li>" for event in shown)
-    head = f"<pre>{html.escape(shorten(content, 20_000))}</pre><small>{html.escape(details)}</small>"
-    summary = f"<summary>{counted(len(shown), 'event')}</summary>"
-    return f"<div>{head}<details>{summary}<ul>{items}</ul></details></div>"
+    answer = prose_to_html(shorten(content, MAX_CHARS))
+    return f"<div>{answer}{calls_as_html(events)}<small>{escaped(details)}</small></div>"
 
 
-MAX_LINES = 200
-_SHOWN = frozenset((EventType.ACTION, EventType.OBSERVATION, EventType.NOTICE, EventType.ERROR))
+def calls_as_html(events: Sequence[AnyEvent]) -> str:
+    """Return the calls, notices and errors of a run as a folded table; empty without any."""
+    from pure_agent_loop.support.prose import folded_table
+
+    rows: list[list[str]] = []
+    calls: dict[str, list[str]] = {}  # rows without a result
+    for event in events:
+        if event.type is EventType.ACTION:
+            calls[event.call_id] = [str(event.step), event.tool, shorten(as_text(event.args), 500), "", ""]
+            rows.append(calls[event.call_id])
+        elif event.type is EventType.OBSERVATION:
+            row = calls.pop(event.call_id, None)
+            if row is None:  # denied, or of an event list that begins later
+                rows.append(row := [str(event.step), event.tool, "", "", ""])
+            row[3:] = [shorten(event.result, 500), _outcome(event)]
+        elif event.type in (EventType.NOTICE, EventType.ERROR):
+            rows.append([str(event.step), "", "", shorten(event.content, 500), event.type.value])
+    header = ["step", "tool", "arguments", "result", "outcome"]
+    noun = "call" if all(tool for _, tool, *_ in rows) else "event"
+    return folded_table(noun, header, rows[-MAX_LINES:])
 
 
-def _line(event: AnyEvent) -> str:
-    words = as_text(event.args) if event.type is EventType.ACTION else event.content
-    return f"{event.type.value} {event.data.get('tool', '')}: {shorten(words, 500)}"
+def _outcome(event: ObservationEvent) -> str:
+    code = (event.command or {}).get("exit_code")
+    return f"exit code {code}" if code else "failed" if event.is_error else "done"
+
+
+MAX_LINES, MAX_CHARS = 200, 20_000  # of what a notebook shows of a run

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
-from pure_agent_loop.errors import ConfigError, SessionError
+from pure_agent_loop.errors import ConfigError, SessionError, SessionNotFoundError
+from pure_agent_loop.kernel.long_results import ResultFolder
 from pure_agent_loop.llm.messages import Message, to_keep
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
@@ -15,17 +20,27 @@ from pure_agent_loop.sessions import (
     RepairReport,
     SessionInfo,
     SessionPlace,
+    default_store,
     store_at,
 )
 from pure_agent_loop.sessions.export import to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.questions import answer_question, give_result, open_calls, open_questions
+from pure_agent_loop.sessions.store import retry_while_locked
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.sessions.transcript import read_resume_point
+from pure_agent_loop.stop_reasons import WAITING
+from pure_agent_loop.subagents.tasks import TaskStore
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import checked_choice
 
+if TYPE_CHECKING:
+    from pure_agent_loop.agent import Agent
+    from pure_agent_loop.result import AgentResult, Out
+
 __all__ = ["Session", "SessionManager"]
+
+_PAUSE = 0.05  # seconds between two looks at a session that is in use
 
 
 class Repairs(Protocol):
@@ -68,7 +83,7 @@ class SessionManager:
         root: Folder, custom store, or None for the sessions in the data folder.
 
     Raises:
-        ConfigError: `root` is none of these.
+        ConfigError: `root` is of another type.
     """
 
     def __init__(self, root: SessionPlace | None = None) -> None:
@@ -106,14 +121,46 @@ class SessionManager:
 
     def waiting(self) -> Sequence[SessionInfo]:
         """Return the sessions with pending questions or external calls, most recently used first."""
-        return [info for info in self.store.list() if self._is_waiting(info.id)]
+        return self._filtered(_is_waiting)
 
-    def _is_waiting(self, session_id: str) -> bool:
-        try:
-            records = self.store.read(session_id).records
-            return bool(open_questions(records, session_id) or open_calls(records))
-        except SessionError:  # unreadable or deleted meanwhile; `load` reports why
-            return False
+    def resumable(self) -> Sequence[SessionInfo]:
+        """Return the sessions that ``Agent.run(None, session_id=...)`` continues without further answers.
+
+        Their runs were cut off, or all their questions are answered and all external results are there. A
+        session that a run is working on now is listed, too.
+        """
+        return self._filtered(_is_resumable)
+
+    def resume(
+        self, agent: Agent[Any, Out], session_id: str, *, deps: Any = None, timeout: float | None = None
+    ) -> AgentResult[Out]:
+        """Continue a session, like ``agent.run(None, session_id=...)``, but wait while it is in use.
+
+        So whoever records an answer may call this, in any thread or process: the last answer is never left
+        without a run, and a caller that finds the work done returns its result. It blocks its thread.
+
+        Args:
+            agent: Agent of the session.
+            session_id: Id of the session.
+            deps: Value of `RunContext.deps`.
+            timeout: Maximum seconds to wait for the session; None for no limit.
+
+        Raises:
+            ConfigError: There is nothing to resume.
+            SessionLockedError: The session is still in use after `timeout`; another process works on it.
+            SessionError: The session cannot be opened.
+        """
+        begin = partial(agent.prepare, None, session_id=session_id, sessions=self.store, deps=deps)
+        return retry_while_locked(begin, math.inf if timeout is None else timeout, _PAUSE).wait_sync()
+
+    def _filtered(self, test: Callable[[Sequence[Record], str], bool]) -> Sequence[SessionInfo]:
+        def holds(session_id: str) -> bool:
+            try:
+                return test(self.store.read(session_id).records, session_id)
+            except SessionError:  # unreadable or deleted meanwhile; `load` reports why
+                return False
+
+        return [info for info in self.store.list() if holds(info.id)]
 
     def questions(self, session_id: str) -> Sequence[PermissionRequest]:
         """Return the pending questions of a suspended run, without changing the session.
@@ -127,7 +174,7 @@ class SessionManager:
     def answer(
         self, session_id: str, call_id: str, verdict: Verdict, message: str = "", *, by: str | None = None
     ) -> None:
-        """Answer a question, from any process. ``Agent.run(None, session_id=...)`` then resumes the run.
+        """Answer a question, from any process. `resume` then continues the run.
 
         The first answer counts. The error for a repeated answer shows if the caller gave the first one.
 
@@ -164,7 +211,7 @@ class SessionManager:
         is_error: bool = False,
         by: str | None = None,
     ) -> None:
-        """Supply a result, from any process. ``Agent.run(None, session_id=...)`` then resumes the run.
+        """Supply a result, from any process. `resume` then continues the run.
 
         The first result counts, as with `answer`.
 
@@ -216,13 +263,24 @@ class SessionManager:
         return repairing.repair(session_id)
 
     def delete(self, session_id: str) -> None:
-        """Delete a session.
+        """Delete a session; on this machine also its long results, and sessions and answers of its subagents.
 
         Raises:
             ConfigError: The id is invalid.
             SessionError: The session does not exist, is in use, or cannot be deleted.
         """
+        loaded = self.store.read(session_id).records if self.store.exists(session_id) else ()
         self.store.delete(session_id)
+        lines = (record.to_line().decode().replace("\\", "") for record in loaded)  # quotes without escapes
+        ResultFolder().remove_named_in(lines)
+        # Where subagents are recorded depends on the agent, and not on the session.
+        folder = getattr(self.store, "folder", None)
+        for tasks in (TaskStore(), *([TaskStore(Path(folder) / "agents")] if folder else [])):
+            for task in tasks.list(session_id):
+                tasks.delete(task.id)
+                for store in (self.store, default_store()):
+                    with suppress(SessionNotFoundError, ConfigError):  # a task of a run without a session
+                        SessionManager(store).delete(task.session_id)
 
     def export(self, session_id: str, form: Literal["markdown", "html"] = "markdown") -> str:
         """Return a session as a document.
@@ -236,4 +294,18 @@ class SessionManager:
             SessionError: The session does not exist, or cannot be read.
         """
         writers = {"markdown": to_markdown, "html": to_html}
-        return writers[checked_choice("form", form, writers)](self.store.read(session_id).records, session_id)
+        return writers[checked_choice("form", form, writers)](self.store.read(session_id).records)
+
+
+def _is_waiting(records: Sequence[Record], session_id: str) -> bool:
+    return bool(open_questions(records, session_id) or open_calls(records))
+
+
+def _is_resumable(records: Sequence[Record], session_id: str) -> bool:
+    point = read_resume_point(records, session_id)
+    if point.unreadable:  # a run would raise
+        return False
+    if point.started_run is not None:  # cut off before its first checkpoint
+        return True
+    is_open = point.state is not None and point.state.get("stop_reason") in (None, *WAITING)
+    return is_open and not _is_waiting(records, session_id)

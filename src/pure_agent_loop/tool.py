@@ -186,7 +186,7 @@ class Tool(Described, Generic[P, R_co]):
         """Check the arguments and call the tool. Raise only on a real cancellation."""
         kwargs = self._checked(args, prompts)
         if isinstance(kwargs, tuple):
-            return failed(prompts, self.name, *kwargs)
+            return failed(prompts, self.name, *kwargs, is_made=False)
         if self._caller is None:  # reading the signature costs more than the call
             function = contextual(self.function)
             self._caller = function if self.is_async else partial(call_in_worker, function)
@@ -243,9 +243,9 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     Raises:
         ConfigError: The name is invalid, a parameter has no annotation, or a number is out of range.
     """
-    if isinstance(function, Tool):
+    if isinstance(function, Tool) and not options:
         return function
-    return partial(Tool, **options) if function is None else Tool(function)
+    return partial(Tool, **options) if function is None else Tool(function, **options)
 
 
 class Toolset(Protocol):
@@ -423,7 +423,8 @@ class ToolRegistry:
         tool = self.get(name)
         if tool is None:
             names = ", ".join(self._tools) or "-"
-            return failed(prompts, name, "UnknownTool", prompts.tool_unknown.format(tools=names))
+            words = prompts.tool_unknown.format(tools=names)
+            return failed(prompts, name, "UnknownTool", words, is_made=False)
         return await tool.invoke(args, prompts)
 
     def __repr__(self) -> str:

@@ -7,6 +7,7 @@ import asyncio
 import io
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -14,13 +15,17 @@ import sys
 from pathlib import Path
 
 import pytest
+from benchmarks.bfcl.command import plan
 from benchmarks.bfcl.package import ensure_package
 from benchmarks.bfcl.questions import GROUPS
 from eval_answers import Oracle
+from tests.cli.conftest import Pal
+from tests.cli.screens import Screen
 
 import pure_agent_loop
 from pure_agent_loop import ConfigError, LLMError, OpenAIClient
 from pure_agent_loop.evaluation import add_arguments, run
+from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.testing import ScriptedServer, call, status, unauthorized
 
 SETS = GROUPS["standard"]
@@ -195,6 +200,54 @@ def test_ctrl_c_keeps_what_is_known(tmp_path):
     assert out.splitlines()[1].split()[:5] == ["irrelevance", "2", "of", "5", "2"]
     assert "Traceback" not in err
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.fixture
+def pal(tmp_path):
+    return Pal(tmp_path)
+
+
+def test_all_questions_are_asked_only_after_a_yes(pal, package):
+    with ScriptedServer(handler=lambda request: "No.") as server:
+        ask_all(pal, server, package)
+
+
+def ask_all(pal, server, package):
+    pal.use(server)
+    pal.env["PAL_HOME"] = str(package.parent.parent)  # of the questions, which are fetched once
+    with Screen(pal, "eval") as screen:
+        screen.until(r"Start\? \[y/N\]")
+        wanted = r"^1,240 questions \(standard\): about \d{3},000 input tokens, plus answers\.$"
+        assert re.search(wanted, screen.text, re.M)
+        screen.type("n\n")
+        assert screen.end() == 0
+    assert not (pal.workspace / "eval.jsonl").exists()
+    assert not server.requests
+    with Screen(pal, "eval", columns=40) as screen:
+        screen.until(r"\[y/N\]")
+        screen.type("y\n")
+        screen.until(r"eval: [1-9]\d/1240 done")
+        assert screen.all.count("/1240 done") == 1  # one line, redrawn
+    assert server.requests
+
+
+def test_the_cost_is_told_where_the_price_is_known(questions):
+    asked = questions("multiple")
+    client = OpenAIClient("gpt-4o-mini", api_key="k", base_url="https://api.openai.com/v1")
+    form = r"200 questions \(multiple\): about (\d+),000 input tokens, \$(.*), plus answers."
+    found = re.fullmatch(form, plan(asked, client, "multiple"))
+    assert float(found[2]) == pytest.approx(float(found[1]) * price_of(client).input / 1000, abs=0.006)
+
+
+def test_without_a_terminal_all_questions_need_a_word(pal, server):
+    pal.use(server)
+    done = pal("eval")
+    assert done.returncode == 2
+    assert "Write --sets standard" in done.stderr
+    assert "--yes" in done.stderr
+    assert not server.requests
+    done = pal("eval", "cases.yaml", "--yes")
+    assert "--yes can be used only without FILE." in done.stderr
 
 
 def test_a_set_that_is_none_is_refused_before_anything_is_made(tmp_path):

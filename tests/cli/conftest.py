@@ -70,7 +70,7 @@ def chat(pal, screen_class):
         opened.append(screen)
         screen.server = server
         if not words:
-            screen.until("Type a task")
+            screen.until("/ commands")
         return screen
 
     yield open_chat

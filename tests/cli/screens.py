@@ -17,9 +17,10 @@ import pyte
 from tests.cli.terminal import PATIENCE
 from tests.forked import own_terminal
 
-ENTER, ALT_ENTER, ESC, CTRL_B, CTRL_C, CTRL_D, CTRL_J, CTRL_O, TAB = (
+UP, DOWN = "\x1b[A", "\x1b[B"
+ENTER, ALT_ENTER, ESC, CTRL_B, CTRL_C, CTRL_D, CTRL_J, CTRL_O, CTRL_R, TAB = (
     *("\r", "\x1b\r", "\x1b", "\x02", "\x03", "\x04"),
-    *("\n", "\x0f", "\t"),
+    *("\n", "\x0f", "\x12", "\t"),
 )
 
 
@@ -48,6 +49,12 @@ class Screen:
     def lines(self) -> list[str]:
         """What is on the screen now."""
         return [line.rstrip() for line in self._screen.display]
+
+    @property
+    def cells(self) -> list[tuple[int, list[Any]]]:
+        """Number and cells of each row, with their colours."""
+        rows, columns = range(self._screen.lines), range(self._screen.columns)
+        return [(row, [self._screen.buffer[row][column] for column in columns]) for row in rows]
 
     @property
     def text(self) -> str:

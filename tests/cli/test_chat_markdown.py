@@ -9,6 +9,7 @@ import pytest
 from pure_agent_loop import Event
 from pure_agent_loop.cli.chat.blocks import Blocks
 from pure_agent_loop.cli.chat.transcript import TranscriptView
+from pure_agent_loop.support.terminal import width_of
 
 LONG = "A paragraph of many **bold words**, `code` and plain ones that goes on and on. " * 12
 TEXTS = {
@@ -104,7 +105,7 @@ def test_long_blocks_are_cut_though_they_never_end():
 def test_the_code_of_a_code_block_can_be_copied():
     code = "def f(x):\n    return 'a line that is longer than the terminal is wide, by far'\n\n\n\tpass"
     lines = streamed(f"```python\n{code}\n```", 3, 40)
-    assert lines == ["```python", *code.split("\n"), "```", ""]
+    assert lines == ["python", *code.split("\n"), ""]
 
 
 def test_a_link_shows_where_it_leads():
@@ -115,3 +116,58 @@ def test_a_link_shows_where_it_leads():
 def test_a_screen_reader_hears_a_table_row_by_row():
     shown = TranscriptView(80, color=False, screen_reader=True).markdown("| a | b |\n|---|---|\n| 1 | 2 |\n")
     assert shown == "a: 1; b: 2\n"
+
+
+HEAD = "what it is\nused for: "
+TABLE = (
+    "| name | what it is used for |\n|---|---|\n| price | the total of a `basket` |\n| 折扣 | 先除以一百 |\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (40, "name   what it is used for\nprice  the total of a `basket`\n折扣   先除以一百\n"),
+        (
+            22,
+            "name   what it is used\n       for\nprice  the total of a\n       `basket`\n折扣   先除以一百\n",
+        ),
+        (
+            14,
+            f"name: price\n{HEAD}the\ntotal of a\n`basket`\n\nname: 折扣\n{HEAD}先除\n以一百\n",
+        ),
+    ],
+)
+def test_a_table_breaks_between_words_or_becomes_rows_of_names_and_values(width, shown):
+    rule = re.compile("─+\n")
+    assert rule.sub("", TranscriptView(width, color=False).markdown(TABLE)) == shown
+
+
+@pytest.mark.parametrize("width", [80, 40, 20])
+def test_prose_breaks_between_words_and_chinese_at_any_sign_that_may_end_a_line(width):
+    text = "中文（说明）：折扣把PAL_BASE_URL当作小数，“不正确”。Set OPENAI_API_KEY before you start. " * 4
+    lines = TranscriptView(width, color=False).markdown(text).splitlines()
+    assert "".join(lines).replace(" ", "") == text.replace(" ", "")
+    assert all(width_of(line) <= width for line in lines)
+    assert not [line for line in lines if line[0] in "，。）”：" or line[-1] in "（“"]
+    assert sum(line.count("PAL_BASE_URL") + line.count("OPENAI_API_KEY") for line in lines) == 8
+
+
+def test_boxes_quotes_and_code_have_signs_of_their_own():
+    text = "- [x] read\n- [ ] mend\n- plain\n\n> quoted\n\n```\ncode\n```\n"
+    shown = TranscriptView(80, color=False).markdown(text)
+    assert shown == "☑ read\n☐ mend\n• plain\n\n│ quoted\n\ncode\ncode\n"
+    read = TranscriptView(80, color=False, screen_reader=True, language="zh").markdown(text)
+    assert read == "完成: read\n待办: mend\n- plain\n\n引用: quoted\n\n代码\ncode\n代码结束\n"
+
+
+def test_the_head_of_a_table_is_not_printed_before_the_line_that_makes_it_one():
+    row = "| a long name of a column | another long name | and a third one |\n"
+    text = f"Some lines before it.\n{row}|---|---|---|\n{row}\nEnd.\n"
+    for size in (1, 5, 1_000):
+        view, shown = TranscriptView(40, color=False, live_lines=1), ""
+        for at in range(0, len(text), size):
+            shown += view.feed(Event.text_delta(1, text[at : at + size]))
+        shown += view.feed(Event.thought(1, text))
+        assert "|" not in shown
+        assert "another" in shown

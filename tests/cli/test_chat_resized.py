@@ -104,7 +104,7 @@ def test_an_answer_stands_once(chat, shape, words, columns):
         gate.open()
     screen.until("Done")
     idle(screen)
-    until_once(screen, "scripted·ask", ">go", *words)
+    until_once(screen, "ask⇧⇥·scripted", ">go", *words)
     assert "writing" not in whole(screen)
     leave(screen)
 
@@ -116,13 +116,13 @@ def test_a_question_and_its_diff_stand_once(chat, pal):
     edit = call("edit_file", path="a.txt", old_text=old, new_text=new)
     screen = chat([answer("", edit), "Done."], columns=100)
     screen.type("go" + ENTER)
-    screen.until("y yes, once")
+    screen.until("❯ y")
     screen.type("because")
     for sizes in SIZES:
         for size in sizes:
             screen.resize(*size)
-        until_once(screen, "yyes,once", ">because")
-    until_once(screen, "scripted·ask", ">because", *(f"+changed{number}" for number in range(9)))
+        until_once(screen, "yYes", ">because")
+    until_once(screen, "ask⇧⇥·scripted", ">because", *(f"+changed{number}" for number in range(9)))
     screen.type("\x15y" + ENTER)
     screen.until("Done")
     idle(screen)
@@ -145,7 +145,7 @@ def test_lines_from_the_top_of_a_cleared_screen_stand_once(chat):
     gate.open()
     screen.until("end")
     idle(screen)
-    until_once(screen, "scripted·ask", *WORDS[:12])
+    until_once(screen, "ask⇧⇥·scripted", *WORDS[:12])
     leave(screen)
 
 
@@ -160,7 +160,7 @@ def test_a_terminal_that_breaks_nothing_anew_shows_all_once(chat, pal):
     gate.open()
     screen.until("end")
     idle(screen)
+    screen.until(lambda screen: "ask⇧⇥·scripted" in "".join(screen.all.split()))
     seen = "".join(screen.all.split())
     assert [seen.count(word) for word in WORDS[20:60]] == [1] * 40
-    assert "scripted·ask" in seen
     leave(screen)

@@ -68,7 +68,7 @@ class TestInTmux:
             [answer("", call("shell", command=f"echo {hebrew}", changes=True)), f"\u202e{hebrew} ok"]
         )
         screen.type(hebrew + ENTER)
-        screen.until("y yes, once")
+        screen.until("❯ y")
         assert "has right-to-left text" in screen.all.replace("\n", " ")
         screen.type("n" + ENTER)
         screen.until("ok")
@@ -84,23 +84,23 @@ class TestInTmux:
         screen = chat({"handler": held}, "chat", "--screen-reader", "--language", "en", "look")
         screen.until(lambda _: held.seen)
         held.go.set()
-        screen.until("done: read_file")
+        screen.until("done: Read")
         screen.until("2")
         idle(screen)
         assert "you: look" in screen.all
         assert not set("✓✗•·│─┌⠋█") & set(screen.all)
         screen.type("/context" + ENTER)
-        screen.until("tokens|system")
+        screen.until("the context window is unknown")
         screen.type("/theme light" + ENTER)
         screen.until("theme: light")
-        assert "model scripted, mode ask" in screen.text
+        assert "mode ask, model scripted" in screen.text
         leave(screen)
 
     def test_the_mode_by_a_key(self, chat):
         screen = chat([])
         for mode in ("plan", "auto", "ask"):
             screen.type("\x1b[Z")
-            screen.until(lambda screen, mode=mode: f" {mode}" in screen.text.splitlines()[-1])
+            screen.until(lambda screen, mode=mode: screen.text.splitlines()[-1].startswith(f"{mode} ⇧⇥"))
         leave(screen)
 
     def test_what_was_typed_before_is_found(self, chat):
@@ -132,7 +132,7 @@ class TestInTmux:
         screen.type(TAB)
         screen.until("> /mode plan")
         screen.type(ENTER)
-        screen.until("mode: plan")
+        screen.until("Mode: plan")
         screen.type("/model scr")
         screen.until("(?m)^ scripted")
         screen.type(ESC)
@@ -150,7 +150,7 @@ class TestInTmux:
         screen.type("/rewind" + ENTER)
         screen.until("returns to the end of one of these")
         screen.type("/rewind 1" + ENTER)
-        screen.until("new session, forked after step 1")
+        screen.until("Rewound to step 1")
         assert source.read_text() == "one\nlast\n"
         screen.type("third" + ENTER)
         screen.until("Back.")
@@ -171,12 +171,12 @@ class TestInTmux:
         leave(screen)
 
     def test_habits_of_other_programs_are_told_what_does_it_here(self, chat):
-        screen = chat(["An answer."], "first")
+        screen = chat(["An answer."], "chat", "first")
         screen.until("An answer.")
         idle(screen)
         for command, shown in [
             ("/add src/a.py", "Name files in your task"),
-            ("/tokens", "system"),
+            ("/tokens", "System prompt"),
             ("/mcp", "No MCP servers are configured"),
             ("/copy", "terminal's clipboard: 10 characters"),
         ]:
@@ -189,7 +189,7 @@ class TestInTmux:
     def test_limits_hold_in_a_conversation(self, chat, source):
         again = answer("", call("read_file", path="src/a.py"))
         screen = chat([again, "I stop here.", "Next."], "chat", "--max-turns", "1", "go")
-        screen.until("ended: max_turns|I stop here")
+        screen.until("The step limit is reached|I stop here")
         idle(screen)
         screen.type("more" + ENTER)
         screen.until("Next.")
@@ -214,5 +214,5 @@ def test_what_moves_stands_once_in_a_narrower_window(chat):
     screen.until("Done")
     idle(screen)
     assert [screen.joined.count(word) for word in words] == [1] * 30
-    assert screen.all.count("scripted · ask") == 1
+    assert screen.all.count("ask ⇧⇥ · scripted") == 1
     leave(screen)

@@ -8,7 +8,9 @@ from typing import Any
 import pytest
 
 from pure_agent_loop import Agent, ConfigError, Event, PermissionRules
+from pure_agent_loop.cli.chat.diffs import reverse
 from pure_agent_loop.cli.chat.transcript import TranscriptView
+from pure_agent_loop.support.terminal import width_of
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import TodoList, workspace_tools
 
@@ -43,30 +45,28 @@ def test_a_run_reads_from_top_to_bottom(tmp_path):
     shown = screen.user_input("do it") + "".join(screen.feed(event) for event in agent.run_stream("do it"))
     assert shown == (
         "> do it\n\n"
-        "✓ read_file a.txt  2 lines\n"
-        "✗ shell rm -rf /  not allowed: The rule 'shell' forbids it.\n"
-        "✓ todo_write\n  [x] look\n  [>] mend\n\n"
+        "✓ Read a.txt  2 lines\n"
+        "⊘ Run rm -rf /  not allowed: The rule 'shell' forbids it.\n"
+        "✓ Updated plan  1/2\n  ☑ look\n  ▸ mend\n\n"
         "It is done.\n"
     )
     assert screen.live() == []
-    assert screen.status("vendor/a-model", "ask", cost=0.5, seconds=65.0).startswith(
-        "a-model · ask · step 4 · context "
-    )
+    assert screen.status("vendor/a-model", "ask", cost=0.5, seconds=65.0).startswith("ask ⇧⇥ · a-model · ")
 
 
 def test_a_call_is_one_line_and_unfolds():
     screen = screen_of()
-    assert observed(screen, "a\nb\nc", command="ls", cwd="/tmp") == "✓ shell ls  3.2 s, 3 lines\n"
+    assert observed(screen, "a\nb\nc", command="ls", cwd="/tmp") == "✓ Ran ls  3.2 s · 3 lines\n"
     assert screen.unfold() == (
-        "\n✓ shell ls  3.2 s, 3 lines\ncommand:\n  ls\ncwd:\n  /tmp\nresult:\n  a\n  b\n  c\n"
+        "\n✓ Ran ls  3.2 s · 3 lines\ncommand:\n  ls\ncwd:\n  /tmp\nresult:\n  a\n  b\n  c\n"
     )
     failed = "Tool 'shell' failed.\nError type: X\nError: no such file\nTry again."
-    assert "✗ shell ls  3.2 s, no such file\n" in observed(screen, failed, is_error=True, command="ls")
-    assert "3.2 s, no output" in observed(screen, "", command="true")
-    assert "3.2 s, 42" in observed(screen, "42\n", command="true")
+    assert "✗ Ran ls  3.2 s · no such file\n" in observed(screen, failed, is_error=True, command="ls")
+    assert "3.2 s · no output" in observed(screen, "", command="true")
+    assert "3.2 s · 42" in observed(screen, "42\n", command="true")
     long = observed(screen, "x\n" * 5, command="cat " + "name " * 50)
     assert len(long) == 61
-    assert long.endswith("…  3.2 s, 5 lines\n")
+    assert long.endswith("…  3.2 s · 5 lines\n")
     assert screen.unfold(99) == "nothing is folded\n"
 
 
@@ -82,18 +82,18 @@ def test_running_work_is_shown_with_its_state_and_time():
         "input": {"command": "sleep 9"},
     }
     screen.feed(at(Event.part(1, about), 100.0))  # from here on it is decided about, and may be tried
-    assert screen.live(101.0)[0][1:] == " shell sleep 9  1.0 s"
+    assert screen.live(101.0)[0][1:] == " Run sleep 9  1.0 s"
     screen.feed(at(Event.action(1, "shell", {"command": "sleep 9"}, "1"), 103.0))
     screen.feed(at(Event.permission(1, "write_file", {"path": "a"}, "ask", "", "2"), 100.0))
     task = {"id": "explore-1", "state": "running", "started": 100.0, "calls": 2, "last_tool": "grep"}
     assert screen.feed(Event.task(1, task)) == ""
-    first, second, third = screen.live(104.5)
-    assert first[1:] == " shell sleep 9  4.5 s"
-    assert second == "? write_file a  waiting for your answer"
-    assert third[1:] == " explore-1 grep, 2 calls, 4.5 s"
+    first, second = screen.live(104.5)  # a call that waits is shown by its question
+    assert first[1:] == " Run sleep 9  4.5 s"
+    assert second[1:] == " explore-1 grep, 2 calls, 4.5 s"
     assert screen.live(104.75)[0][0] != first[0]
     screen.feed(Event.progress(1, "shell", "half\ndone", "1"))
-    assert screen.live(104.5)[0][1:] == " shell sleep 9  4.5 s, half done"
+    screen.feed(Event.progress(1, "shell", " now", "1"))
+    assert screen.live(104.5)[1:3] == ["  half", "  done now"]
     screen.live_lines = 2
     assert screen.live(104.5)[1:] == ["and 2 more"]
     done = {**task, "state": "completed", "ended": 110.0, "prompt": "look", "result": "found"}
@@ -101,9 +101,21 @@ def test_running_work_is_shown_with_its_state_and_time():
     assert screen.feed(Event.task(1, done)) == ""
     assert "task:\n  look\nresult:\n  found\n" in screen.unfold()
     stopped = screen.feed(Event.loop_end(1, "cancelled"))
-    assert "■ shell sleep 9  stopped\n" in stopped
-    assert stopped.endswith("· ended: cancelled\n")
+    assert "■ Run sleep 9  stopped\n" in stopped
+    assert "Stopped." not in stopped  # the line of the call tells it
     assert screen.live() == []
+
+
+def test_something_lives_until_the_model_writes():
+    screen = screen_of(animation=True)
+    screen.feed(at(Event.loop_start("do it"), 100.0))
+    assert screen.live(103.2)[0][1:] == " Thinking… 3 s · Esc to stop"
+    screen.feed(at(Event.text_delta(1, "So"), 104.0))
+    assert screen.live(105.0) == ["So"]
+    screen.feed(at(Event.step_end(1), 106.0))
+    assert screen.live(106.0)[-1][1:] == " Thinking… 0 s · Esc to stop"
+    screen.feed(at(Event.loop_end(1, "completed"), 107.0))
+    assert screen.live(108.0) == []
 
 
 def test_reasoning_is_a_line_that_unfolds():
@@ -117,6 +129,13 @@ def test_reasoning_is_a_line_that_unfolds():
     assert "thought" not in screen.close()
 
 
+def test_a_diff_is_reversed_for_undo():
+    diff = "--- a\n+++ b\n@@ -1,3 +1,4 @@\n one\n-two\n+2\n+2b\n three\n@@ -9 +10,0 @@\n-end"
+    undone = "@@ -1,4 +1,3 @@\n one\n-2\n-2b\n+two\n three\n@@ -10,0 +9 @@\n+end"
+    assert reverse(diff) == undone
+    assert reverse(reverse(diff)) == "\n".join(diff.splitlines()[2:])
+
+
 def test_a_diff_is_shown_once_with_its_counts_and_cut():
     lines = "".join(f"+line {number}\n" for number in range(60))
     change = {"path": "a.py", "kind": "modified", "added": 60, "removed": 1}
@@ -124,7 +143,7 @@ def test_a_diff_is_shown_once_with_its_counts_and_cut():
     screen = screen_of()
     shown = screen.feed(Event.file_change(1, change)).split("\n")
     assert shown[:3] == ["~ a.py +60 -1", "@@ -1 +1,60 @@", "-old"]
-    assert shown[-2] == "22 more lines; unfold shows them"
+    assert shown[-2] == "… 22 more lines (Ctrl-O)"
     assert "+line 59\n" in screen.unfold()
     assert "\x1b[32m+line 1\x1b[0m\n" in TranscriptView(60).feed(Event.file_change(1, change))
     spoken = screen_of(screen_reader=True).feed(Event.file_change(1, change))
@@ -136,8 +155,8 @@ def test_a_diff_is_shown_once_with_its_counts_and_cut():
 def test_a_retry_takes_back_what_was_not_printed():
     screen = screen_of()
     screen.feed(Event.text_delta(1, "half an ans"))
-    shown = screen.feed(Event.retry(1, 1, 2.0, "the line broke", discard=True))
-    assert shown == "· the answer starts again\n· try 2 in 2.0 s: the line broke\n"
+    shown = screen.feed(Event.retry(1, 1, 2.0, "The line broke", discard=True, attempts=4))
+    assert shown == "· the answer starts again\n· The line broke. Trying again in 2 s (2 of 4).\n"
     assert screen.live() == []
     assert (
         screen.feed(Event.text_delta(1, "whole\n")) + screen.feed(Event.thought(1, "whole\n")) == "\nwhole\n"
@@ -151,7 +170,7 @@ def test_an_answer_that_did_not_stream_is_shown():
 def test_a_long_paste_and_a_long_error_are_folded():
     screen = screen_of()
     shown = screen.user_input("line\n" * 5_000)
-    assert shown.endswith("> line\n4,988 more lines; unfold shows them\n") or "4988 more lines" in shown
+    assert shown.endswith("> line\n… 4988 more lines (Ctrl-O)\n")
     assert screen.unfold().count("line\n") > 4_990
     assert "more lines" in screen.feed(Event.error(1, "<html>\n" * 400))
 
@@ -161,31 +180,159 @@ def test_a_screen_reader_gets_words_and_no_text_that_moves():
     screen.feed(Event.text_delta(1, "half"))
     assert screen.live() == []
     shown = screen.user_input("hello") + observed(screen, "fine", command="ls")
-    assert shown == "half\n\nyou: hello\n\ndone: shell ls  3.2 s, fine\n"
-    assert screen.status("m", "ask", seconds=5.0) == "model m, mode ask, 5 s"
+    assert shown == "half\n\nyou: hello\n\ndone: Ran ls  3.2 s, fine\n"
+    assert screen.status("m", "ask", seconds=5.0) == "mode ask, model m, 5 s"
 
 
 def test_chinese_words():
-    screen = screen_of(language="zh")
-    assert observed(screen, "a\nb", command="ls") == "✓ shell ls  3.2 s, 2 行\n"
-    screen.feed(Event.reasoning_delta(1, "想"))
-    assert "思考了" in screen.feed(Event.text_delta(1, "好"))
+    screen = screen_of(80, language="zh")
+    assert observed(screen, "a\nb", command="ls") == "✓ 已运行 ls  3.2 s · 2 行\n"
+    screen.feed(at(Event.reasoning_delta(1, "想"), 10.0))
+    assert screen.feed(at(Event.text_delta(1, "好"), 12.0)) == "· 思考了 2.0 s，1 字\n"
+    retry = Event.retry(1, 1, 2.0, "x", discard=False, attempts=4, status=503, said="overloaded")
+    assert screen.feed(retry).endswith("服务器返回 503（overloaded）。2 s 后重试（第 2 次，共 4 次）。\n")
+    assert screen.feed(Event.error(1, "x")).startswith("错误: 尝试 2 次后放弃。服务器返回 503")
+    assert screen.feed(Event.loop_end(1, "cancelled")) == "· 已停止。\n"
 
 
 @pytest.mark.parametrize("width", [10, 24, 40, 60, 80, 200])
 @pytest.mark.parametrize("reader", [False, True])
-def test_the_status_fits_and_keeps_what_matters(width, reader):
-    screen = screen_of(width, screen_reader=reader)
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_the_status_fits_and_keeps_what_matters(width, reader, language):
+    screen = screen_of(width, screen_reader=reader, language=language)
     usage, context = {"total_tokens": 41_234}, {"tokens": 27_000, "window": 32_000}
     screen.feed(Event.step_end(12, usage, context))
-    line = screen.status(
-        "qwen/qwen3-coder-480b-a35b-instruct", "ask", cost=1.2, seconds=3_700.0, note="2 queued"
-    )
-    assert len(line) <= width
+    name = "qwen/qwen3-coder-480b-a35b-instruct"
+    line = screen.status(name, "ask", cost=1.2, seconds=3_700.0)
+    assert width_of(line) <= width
     if width >= 40 and not reader:
+        assert line.startswith("ask ")
         assert "qwen3-c" in line
-        assert "ask" in line
         assert "84%" in line
+    note = screen.status(name, "ask", cost=1.2, seconds=3_700.0, note="Stopping… Ctrl-C again to quit.")
+    assert width_of(note) <= width
+    assert width < 40 or reader or "again to quit." in note
+
+
+def test_the_status_tells_mode_model_context_and_money():
+    screen = screen_of()
+    screen.feed(Event.step_end(12, {"total_tokens": 41_234}, {"tokens": 4_000}))
+    assert screen.status("m", "ask", cost=0.034) == "ask ⇧⇥ · m · 4.0k context · $0.03"
+    assert screen.status("m", "ask", window=32_000) == "ask ⇧⇥ · m · 12% context"
+    assert screen.status("m", "ask", cost=0.0004) == "ask ⇧⇥ · m · 4.0k context · $0.0004"
+    colours = {mode: TranscriptView(60).status("m", mode) for mode in ("plan", "auto", "bypass")}
+    assert [line.partition("m")[0] for line in colours.values()] == ["\x1b[34", "\x1b[32", "\x1b[7;31"]
+
+
+def test_a_request_that_fails_again_is_told_once():
+    screen = screen_of(80)
+    failed = {"discard": False, "attempts": 4, "status": 503, "said": "overloaded"}
+    error = "http://x/v1 refused the request with status 503: overloaded"
+    shown = "".join(
+        screen.feed(Event.retry(1, n, delay, error, **failed)) for n, delay in ((1, 2.1), (2, 3.0))
+    )
+    assert shown == (
+        "· The server answered 503 (overloaded). Trying again in 2 s (2 of 4).\n· Again in 3 s (3 of 4).\n"
+    )
+    other = {**failed, "status": 500, "said": "boom"}
+    assert "The server answered 500 (boom). Trying again" in screen.feed(
+        Event.retry(1, 3, 4.0, "no", **other)
+    )
+    gave_up = screen.feed(Event.error(1, "no", fatal=True)).replace("\n", " ")
+    assert gave_up == (
+        "error: Gave up after 4 tries. The server answered 500 (boom). "
+        "Your task is kept: press Up and Enter, or /model NAME. "
+    )
+    assert error in screen.unfold(2)
+    screen.feed(Event.retry(1, 1, 2.0, error, **failed))
+    assert "with status 401" in screen.feed(Event.error(1, "refused with status 401"))
+    screen.feed(Event.retry(1, 1, 2.0, error, **failed))
+    screen.feed(Event.text_delta(1, "So"))  # it worked at last, so a later failure is another one
+    assert screen.feed(Event.error(1, "no")) == "\nSo\n\nerror: no\n"
+
+
+def test_successive_reads_are_one_line_and_an_edit_has_its_counts():
+    screen = screen_of()
+    shown = ""
+    for name in ("a.py", "b.py", "b.py"):
+        shown += screen.feed(Event.action(1, "read_file", {"path": name}, name))
+        shown += screen.feed(Event.observation(1, "read_file", f"text of {name}", 0.1, name))
+    assert shown == ""
+    assert screen.live() == ["✓ Read 2 files"]
+    screen.feed(Event.action(2, "edit_file", {"path": "a.py"}, "4"))
+    shown = screen.feed(Event.observation(2, "edit_file", "Edited.", 0.1, "4"))
+    change = {"path": "a.py", "kind": "modified", "added": 3, "removed": 1, "diff": "@@\n+x"}
+    shown += screen.changed(Event.file_change(2, change), has_diff=False)
+    assert shown == "✓ Read 2 files\n✓ Edited a.py +3 -1\n"
+    assert "a.py:\n  text of a.py\nb.py:\n  text of b.py" in screen.unfold()
+    screen.feed(Event.action(2, "edit_file", {"path": "c.py"}, "5"))
+    screen.feed(Event.observation(2, "edit_file", "Edited.", 0.1, "5"))
+    assert screen.feed(Event.step_end(2)) == "\n✓ Edited c.py\n"  # nothing told what it changed
+
+
+def test_a_plan_is_printed_whole_once_and_then_what_changed():
+    screen, shown = screen_of(), ""
+    for number, states in enumerate((("in_progress", "pending"), ("done", "in_progress"), ("done", "done"))):
+        items = [{"task": task, "status": state} for task, state in zip("ab", states, strict=True)]
+        screen.feed(Event.action(1, "todo_write", {"items": items}, str(number)))
+        shown += screen.feed(Event.observation(1, "todo_write", "", 0.1, str(number)))
+    assert shown == (
+        "✓ Updated plan  0/2\n  ▸ a\n  ☐ b\n✓ Updated plan  1/2\n  ☑ a\n  ▸ b\n✓ Updated plan  2/2\n  ☑ b\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("reason", "english", "chinese"),
+    [
+        ("cancelled", "Stopped.", "已停止。"),
+        ("max_steps", "The step limit is reached.", "已达到步数上限。"),
+        ("doom_loop", "The model kept repeating the same calls.", "模型在原地打转。"),
+    ],
+)
+def test_the_end_is_told_in_words(reason, english, chinese):
+    for language, words in (("en", english), ("zh", chinese)):
+        assert screen_of(language=language).feed(Event.loop_end(1, reason)) == f"· {words}\n"
+
+
+def test_one_is_not_many():
+    screen = screen_of()
+    assert "3.2 s · 1 line\n" in observed(screen, "x" * 60, command="ls")
+    task = {"id": "a", "state": "completed", "ended": 2.0, "calls": 1, "tokens": 1}
+    assert "completed, 1 call, 1 token" in screen.feed(Event.task(1, task))
+
+
+def test_thinking_that_came_at_once_took_as_long_as_was_waited():
+    screen = screen_of()
+    screen.feed(at(Event.loop_start("go"), 10.0))
+    assert screen.feed(at(Event.reasoning(1, "I think so."), 13.0)) == "· thought for 3.0 s, 3 words\n"
+    screen.feed(at(Event.step_end(1), 20.0))
+    assert screen.feed(at(Event.reasoning(2, "Yes."), 20.5)) == "· thought, 1 word\n"
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+def test_a_screen_without_motion_says_once_that_the_model_is_working(language):
+    words = {
+        "en": "· The model is still working. Ctrl-C stops it.\n",
+        "zh": "· 模型仍在工作。按 Ctrl-C 停止。\n",
+    }
+    screen = screen_of(language=language)
+    screen.feed(at(Event.loop_start("go"), 10.0))
+    assert "0 s" not in screen.live(12.0)[0]
+    assert screen.still_working(14.9) == ""
+    assert screen.still_working(15.1) == words[language]
+    assert screen.still_working(30.0) == ""
+    moving = screen_of(animation=True)
+    moving.feed(at(Event.loop_start("go"), 10.0))
+    assert moving.still_working(30.0) == ""
+
+
+def test_what_waits_to_be_read_stands_above_the_input():
+    screen = screen_of(30, live_lines=4, animation=True)
+    screen.feed(at(Event.loop_start("go"), 10.0))
+    assert screen.live(11.0, ["mind\nthe gap " + "x" * 40])[1:] == ["queued: mind the gap xxxxxxxx…"]
+    assert screen.live(11.0, ["a", "b", "c", "d"])[1:] == ["queued: a", "queued: b", "and 2 more"]
+    read = screen.feed(Event.notice(1, "mind the gap", synthetic=False))
+    assert read == "> mind the gap\n"
 
 
 def test_drawing_is_due_when_there_is_enough_to_draw():

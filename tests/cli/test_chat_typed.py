@@ -28,7 +28,7 @@ def send(screen, number=1):
 )
 def test_a_paste_is_text_however_it_begins(chat, pal, text):
     screen = chat(["answer 1."], "chat", "--permission-mode", "auto")
-    screen.until("shows help")
+    screen.until("/ commands")
     screen.paste(text)
     screen.until(r"\n(text)?> \S|paste 1")
     send(screen)
@@ -40,7 +40,7 @@ def test_a_paste_is_text_however_it_begins(chat, pal, text):
 
 def test_a_paste_that_is_edited_stays_one_and_comes_back_as_one(chat, pal):
     screen = chat(["answer 1.", "answer 2.", "answer 3."], "chat", "--permission-mode", "auto")
-    screen.until("shows help")
+    screen.until("/ commands")
     screen.paste("x!touch ran")
     screen.type(HOME + DELETE + CTRL_E + " now")  # its first sign was never typed
     screen.until("text> !touch ran now")
@@ -61,7 +61,7 @@ def test_a_paste_that_is_edited_stays_one_and_comes_back_as_one(chat, pal):
 
 def test_lines_that_come_at_once_are_a_paste_where_the_terminal_does_not_mark_it(chat, pal):
     screen = chat(["answer 1."], "chat", "--permission-mode", "auto")
-    screen.until("shows help")
+    screen.until("/ commands")
     text = "!touch ran\n" + "\n".join(f"line {number}" for number in range(5)) + "\nend"
     screen.type(text.replace("\n", "\r"))
     screen.until("end")
@@ -73,7 +73,7 @@ def test_lines_that_come_at_once_are_a_paste_where_the_terminal_does_not_mark_it
 
 def test_what_is_typed_is_done_also_before_a_paste_and_from_the_history(chat, pal):
     screen = chat([], "chat", "--permission-mode", "auto")
-    screen.until("shows help")
+    screen.until("/ commands")
     screen.paste("echo one >> ran")
     screen.type(HOME + "!")
     screen.until("run> !echo one >> ran")
@@ -89,7 +89,7 @@ def test_what_is_typed_is_done_also_before_a_paste_and_from_the_history(chat, pa
     screen.type("#the build is slow")
     screen.until("note> #the build is slow")
     screen.type(ENTER)
-    screen.until("# the build is slow\n.*note saved for this folder")
+    screen.until("Noted for this folder: the build is slow")
     assert "the build is slow" in notes(pal)
     leave(screen)
 
@@ -97,7 +97,7 @@ def test_what_is_typed_is_done_also_before_a_paste_and_from_the_history(chat, pa
 @pytest.mark.parametrize("text", ["#42 is broken", "## Plan", "#!/bin/sh"])
 def test_a_number_a_heading_and_a_script_are_no_notes(chat, pal, text):
     screen = chat(["answer 1."], "chat")
-    screen.until("shows help")
+    screen.until("/ commands")
     screen.type(text)
     send(screen)
     assert said(screen.server.requests[0]) == text
@@ -111,7 +111,7 @@ def test_an_editor_writes_text(chat, pal):
     editor.chmod(0o755)
     pal.env["VISUAL"] = str(editor)
     screen = chat(["answer 1."], "chat", "--permission-mode", "auto")
-    screen.until("shows help")
+    screen.until("/ commands")
     screen.type("\x18\x05")
     screen.until("text> !touch ran")
     send(screen)
@@ -123,7 +123,7 @@ def test_an_editor_writes_text(chat, pal):
 def test_files_that_a_paste_names_are_not_sent(chat, pal):
     (pal.workspace / "dot.png").write_bytes(b"\x89PNG\r\n\x1a\n")
     screen = chat(["answer 1."], "chat")
-    screen.until("shows help")
+    screen.until("/ commands")
     screen.paste("see @dot.png there")
     screen.type(" please")
     send(screen)

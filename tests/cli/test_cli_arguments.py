@@ -8,11 +8,12 @@ import subprocess
 import sys
 
 import pytest
+from tests.cli.terminal import Terminal
 
-from pure_agent_loop import ConfigError, LoopLimits, Price, __version__
+from pure_agent_loop import LoopLimits, Price, __version__
 from pure_agent_loop.cli.arguments import read_options
 from pure_agent_loop.cli.options import MAIN_FLAGS, ModelOptions, limits_of
-from pure_agent_loop.cli.parser import parse, parser_of
+from pure_agent_loop.cli.parser import DEFAULT_ACTIONS, GROUPS, parse, parser_of
 from pure_agent_loop.cli.settings.layers import resolve
 
 
@@ -38,8 +39,8 @@ def test_limits_are_what_was_asked_for_and_nothing_else():
     assert limits_of(parse(["run", *counts, *money, "x"])) == LoopLimits(
         max_turns=3, max_tokens=500, max_seconds=9, max_cost=0.5, prices={"*": Price(1, 2, 0.5)}
     )
-    with pytest.raises(ConfigError, match="--max-cost needs --price"):
-        limits_of(parse(["run", "--max-cost", "1", "x"]))
+    assert limits_of(parse(["run", "--max-cost", "1", "x"])).max_cost == 1  # at the shipped prices
+    assert limits_of(parse(["run", "--price", "1,2,3,4", "x"])).prices == {"*": Price(1, 2, 3, 4)}
 
 
 def test_max_turns_is_another_name_for_max_steps():
@@ -56,15 +57,17 @@ def test_print_alone_means_run():
     [
         (["sesions"], "Did you mean sessions?"),
         (["modle", "list"], "Did you mean model? To run it as a task: pal run modle"),
+        (["status"], "unknown command 'status'. To run it as a task: pal run status"),
         (["run", "--max-turn", "3", "x"], "Did you mean --max-turns"),
-        (["sessions", "--jsn"], "ACTION"),
+        (["sessions", "--jsn"], "Did you mean --json"),
         (["sessions", "lst"], "Did you mean list?"),
+        (["sessions", "rm", "x"], "Did you mean delete?"),
         (["--vresion"], "Did you mean --version"),
         (["run", "--max-tokens", "0", "x"], "'0' is not a whole number of at least 1"),
         (["run", "--max-seconds", "-1", "x"], "'-1' is not a number of seconds"),
         (["run", "--max-cost", "nan", "x"], "'nan' is not a number above 0"),
-        (["run", "--price", "1", "x"], "'1' is not two or three numbers"),
-        (["run", "--price", "1,-2", "x"], "'1,-2' is not two or three numbers"),
+        (["run", "--price", "1", "x"], "'1' is not two to four numbers"),
+        (["run", "--price", "1,-2", "x"], "'1,-2' is not two to four numbers"),
         (["run", "--max-steps", "0", "x"], "'0' is not a whole number of at least 1"),
         (["run", "--max-steps", "many", "x"], "'many' is not a whole number of at least 1"),
         (["run", "--temperature", "nan", "x"], "'nan' is not a number from 0 to 2"),
@@ -72,7 +75,6 @@ def test_print_alone_means_run():
         (["run", "--thinking", "hard", "x"], "low"),
         (["run", "--output-format", "xml", "x"], "stream-json"),
         (["run", "--temp", "1", "x"], "--temp"),  # no abbreviations: they would change meaning later
-        (["model"], "ACTION"),
         (["model", "pull"], "name"),
     ],
 )
@@ -84,6 +86,7 @@ def test_wrong_usage_is_said_and_gives_2(words, named, capsys):
     assert named in shown
     assert shown.startswith("pal: error: ")  # first what is wrong, then the usage
     assert shown.splitlines()[-1].startswith("usage: pal")
+    assert shown.rstrip().endswith('to run a task: pal run "your task"')  # holds for one word too
 
 
 @pytest.mark.parametrize("words", [["--api-key", "sk-canary-123"], ["--api-key=sk-canary-123"]])
@@ -151,7 +154,10 @@ def test_help_shows_the_main_options_and_help_all_every_one(command, capsys):
     every = [action for action in parser_of(command)._actions if action.option_strings]
     visible = [action.option_strings for action in every if action.help != argparse.SUPPRESS]
     assert options_in(shown["--help-all"]) == {names[-1] for names in visible}
-    assert options_in(shown["--help"]) == {names[-1] for names in visible if MAIN_FLAGS & set(names)}
+    main = [[name for name in names if name.startswith("--")] for names in visible if MAIN_FLAGS & set(names)]
+    assert options_in(shown["--help"]) == {names[0] for names in main}  # no aliases
+    tasks = {"run": " TASK", "chat": " [TASK]", "acp": ""}
+    assert shown["--help"].startswith(f"usage: pal {command} [OPTIONS]{tasks[command]}\n")
     assert shown["--help"].splitlines()[-1] == f"All options: pal {command} --help-all"
     assert "All options:" not in shown["--help-all"]
 
@@ -178,7 +184,7 @@ def test_without_a_task_and_a_terminal_it_says_how_to_give_one(pal):
     ("words", "expected"),
     [
         (["dance with me"], ["run", "dance with me"]),
-        (["dance"], ["run", "dance"]),
+        (["跳舞"], ["run", "跳舞"]),
         (["-m", "x", "why?"], ["run", "-m", "x", "why?"]),
         (["-P", "work", "doctor"], ["doctor", "-P", "work"]),
         (["--profile=work", "doctor"], ["doctor", "--profile=work"]),
@@ -200,3 +206,41 @@ def test_an_option_of_eval_sets_no_setting_of_the_same_name():
 def test_allowed_and_denied_are_other_names():
     options = parse(["run", "--allowed", "a", "--allow", "b", "--denied", "c", "x"])
     assert (options.allow, options.deny) == (["a", "b"], ["c"])
+
+
+def test_help_begins_with_what_a_beginner_needs_and_groups_the_commands(capsys):
+    with pytest.raises(SystemExit):
+        parse(["--help"])
+    shown = capsys.readouterr().out
+    first = [line.split("  ")[0] for line in shown.splitlines()[4:7]]
+    assert first == ["pal", 'pal "QUESTION"', "pal init"]
+    assert "'pal run WORD' asks in one word" in " ".join(shown.split())
+    assert re.findall(r"^(\S.*):$", shown, re.M) == [*GROUPS, "options"]
+    for title, commands in GROUPS.items():
+        listed = shown.partition(f"\n{title}:\n")[2].partition("\n\n")[0]
+        assert re.findall(r"^  (\S+)", listed, re.M) == [*commands]
+
+
+@pytest.mark.parametrize(("command", "action"), [*DEFAULT_ACTIONS.items()])
+def test_a_group_without_an_action_shows_what_there_is(command, action, pal):
+    assert vars(parse([command])) == vars(parse([command, action]))
+    with pytest.raises(SystemExit) as stop:
+        parse([command, "--help"])  # of the group
+    assert stop.value.code == 0
+
+
+def test_options_may_follow_a_group_without_an_action(pal):
+    assert parse(["sessions", "--json"]).json is True
+    done = pal("config", "--json")
+    assert (done.returncode, done.stdout) == (0, pal("config", "show", "--json").stdout)
+    assert pal("sessions").returncode == pal("model").returncode == pal("audit").returncode == 0
+
+
+def test_mcp_lists_for_a_person_and_serves_a_program(pal):
+    assert parse(["mcp"]).action is None  # standard input is no terminal here
+    terminal = Terminal(pal, "mcp")
+    try:
+        assert terminal.end() == 0
+        assert "no MCP servers; to add one" in terminal.shown
+    finally:
+        terminal.close()

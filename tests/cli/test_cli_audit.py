@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
+from tests.cli.screens import Screen
 
 from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.kernel.observers import CallRecord
@@ -42,9 +44,15 @@ def test_where_there_is_no_log_yet(pal):
 def test_the_calls_are_listed_and_chosen(pal, log):
     done = pal("audit", "list", TZ="UTC")
     assert done.returncode == 0, done.stderr
-    assert [line.split()[0] for line in done.stdout.splitlines()[::2]] == ["1", "3", "5"]
-    assert "+0000" in done.stdout
-    assert "0.500 s" in done.stdout
+    lines = done.stdout.splitlines()
+    assert [line.rpartition("  ")[0] for line in lines if not line.startswith(" ")] == ["trip", "no session"]
+    assert lines[0].endswith(" +0000")
+    calls = [line.split() for line in lines if line.startswith(" ")]
+    assert [(each[0], each[1], each[-1][-6:]) for each in calls] == [
+        ("✓", "1", "forged"),
+        ("✗", "3", "error"),
+        ("⊘", "5", "denied"),
+    ]
     assert not set("\x1b\r\x07\u202e\u2028") & set(done.stdout)
 
     def chosen(*words):
@@ -62,6 +70,44 @@ def test_the_calls_are_listed_and_chosen(pal, log):
     assert chosen("--limit", "1") == [5]
     assert chosen("--text", "ERROR") == [3]
     assert "no matching calls" in pal("audit", "list", "--tool", "x").stderr
+
+
+def test_calls_are_grouped_by_session_and_show_long_times(pal):
+    log = AuditLog(f"{pal.env['PAL_HOME']}/audit", key="", now=lambda: 1e9)
+    for session, seconds, status in (("a", 0.9, "ok"), ("b", 1.0, "stopped"), ("a", 72.25, "ok")):
+        record = CallRecord("act", {}, "allow", session_id=session)
+        log.begin(record)
+        log.end(record, "", status, seconds)
+    assert pal("audit", "list", TZ="UTC").stdout.splitlines() == [
+        "b  2001-09-09 +0000",
+        "  ✗      3  01:46:40  act {}  stopped, 1.0 s",
+        "a  2001-09-09 +0000",
+        "  ✓      1  01:46:40  act {}",
+        "  ✓      5  01:46:40  act {}  72.2 s",
+    ]
+
+
+@pytest.mark.parametrize("columns", [120, 80, 40])
+@pytest.mark.parametrize(("language", "words"), [("en", "exit code"), ("zh", "退出码")])
+def test_a_command_that_failed_shows_its_exit_code(pal, columns, language, words):
+    script = [call("shell", command="true && exit 7"), call("shell", command="true"), "Done."]
+    with ScriptedServer(script) as server:
+        pal.use(server)
+        assert pal("run", "--permission-mode", "bypass", "--session", "trip", "go").returncode == 0
+    pal.env["PAL_LANG"] = language
+    with Screen(pal, "audit", columns=columns) as screen:
+        assert screen.end() == 0
+    rows = re.split("\n  (?=[✗✓])", screen.all.rstrip())
+    title, failed, done = (" ".join(row.split()) for row in rows)
+    assert title.startswith("trip ")
+    assert re.match("✗ 1 [0-9:]+ shell true &&", failed)
+    assert failed.endswith(f"{words} 7")
+    assert done.endswith("shell true")
+    assert "\x1b[31m✗" in screen.coloured
+    assert "exit       7" in pal("audit", "show", "1").stdout
+    entries = json.loads(pal("audit", "list", "--json").stdout)["calls"]
+    assert [entry["exit_code"] for entry in entries] == [7, 0]
+    assert pal("audit", "verify").returncode == 0
 
 
 @pytest.mark.parametrize(
@@ -84,7 +130,8 @@ def test_one_call_is_shown(pal, log):
 def test_a_log_is_checked(pal, log):
     done = pal("audit", "verify")
     assert done.returncode == 0
-    assert "intact: 6 lines" in done.stdout
+    assert done.stdout.startswith("Intact: 6 lines. Not signed: anyone who can write the file could")
+    assert pal("audit", "verify", PAL_LANG="zh").stdout.startswith("完好：6 行。未签名")
     noted = done.stdout.split()[-1]
     assert pal("audit", "verify", "--contains", noted).returncode == 0
     assert pal("audit", "verify", "--contains", "0" * 63 + "1").returncode == 1

@@ -11,8 +11,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from tests.cli.screens import Screen
 
+from pure_agent_loop.support.terminal import width_of
+from pure_agent_loop.support.variables import KNOWN
 from pure_agent_loop.testing import ScriptedServer, answer, call
+from pure_agent_loop.testing.faults import status
+from pure_agent_loop.testing.protocols import MessagesServer
 
 if sys.platform != "win32":
     from terminal import Terminal
@@ -64,6 +69,36 @@ class TestWhichHolds:
             done = pal("--no-tools", "-P", "work", "-m", "typed", "hi", **env)
         assert "using typed at" in done.stderr
 
+    def test_fallbacks_are_servers_by_name_other_protocols_or_models_of_the_same_server(self, pal, user):
+        def down(request):
+            asked.append((request.body["model"], request.headers["authorization"]))
+            return status(503, "down") if request.body["model"] != "small" else "From small."
+
+        asked = []
+        with (
+            ScriptedServer(handler=down) as server,
+            ScriptedServer(handler=down) as other,
+            MessagesServer(["From Claude."]) as claude,
+        ):
+            user(
+                f'base_url = "here"\nfallback = ["there", "anthropic:claude-opus-4-6"]\n'
+                f'[servers.here]\nbase_url = "{server.base_url}"\nmodel = "big"\n'
+                f'[servers.there]\nbase_url = "{other.base_url}"\nmodel = "mid"\napi_key_env = "MID_KEY"\n'
+            )
+            keys = {
+                "PAL_API_KEY": "key-of-here",
+                "MID_KEY": "key-of-mid",
+                "ANTHROPIC_API_KEY": "key-of-claude",
+            }
+            done = pal("--no-tools", "hi", ANTHROPIC_BASE_URL=claude.base_url, **keys)
+            assert done.stdout.strip() == "From Claude."
+            assert "big failed" in done.stderr
+            assert asked == [("big", "Bearer key-of-here"), ("mid", "Bearer key-of-mid")]
+            assert claude.requests[0].headers["x-api-key"] == "key-of-claude"
+            done = pal("--no-tools", "--fallback", "small", "hi", **keys)
+            assert done.stdout.strip() == "From small."
+            assert asked[2:] == [("big", "Bearer key-of-here"), ("small", "Bearer key-of-here")]
+
     def test_the_model_the_limits_and_the_rules_reach_the_run(self, pal, user):
         (pal.workspace / "a.txt").write_text("text")
         with ScriptedServer([answer("", call("read_file", path="a.txt")), "No."]) as server:
@@ -92,13 +127,13 @@ class TestWhichHolds:
         user('sessions = false\ntheme = "plain"\nlanguage = "zh"\n')
         with ScriptedServer([answer("", call("nope")), "Hi."]) as server:
             pal.use(server)
-            done = pal("hi", FORCE_COLOR="1")
+            done = pal("run", "hi", FORCE_COLOR="1")
         assert "to go on" not in done.stderr
         assert "\x1b[" in done.stderr  # the variable goes before the file
         assert re.search("[\u4e00-\u9fff]", json.dumps(server.requests[-1].messages, ensure_ascii=False))
         with ScriptedServer(["Hi."]) as server:
             pal.use(server)
-            assert "\x1b[" not in pal("hi", "--theme", "plain", FORCE_COLOR="1").stderr
+            assert "\x1b[" not in pal("run", "hi", "--theme", "plain", FORCE_COLOR="1").stderr
 
     def test_a_server_brings_its_model_and_its_own_key(self, pal, user):
         with ScriptedServer(["Hi.", "Hi."]) as server:
@@ -127,7 +162,7 @@ class TestWhichHolds:
         for words, said in (([], "Did you mean 'shell'?"), (["--no-tools"], "")):
             with ScriptedServer(["Hi."]) as server:
                 pal.use(server)
-                done = pal(*words, "hi")
+                done = pal("run", *words, "hi")
             assert done.returncode == 0
             assert said in done.stderr
             assert said or "match no call" not in done.stderr
@@ -157,7 +192,7 @@ class TestWhatCannotBe:
             ("network = 'yes'", "must be true or false"),
             ("tools = true", "must be text"),
             ("[limits]\nmax_turns = true", "'True' is not a whole number"),
-            ("[limits]\nprice = [1]", "is not two or three numbers"),
+            ("[limits]\nprice = [1]", "is not two to four numbers"),
             ("[rules]\nallow = 'shell'", "must be a list of rules"),
             ("[rules]\nallow = ['(']", "is not a permission rule"),
             ("rules = 3", "unknown setting 'rules'"),
@@ -183,7 +218,7 @@ class TestWhatCannotBe:
 
     def test_a_file_that_is_none(self, pal):
         (Path(pal.env["PAL_HOME"]) / "pal.toml").mkdir(parents=True)
-        done = pal("hi")
+        done = pal("run", "hi")
         assert (done.returncode, "is not a file. Move or delete it." in done.stderr) == (2, True)
 
 
@@ -237,7 +272,7 @@ class TestProject:
                 pal.env.clear()
                 pal.env.update(env)
             assert "\x1b[2J" not in terminal.shown
-            return terminal.shown
+            return " ".join(terminal.shown.split())
 
         assert "ignored, not trusted: " in at_terminal("n")
         assert "not trusted" not in at_terminal("y")
@@ -327,6 +362,7 @@ class TestInit:
             )
         assert done.returncode == 0, done.stderr
         assert "found qwen at" in done.stderr
+        assert 'to start: pal "your task"' in done.stderr
         assert shown(pal)["base_url"][0] == "our-server"
         assert shown(pal)["servers.our-server"][0] == url
 
@@ -353,3 +389,34 @@ def test_without_any_file_nothing_is_loaded_for_them(pal):
             check=True,
         )
     assert done.stdout.endswith("LOADED []\n")
+
+
+def test_a_misspelt_variable_is_named_with_the_one_that_is_read(pal):
+    done = pal("config", "path", PAL_MODLE="x", PAL_WORK_KEY="y", PAL_API_KEY_OF_WORK="z", PALETTE="w")
+    assert done.stderr == "pal: PAL_MODLE is set, but pal does not read it. Did you mean PAL_MODEL?\n"
+    chinese = pal("config", "path", PAL_DATABSE="x", PAL_LANG="zh")
+    assert chinese.stderr == "pal: 设置了 PAL_DATABSE，但 pal 不读取它。是否指 PAL_DATABASE？\n"
+
+
+def test_the_known_variables_are_those_that_the_code_reads_and_the_docs_name():
+    root = Path(__file__).parents[2]
+    code = "".join(path.read_text(encoding="utf-8") for path in (root / "src").rglob("*.py"))
+    read = set(re.findall(r'"(PAL_[A-Z_]*[A-Z])"', code)) - {"PAL_TOKEN"}  # of an example
+    assert read == set(KNOWN)
+    table = (root / "docs" / "cli.md").read_text(encoding="utf-8").partition("\n## Variables\n")[2]
+    assert set(re.findall(r"`(PAL_[A-Z_]*[A-Z])`", table.partition("nearly one of")[0])) == set(KNOWN)
+
+
+@pytest.mark.parametrize(("columns", "language"), [(120, "en"), (80, "zh"), (40, "en"), (40, "zh")])
+def test_the_origin_of_what_was_set_is_shown_and_defaults_are_dim(pal, columns, language):
+    pal.env |= {"PAL_MODEL": "big-model", "PAL_LANG": language}
+    with Screen(pal, "config", columns=columns, rows=60) as screen:
+        assert screen.end() == 0
+    shown = " ".join(screen.all.split())
+    assert "big-model (PAL_MODEL)" in shown
+    assert "permission_mode ask sandbox" in shown  # defaults have no origin
+    assert "\x1b[1mmodel " in screen.coloured
+    assert "\x1b[2msandbox " in screen.coloured
+    assert all(width_of(line) <= columns for line in screen.lines)
+    defaults = pal("config", "show", "--origin").stdout
+    assert ("auto  (默认)" if language == "zh" else "auto  (default)") in defaults

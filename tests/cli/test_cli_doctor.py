@@ -9,9 +9,11 @@ import sys
 
 import pytest
 from tests.doctor.servers import DropsTools, RefusesTemperature, Server, WritesText
+from tests.doctor.test_protocols import obliging
 from tests.faults import html_page, refusing_url
 
 from pure_agent_loop.testing import Gate, ScriptedServer, Silence, unauthorized
+from pure_agent_loop.testing.protocols import MessagesServer
 
 KEY = "key-that-nobody-may-see"
 
@@ -26,10 +28,11 @@ def test_the_table_goes_to_standard_output_and_the_progress_to_standard_error(pa
     done, server = doctor(pal, Server(), model="")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("package  pure-agent-loop ")
-    assert "Python 3." in lines[0]
-    assert lines[1].startswith("server   http://127.0.0.1:")
-    assert lines[2:5] == ["model    scripted", "key      none", ""]
+    assert lines[:2] == ["Everything an agent needs works.", ""]
+    assert lines[2].startswith("package  pure-agent-loop ")
+    assert "Python 3." in lines[2]
+    assert lines[3].startswith("server   http://127.0.0.1:")
+    assert lines[4:7] == ["model    scripted", "key      none", ""]
     assert re.search(r"^streaming {14}yes +\d pieces, finish reason 'stop'$", done.stdout, re.M)
     assert "tool_mode: native." in done.stdout
     assert "No profile is needed" in done.stdout
@@ -98,7 +101,8 @@ def test_a_model_that_cannot_act_is_a_failure(pal):
     done, _ = doctor(pal, Idle())
     assert done.returncode == 1
     assert "tool_mode: none." in done.stdout
-    assert done.stderr.endswith("pal: error: the model answers, but called no tool in any tool mode\n")
+    assert done.stdout.startswith("Tools do not work with this model.\n\npackage ")
+    assert done.stderr.endswith("pal: error: Tools do not work with this model.\n")
 
 
 def test_a_server_that_is_down_is_one_sentence(pal):
@@ -157,6 +161,27 @@ def test_the_variables_name_the_server_too(pal):
     assert "(selected by PAL_BASE_URL)" in done.stderr
 
 
+@pytest.mark.parametrize("prefix", ["", "anthropic:"])
+def test_a_server_of_another_protocol_is_examined_in_it(pal, prefix):
+    with MessagesServer(handler=obliging) as server:
+        words = ["--base-url", server.base_url, "--model", f"{prefix}claude-opus-4-6"]
+        done = pal("doctor", *words, PAL_API_KEY=KEY)
+        data = json.loads(pal("doctor", *words, "--json", PAL_API_KEY=KEY).stdout)
+    assert done.returncode == 0
+    assert re.search(r"^thinking sent back +yes", done.stdout, re.M)
+    assert (data["protocol"], data["recommended"]["model"]) == ("Messages", "anthropic:claude-opus-4-6")
+    assert ("Use model='anthropic:claude-opus-4-6'" in shown(done.stdout)) is not bool(prefix)
+    assert (data["protocols"] == {}) is bool(prefix)
+    assert server.requests[0].headers["x-api-key"] == KEY
+
+
+def test_no_other_makers_key_goes_to_a_maker(pal):
+    address = "https://api.anthropic.com"
+    done = pal("doctor", "--base-url", address, "--model", "claude-x", OPENAI_API_KEY=KEY)
+    assert done.returncode == 2
+    assert "Set PAL_API_KEY, or ANTHROPIC_API_KEY" in done.stderr
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 def test_ctrl_c_ends_it_with_what_is_known(pal):
     gate = Gate()
@@ -176,3 +201,56 @@ def test_ctrl_c_ends_it_with_what_is_known(pal):
     assert b"Stopped before the end" in out
     assert b"temperature  " not in out
     assert b"Traceback" not in err
+
+
+def test_a_session_shows_what_changed_the_prefix(pal):
+    with ScriptedServer(["3", "4"]) as server:
+        pal.use(server)
+        assert pal("run", "--session", "trip", "--model", "small", "1 + 2?").returncode == 0
+        assert pal("run", "--session", "trip", "--model", "large", "1 + 3?").returncode == 0
+    done = pal("doctor", "--session", "trip", PAL_BASE_URL="http://127.0.0.1:9")
+    first, second, change = done.stdout.splitlines()
+    assert first.startswith("request 1: ")
+    assert first.endswith("cache: - read, - written, - missed")
+    assert second.startswith("request 2: ")
+    assert "model[0] changed at character 1; 0 %" in change
+    assert "another model" in change
+    assert "large" in change
+    shown = json.loads(pal("doctor", "--session", "trip", "--json").stdout)["requests"]
+    assert [request["change"] and request["change"]["part"] for request in shown] == [None, "model"]
+    assert pal("doctor", "--session", "none").returncode == 2
+
+
+def test_what_does_not_work_stands_above_what_works(pal):
+    done, _ = doctor(pal, RefusesTemperature())
+    verdicts = re.findall(r"^[\w ]+?  +(failed|no|partly|unknown|yes)  ", done.stdout, re.M)
+    table = verdicts[: verdicts.index("yes")]
+    assert table == sorted(table, key=["failed", "no", "partly", "unknown"].index)
+    assert set(verdicts[len(table) : 27]) == {"yes"}
+
+
+@pytest.mark.parametrize("colour", [True, False])
+def test_verdicts_have_colours_on_a_terminal(pal, screen_class, colour):
+    if not colour:
+        pal.env["NO_COLOR"] = "1"
+    with ScriptedServer(handler=RefusesTemperature()) as server:
+        words = ["--base-url", server.base_url, "--model", "scripted"]
+        with screen_class(pal, "doctor", *words, rows=80) as screen:
+            assert screen.end() == 0
+    assert ("\x1b[32mEverything an agent needs works.\x1b[0m" in screen.coloured) is colour
+    assert ("\x1b[33mno" in screen.coloured) is colour
+    assert ("\x1b[3" in screen.coloured) is colour
+
+
+def test_a_report_in_chinese_keeps_its_columns_and_english_json(pal, screen_class):
+    with ScriptedServer(handler=DropsTools()) as server:
+        pal.env["PAL_LANG"] = "zh"
+        words = ["--base-url", server.base_url, "--model", "scripted"]
+        with screen_class(pal, "doctor", *words, rows=80, columns=60) as screen:
+            assert screen.end() == 0
+        data = json.loads(pal("doctor", *words, "--json").stdout)
+    text = screen.all.replace("\n\n", "\n")
+    assert "智能体需要的一切都可用，工具以 json 模式调用。" in text
+    assert not re.search(r"\b(yes|no|partly|unknown|failed)\b", text.partition("密钥")[2])
+    assert data["conclusion"] == "Everything an agent needs works, with tools in json mode."
+    assert all(finding["detail"].isascii() for finding in data["findings"])

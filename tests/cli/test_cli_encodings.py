@@ -52,6 +52,7 @@ def test_a_text_that_is_cut_in_a_character_is_read():
 def test_both_ways_in(pal):
     (pal.workspace / "list.txt").write_bytes(WORDS.encode("utf-16"))
     (pal.workspace / "dump.txt").write_bytes(NONE["an archive"])
+    pal.env["OPENAI_API_KEY"] = "a-key"
     done = pal("-p", "--explain", "sum up", "--attach", "list.txt", text="piped\n".encode("utf-16"))
     assert done.returncode == 0, done.stderr
     assert "zweite Zeile" in done.stdout

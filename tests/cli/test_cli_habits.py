@@ -122,7 +122,7 @@ def test_a_text_that_only_begins_with_a_slash_goes_to_the_model(ask, task):
     [
         ("/shrot a loop", "Unknown command /shrot. Did you mean /short?"),
         ("/MODL x", "Unknown command /MODL. Did you mean /model, /mode?"),
-        ("/evry:x", "Unknown command /evry:x. /help lists all. Put a space before it to send it to"),
+        ("/evry:x", "Unknown command /evry:x. See /help. Start with a space to send it as text."),
         ("/undo yes", "/undo works only in a conversation"),
         ("/quit", "/quit works only in a conversation"),
     ],
@@ -161,9 +161,9 @@ def test_while_it_works_what_is_no_command_is_refused_or_read(chat):
     screen.type("/modl x" + ENTER)
     screen.until("Unknown command /modl.")
     screen.type("/usage" + ENTER)
-    screen.until("0 tokens in 0 steps")
+    screen.until("No task has ended yet")
     screen.type("/etc/hosts too" + ENTER)
-    screen.until("1 queued")
+    screen.until("queued: /etc/hosts too")
     held.go.set()
     screen.until("Second.")
     assert said(held.seen[-1]) == "/etc/hosts too"
@@ -289,9 +289,10 @@ def test_an_answer_fits_a_schema_or_there_is_none(pal, tmp_path, as_file):
 def test_what_is_no_schema_or_no_functions_is_wrong_usage(pal, option, said):
     with ScriptedServer([]) as server:
         pal.use(server)
-        done = pal("-p", *option, "x")
+        done = pal("run", *option, "x")
     assert done.returncode == 2
     assert said in done.stderr
+    assert "scripted" not in done.stderr  # no model is chosen, so none is started
 
 
 @pytest.mark.parametrize("tools", ["none", "read", "all"])

@@ -48,7 +48,7 @@ def test_a_conversation(hostile, screen_class):
     with ScriptedServer(LOOKS) as server:
         hostile.use(server)
         with screen_class(hostile) as screen:
-            screen.until("Type a task")
+            screen.until("/ commands")
             screen.type("Look.\r")
             screen.until("Looked.")
             screen.type("\x16")  # Ctrl-V
@@ -95,3 +95,27 @@ def test_dash_m_puts_the_folder_nowhere(pal):
             check=False,
         )
     assert "Hello." in done.stdout, done.stderr
+
+
+BOOM = """\
+from pure_agent_loop import tool
+
+@tool
+def boom(text: str) -> str:
+    "Fail."
+    raise ValueError(text)
+"""
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_the_log_of_a_failed_function_controls_no_terminal(pal, screen_class, command):
+    (pal.workspace / "own.py").write_text(BOOM)
+    codes = "\x1b]0;owned\x07\x1b[35mx\x1b[2J"
+    with ScriptedServer([call("boom", text=codes), "It failed."]) as server:
+        pal.use(server)
+        words = (command, "--functions", "own.py", "--permission-mode", "bypass", "Go.")
+        with screen_class(pal, *words) as screen:
+            screen.until("It failed.")
+            assert "boom" in screen.all
+            assert not any(code in screen.coloured for code in ("\x1b]0;owned", "\x1b[35m"))
+            assert "Traceback" not in screen.all

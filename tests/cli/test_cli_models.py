@@ -98,9 +98,10 @@ class _Terminal(io.StringIO):
 def test_on_a_terminal_one_line_changes():
     err = _Terminal()
     with SlowSteps(CommandOutput(io.StringIO(), err, colour=False)) as steps:
-        for file, done in (("a", 1), ("a\x1b[H", 2)):
+        for file, done in (("a", 1), ("a\x1b[H", 43)):
             steps(notice("library.received_of", file=file, done=done, total=100, percent=done))
         steps("done\x1b[2J")
     clear = "\r\x1b[2K"
-    first, second = "pal: a: 1 of 100 MB (1 %)", "pal: a\\x1b[H: 2 of 100 MB (2 %)"
+    first = f"pal: {'░' * 20} 1 %  1 of 100 MB"
+    second = f"pal: {'█' * 8}{'░' * 12} 43 %  43 of 100 MB"
     assert err.getvalue() == f"{clear}{first}{clear}{second}\npal: done\\x1b[2J\n"

@@ -165,12 +165,24 @@ def test_the_rule_that_is_named_allows_the_call(tool, args):
         ("rm", {"path": "a\x1b[2J"}, " To permit it: --allow rm"),
         ("rm", {"path": "a\nb"}, " To permit it: --allow rm"),
         ("no (tool)", {}, ""),
+        (
+            "edit_file",
+            {"path": "app.py", "old_text": "a", "new_text": "b"},
+            " To permit it: --allow 'edit_file(path=app.py)'",
+        ),
+        (
+            "write_file",
+            {"path": "app.py", "content": "x" * 500},
+            " To permit it: --allow 'write_file(path=app.py)'",
+        ),
     ],
 )
 def test_how_a_call_can_be_permitted(tool, args, how):
     said = denial_hint({"tool": tool, "args": args, "reason": "the mode 'ask'"}, PermissionRules())
     assert said.partition("there is no terminal to ask at.")[2] == how
     assert "needs a person's permission (the mode 'ask')" in said
+    assert "old_text" not in said
+    assert "xxx" not in said or tool == "rm"
     assert "\x1b" not in said
 
 
@@ -223,7 +235,7 @@ class TestTerminal:
         lines = terminal.shown.splitlines()
         assert lines[2:] == [
             "I will count.",
-            "pal: the model wants to call calculator (the rule '*')",
+            "pal: Call calculator? (the rule '*')",
             '  expression: "6*7"',
             QUESTION,
         ]
@@ -256,7 +268,7 @@ class TestTerminal:
         terminal, server = asked([[COUNT, again], [again, LOOK], "42."])
         terminal.until(QUESTION)
         terminal.type("a\n")
-        terminal.until("wants to call list_dir")
+        terminal.until("Call list_dir?")
         terminal.until(QUESTION)
         terminal.type("y\n")
         assert terminal.end() == 0
@@ -277,7 +289,7 @@ class TestTerminal:
     def test_what_was_typed_before_the_question_is_no_answer(self, asked):
         gate = Gate()
         terminal, server = asked([deltas("I will count. ", gate, COUNT), "Then not."])
-        terminal.until("I will count. ")
+        terminal.until("I will count.")
         terminal.type("y\n")
         terminal.until("y\n")  # its echo: the terminal has it
         gate.open()
@@ -291,9 +303,10 @@ class TestTerminal:
         terminal, _ = asked([call("calculator", expression=evil + "x" * 9000), "Then not."])
         terminal.until("[s]how what was left out")
         assert not set(terminal.shown) & set("\x1b\x9b\u202e\u200b")
-        (line,) = (line for line in terminal.shown.splitlines() if line.startswith("  expression: "))
-        assert line.startswith('  expression: "1\\n··path: ok\\u001b[2J')
-        assert "characters left out ...]" in terminal.shown
+        lines, shown = terminal.shown.splitlines(), " ".join(terminal.shown.split())
+        assert [line[:13] for line in lines if re.match("  ?[a-z]", line)] == ["  expression:"]
+        assert ' expression: "1\\n··path: ok\\u001b[2J' in shown
+        assert "characters left out ...]" in shown
         assert len(terminal.shown) < 4000
         terminal.type("n\n")
         assert terminal.end() == 0
@@ -303,7 +316,7 @@ class TestTerminal:
         command = f"ls{' ' * 3000}; echo{' ' * 3}a\u2003b; echo {no_ink}; {'x' * 3000} && rm -rf y"
         terminal, server = asked([call("shell", command=command), "Then not."])
         terminal.until("[s]how what was left out")
-        assert "ls·(3000 blanks)·; echo···a\\u2003b; echo \\u2800" in terminal.shown
+        assert "ls·(3000 blanks)·; echo···a\\u2003b; echo \\u2800" in " ".join(terminal.shown.split())
         assert "  3. echo \\u2800\\u3164\\u115f\\ufe00\\u034f\\U000e0100\n" in terminal.shown
         assert "  1. ls" in terminal.shown
         assert "  2. echo···a\\u2003b" in terminal.shown

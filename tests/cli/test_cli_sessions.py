@@ -11,6 +11,7 @@ import time
 import pytest
 from tests.helpers import unframed
 
+from pure_agent_loop.cli.commands.sessions import _age
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedServer, answer, call, status
 
@@ -267,16 +268,31 @@ class TestSee:
     def test_list_shows_the_one_used_last_first(self, pal, trip):
         run(pal, ["Hi."], "--session", "other", "hello\n there \x1b[2J")
         lines = pal("sessions", "list").stdout.splitlines()
-        assert re.fullmatch(r"other +\d{4}-\d\d-\d\d \d\d:\d\d  \d+\.\d kB  1 step  2 messages", lines[0])
-        assert lines[1] == r"    hello there \x1b[2J"
-        assert re.match(r"trip .* 3 steps  6 messages$", lines[2])
-        assert lines[3:] == ["    what is here? (last: thank you)"]
+        assert re.fullmatch(r"just now  hello there \\x1b\[2J +  1 step   other", lines[0])
+        assert lines[1:] == ["just now  what is here? (last: thank you)  3 steps  trip"]
+        more = pal("sessions", "list", "-v").stdout.splitlines()
+        assert more[::2] == lines
+        assert re.fullmatch(r"    \d{4}-\d\d-\d\d \d\d:\d\d UTC  \d+\.\d kB  2 messages", more[1])
+        coloured = pal("sessions", "list", FORCE_COLOR="1").stdout.splitlines()
+        assert coloured[1] == "just now  what is here? (last: thank you)  3 steps  \x1b[2mtrip\x1b[0m"
+
+    @pytest.mark.parametrize(
+        ("seconds", "age"),
+        [(59, "just now"), (60, "1 min ago"), (3_600, "1 h ago"), (86_400 * 7.5, "7 d ago")],
+    )
+    def test_list_says_how_long_ago_a_session_was_used(self, monkeypatch, seconds, age):
+        monkeypatch.setenv("PAL_LANG", "en")
+        assert _age(1e9, 1e9 + seconds) == age
+        assert _age(1e9, 1e9 + 8 * 86_400) == "2001-09-09"
 
     def test_list_says_what_is_not_finished(self, pal, trip):
         pal("sessions", "fork", trip, "--at", "1", "--as", "other")
         run(pal, [status(404, "gone")], "--session", trip, "more")
         lines = pal("sessions", "list").stdout.splitlines()
-        assert lines[1::2] == ["    (error) what is here? (last: more)", "    (not finished) what is here?"]
+        assert [line[10:].rpartition("  ")[0].rstrip() for line in lines] == [
+            "(error) what is here? (last: more)  4 steps",
+            "(not finished) what is here?        1 step",
+        ]
 
     def test_list_as_json(self, pal, trip):
         found = json.loads(pal("sessions", "list", "--json").stdout)
@@ -295,14 +311,16 @@ class TestSee:
             with store.open(f"s{number}") as log:
                 log.append("run", {"task": "x"})
         some = pal("sessions", "list", "-n", "2")
-        assert len(some.stdout.splitlines()) == 4
+        assert len(some.stdout.splitlines()) == 2
         assert "1 more: pal sessions list -n 3" in some.stderr
 
     def test_show_tells_what_happened(self, pal, trip):
         done = pal("sessions", "show", trip)
         lines = done.stdout.splitlines()
         assert lines[0].startswith("Session trip: 3 steps, 6 messages, ")
-        assert lines[2:] == [
+        assert lines[1:] == [
+            "-> call   <- result   .. thinking   -- notice to the model   > you",
+            "",
             "# what is here?",
             " 1 I will look.",
             ' 1 -> list_dir {"path": "."}',
@@ -349,7 +367,7 @@ class TestExport:
         assert done.stdout.encode() == (store.folder / "trip.jsonl").read_bytes()
 
     def test_html_and_markdown_go_to_a_file_or_to_standard_output(self, pal, trip):
-        for form, begin in (("html", "<!DOCTYPE html>"), ("markdown", "# Session trip\n")):
+        for form, begin in (("html", "<!DOCTYPE html>"), ("markdown", "# what is here?\n")):
             done = pal("sessions", "export", trip, "--format", form)
             kept = pal("sessions", "export", trip, "--format", form, "-o", "out")
             assert done.stdout.startswith(begin)
@@ -447,7 +465,7 @@ class TestWaiting:
         assert [each["id"] for each in waiting] == ["trip"]
         first, second = (each["call_id"] for each in waiting[0]["questions"])
         shown = pal("sessions", "waiting").stdout
-        assert "the model wants to call calculator" in shown
+        assert "Call calculator?" in shown
         assert 'expression: "6*7"' in shown
         assert f"pal sessions answer trip {second} allow" in shown
 

@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
+import sys
 import unicodedata
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cli.screens import Screen
 
-from pure_agent_loop.support.terminal import excerpt, one_line, safe_text, wants_colour
+from pure_agent_loop.cli.view import StreamWrapper
+from pure_agent_loop.support.terminal import (
+    excerpt,
+    line_breaks,
+    one_line,
+    safe_text,
+    wants_colour,
+    width_of,
+    wrap_text,
+)
+from pure_agent_loop.testing import ScriptedServer
 
 
 def harmless(text: str) -> bool:
@@ -65,3 +79,106 @@ def test_excerpt_keeps_short_text():
 )
 def test_colour_without_a_terminal(environ, expected):
     assert wants_colour(None, environ) is expected
+
+
+LETTERS = st.text(alphabet="ab ,.。，（(中“”\t—", max_size=60)
+
+
+@given(LETTERS, st.integers(2, 30))
+def test_a_wrapped_line_fits_and_loses_nothing(text, width):
+    breaks = line_breaks(text, width)
+    lines = [text[start:end] for start, end in zip([0, *breaks], [*breaks, len(text)], strict=True)]
+    assert "".join(lines) == text
+    assert all(width_of(line.rstrip()) <= width for line in lines)
+    assert "".join(wrap_text(text, width).split()) == "".join(text.split())
+
+
+def test_further_lines_begin_below_the_second_column():
+    line = "  1. set a key:  export OPENAI_API_KEY=...  (with OPENAI_BASE_URL for other providers)"
+    below = " " * 17
+    assert wrap_text(line, 60).split("\n") == [
+        "  1. set a key:  export OPENAI_API_KEY=...  (with",
+        f"{below}OPENAI_BASE_URL for other providers)",
+    ]
+
+
+def test_the_rest_of_an_argument_does_not_look_like_another_argument():
+    text = "Call act?\n  content: " + '"' + "a " * 30 + 'path: \\"safe.txt\\" 1. ls"\n  path: "x"'
+    lines = wrap_text(text, 40).split("\n")
+    assert [line for line in lines if re.match(" {0,4}[a-z0-9]+[.:]", line)] == [lines[1], '  path: "x"']
+
+
+STREAMED = (
+    "Set OPENAI_API_KEY before you start the server. 折扣把百分比当作小数处理，因此结果（见下）不正确。\n\n"
+    "```python\ntotal = one_long_name + another_long_name + a_third_name\n```\nThat is all.\n"
+)
+
+
+@pytest.mark.parametrize("width", [20, 40, 80])
+@pytest.mark.parametrize("size", [1, 3, 500])
+def test_a_streamed_answer_breaks_between_words_and_keeps_its_code(width, size):
+    wrap = StreamWrapper(width)
+    pieces = [wrap.feed(STREAMED[at : at + size]) for at in range(0, len(STREAMED), size)]
+    lines = "".join([*pieces, wrap.close()]).split("\n")
+    assert "total = one_long_name + another_long_name + a_third_name" in lines
+    prose = [line for line in lines if "long_name" not in line]
+    assert all(width_of(line) <= width for line in prose)
+    assert "".join(lines).replace(" ", "") == STREAMED.replace(" ", "").replace("\n", "")
+    assert sum(line.count("OPENAI_API_KEY") for line in lines) == 1
+    assert not [line for line in lines if line[:1] in "，。）" and line]
+
+
+STREAM = """
+import sys
+from pure_agent_loop.cli.view import StreamWrapper
+wrap, text = StreamWrapper(80), sys.argv[1] * 400_000
+pieces = [wrap.feed(text[at : at + 2]) for at in range(0, len(text), 2)]
+assert "".join([*pieces, wrap.close()]).rstrip() == text.rstrip()
+"""
+
+
+@pytest.mark.parametrize("sign", ["a", ".", "…", "，", " "])
+def test_a_word_without_an_end_is_streamed_in_one_pass(sign):
+    """In another process: what read the whole word again with each piece would take minutes."""
+    subprocess.run([sys.executable, "-c", STREAM, sign], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("columns", [120, 80, 40])
+def test_a_run_and_its_record_break_between_words(pal, columns):
+    with ScriptedServer([STREAMED]) as server:
+        pal.use(server)
+        with Screen(pal, "run", "--session", "trip", "go", columns=columns, rows=40) as screen:
+            assert screen.end() == 0
+            assert "OPENAI_API_KEY" in screen.all
+            assert "PAL_BASE_URL" in screen.all
+        with Screen(pal, "sessions", "show", "trip", columns=columns, rows=40) as screen:
+            assert screen.end() == 0
+            assert "```" not in screen.all  # rendered as in a conversation
+            assert "OPENAI_API_KEY" in screen.all
+            assert "\x1b[1m# go" in screen.coloured
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--help",),
+        ("run", "--help"),
+        ("audit", "--help"),
+        ("run", "--modle", "x"),
+        ("frobnicate",),
+        ("sessions", "show", "no-such-session-of-mine"),
+        ("run", "hi", "--base-url", "http://127.0.0.1:9/v1"),
+        ("sessions",),
+        ("tasks",),
+    ],
+)
+def test_help_and_errors_break_between_words_at_forty_columns(pal, words, language):
+    pal.env["PAL_LANG"] = language
+    piped = pal(*words)
+    with Screen(pal, *words, columns=40, rows=200) as screen:
+        assert screen.end() == piped.returncode
+    said = f"{piped.stdout}{piped.stderr}"
+    assert "".join(screen.all.split()) == "".join(said.split())
+    if language == "en":
+        assert screen.all.split() == said.split()

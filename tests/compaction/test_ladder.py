@@ -89,6 +89,8 @@ def test_old_output_goes_first_and_may_be_enough():
     assert event["messages_before"] == event["messages_after"] == 25
     saved = event["tokens_before"] - event["tokens_after"]
     assert result.state.auto_compact_tracking == {"prune": {"acted": 1, "saved": saved}}
+    worth = {name: event.pop(name) for name in ("cost", "saving")}
+    assert all(count > 0 for count in worth.values())
     assert result.state.context.boundary == {**event, "step": 1}
 
 

@@ -8,13 +8,26 @@ import re
 from pathlib import Path
 
 import pytest
+from scripts import reference
 
-from pure_agent_loop import AgentOptions, EventType, Profile
+from pure_agent_loop import (
+    AgentOptions,
+    AnthropicClient,
+    BedrockClient,
+    EventType,
+    GeminiClient,
+    Profile,
+    VertexClient,
+)
 from pure_agent_loop.cli.arguments import CommandOption, options_of
 from pure_agent_loop.cli.options import SETTINGS, CommandOptions
+from pure_agent_loop.cli.parser import COMMANDS, whole_parser
 from pure_agent_loop.cli.settings.files import ConfigFile, read
 from pure_agent_loop.llm.profiles import PLAIN
+from pure_agent_loop.server.api.openapi import document
+from pure_agent_loop.server.app import OPERATIONS, _routes
 from pure_agent_loop.stop_reasons import STOP_REASONS
+from pure_agent_loop.support.variables import FORMER_NAMES, KNOWN
 
 ROOT = Path(__file__).parents[2]
 TEXTS = {path: path.read_text(encoding="utf-8") for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"))}
@@ -92,9 +105,145 @@ def test_each_argument_of_agent_that_an_option_sets_exists():
     assert len(set(arguments)) == len(arguments)
 
 
-@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
-def test_no_page_installs_a_strangers_package(path: Path):
-    """The name on the index is somebody else's: it is installed from a clone."""
-    installs = r"(?:pip3? install|uv add|uv tool install|pipx install|uvx|uv pip install)"
-    wrong = rf"{installs}[^\n]*['\" ]pure[-_]agent[-_]loop\b(?! *@)"
-    assert re.findall(wrong, TEXTS[path], re.I) == []
+def test_every_error_says_when_it_comes_and_what_to_do():
+    table = page("reference/errors.md").partition("| Error | When | What to do |")[2].partition("\n\n")[0]
+    rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines()[2:]]
+    assert len(rows) > 20
+    assert [row for row in rows if len(row) != 3 or not all(map(str.strip, row))] == []
+
+
+def test_every_variable_is_in_the_tables():
+    named = set(re.findall(r"`([A-Z][A-Z0-9_]+)`", page("cli.md").partition("## Variables")[2]))
+    of_makers = {
+        variable
+        for client in (AnthropicClient, BedrockClient, VertexClient, GeminiClient)
+        for attribute in dir(client)
+        if attribute.endswith(("_variable", "_variables"))
+        for variable in _names(getattr(client, attribute))
+    }
+    of_options = {name for option in options_of(CommandOptions) for name in option.variables}
+    missing = {*KNOWN, *FORMER_NAMES.values(), *of_options, *of_makers} - named
+    assert missing == set()
+
+
+def _names(value: str | tuple[str, ...]) -> tuple[str, ...]:
+    return value if isinstance(value, tuple) else (value,) if value else ()
+
+
+def test_every_command_and_option_is_in_the_reference():
+    text = "\n".join(reference.written(page("reference/commands.md").splitlines()))
+    sections = dict(re.findall(r"^#+ `(pal[^`]*)`.*\n((?:(?!#+ `).*\n?)*)", text, re.M))
+
+    def check(parser: argparse.ArgumentParser, name: str) -> None:
+        for action in parser._actions:
+            if isinstance(action, argparse._SubParsersAction):
+                for command, inner in action.choices.items():
+                    check(inner, f"{name} {command}")
+            elif action.help != argparse.SUPPRESS and name != "pal" and action.option_strings[:1] != ["-h"]:
+                choices = f"{{{','.join(action.choices)}}}" if action.choices else ""
+                word = (action.option_strings or [choices or str(action.metavar or action.dest)])[-1]
+                written = re.escape(word.replace("|", "\\|"))
+                assert re.search(rf"`{written}(?![\w-])", sections[name]), (name, word)
+
+    check(whole_parser(), "pal")
+    assert len(sections) > len(COMMANDS)
+
+
+def test_every_operation_route_and_problem_type_is_in_the_reference():
+    introduction = page("reference/http.md")
+    text = "\n".join(reference.written(introduction.splitlines()))
+    operations = {f"{each.method} {each.path}" for each in OPERATIONS}
+    assert set(re.findall(r"^### `(\w+ /[^`]*)`", text, re.M)) == operations
+    paths = {path for each in _routes() if (path := each.path) not in {each.path for each in OPERATIONS}}
+    written = re.findall(r"`(?:GET |POST )?(/[\w./-]*)`", introduction)
+    assert {path.replace("{path:path}", "...") for path in paths} - set(written) == set()
+    types = {
+        kind
+        for path in (ROOT / "src/pure_agent_loop/server").rglob("*.py")
+        for kind in re.findall(r'"(urn:pure-agent-loop:[\w-]+)"', path.read_text(encoding="utf-8"))
+    }
+    assert {kind for kind in types if f"`{kind}`" not in text} == set()
+    schemas = document(OPERATIONS)["components"]["schemas"]
+    for name, schema in schemas.items():
+        section = text.partition(f"### {name} {{")[2].partition("\n### ")[0]
+        assert set(re.findall(r"^\| `([^`]+)`", section, re.M)) == set(schema["properties"]), name
+
+
+# The name on the index is somebody else's: ours is installed from a clone, a wheel or a URL.
+_BARE = r"pure[-_.]agent[-_.]loop\b"
+_NAME = rf"(?<![\w/.-]){_BARE}(?![\w/-])"
+_SOURCE_FOLLOWS = r"(?!(?:\[[^\]]*\])? *@)"
+_INSTALLS = r"\b(?:pip3?|pipx|uvx|uv|poetry|pdm|hatch|conda|mamba|pixi|rye)\b(?! uninstall)[^\n#]*?"
+BARE_NAME = re.compile(
+    rf"{_INSTALLS}{_NAME}{_SOURCE_FOLLOWS}"  # a command
+    rf"|{_NAME}\[[^\]\n]*\](?! *@)"  # with an extra
+    rf"|^[ #\"'-]*{_NAME} *[=<>~!]=? *\d"  # a line of requirements
+    rf"|(?:dependencies|deps)\W*=\W*\[[^]]*{_NAME}"
+    rf"|^ *- *[\"']?{_NAME}[\"']?$"  # in a list of packages
+    rf"|\"(?:uvx?|pipx)\"[^}}\]]*?\"{_NAME}[\"\[]"  # a command of a settings file, over several lines
+    rf"|pypi\.org/\w+/{_BARE}",
+    re.I | re.M,
+)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pip install pure-agent-loop",
+        "python -m pip install -U 'pure-agent-loop[cli]'",
+        "pip install \\\n  pure_agent_loop",
+        "uv add pure-agent-loop",
+        "uv run --with pure-agent-loop app.py",
+        "uvx --from pure-agent-loop pal",
+        "pipx install pure-agent-loop",
+        "Install the extra pure-agent-loop[images].",
+        '# dependencies = [\n#   "pure-agent-loop",',
+        "pure-agent-loop==0.2.0",
+        '"args": ["--from", "uvx", "pure-agent-loop"]',
+        '"command": "uvx",\n"args": ["pure-agent-loop", "mcp"]',
+        "dependencies:\n  - pure-agent-loop\n",
+        "deps = ['pure-agent-loop']",
+        "https://pypi.org/project/pure-agent-loop/",
+    ],
+)
+def test_a_bare_name_is_found(line: str):
+    assert BARE_NAME.search(_one_line(line))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pip install '.[cli]'  # a clone of pure-agent-loop",
+        "pip install '/tmp/pure-agent-loop[server]'",
+        "pip install 'pure-agent-loop[cli] @ git+https://example.com/a/pure-agent-loop@v1'",
+        "pip uninstall pure-agent-loop",
+        "pip install pure_agent_loop-0.2.0-py3-none-any.whl",
+        "pure-agent-loop 0.2.0",
+        "pure-agent-loop --version",
+    ],
+)
+def test_an_install_from_a_source_is_none(line: str):
+    assert not BARE_NAME.search(_one_line(line))
+
+
+def _one_line(text: str) -> str:
+    return re.sub(r"\\\n\s*", " ", text)
+
+
+SHIPPED = [
+    path
+    for folder in ("src", "docs", "examples", "benchmarks", "scripts", "requirements", "deploy", ".ci")
+    for path in (ROOT / folder).rglob("*")
+    if path.is_file()
+    and not {"vendor", "__pycache__"} & {*path.parts}
+    and path.suffix not in {".png", ".gif"}
+]
+
+
+def test_nothing_installs_a_strangers_package():
+    found = {
+        path.relative_to(ROOT).as_posix(): match[0]
+        for path in (*ROOT.glob("*.md"), ROOT / "Makefile", ROOT / "mkdocs.yml", *SHIPPED)
+        if (match := BARE_NAME.search(_one_line(path.read_bytes().decode("utf-8", "replace"))))
+    }
+    assert found == {}

@@ -31,7 +31,7 @@ class Server:
 
     def reply(self, request: ServerRequest) -> Any:
         question = str(request.messages[-1]["content"])
-        if self.calls(request) and "weather" in question:
+        if self.calls(request) and ("weather" in question or request.options.get("tool_choice")):
             cities = re.findall("Oslo|Lima", question)
             return [call("get_weather", city=city) for city in cities]
         return self.words(request, question)
@@ -57,6 +57,8 @@ class Server:
             return self.constrained(request, question)
         if wanted:
             return '{"colour": "blue"}'
+        if "image_url" in question:
+            return "Red."
         if any("BANANA" in str(message["content"]) for message in request.messages):
             return "banana"
         return "It is a fine day."

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 from pathlib import Path
 
 import pytest
 
+from pure_agent_loop import AnthropicClient, ResponsesClient
 from pure_agent_loop.cli import main
+from pure_agent_loop.llm.response import assembled
+from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION
 from pure_agent_loop.local.engine import models
 from pure_agent_loop.local.engine.owner import StartSettings, join_server
 
@@ -16,11 +20,35 @@ pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.local_model
 
 
-def test_the_embedded_model_is_examined(monkeypatch, tmp_path, capsys):
+@pytest.fixture
+def file(monkeypatch, tmp_path):
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "pure-agent-loop-tests"
     monkeypatch.setenv("PAL_HOME", str(cache))
-    file = models.pull_model(models.DEFAULT)
+    pulled = models.pull_model(models.DEFAULT)
     monkeypatch.setenv("PAL_HOME", str(tmp_path))
+    return pulled
+
+
+@pytest.mark.parametrize("kind", [AnthropicClient, ResponsesClient])
+def test_its_server_streams_other_protocols(file, kind):
+    async def answer(url, key):
+        client = kind(file.stem, key, url, default_headers=ONE_REQUEST_A_CONNECTION)
+        try:
+            stream = client.chat_stream([{"role": "user", "content": "Say hello."}], max_tokens=16)
+            return await assembled(stream)
+        finally:
+            await client.aclose()
+
+    lease = join_server(file, settings=StartSettings(idle=0.2))
+    try:
+        response = asyncio.run(answer(f"{lease.state.url}/v1", lease.state.key))
+    finally:
+        lease.release()
+    assert response.content
+    assert response.usage.completion_tokens > 0
+
+
+def test_the_embedded_model_is_examined(file, capsys):
     lease = join_server(file, settings=StartSettings(idle=0.2))  # the command joins it
     try:
         code = main(["doctor", "--model", str(file), "--json"])

@@ -6,6 +6,7 @@ import contextlib
 import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -35,6 +36,13 @@ def next_answer(request: Any) -> Any:
         return f"Did {len(words)}."
     name, number = words[done].split()
     return call(name, n=int(number))
+
+
+def name_of(lines: list[str]) -> str:
+    """The name of a worker in the database."""
+    found = re.search(r" worker (\S+) started: ", lines[-1])
+    assert found, lines
+    return found[1]
 
 
 class Done(NamedTuple):
@@ -100,7 +108,7 @@ class Fleet:
         return worker
 
     def ready(self, worker: subprocess.Popen[str]) -> list[str]:
-        """Its first lines, when it can take runs."""
+        """Its first lines, when it can take runs; the last one names it: see `name_of`."""
         assert worker.stderr is not None
         lines: list[str] = []
         while not lines or "queues" not in lines[-1]:

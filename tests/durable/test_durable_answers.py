@@ -132,3 +132,68 @@ def test_a_run_goes_on_though_who_answered_died(shared, until, task, what):
     until(lambda: handle.info().has_ended)
     assert handle.info().content == "Did 1."
     assert shared.marks().count("end 5") == (what == "answer")
+
+
+_CHANGED = """
+from pure_agent_loop import Agent, tool
+from tests.durable.durable_agents import agents as those, mark, put
+
+
+@tool(name="put")
+def other(shelf: str) -> str:
+    mark("never")
+    return shelf
+
+
+def without():
+    careful = those()["careful"]
+    return {"careful": Agent(llm=careful.llm, permission_mode="ask")}
+
+
+def changed():
+    careful = those()["careful"]
+    return {"careful": Agent(llm=careful.llm, tools=[other], permission_mode="ask")}
+"""
+
+
+@pytest.mark.parametrize(
+    ("agents", "why", "in_chinese"),
+    [
+        ("without", "the agent no longer has this tool", "智能体不再有这个工具"),
+        ("changed", "the tool no longer accepts these arguments", "该工具不再接受这些参数"),
+    ],
+)
+def test_an_approval_that_came_to_nothing_is_shown(tmp_path, monkeypatch, agents, why, in_chinese):
+    (tmp_path / "changed_agents.py").write_text(_CHANGED)
+    with Fleet(tmp_path) as fleet:
+        fleet.start()
+        handle = fleet.engine.submit("careful", "put 1")
+        (question,) = handle.result(PATIENCE).questions
+        fleet.end(fleet.workers[0])
+        handle.answer(question.call_id, "allow")
+        fleet.start(agents=f"changed_agents:{agents}")
+        while not handle.info().has_ended:
+            handle.result(PATIENCE)
+        assert fleet.marks() == []
+        line = f"approval of put came to nothing: {why}; the worker's code has changed since\n"
+        assert f"    {line}" in fleet.pal("tasks").stdout
+        assert line in fleet.pal("tasks", "show", handle.run_id).stdout
+        (void,) = fleet.pal_json("tasks", "show", handle.run_id)["task"]["details"]["void_approvals"]
+        assert (void["tool"], void["call_id"]) == ("put", question.call_id)
+        (listed,) = fleet.pal_json("tasks")["tasks"]
+        assert listed["details"]["void_approvals"] == [void]
+        monkeypatch.setenv("PAL_LANG", "zh")
+        assert f"对 put 的批准没有生效：{in_chinese}" in fleet.pal("tasks").stdout
+
+
+def test_an_approval_that_was_used_is_not_shown(shared):
+    handle = shared.engine.submit("careful", "put 77")
+    (question,) = handle.result(PATIENCE).questions
+    handle.answer(question.call_id, "allow")
+    while not (info := handle.info()).has_ended:
+        handle.result(PATIENCE)
+    assert "start 77" in shared.marks()
+    assert "void_approvals" not in info.details
+    shown = shared.pal("tasks", "show", handle.run_id).stdout
+    assert "came to nothing" not in shown
+    assert shown.endswith("\nDid 1.\n")

@@ -64,7 +64,7 @@ def test_a_run_outlasts_a_database_that_is_away_for_longer_than_its_patience(tmp
         async def main():
             words = (queue, store, agent, "r", "Do it.", "s")
             work = asyncio.create_task(Attempt(*words, in_thread, takeover=True).work())
-            while not work.done() and "is waiting for its database" not in caplog.text:
+            while not work.done() and "waits for its database" not in caplog.text:
                 await asyncio.sleep(0.01)
             await asyncio.to_thread(server.start)
             return await work

@@ -6,11 +6,15 @@ import json
 import os
 import signal
 
+import psycopg
 import pytest
-from tests.durable.fleet import Fleet
+from tests.durable.fleet import Fleet, name_of
 from tests.postgres_server import PostgresServer
 
+from pure_agent_loop import Agent
+from pure_agent_loop.durable import DurableError, Engine
 from pure_agent_loop.sessions import PostgresStore
+from pure_agent_loop.testing import ScriptedLLM
 
 
 @pytest.fixture(scope="module")
@@ -27,7 +31,7 @@ def shared(server, tmp_path):
 
 def test_the_runs_of_a_killed_and_of_a_frozen_worker_go_on_elsewhere(shared, until):
     starting = [shared.begin("--lease", "2"), shared.begin("--lease", "2")]
-    workers = {shared.ready(each)[0].split()[-1]: each for each in starting}
+    workers = {name_of(shared.ready(each)): each for each in starting}
     frozen_run = shared.engine.submit("worker", "wait 1, put 2")
     until(lambda: "start 1" in shared.marks())
     sleeper = workers[frozen_run.info().worker]
@@ -52,7 +56,7 @@ def test_the_runs_of_a_killed_and_of_a_frozen_worker_go_on_elsewhere(shared, unt
 
 def test_the_runs_of_a_killed_worker_are_taken_over(shared, until):
     starting = [shared.begin(), shared.begin()]
-    workers = {shared.ready(each)[0].split()[-1]: each for each in starting}
+    workers = {name_of(shared.ready(each)): each for each in starting}
     handle = shared.engine.submit("careful", "wait 1, put 2")
     (question,) = handle.result(60).questions
     handle.answer(question.call_id, "allow")
@@ -63,3 +67,17 @@ def test_the_runs_of_a_killed_worker_are_taken_over(shared, until):
     handle.answer(question.call_id, "deny")
     assert until(lambda: (found := handle.info()).has_ended and found).status == "completed"
     assert shared.marks() == ["start 1"]
+
+
+def test_a_role_without_rights_is_told_which_it_needs_and_they_suffice(server):
+    url = server.new_database()
+    name = url.partition("@/")[2].partition("?")[0]
+    poor = url.replace("//postgres@", "//poor@")
+    agents = {"worker": Agent(llm=ScriptedLLM(["Hello."]))}
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE poor LOGIN")
+        with pytest.raises(DurableError, match=r"GRANT CREATE ON DATABASE name TO role.*pal_durable"):
+            Engine(poor).schedules.list()
+        connection.execute(f"GRANT CREATE ON DATABASE {name} TO poor")
+    with Engine(poor, agents=agents) as engine:
+        assert engine.submit("worker", "go").result(60).content == "Hello."

@@ -48,9 +48,10 @@ def test_events_reach_a_reader_in_another_process(working):
 
     events = asyncio.run(read(working.engine.submit("worker", "put 5")))
     whole = [event for event in events if event.type is not EventType.TEXT_DELTA]
-    words = "loop_start action observation step_end thought step_end loop_end"
+    words = "loop_start part action observation step_end thought step_end loop_end"
     assert " ".join(event.type.value for event in whole) == words
-    assert whole[2].content == "5 is put"
+    assert whole[1].data["part"]["tool"] == whole[2].tool  # a viewer knows the call before it runs
+    assert whole[3].content == "5 is put"
     assert whole[-1].data["stop_reason"] == "completed"
     numbers = [event.timestamp for event in whole]
     assert numbers == sorted(numbers)

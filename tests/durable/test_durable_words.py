@@ -45,13 +45,18 @@ def test_a_worker_says_what_it_does_and_leaves_at_the_second_ctrl_c(fleet, until
     assert fleet.marks() == ["start 1"]
 
 
+def test_a_list_without_runs_says_so(fleet):
+    assert fleet.pal("tasks").stderr == "pal: No durable runs yet.\n"
+    assert "no matching runs in " in fleet.pal("tasks", "--agent", "worker").stderr
+
+
 def test_a_worker_says_what_came_of_a_run(fleet):
     worker = fleet.begin()
     until_said(worker, "queues")
     run = fleet.engine.submit("worker", "put 1")
-    until_said(worker, f"Run {run.run_id}: completed.")
+    until_said(worker, f"Run {run.run_id}: completed after ")
     failed = fleet.engine.submit("worker", "what?").result(PATIENCE)
-    until_said(worker, f"Run {failed.run_id}: error. {failed.error}")
+    until_said(worker, f" s: {failed.error} To look into it: pal tasks show {failed.run_id}, pal logs")
     assert f"    worker: what?\n    {failed.error[:40]}" in fleet.pal("tasks").stdout
 
 
@@ -96,12 +101,15 @@ def test_a_person_is_told_how_to_go_on(working):
     for number in (63, 64):
         done = working.pal("submit", "--agent", "worker", "--session", "ours", "--wait", f"put {number}")
         assert done.returncode == 0, done.stderr
-    assert f'pal run --resume ours --database {working.database} "..."' in done.stderr
+    assert 'pal run --resume ours "..."' in done.stderr  # PAL_DATABASE means the same to `pal run`
+    there = ("--database", working.database)
+    done = working.pal("submit", "--agent", "worker", "--session", "ours", "--wait", "put 67", *there)
+    assert f'pal run --resume ours {" ".join(there)} "..."' in done.stderr
     assert working.engine.sessions.exists("ours")
 
 
 def test_runs_stand_below_each_other_whatever_their_ids(working):
-    for name in ("a", "an-id-that-is-longer-than-those-of-runs"):
+    for name in ("older", "a", "an-id-that-is-longer-than-those-of-runs"):
         working.pal("submit", "--agent", "worker", "--id", name, "--wait", "put 65")
     listed = working.pal("tasks", "-n", "2")
     heads = [line for line in listed.stdout.splitlines() if not line.startswith(" ")]

@@ -81,10 +81,23 @@ def test_from_python(place, until):
     assert len(said(llm.requests[-1], run_id)) == 1
 
 
+def test_the_variable_means_the_same_for_every_command(fleet):
+    assert fleet.environment["PAL_DATABASE"] == fleet.database
+    model = ("--base-url", fleet.server.base_url, "--model", "m", "--no-tools", "--no-audit")
+    done = fleet.pal("run", *model, "beat")
+    assert done.returncode == 0, done.stderr
+    (session,) = [each.id for each in fleet.engine.sessions.list()]
+    assert f"to resume: pal run --resume {session} " in done.stderr
+    assert fleet.pal("run", "--continue", *model, "thank you").returncode == 0
+    assert [each["id"] for each in fleet.pal_json("sessions")["sessions"]] == [session]
+    assert "thank you" in fleet.pal("sessions", "show").stdout
+    assert session in fleet.pal("cost", "--by", "session").stdout
+
+
 def test_what_cannot_be(fleet):
     assert (
         "--database needs a session: add --session ID"
-        in fleet.pal("run", "--database", fleet.database, "hi").stderr
+        in fleet.pal("run", "--database", fleet.database, "--no-session", "hi").stderr
     )
     wrong = fleet.pal("run", "--database", "mysql://x", "--session", "a", "hi")
     assert (wrong.returncode, "Use sqlite:///PATH" in wrong.stderr) == (2, True)

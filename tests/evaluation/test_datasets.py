@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
 import sys
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from xml.etree import ElementTree
 
 import pytest
 
@@ -18,6 +22,7 @@ from pure_agent_loop import (
     Price,
     PureAgentLoopError,
     RetryConfig,
+    RunInterrupted,
     tool,
 )
 from pure_agent_loop.cli import main
@@ -30,8 +35,11 @@ from pure_agent_loop.evaluation import (
     Judge,
     MaxCost,
     MaxSteps,
+    Outcome,
     Report,
+    Reports,
     Schema,
+    wilson_interval,
 )
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer, call, status
@@ -166,7 +174,7 @@ def test_cost_needs_a_price():
     limits = LoopLimits(prices={"*": Price(1_000_000, 0)})
     assert scores("hi", MaxCost(1), limits=limits) == {"max_cost": False}
     assert scores("hi", MaxCost(100), limits=limits) == {"max_cost": True}
-    with pytest.raises(ConfigError, match="no price for the model 'scripted'"):
+    with pytest.raises(ConfigError, match="price of the model 'scripted' is unknown"):
         Dataset(["hi"], [MaxCost(1)]).run(agent())
 
 
@@ -278,6 +286,133 @@ def test_a_report_is_saved_loaded_and_compared(tmp_path):
     assert found.better == ["b: passed 0 -> 1", "b: contains 0 -> 1"]
     assert (found.new, found.gone) == (["d"], ["c"])
     assert str(before.compare(loaded)) == "nothing got better or worse"
+
+
+def test_an_interrupted_evaluation_keeps_its_outcomes():
+    left = threading.Event()
+
+    def interrupt(trial):
+        if trial.case.name == "b":
+            signal.raise_signal(signal.SIGINT)
+            left.wait(60)
+        return True
+
+    try:
+        with pytest.raises(RunInterrupted, match=r"sys\.last_value\.result") as stopped:
+            Dataset(["a", "b", "c"], [interrupt]).run(agent())
+    finally:
+        left.set()
+    report = stopped.value.result
+    assert [outcome.case for outcome in report.outcomes] == ["a"]
+    assert report.about == {"unfinished": True}
+
+
+EVIL = "<img src=x onerror=alert(1)>|`$x"
+
+
+def no_markup(shown):
+    """Tags of a table, of prose and of a plot, without handlers and addresses."""
+    assert not re.search(
+        r"<(?!/?(?:div|p|pre|small|details|summary|table|tr|th|td|svg|line|text|circle|br)\b)", shown
+    )
+    assert "onerror" not in "".join(re.findall(r"<[^>]*>", shown))
+
+
+def test_an_outcome_keeps_arguments_and_messages(tmp_path):
+    report = Dataset(["add"]).run(agent())
+    outcome = only(report)
+    assert outcome.calls == [{"tool": "add", "args": {"a": 2, "b": 3}}]
+    assert [message["role"] for message in outcome.messages] == ["user", "assistant", "tool", "assistant"]
+    path = tmp_path / "r.json"
+    report.save(path)
+    assert only(Report.load(path)).messages == []
+    assert only(Report.load(path)).calls == outcome.calls
+    report.save(path, messages=True)
+    assert Report.load(path) == report
+
+
+@pytest.mark.parametrize(
+    ("passed", "trials", "low", "high"),  # the fourth: Newcombe 1998, Statistics in Medicine 17, table I
+    [
+        (0, 10, 0.0, 0.2775),
+        (1, 1, 0.2065, 1.0),
+        (5, 10, 0.2366, 0.7634),
+        (81, 263, 0.2553, 0.3662),
+        (0, 0, 0, 1),
+    ],
+)
+def test_the_interval_of_a_share(passed, trials, low, high):
+    assert wilson_interval(passed, trials) == pytest.approx((low, high), abs=5e-5)
+
+
+def test_an_interval_stands_beside_the_rate():
+    report = Dataset([Case("hi", "hi!"), Case("no", "yes")], [Equals()]).run(agent(), repeats=5)
+    assert [line.split()[:3] for line in report.table().splitlines()] == [
+        ["case", "passed", "95"],
+        ["hi", "5/5", "57-100"],
+        ["no", "0/5", "0-43"],
+        ["all", "5/10", "24-76"],
+    ]
+    assert report.interval == wilson_interval(5, 10)
+
+
+def test_notebooks_show_reports_and_outcomes_as_text_alone():
+    dataset = Dataset([Case(EVIL, "x", name=EVIL), Case("add")], [lambda trial: {"note": EVIL, EVIL: False}])
+    report = dataset.run(agent())
+    former = Report("d", [replace(report.outcomes[0], scores={EVIL: True}, passed=True)])
+    comparison = report.compare(former)
+    shown = [
+        report,
+        *report.outcomes,
+        comparison,
+        former.compare(report),
+        Reports({EVIL: report, "b": former}),
+    ]
+    for each in shown:
+        no_markup(each._repr_html_())
+    assert "&lt;img" in report._repr_html_()
+    assert "<details><summary>2 failures</summary>" in report._repr_html_()
+    assert "<summary>1 call</summary>" in report.outcomes[1]._repr_html_()
+    assert "<summary>4 messages</summary>" in report.outcomes[1]._repr_html_()
+    assert "<td>worse</td>" in comparison._repr_html_()
+    assert "<td>gone</td><td>add</td>" in former.compare(report)._repr_html_()
+    assert report.compare(report)._repr_html_() == "<p>nothing got better or worse</p>"
+
+
+def test_several_reports_in_one_table_and_one_plot():
+    dataset = Dataset([Case("hi", "hi!"), Case("no", "yes")], [Equals()])
+    reports = Reports({"echo": dataset.run(agent()), "yes <man>": dataset.run(agent(lambda *_: "yes"))})
+    assert [line.split()[:2] for line in str(reports).splitlines()[1:]] == [["echo", "1/2"], ["yes", "<man>"]]
+    assert reports.table("markdown").startswith("| report | passed | 95 % | equals |")
+    hostile = Reports({"<img src=x>|![x](http://evil)\nb": next(iter(reports.reports.values()))})
+    shown = hostile.table("markdown")
+    assert len(shown.splitlines()) == 3
+    assert "<img" not in shown
+    assert "![" not in shown
+    plot = ElementTree.fromstring(reports.svg())
+    texts = [each.text for each in plot.iter() if each.tag.endswith("text")]
+    assert texts == ["0%", "25%", "50%", "75%", "100%", "echo", "yes <man>"]
+    circles = [each.get("cx") for each in plot.iter() if each.tag.endswith("circle")]
+    assert circles[0] == circles[1]
+    for wrong in ([], {"a": 1}, {1: dataset.run(agent())}):
+        with pytest.raises(ConfigError, match="reports must be a dict"):
+            Reports(wrong)
+
+
+def test_data_frames(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
+    report = Dataset([Case("hi", "hi!")], [Equals(), lambda trial: {"case": 0.5}]).run(agent())
+    (row,) = report.to_dataframe()
+    assert (row["case"], row["passed"], row["equals"], row["score_case"]) == ("hi", True, True, 0.5)
+    assert [row["report"] for row in Reports({"a": report, "b": report}).to_dataframe()] == ["a", "b"]
+    former = Report("d", [replace(report.outcomes[0], scores={"equals": False}), Outcome("old", 1, True)])
+    assert report.compare(former).to_dataframe() == [
+        {"change": "better", "case": "hi", "score": "equals", "before": 0.0, "now": 1.0},
+        {"change": "gone", "case": "old", "score": None, "before": None, "now": None},
+    ]
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(ConfigError, match="pip install pandas"):
+        report.to_dataframe()
 
 
 @pytest.mark.parametrize(

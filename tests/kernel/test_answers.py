@@ -85,7 +85,8 @@ def test_usage_is_summed():
     ]
     with ScriptedLLM(script) as llm:
         result = run_agent(llm, [add])
-    assert result.usage == TokenUsage(360, 40, 400, reasoning_tokens=10, cached_tokens=100)
+    counts = {"reasoning_tokens": 10, "cached_tokens": 100, "cache_missed_tokens": 120}
+    assert result.usage == TokenUsage(360, 40, 400, **counts)
     assert result.state.ledger.tokens == 400
     assert [e.data["usage"]["total_tokens"] for e in of_type(result.events, E.STEP_END)] == [110, 240, 400]
 

@@ -167,7 +167,7 @@ def test_tools_are_seen_where_the_program_says_so():
 
 
 def test_notebooks_get_escaped_text():
-    assert "<pre>&lt;b&gt;</pre>" in Event.thought(1, "<b>")._repr_html_()
+    assert "<p>&lt;b&gt;\\x1b</p>" in Event.thought(1, "<b>\x1b")._repr_html_()
 
 
 class Colour(enum.Enum):

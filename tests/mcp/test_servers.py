@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from opentelemetry.sdk.trace import TracerProvider
+from tests.serving import free_port
 
 from pure_agent_loop import Agent, ConfigError, EventType
 from pure_agent_loop.errors import ToolExecutionError
@@ -167,12 +168,6 @@ def test_what_a_program_knows_of_a_request_and_its_trace_go_along(loop, good):
     seen = json.loads(seen) if isinstance(seen, str) else seen
     assert seen["example.com/ticket"] == "T-1"
     assert f"{trace_id:032x}" in seen["traceparent"]
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
 
 
 def test_an_older_server_with_its_stream_of_events(loop):

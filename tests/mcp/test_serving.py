@@ -155,6 +155,17 @@ def test_agents_whose_tools_want_deps_get_them_or_say_so(place, words, text):
     assert (text in text_of(found), found.is_error) == (True, not words)
 
 
+def test_a_single_agent_has_its_own_name(place):
+    (place / "named.py").write_text("import my_agents\nagent = my_agents.helper.clone(name='researcher')\n")
+
+    async def talk():
+        async with Client(pal_mcp(place, "--agents", "named:agent")) as client:
+            return [tool.name for tool in (await client.list_tools()).tools]
+
+    names = asyncio.run(talk())
+    assert ("researcher" in names, "default" in names) == (True, False)
+
+
 def test_deps_without_agents_are_refused(place):
     args = [sys.executable, "-m", "pure_agent_loop", "mcp", "--deps", "my_deps:deps"]
     ended = subprocess.run(args, cwd=place, capture_output=True, text=True, stdin=subprocess.DEVNULL)

@@ -15,10 +15,22 @@ from opentelemetry.sdk.trace import SpanProcessor
 from opentelemetry.trace import SpanKind, StatusCode
 from tests.otel.traced_program import agents
 
-from pure_agent_loop import Agent, CancelToken, Handoff, Hooks, LLMError, otel
+from pure_agent_loop import (
+    Agent,
+    CancelToken,
+    Fallback,
+    Handoff,
+    Hooks,
+    LLMError,
+    LoopLimits,
+    Price,
+    TokenUsage,
+    otel,
+    tool,
+)
 from pure_agent_loop.durable import Engine
 from pure_agent_loop.mcp import MCPServer
-from pure_agent_loop.testing import Gate, ScriptedLLM, call, deltas
+from pure_agent_loop.testing import Gate, ScriptedLLM, answer, call, deltas
 
 TODAY = {
     "gen_ai.operation.name",
@@ -36,6 +48,12 @@ TODAY = {
     "server.address",
     "server.port",
 }
+
+
+@tool
+def look() -> str:
+    """Look around."""
+    return "a door"
 
 
 def parent_of(span, spans):
@@ -60,9 +78,8 @@ def test_a_run_with_a_tool(spans, model):
         "chat": SpanKind.CLIENT,
         "execute_tool": SpanKind.INTERNAL,
     }
-    assert {name for each in sent for name in each.attributes} - {
-        "gen_ai.usage.cache_read.input_tokens"
-    } == TODAY
+    reported = {"gen_ai.usage.cache_read.input_tokens", "pure_agent_loop.usage.cache_missed.input_tokens"}
+    assert {name for each in sent for name in each.attributes} - reported == TODAY
     assert all(each.end_time >= each.start_time for each in sent)
     first = spans("chat gpt-test")[0].attributes
     assert first["gen_ai.response.finish_reasons"] == ("tool_calls",)
@@ -70,6 +87,25 @@ def test_a_run_with_a_tool(spans, model):
     whole = spans("invoke_agent scout")[0].attributes
     each_chat = [each.attributes["gen_ai.usage.input_tokens"] for each in spans("chat gpt-test")]
     assert whole["gen_ai.usage.input_tokens"] == sum(each_chat)
+
+
+def test_a_request_names_the_model_that_served_it(spans):
+    away, here = ScriptedLLM([LLMError("gone", kind="connection")]), ScriptedLLM([answer("yes")])
+    away.model, here.model = "first", "second"
+    Agent(llm=Fallback([away, here]), name="several").run("hi")
+    (chat,) = spans("chat first")
+    assert chat.attributes["gen_ai.response.model"] == "second"
+    points = spans.metrics()["gen_ai.client.operation.duration"].data.data_points
+    assert "second" in {each.attributes.get("gen_ai.response.model") for each in points}
+
+
+def test_a_known_cost_is_sent(spans, model):
+    scout, _ = agents(model)
+    result = scout.run("look around", limits=LoopLimits(prices={"*": Price(1000, 1000)}))
+    costs = [each.attributes["pure_agent_loop.usage.cost"] for each in spans("chat gpt-test")]
+    whole = spans("invoke_agent scout")[0].attributes["pure_agent_loop.usage.cost"]
+    assert (whole, sum(costs)) == (pytest.approx(result.cost), pytest.approx(result.cost))
+    assert whole > 0
 
 
 def test_what_is_measured(spans, model):
@@ -359,3 +395,14 @@ def test_without_a_provider_nothing_is_watched():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert done.stdout == "Done. True\n", done.stderr
+
+
+def test_tokens_that_the_cache_read_got_and_missed(spans):
+    """Last, as the metrics of a process are one."""
+    usages = [TokenUsage(n, 5, n + 5, cached_tokens=n - 400, cache_write_tokens=50) for n in (1_000, 1_100)]
+    script = [answer(call("look"), usage=usages[0]), answer("ok", usage=usages[1])]
+    Agent(llm=ScriptedLLM(script), tools=[look]).run("x")
+    found = [each.attributes for each in spans() if "gen_ai.usage.input_tokens" in each.attributes]
+    chats = [each for each in found if each["gen_ai.operation.name"] == "chat"]
+    assert [each["pure_agent_loop.usage.cache_missed.input_tokens"] for each in chats] == [0, 300]
+    assert [each["gen_ai.usage.cache_creation.input_tokens"] for each in chats] == [50, 50]

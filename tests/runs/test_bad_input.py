@@ -237,3 +237,14 @@ def test_an_agent_is_no_model_client_but_of_a_loop(agent, parameter):
         Agent(llm=inner)
     assert ReactLoop(**{parameter: inner})
     assert ReactLoop(**{parameter: inner.llm})
+
+
+def test_a_result_without_an_answer_is_printed_as_its_error(monkeypatch):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    result = Agent("gpt-4o-mini").run("q")
+    assert result.content == ""
+    assert str(result) == result.error
+    assert "No API key" in str(result)
+    assert "No API key" in result._repr_html_()
+    assert "No API key" in result._repr_markdown_()
+    assert str(Agent(llm=ScriptedLLM(["hello"])).run("q")) == "hello"

@@ -19,6 +19,7 @@ from pure_agent_loop import (
     Permission,
     Retry,
     RunContext,
+    Tool,
     tool,
 )
 from pure_agent_loop.budget import check_limit
@@ -56,6 +57,9 @@ def test_a_mistake_in_a_tool_is_logged_and_stands_in_the_event(caplog):
     assert record.name == "pure_agent_loop"
     assert "The tool 'look' failed: KeyError" in record.getMessage()
     assert record.exc_info[2] is not None
+    first = look.function.__code__.co_firstlineno
+    assert (record.filename, record.funcName) == ("test_mistakes_of_users.py", "look")
+    assert record.lineno == first + 3  # where it was raised
     (event,) = [e for e in result.events if e.type is EventType.OBSERVATION]
     assert isinstance(event.exception, KeyError)
     assert "exception" not in event.to_dict()["data"]
@@ -84,10 +88,15 @@ def test_a_test_whose_tools_failed_fails():
         llm.assert_done()
     with agent.override(llm=script(call("look", k="x"))):
         agent.run("q")
+    failing = Tool(lambda: raising(), name="raising", description="Fail.")
+    llm = ScriptedLLM([call("raising"), "done"])
+    Agent(llm=llm, tools=[failing]).run("q")
+    with pytest.raises(ScriptError, match=r"Tools failed: raising: LookupError: a mistake\. If the test"):
+        llm.assert_tools_worked()
 
 
 def raising(*_: Any, **__: Any) -> Any:
-    raise LookupError("a mistake")
+    raise LookupError("a mistake.")
 
 
 @pytest.mark.parametrize(

@@ -1,9 +1,15 @@
 """A model named with its protocol: for an agent, and for the command."""
 
-import pytest
+import re
+from typing import get_args
 
-from pure_agent_loop import Agent, AnthropicClient, ConfigError
+import pytest
+from tests.llm.protocols.typed import HAS_TYPES
+
+from pure_agent_loop import Agent, AnthropicClient, ConfigError, OpenAIClient, ResponsesClient
+from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.runs import Endpoint, plan_model
+from pure_agent_loop.runs.choose import RESPONSES_ONLY, choose_model
 from pure_agent_loop.testing.protocols import GeminiServer, MessagesServer, ResponsesServer
 
 NAME = "anthropic:claude-opus-4-6"
@@ -31,6 +37,38 @@ def test_an_agent_speaks_the_gemini_protocol():
         assert server.requests[0].path.startswith("/v1/models/gemini-3-pro:")
 
 
+@pytest.mark.parametrize(
+    ("name", "settings", "expected"),
+    [
+        ("gpt-5-pro", {}, ResponsesClient),
+        ("o3-pro-2025-06-10", {"base_url": "https://eu.api.openai.com/v1"}, ResponsesClient),
+        ("openai:gpt-5-pro", {}, OpenAIClient),
+        ("gpt-5-pro", {"base_url": "https://openrouter.example/v1"}, OpenAIClient),
+        ("gpt-5-pro", {"profile": Profile("mine")}, OpenAIClient),
+        ("gpt-5", {}, OpenAIClient),
+        ("gpt-5-pro-of-mine", {}, OpenAIClient),
+    ],
+)
+def test_models_without_chat_completions_get_the_responses_protocol(name, settings, expected, monkeypatch):
+    client = choose_model(name, "k", **settings, prepared=False).client
+    assert isinstance(client, expected)
+    assert client.model == name.removeprefix("openai:")
+    monkeypatch.setenv("OPENAI_BASE_URL", "https://other.example/v1")
+    if "base_url" not in settings:
+        assert isinstance(choose_model(name, "k", **settings, prepared=False).client, OpenAIClient)
+
+
+def test_the_list_of_these_models_is_that_of_the_sdk():
+    if not HAS_TYPES:
+        return
+    from openai.types import ChatModel, ResponsesModel
+
+    named = {name for part in get_args(ResponsesModel)[1:] for name in get_args(part)} - {
+        *get_args(ChatModel)
+    }
+    assert {re.sub(r"-\d{4}-\d\d-\d\d$", "", name) for name in named} <= RESPONSES_ONLY
+
+
 @pytest.mark.parametrize("variable", ["GEMINI_API_KEY", "GOOGLE_API_KEY"])
 def test_the_command_finds_the_keys_of_google(variable):
     plan = plan_model("gemini:gemini-3-pro", None, {variable: "g", "OPENAI_API_KEY": "o"})
@@ -49,8 +87,6 @@ def test_the_default_leaves_thinking_to_the_model_and_off_is_refused(monkeypatch
 
 
 def test_a_profile_of_chat_completions_is_refused():
-    from pure_agent_loop.llm.profiles import Profile
-
     with pytest.raises(ConfigError, match="AnthropicClient"):
         Agent(NAME, "k", profile=Profile("mine"))
 

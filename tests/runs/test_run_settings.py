@@ -79,7 +79,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "a name for a client of ones own": ({"model": "gpt"}, "Pass model=<a client>"),
     "no client": ({"model": 5}, "chat"),
     "no limits": ({"limits": 5}, "limits must be a LoopLimits"),
-    "a limit without a price": ({"limits": LoopLimits(max_cost=1, prices={"y": Price(1, 1)})}, "no price"),
+    "a limit without a price": (
+        {"limits": LoopLimits(max_cost=1, prices={"y": Price(1, 1)})},
+        "the price of",
+    ),
     "tools that are none": ({"tools": 5}, "tools must be a list"),
     "a field of no request": ({"model_settings": {"top_k": 1}}, "top_k"),
     "metadata that is no dict": ({"metadata": 5}, "metadata must be"),

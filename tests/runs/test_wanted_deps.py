@@ -61,8 +61,9 @@ REFUSED = {
 def test_it_is_refused_before_the_first_request(options):
     llm = ScriptedLLM(["never"], strict=False)
     agent = Agent(llm=llm, **options)
-    with pytest.raises(ConfigError, match=r"needs deps of type (\w+\.)*(Bank|Elsewhere)"):
+    with pytest.raises(ConfigError, match=r"needs deps of type (\w+\.)*(Bank|Elsewhere)") as caught:
         agent.run("x")
+    assert "Engine(..., deps=...)" in str(caught.value)
     with pytest.raises(ConfigError, match="needs deps"):
         list(agent.run_stream("x"))
     assert not llm.requests

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pure_agent_loop import Agent, ConfigError, OpenAIClient
-from pure_agent_loop.runs.choose import plan_model
+from pure_agent_loop.runs.choose import Search, plan_model
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer
 
 NAMES = ["local", "local:smollm2-135m", "models/x.gguf"]
@@ -27,6 +27,14 @@ def test_an_address_wins_over_a_name_that_looks_embedded(monkeypatch, name, way)
         assert server.requests[0].body["model"] == name
         if way != "client":
             assert f"Model: {name} at {server.base_url}, as configured." in [e.content for e in result.events]
+
+
+def test_an_agent_that_names_no_model_downloads_none(monkeypatch, tmp_path):
+    pytest.importorskip("xllamacpp")
+    monkeypatch.setenv("PAL_HOME", str(tmp_path))
+    with pytest.raises(ConfigError, match="pal model pull smollm2-135m"):
+        Agent().run("hi").raise_for_error()
+    assert not list(tmp_path.rglob("*.gguf"))
 
 
 @pytest.mark.parametrize("name", ["gpt-x", "local", "x.gguf", "a:b"])
@@ -54,6 +62,18 @@ def test_a_protocol_that_nobody_speaks_here_is_refused_in_one_line(model, words,
     assert "\n" not in str(caught.value)
     with pytest.raises(ConfigError, match=words):
         plan_model(None, base_url, {"PAL_MODEL": model})
+
+
+def test_at_openai_an_unknown_prefix_is_refused_and_elsewhere_part_of_the_name(monkeypatch):
+    for key in ("k", None):
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        with pytest.raises(ConfigError, match=r"model='mistral:x': 'mistral' is not a prefix.* anthropic, "):
+            Agent("mistral:x", key)
+    with pytest.raises(ConfigError, match="PAL_MODEL='mistral:x': 'mistral' is not a prefix"):
+        plan_model(None, None, {"PAL_MODEL": "mistral:x", "OPENAI_API_KEY": "k"})
+    assert Agent("ft:gpt-4o-mini:us::7p4l", "k").llm.model == "ft:gpt-4o-mini:us::7p4l"
+    assert Agent("llama3:8b", base_url="http://127.0.0.1:9/v1").llm.model == "llama3:8b"
+    assert isinstance(plan_model("llama3:8b", None, {}), Search)
 
 
 def test_an_agent_without_a_key_is_made_and_tested_and_says_at_its_first_request_what_is_missing(monkeypatch):

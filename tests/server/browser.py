@@ -60,6 +60,19 @@ class Visit:
         page.fill("#message", text)
         page.press("#message", "Enter")
 
+    def menu(self, name: str, of: str = "More") -> None:
+        self.page.get_by_role("button", name=of, exact=True).click()
+        self.page.get_by_role("button", name=name, exact=True).click()
+
+    def inspect(self, name: str) -> None:
+        self.menu(name, "Inspect")
+
+    def row_menu(self, name: str) -> None:
+        """Choose from the menu of the first conversation in the list, with the keyboard."""
+        self.page.locator(".sessions li .icon").first.focus()
+        self.page.keyboard.press("Enter")
+        self.page.get_by_role("button", name=name, exact=True).click()
+
     def texts(self, selector: str, page: Page | None = None) -> list[str]:
         return [each.strip() for each in (page or self.page).locator(selector).all_inner_texts()]
 
@@ -70,11 +83,11 @@ class Visit:
         )
 
     def shot(self, name: str) -> None:
-        """A picture for the documents, where somebody asked for them: SCREENSHOTS=docs/images."""
+        """A picture to look at, where somebody asked for them: SCREENSHOTS=FOLDER."""
         if folder := os.environ.get("SCREENSHOTS"):
             self.page.screenshot(path=Path(folder) / f"page-{name}.png", animations="disabled")
 
     def close(self) -> None:
         self.context.close()
-        assert self.errors == []
+        assert self.errors == [], self.errors
         assert self.dialogs == []

@@ -54,6 +54,11 @@ class ServerProcess:
     def kill(self, number: int = signal.SIGKILL) -> int:
         assert self.process is not None
         self.process.send_signal(number)
+        return self.ended()
+
+    def ended(self) -> int:
+        """Wait until it has ended."""
+        assert self.process is not None
         code = self.process.wait(60)
         assert self.process.stdout is not None
         self.process.stdout.close()

@@ -16,13 +16,15 @@ import uvicorn
 from starlette.applications import Starlette
 from starlette.routing import Mount
 
-from pure_agent_loop import Agent, File, PermissionRules, RunContext, Tool, tool
+from pure_agent_loop import Agent, File, LoopLimits, PermissionRules, Price, RunContext, Tool, tool
 from pure_agent_loop.audit import AuditLog
+from pure_agent_loop.schema.outcome import CommandEnd, ToolOutcome
 from pure_agent_loop.server import Person, create_app
 from pure_agent_loop.server.people import hash_of
 from pure_agent_loop.server.serving import Serving, bind_socket, uvicorn_config
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.snapshots import WorkspaceSnapshots
+from pure_agent_loop.toolbox import TodoList
 
 given = json.loads(sys.argv[1])
 folder = Path(given["folder"])
@@ -55,9 +57,27 @@ def danger(what: str) -> str:
 
 
 @tool
-def shell(command: str) -> str:
+def shell(command: str) -> str | ToolOutcome:
     """Stand where a shell would, and do nothing."""
+    if command == "make":
+        end = CommandEnd(exit_code=2, seconds=0.1, lines=2, tail="one\ntwo", read_only=False)
+        return ToolOutcome("one\ntwo\n[exit code 2]", command=end)
     return f"not done: {command}"
+
+
+def edit_file(path: str, old_text: str, new_text: str) -> str:
+    """Stand where an edit would, and do nothing."""
+    return f"not done: {path} {len(old_text)} {len(new_text)}"
+
+
+@tool
+async def count(ctx: RunContext[None], name: str) -> str:
+    """Say three lines, then wait until a file is there."""
+    for line in ("one", "two", "three"):
+        ctx.progress(f"{line}\n")
+    while not (folder / name).exists():
+        await asyncio.sleep(0.02)
+    return "counted"
 
 
 @tool
@@ -88,6 +108,8 @@ elsewhere = Tool(
     external=True,
 )
 (folder / "work").mkdir(exist_ok=True)
+edits = Tool(edit_file, root=str(folder / "work"))
+money = {"prices": {"*": Price(1000, 1000)}, **given["money"]} if "money" in given else {}
 
 
 def agent() -> Agent:
@@ -95,12 +117,13 @@ def agent() -> Agent:
         "scripted",
         "k",
         given["model"],
-        tools=[add, hold, danger, shell, wonder, put, draw, elsewhere],
+        tools=[add, hold, danger, shell, edits, count, wonder, put, draw, elsewhere, *TodoList().tools()],
         emit_reasoning_events=True,
         snapshots=WorkspaceSnapshots(folder / "work", store=folder / "snapshots"),
         audit=AuditLog(folder / "audit"),
         system_prompt="SECRET-PROMPT",
-        permission_rules=PermissionRules(ask=["danger", "shell"]),
+        permission_rules=PermissionRules(ask=["danger", "shell", "edit_file"]),
+        limits=LoopLimits(**money),
     )
 
 
@@ -123,11 +146,12 @@ sockets = bind_socket("127.0.0.1", given.get("port", 0))
 settings = Settings(**limits)
 
 
-def inside(app: Starlette, place: str) -> Starlette:
+def inside(app: Starlette, place: str, *, is_entered: bool) -> Starlette:
     @contextlib.asynccontextmanager
     async def begun(_: Starlette) -> AsyncIterator[None]:
-        ready()
-        yield
+        async with app.router.lifespan_context(app) if is_entered else contextlib.nullcontext():
+            ready()
+            yield
 
     return Starlette(routes=[Mount(place, app=app)], lifespan=begun)
 
@@ -138,7 +162,11 @@ def ready() -> None:
 
 if given.get("mount"):  # inside of another application, which tells it of no beginning
     asyncio.run(
-        uvicorn.Server(uvicorn.Config(inside(app, given["mount"]), log_level="warning")).serve([sockets])
+        uvicorn.Server(
+            uvicorn.Config(
+                inside(app, given["mount"], is_entered=given.get("is_entered", False)), log_level="warning"
+            )
+        ).serve([sockets])
     )
 else:
     config = uvicorn_config(app, settings, "127.0.0.1", 0, head_seconds=given.get("head_seconds", 15.0))

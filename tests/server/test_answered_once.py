@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 
 import pytest
 from tests.server.conftest import events_of
@@ -206,3 +207,50 @@ def test_a_run_stopped_after_one_answer_of_two_leaves_a_session_that_goes_on(pla
         following = begin(client, "Hello", session=run["session"])
         assert events_of(client, following["id"])[-1]["data"]["state"] == "completed"
     assert "danger halted" not in plain.effects()
+
+
+def test_a_question_says_who_asked_and_since_when(server):
+    with server.client("ann-token-0123456789") as client:
+        before = time.time()
+        run, (call_id,), seen = waiting(client, "danger patiently")
+        with server.client("bob-token-0123456789") as bob:
+            (found,) = [
+                each for each in bob.get("/api/questions").json()["questions"] if each["call_id"] == call_id
+            ]
+            assert (found["owner"], found["agent"], found["tool"]) == ("ann", "helper", "danger")
+            assert before <= found["asked_at"] <= time.time()
+            body = {"call_id": call_id, "verdict": "allow"}
+            assert bob.post(f"/api/sessions/{run['session']}/answers", json=body).status_code == 200
+        events = events_of(client, run["id"], seen[-1]["number"])
+        (answered,) = [each["data"] for each in events if each["type"] == "answered"]
+        assert answered == {"call_id": call_id, "behavior": "allow", "by": "bob"}
+
+
+def test_an_answer_to_no_question_is_a_problem_of_its_own(server):
+    with server.client() as client:
+        run = begin(client, "hello")
+        events_of(client, run["id"])
+        body = {"call_id": "none", "verdict": "allow"}
+        late = client.post(f"/api/sessions/{run['session']}/answers", json=body)
+        assert (late.status_code, late.json()["type"]) == (409, "urn:pure-agent-loop:not-waiting")
+
+
+def test_a_fork_and_a_renamed_session_have_titles(server):
+    with server.client() as client:
+        run = begin(client, "hello titles")
+        events_of(client, run["id"])
+        fork = client.post(f"/api/sessions/{run['session']}/fork", json={}).json()["session"]
+        again = client.post(f"/api/sessions/{fork}/fork", json={}).json()["session"]
+        assert titles_of(client)[fork] == titles_of(client)[again] == "hello titles (fork)"
+        for title, shown in (("  Mine ", "Mine"), ("", "hello titles")):
+            assert client.post(f"/api/sessions/{fork}/title", json={"title": title}).status_code == 204
+            assert titles_of(client)[fork] == shown
+            assert client.get(f"/api/sessions/{fork}").json()["title"] == shown
+        server.kill()
+        server.start()
+    with server.client() as client:
+        assert titles_of(client)[again] == "hello titles (fork)"
+
+
+def titles_of(client):
+    return {each["id"]: each["title"] for each in client.get("/api/sessions").json()["sessions"]}

@@ -5,16 +5,19 @@ from __future__ import annotations
 import html
 import json
 import re
+import signal
 import urllib.parse
+from contextlib import closing
 
 import pytest
-from tests.server.conftest import OWNER, events_of
-from tests.server.test_coming_back import begin
+from tests.server.conftest import OWNER, events_of, sse, transcript
+from tests.server.test_coming_back import begin, recorded, take_until
 from websockets.sync.client import connect
 
 from pure_agent_loop import ConfigError
+from pure_agent_loop.durable import Engine
 from pure_agent_loop.server.settings import Settings
-from pure_agent_loop.testing import call
+from pure_agent_loop.testing import call, deltas
 
 
 @pytest.fixture(scope="module")
@@ -98,3 +101,80 @@ def test_behind_a_prefix(serve, taken_off):
 def test_a_prefix_is_a_path():
     with pytest.raises(ConfigError, match="prefix='agents/' is not a path"):
         Settings(prefix="agents/")
+    with pytest.raises(ConfigError, match="must be tasks as non-blank text"):
+        Settings(starters=["Report", " "])
+
+
+def answer(request):
+    """Calls what the task names, once; then says that it is done."""
+    last = request.messages[-1]
+    if last["role"] == "tool":
+        return deltas("Done ", "with it.")
+    name, _, what = str(last["content"]).partition(" ")
+    kinds = {"danger": {"what": what}, "hold": {"name": what}}
+    return call(name, **kinds[name]) if name in kinds else deltas("Hello ", "there.")
+
+
+@pytest.fixture(params=["", "sqlite", "postgres"], ids=["here", "sqlite", "postgres"])
+def database(request, tmp_path):
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres").new_database()
+    return f"sqlite:///{tmp_path}/runs.sqlite" if request.param else None
+
+
+@pytest.mark.parametrize(
+    ("mount", "is_entered"),
+    [("", False), ("/agents", False), ("/agents", True)],
+    ids=["by itself", "mounted", "mounted, its lifespan entered"],
+)
+def test_a_run_streams_waits_for_an_answer_and_goes_on(serve, mount, is_entered, database):
+    server = serve(answer, mount=mount, is_entered=is_entered, database=database)
+    with server.client() as client:
+        client.base_url = f"{server.url}{mount}"
+        run = begin(client, "danger thing")
+        seen = take_until(client, run["id"], [], "run_state", "waiting_permission")
+        (question,) = client.get("/api/questions").json()["questions"]
+        said = {"call_id": question["call_id"], "verdict": "allow"}
+        assert client.post(f"/api/sessions/{run['session']}/answers", json=said).json() == {"run": run["id"]}
+        seen += events_of(client, run["id"], seen[-1]["number"])
+        assert seen[-1]["data"]["state"] == "completed"
+        assert transcript(seen) == recorded(client, run["session"])
+        assert client.get("/ready").text == "ready\n"
+    assert server.effects() == ["danger thing"]
+    server.kill(signal.SIGTERM)
+
+
+def test_a_mounted_one_lets_its_runs_end_before_the_server_stops(serve, database):
+    server = serve(answer, mount="/agents", database=database)
+    with server.client() as client, server.client() as viewer:
+        client.base_url = viewer.base_url = f"{server.url}/agents"
+        run = begin(client, "hold it")
+        take_until(client, run["id"], [], "action", "hold")
+        with viewer.stream("GET", f"/api/sessions/{run['session']}/events") as stream:
+            server.process.send_signal(signal.SIGTERM)
+            while client.get("/ready").status_code != 503:
+                pass
+            (server.folder / "it").touch()
+            seen = sse(stream)  # until the server ends it
+        assert [each["data"]["state"] for each in seen if each.get("type") == "run_end"] == ["completed"]
+    server.ended()
+    server.start()
+    with server.client() as client:
+        client.base_url = f"{server.url}/agents"
+        assert client.get(f"/api/runs/{run['id']}").json()["state"] == "completed"
+    assert server.effects() == ["hold it"]
+
+
+def test_a_mounted_one_hands_back_a_run_that_has_no_time_left(serve, tmp_path):
+    url = f"sqlite:///{tmp_path}/runs.sqlite"
+    server = serve(answer, mount="/agents", database=url, limits={"grace": 0.2})
+    with server.client() as client:
+        client.base_url = f"{server.url}/agents"
+        run = begin(client, "hold it")
+        take_until(client, run["id"], [], "action", "hold")
+    server.process.send_signal(signal.SIGTERM)
+    server.ended()
+    with closing(Engine(url)) as engine:
+        (task,) = engine.tasks()
+        assert task.status == "pending"  # a killed one would leave it running
+        assert engine.database.rows("SELECT executor FROM @workers") == []

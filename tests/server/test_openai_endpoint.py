@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 
 import openai
@@ -132,7 +133,16 @@ def test_what_cannot_be_done_is_refused(idle, field):
 
 def test_the_document_says_what_is_taken(idle):
     with idle.client() as client:
-        schemas = client.get("/api/openapi.json").json()["components"]["schemas"]
+        document = client.get("/api/openapi.json").json()
+        for path, operations in document["paths"].items():
+            for operation in operations.values():
+                assert "requestBody" not in operation or path[:4] == "/v1/" or "422" in operation["responses"]
+        schemas = document["components"]["schemas"]
+        name = schemas["Message"]["properties"]["session"]["anyOf"][0]
+        for session in ("a" * 200, "a b/é", "a" * 201, "a\x85", "a\nb", "a\u2028"):
+            answered = client.get("/api/runs", params={"session": session}).status_code
+            is_fit = len(session) <= name["maxLength"] and re.search(name["pattern"], session)
+            assert answered == (200 if is_fit else 400)
         assert schemas["ChatBody"]["properties"]["n"] == {"enum": [None, 1]}
         assert schemas["Fork"]["properties"]["step"]["anyOf"][0] == {
             "type": "integer",

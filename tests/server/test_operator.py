@@ -31,6 +31,7 @@ def test_requests_are_shown_as_the_model_got_them(serve):
             assert about["messages"] == len(sent["messages"])
             assert about["prompt_tokens"] > 0
         assert [each["same"] for each in found["requests"]] == [0, 2, 4, 6]
+        assert [each["changed"] for each in found["requests"]] == [None] * 4
         assert [each["same_tools"] for each in found["requests"]] == [False, True, True, True]
         assert set(found["requests"][1]["parts"]) == {"system", "user", "assistant", "tool", "tools"}
         newest = client.get(url, params={"limit": 1}).json()

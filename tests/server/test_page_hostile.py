@@ -159,7 +159,7 @@ def test_in_arguments_results_questions_and_titles(serve, browser):
     visit = Visit(browser, serve(script)).enter()
     for number, text in enumerate(HOSTILE[::4]):
         visit.say(text)
-        visit.page.get_by_role("button", name="Allow once").click()
+        visit.page.get_by_role("button", name="Allow", exact=True).click()
         visit.wait(".end", number + 1)
         visit.page.locator(".call summary").last.click()
     visit.page.get_by_role("button", name="New conversation").click()

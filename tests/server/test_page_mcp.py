@@ -187,6 +187,7 @@ def test_servers_are_shown_tested_and_suggested(pal_serve, visit, about):
     assert there.texts(".servers .badge") == ["ready", "failed"]
     assert "no luck" in panel.inner_text()
     there.shot(f"servers-{name}")
+    page.get_by_role("button", name="Close").click()
 
     message = page.locator("#message")
     message.press_sequentially("read @go")

@@ -4,11 +4,18 @@ from __future__ import annotations
 
 import base64
 import json
+import re
+import time
+from contextlib import closing
 
 from playwright.sync_api import expect
 from tests.server.browser import Visit
 
-from pure_agent_loop.testing import call
+from pure_agent_loop import TokenUsage
+from pure_agent_loop.durable import Schedule, Schedules
+from pure_agent_loop.durable.client import Client
+from pure_agent_loop.durable.database import Database
+from pure_agent_loop.testing import answer, call
 
 FILL = """async (count) => {
   const store = await import("/assets/store.js"), view = store.view.value, events = [];
@@ -45,20 +52,22 @@ SCROLL = """async () => {
 
 
 def test_requests_audit_and_folders(serve, visit):
-    guest = visit(serve([call("add", a=1, b=2), "It is 3."]), color_scheme="dark")
+    first, second = (TokenUsage(n, 5, n + 5, cached_tokens=n - 400) for n in (1_000, 1_100))
+    script = [answer(call("add", a=1, b=2), usage=first), answer("It is 3.", usage=second)]
+    guest = visit(serve(script), color_scheme="dark")
     guest.say("What is 1 + 2?")
     guest.wait(".end")
-    guest.page.get_by_role("button", name="Requests").click()
-    guest.wait(".requests li", 3)
+    guest.inspect("Context")
+    guest.wait(".requests li", 2)
     expect(guest.page.locator(".requests").first).to_contain_text("2 of 4 messages unchanged")
+    expect(guest.page.locator(".requests").first).to_contain_text("300 missed by the cache")
     guest.page.locator(".requests summary").nth(1).press("Enter")
     expect(guest.page.locator(".requests pre")).to_contain_text("SECRET-PROMPT")
-    expect(guest.page.locator(".requests").last).to_contain_text("add")
-    guest.shot("requests")
-    guest.page.locator(".sessions li .icon").first.focus()
-    guest.page.keyboard.press("Enter")
-    guest.page.get_by_label("Folder").fill("Sums")
-    guest.page.get_by_role("button", name="Move", exact=True).click()
+    guest.page.get_by_role("button", name="Audit log", exact=True).click()
+    expect(guest.page.locator(".requests")).to_contain_text("add")
+    guest.row_menu("Move to folder")
+    guest.page.get_by_label("Folder", exact=True).fill("Sums")
+    guest.page.get_by_role("button", name="Save", exact=True).click()
     expect(guest.page.locator(".folder summary")).to_contain_text("Sums")
     guest.page.reload()
     expect(guest.page.locator(".folder .session")).to_contain_text("What is 1 + 2?")
@@ -69,9 +78,67 @@ def test_the_fleet(serve, visit, tmp_path):
     guest = visit(server)
     guest.say("Hello")
     guest.wait(".end")
-    guest.page.get_by_role("button", name="Fleet").click()
-    for text in ("Workers", "Queues", "Schedules", "model scripted", "Handovers", "completed"):
+    guest.page.get_by_role("button", name="Operator").click()
+    for text in ("Workers", "Queues", "Schedules", "model scripted", "Restarts", "completed"):
         expect(guest.page.locator(".fleet")).to_contain_text(text)
+    assert guest.page.url.endswith("#/operator")
+    guest.page.reload()
+    guest.page.get_by_role("button", name="New schedule").click()
+    for label, text in (("Name", "daily"), ("When", "0 9 * * *"), ("Task", "Report")):
+        guest.page.locator(".schedule").get_by_label(label).fill(text)
+    guest.page.get_by_role("button", name="Save").click()
+    guest.page.wait_for_selector(".fleet td >> text=0 9 * * *")
+    with closing(Client(Database(f"sqlite:///{tmp_path}/runs.sqlite"))) as client:
+        earlier = Schedules(client, lambda: time.time() - 9_000)
+        earlier.add(Schedule("late", "helper", "Report", every=3_600))
+    skipped = guest.page.locator(".fleet tr", has_text="late").locator(".badge.skipped")
+    expect(skipped).to_have_text("skipped")
+    expect(skipped.locator("..")).to_have_attribute("title", re.compile("due times left out since"))
+    guest.shot("schedules")
+    guest.page.locator(".fleet td").get_by_role("button", name="Hello").click()
+    guest.wait(".end")
+    expect(guest.page.locator(".fleet")).to_have_count(0)
+
+
+def test_the_agent_and_its_model_are_chosen_where_the_server_allows_it(serve, visit):
+    seen = []
+
+    def model(request):
+        seen.append(request.body["model"])
+        return "Hello."
+
+    server = serve(model, limits={"models": ["grand"]})
+    guest = visit(server)
+    guest.page.get_by_role("button", name="Agent").click()
+    guest.page.get_by_role("button", name="other", exact=False).last.click()
+    guest.page.get_by_role("button", name="Agent").click()
+    guest.page.get_by_role("button", name="grand").click()
+    guest.say("Hello")
+    guest.wait(".end")
+    expect(guest.page.locator("header .about")).to_have_text("other · grand")
+    guest.page.reload()
+    expect(guest.page.locator(".picker")).to_contain_text("other")
+    guest.say("Again")
+    guest.wait(".end", 2)
+    guest.page.get_by_role("button", name="Agent").click()
+    guest.page.get_by_role("button", name="grand").click()
+    guest.page.get_by_role("button", name="Retry").last.click()
+    guest.page.wait_for_selector("header .about >> text=grand")
+    assert seen == ["grand", "scripted", "grand"]
+    with server.client() as client:
+        refused = client.post("/api/runs", json={"text": "Hello", "model": "huge"})
+        assert refused.status_code == 404
+        assert "scripted, grand" in refused.json()["detail"]
+
+
+def test_settings_are_kept(serve, visit):
+    guest = visit(serve(["Hello."]))
+    guest.page.get_by_role("button", name="Settings").click()
+    guest.page.get_by_label("Text size").select_option("large")
+    guest.page.get_by_label("Theme").select_option("dark")
+    guest.page.get_by_role("dialog").get_by_role("button", name="Close").click()
+    guest.page.reload()
+    guest.page.wait_for_selector("html[data-size='large'][data-theme='dark'] #message")
 
 
 def test_who_does_not_operate_has_no_such_views(serve, browser):
@@ -79,9 +146,12 @@ def test_who_does_not_operate_has_no_such_views(serve, browser):
     guest.page.goto(f"{guest.server.url}/#token=ada-token-0123456789")
     guest.say("Hello")
     guest.wait(".end")
+    guest.page.get_by_role("button", name="Inspect", exact=True).click()
     expect(guest.page.get_by_role("button", name="Timeline")).to_be_visible()
-    for name in ("Requests", "Fleet", "Export"):
+    guest.page.get_by_role("button", name="More", exact=True).click()
+    for name in ("Context", "Audit log", "Operator", "Approvals"):
         expect(guest.page.get_by_role("button", name=name)).to_have_count(0)
+    expect(guest.page.get_by_role("link", name="Export")).to_have_count(0)
     guest.close()
 
 
@@ -91,7 +161,6 @@ def test_tasks_stand_in_a_tree(serve, visit):
     guest.say("What is 1 + 2?")
     guest.wait(".end")
     guest.wait(".answer .hljs-number")
-    guest.shot("phone")
     session = guest.page.url.rpartition("=")[2]
     about = {
         "agent": "a",
@@ -107,7 +176,7 @@ def test_tasks_stand_in_a_tree(serve, visit):
         {"id": "two", "session": "S1", "own_session": "S1", **about},  # a ring must not hang the page
     ]
     guest.page.route("**/api/tasks?**", lambda route: route.fulfill(json={"tasks": tasks}))
-    guest.page.get_by_role("button", name="Tasks").click()
+    guest.inspect("Tasks")
     guest.wait(".tasks .tasks li")
 
 
@@ -175,3 +244,65 @@ def test_ten_thousand_calls_are_a_small_document(serve, visit):
     print(f"10,000 calls: drawn in {took:.0f} ms; a frame of scrolling {frames}")
     assert guest.page.locator(".call").count() <= 240
     assert frames["nodes"] < 5_000
+
+
+def test_the_browser_goes_back_and_rows_are_links(serve, visit):
+    server = serve(["One it is.", "Two it is."])
+    guest = visit(server)
+    page = guest.page
+    for number, text in enumerate(("Say one", "Say two"), 1):
+        guest.say(text)
+        guest.wait(".end")
+        guest.wait(".sessions li", number)
+        if number == 1:
+            first = page.url
+            page.get_by_role("button", name="New conversation").click()
+    second = page.url
+    guest.page.get_by_role("link", name="Say one").click()
+    expect(page.locator(".answer")).to_have_text("One it is.")
+    assert page.url == first
+    page.go_back()
+    expect(page.locator(".answer")).to_have_text("Two it is.")
+    assert page.url == second
+    page.go_back()
+    expect(page.locator(".answer")).to_have_text("One it is.")
+    with guest.context.expect_page() as opened:
+        page.get_by_role("link", name="Say two").click(modifiers=["Control"])
+    expect(opened.value.locator(".answer")).to_have_text("Two it is.")
+    assert page.url == first
+    blank = guest.window()
+    blank.goto(f"{server.url}/assets/icon.svg")
+    blank.goto(first)
+    expect(blank.locator(".answer")).to_have_text("One it is.")
+    blank.go_back()
+    assert blank.url.endswith("icon.svg")
+    page.locator(".said").hover()
+    page.get_by_role("button", name="Edit and resend").click()
+    page.keyboard.press("Escape")
+    expect(page.locator(".editing")).to_have_count(0)
+    page.get_by_role("button", name="More", exact=True).click()
+    with page.expect_download() as saved:
+        page.get_by_role("link", name="Export (Markdown)").click()
+    assert saved.value.suggested_filename == "Say one.md"
+
+
+def test_the_timeline_of_a_run_that_waited_shows_its_work(serve, visit):
+    guest = visit(serve([call("danger", what="one"), "Done."]))
+    guest.say("Do one")
+    guest.wait(".card")
+    guest.page.evaluate("""() => import("/assets/store.js").then((store) => {
+        store.view.value.runs[0].waitsSince -= 3600; // as if the question had come an hour ago
+        for (const span of store.view.value.runs[0].spans) { span.start -= 3600; span.end -= 3600; }
+        store.view.value.runs[0].started -= 3600;
+    })""")
+    guest.page.get_by_role("button", name="Allow", exact=True).click()
+    guest.wait(".end")
+    guest.page.get_by_role("button", name="Inspect", exact=True).click()
+    wait = guest.page.get_by_role("img", name="waited 60 min")
+    whole = guest.page.locator(".panel svg").bounding_box()["width"]
+    assert 0 < wait.bounding_box()["width"] < whole / 4
+    guest.shot("waited")
+    guest.page.get_by_role("button", name="Context", exact=True).click()
+    row = guest.page.locator(".requests summary").first
+    expect(row).to_contain_text("in · ")
+    expect(row).not_to_contain_text("0 cached")

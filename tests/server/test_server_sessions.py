@@ -50,7 +50,8 @@ def test_a_session_is_exported_and_deleted(server):
         session = finished(client, "hello <b>")["session"]
         text = client.get(f"/api/sessions/{session}/export")
         assert "hello <b>" in text.text
-        assert text.headers["content-disposition"] == f'attachment; filename="{session}.md"'
+        named = "filename*=UTF-8''hello%20%20b.md"
+        assert text.headers["content-disposition"] == f'attachment; filename="{session}.md"; {named}'
         page = client.get(f"/api/sessions/{session}/export", params={"form": "html"})
         assert page.headers["content-type"].startswith("text/html")
         assert "<b>" not in page.text.partition("<body")[2].replace("<b>hello", "")
@@ -207,7 +208,7 @@ def test_a_session_of_any_name_is_reached(server, name):
             assert "completed" in response.read().decode()
         assert client.get(path).json()["state"] == "completed"
         export = client.get(f"{url}/export", params={"form": "markdown"})
-        assert unquote(export.headers["content-disposition"].partition("UTF-8''")[2]) == f"{name}.md"
+        assert unquote(export.headers["content-disposition"].partition("UTF-8''")[2]) == "hi.md"
         fork = client.post(f"{url}/fork", json={}).json()["session"]
         assert client.get(f"/api/sessions/{fork}").status_code == 200
         assert client.delete(url).status_code == 204

@@ -52,6 +52,30 @@ def finished(client, text, **about):
 
 
 @pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("zh-CN,zh;q=0.9", "没有此 ID 的会话。"),
+        ("fr, en", "No session with this id."),
+        ("", "No session with this id."),
+    ],
+)
+def test_an_error_is_in_the_language_of_who_asks(server, language, words):
+    with server.client() as client:
+        client.headers["Accept-Language"] = language
+        assert client.get("/api/sessions/none").json()["detail"] == words
+        client.headers["Authorization"] = "Bearer wrong-token-0123456789"
+        refused = client.get("/api/sessions").json()["detail"]
+        assert refused.isascii() == words.isascii()
+    headers = {"Authorization": f"Bearer {OWNER}", "Accept-Language": language}
+    for query, expected in (("", words), ("?language=zh", "没有此 ID 的会话。")):
+        with connect(f"ws://127.0.0.1:{server.port}/ws{query}", additional_headers=headers) as socket:
+            socket.recv()
+            socket.send(json.dumps({"type": "stop", "id": 1, "session": "none", "run": "none:1"}))
+            detail = json.loads(socket.recv())["detail"]
+            assert detail.isascii() == expected.isascii(), detail
+
+
+@pytest.mark.parametrize(
     ("headers", "status"),
     [
         ({}, 401),
@@ -164,6 +188,8 @@ def test_the_cookie_of_the_page(server):
     with httpx2.Client(base_url=server.url) as client:
         assert client.post("/api/login", json={"token": "not-the-token-0123"}).status_code == 401
         assert client.get("/api/me").status_code == 401
+        asked = client.get("/api/login")  # no error, which browsers would log
+        assert (asked.status_code, asked.json()) == (200, {"person": None})
         found = client.post("/api/login", json={"token": OWNER})
         assert found.json()["roles"] == ["use", "approve", "operate"]
         cookie = found.headers["set-cookie"].lower()
@@ -171,12 +197,14 @@ def test_the_cookie_of_the_page(server):
         assert "samesite=strict" in cookie
         assert OWNER not in cookie
         assert client.get("/api/me").json()["name"] == "owner"
+        assert client.get("/api/login").json()["person"] == client.get("/api/me").json()
         assert client.post("/api/runs", json={"text": "hello"}).status_code == 403  # from no page
         mine = {"Origin": server.url}
         assert client.post("/api/runs", json={"text": "hello"}, headers=mine).status_code == 201
         name, _, value = found.headers["set-cookie"].partition(";")[0].partition("=")
         forged = {"Cookie": f"{name}={value[:-1]}{'0' if value[-1] != '0' else '1'}"}
         assert httpx2.get(f"{server.url}/api/me", headers=forged).status_code == 401
+        assert httpx2.get(f"{server.url}/api/login", headers=forged).json() == {"person": None}
 
 
 def test_people_are_apart_and_see_what_they_may(server):

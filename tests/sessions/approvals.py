@@ -29,7 +29,7 @@ class Desk:
     """One way to allow calls, the work, and what was done and asked."""
 
     def __init__(self, way, shape):
-        self.way, self.rounds = way, ROUNDS[shape]
+        self.way, self.rounds = way, [*ROUNDS[shape]]
         self.marks, self.asked = [], []
 
     def says(self, args):

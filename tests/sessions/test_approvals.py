@@ -6,7 +6,9 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 from tests.sessions.approvals import ROUNDS, WAYS, Desk, Recorded, check_approved
@@ -88,13 +90,60 @@ def test_questions_are_answered_from_anywhere(waiting):
     assert "Too early." in str(result.messages)
 
 
+def test_a_session_can_be_resumed_when_it_was_cut_off_or_needs_no_answer(new_store):
+    full = Recorded("answer", "three calls", new_store())
+    for count in range(len(full.records) + 1):
+        store = new_store()
+        with store.open("s") as log:
+            log.adopt(full.records[:count])
+        sessions = SessionManager(store)
+        can_resume = "s" in [info.id for info in sessions.resumable()]
+        if not any(record.type == "run" for record in full.records[:count]):
+            assert not can_resume  # nothing has begun
+        else:
+            is_over = sessions.load("s").stop_reason == "completed"
+            assert can_resume == (not sessions.waiting() and not is_over)
+    assert count > 10
+    with store.open("s") as log:
+        log.append("state", {"stop_reason": None})
+        assert [info.id for info in sessions.resumable()] == ["s"]
+        log.append("outcome", {"key": "1:tool:a", "value": 5})
+    assert sessions.resumable() == []  # it cannot be read, so a run would raise
+
+
+def test_whoever_resumes_waits_for_the_session_and_has_the_result(waiting):
+    store, desk = waiting
+    del desk.rounds[1:]
+    sessions = SessionManager(store)
+    for question in sessions.questions("s"):
+        sessions.answer("s", question.call_id, "allow")
+    agent = desk.agent(store, alone=True)
+    with store.open("s"), pytest.raises(SessionLockedError):
+        sessions.resume(agent, "s", timeout=0.1)
+    barrier = Barrier(4)
+
+    def resume(_):
+        barrier.wait(60)
+        return sessions.resume(agent, "s")
+
+    with ThreadPoolExecutor(4) as threads:
+        results = list(threads.map(resume, range(4)))
+    assert [result.content for result in results] == ["Done."] * 4
+    assert set(desk.started.values()) == {1}
+    assert len(desk.started) == 3
+    with pytest.raises(ConfigError, match="nothing to resume"):
+        sessions.resume(agent, "other")
+
+
 def test_only_an_open_question_is_answered(waiting):
     store, _ = waiting
     sessions = SessionManager(store)
     call_id = sessions.questions("s")[0].call_id
     with pytest.raises(ConfigError, match="Call 'other' has no pending question"):
         sessions.answer("s", "other", "allow")
-    with pytest.raises(ConfigError, match="'allow' or 'deny'"):
+    with pytest.raises(
+        ConfigError, match="The answer to a question must be 'allow' or 'deny'; it is 'perhaps'"
+    ):
         sessions.answer("s", call_id, "perhaps")
     with pytest.raises(ConfigError, match="message must be text"):
         sessions.answer("s", call_id, "deny", 5)

@@ -11,7 +11,8 @@ import threading
 import pytest
 from tests.sessions.approvals import Desk
 
-from pure_agent_loop import Agent, AlreadyAnsweredError, ConfigError, Permission, Tool, tool
+from pure_agent_loop import Agent, AlreadyAnsweredError, ConfigError, EventType, Permission, Tool, tool
+from pure_agent_loop.errors import SessionLockedError
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedLLM, call
@@ -258,10 +259,40 @@ def test_a_new_task_is_no_to_open_questions_and_waits_for_accepted_answers(new_s
     other = new_store()
     desk, call_id = asked(other)
     sessions = SessionManager(other)
-    desk.agent(other).run("Task: something else.", session_id="s")
-    with pytest.raises(ConfigError, match="has no pending question"):
-        SessionManager(other).answer("s", f"not {call_id}", "allow")
+    result = desk.agent(other).run("Task: something else.", session_id="s")
+    told = [event.content for event in result.events if event.type is EventType.NOTICE]
+    assert "The new task denied what waited for an answer in 's': put." in told
+    with pytest.raises(ConfigError, match="has no pending question") as unknown:
+        sessions.answer("s", f"not {call_id}", "allow")
+    assert not isinstance(unknown.value, AlreadyAnsweredError)
+    with pytest.raises(AlreadyAnsweredError, match="a new task already answered 'deny' at") as late:
+        sessions.answer("s", call_id, "allow", by="ann")
+    run = [record for record in sessions.load("s").records if record.type == "run"][-1]
+    assert (late.value.answer, late.value.by, late.value.at) == ("deny", "a new task", run.time)
     assert not desk.started
+
+
+def test_who_cannot_open_a_session_after_an_answer_knows_that_another_one_resumes_with_it(new_store):
+    for _ in range(10):
+        answer_together(new_store())
+
+
+def answer_together(store):
+    """Three people answer the three questions of a run at once, and each tries to resume it."""
+    desk, _ = asked(store, "three calls")
+    sessions = SessionManager(store)
+
+    def person(call_id):
+        sessions.answer("s", call_id, "allow", by="ann")
+        try:
+            return desk.look(store).stop_reason
+        except SessionLockedError:
+            return "locked"
+
+    found = race([lambda each=each: person(each.call_id) for each in sessions.questions("s")])
+    assert set(found) <= {"waiting_permission", "locked"}, found
+    assert desk.started == {("put", 1): 1, ("again", 2): 1, ("put", 3): 1}
+    assert [question.args for question in sessions.questions("s")] == [{"n": 4}]
 
 
 def test_an_answer_without_a_name_is_of_this_account(tmp_path):

@@ -310,6 +310,15 @@ def test_it_replays(session, kind):
     assert str(report).endswith(": identical")
 
 
+def test_a_record_without_marks_of_failures_replays(session):
+    """Earlier versions did not mark the results of failed calls."""
+    session.run([answer(call("fail", why="x"), call("look", at="y")), "Done."], "Look")
+    old = deepcopy(session.records)
+    marked = [m for record in old for m in record.data.get("messages", ()) if m.pop("meta", None)]
+    assert [message["role"] for message in marked] == ["tool"]
+    assert_replays(old)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_it_replays_as_far_as_it_goes(session, kind):
     """A process can end behind each record."""

@@ -9,15 +9,18 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.helpers import check_result, tool_texts
 from tests.subagents.family import HELPER, family, notices, parent
 
+from pure_agent_loop import Agent, SessionManager, tool
+from pure_agent_loop.durable import Engine
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.subagents import TaskStore
-from pure_agent_loop.testing import Gate, assert_replays, call, check_history, deltas
+from pure_agent_loop.testing import Gate, ScriptedLLM, assert_replays, call, check_history, deltas
 
 ROOT = Path(__file__).parents[2]
 
@@ -218,3 +221,39 @@ def test_what_the_history_says_is_not_told_again():
     second = check_result(agent.run("more", session_id="trip"))
     assert notices(second.messages) == notices(first.messages)
     assert only_task().delivered
+
+
+@pytest.mark.parametrize("place", ["files", "database"])
+def test_a_deleted_session_takes_its_tasks_and_long_results_with_it(home, tmp_path, place):
+    @tool
+    def shout() -> str:
+        """Say much."""
+        return "whisper " * 40_000
+
+    llm = family(parent=[call("shout"), give(), "whisper"], helper=["whisper"])
+    engine = Engine(f"sqlite:///{tmp_path}/d.sqlite")
+    store = JsonlStore(home / "sessions") if place == "files" else engine.sessions
+    check_result(parent(llm, tools=[shout]).run("whisper", session_id="trip", sessions=store))
+    assert len({*store.list(), *JsonlStore(home / "sessions").list()}) == 2
+    assert list((home / "results").iterdir())
+    if place == "files":
+        SessionManager(store).delete("trip")
+    else:
+        with engine.deletion() as deletion:
+            deletion.delete("trip")
+    assert store.list() == []
+    engine.close()
+    found = [path for path in tmp_path.rglob("*") if path.is_file() and b"whisper" in path.read_bytes()]
+    assert found == []
+
+
+def test_sessions_of_subagents_on_other_machines_are_deleted_too(home, tmp_path):
+    poet = Agent(llm=ScriptedLLM(["whisper"])).as_tool("poet", "Rhymes.")
+    agent = Agent(llm=ScriptedLLM([call("poet", input="whisper"), "done"]), tools=[poet])
+    with closing(Engine(f"sqlite:///{tmp_path}/d.sqlite")) as engine:
+        assert agent.prepare("go", session_id="trip", sessions=engine.sessions).wait_sync().content == "done"
+        assert len(engine.sessions.list()) == 2
+        shutil.rmtree(home)  # the records of tasks are on the machine of the worker
+        with engine.deletion() as deletion:
+            deletion.delete("trip")
+        assert engine.sessions.list() == []

@@ -21,6 +21,7 @@ from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
 from pure_agent_loop.testing import ScriptedServer
 from pure_agent_loop.testing.quirks import (
+    PROTOCOL_QUIRKS,
     QUIRKS,
     TOOLS,
     AsItIs,
@@ -32,7 +33,7 @@ from pure_agent_loop.testing.quirks import (
     serve,
 )
 
-PAGE = Path(__file__).parents[2] / "docs" / "quirks.md"
+PAGE = Path(__file__).parents[2] / "docs" / "quirk-list.md"
 HI = [{"role": "user", "content": "hi"}]
 SIZES = (1, 7, 64, 1000)
 MANY_BYTES = 10_000
@@ -295,6 +296,8 @@ def test_a_quirk_of_ones_own():
 
 
 def test_the_page_lists_every_quirk_with_its_reason():
-    rows = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| `")]
-    assert rows == [f"| `{quirk.name}` | {quirk.why} |" for quirk in QUIRKS]
-    assert f"**{len(QUIRKS)}**" in PAGE.read_text(encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith("| `")]
+    kinds = [QUIRKS, *PROTOCOL_QUIRKS.values()]
+    assert rows == [f"| `{quirk.name}` | {quirk.why} |" for quirks in kinds for quirk in quirks]
+    assert all(f"**{len(quirks)}**" in page for quirks in kinds)

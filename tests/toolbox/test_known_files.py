@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from tests.helpers import tool_texts
 
-from pure_agent_loop import Agent, Permission
+from pure_agent_loop import Agent, EventType, Permission
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.subagents import AgentDefinition, SubagentManager
@@ -160,6 +160,8 @@ class TestAsked:
 
         result = agent(work, *read, EDIT, "ok", permission_mode="ask", on_ask=on_ask).run("go")
         assert "has changed since the user was asked" in texts(result)[-1]
+        (end,) = [event for event in result.events if event.type is EventType.OBSERVATION][-1:]
+        assert (end.is_error, end.refused) == (True, "")  # it was made, and failed
         assert (work / "s.txt").read_text() == "one\nmine\n"
 
     def test_a_file_that_appeared_behind_the_question(self, work):

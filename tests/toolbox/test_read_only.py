@@ -16,8 +16,9 @@ import pytest
 from tests.helpers import unframed
 from tests.toolbox.sandbox_ground import require_tools, system_python
 
-from pure_agent_loop import Agent, CancelToken, Permission, PermissionRules
+from pure_agent_loop import Agent, CancelToken, Permission, PermissionRules, SessionManager
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.events import EventType
 from pure_agent_loop.permissions import JudgeContext
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox import Shell
@@ -230,6 +231,18 @@ class TestTheFlow:
         run = made.run("go")
         question = run.questions[0]
         assert "tried read-only" in question.reason
+
+    def test_what_a_person_has_answered_is_not_tried_again(self, shell, tmp_path):
+        options = {"sessions": tmp_path / "sessions"}
+        first, _ = agent(shell, "echo said; echo x >> made", **options)
+        question = first.run("go", session_id="s").questions[0]
+        SessionManager(tmp_path / "sessions").answer("s", question.call_id, "allow")
+        made = Agent(llm=ScriptedLLM(["done"]), tools=[shell.tool()], permission_mode="ask", **options)
+        result = made.run(None, session_id="s")
+        assert result.content == "done"
+        assert (tmp_path / "made").read_text() == "x\n"
+        shown = [event for event in result.events if event.type is EventType.PROGRESS]
+        assert [event.content for event in shown] == ["said\n"]
 
 
 EFFECTS = {

@@ -422,6 +422,14 @@ def test_reasons_are_said_in_the_language_of_the_run(monkeypatch):
     assert not [c.reason for c in chinese if c.reason.isascii()]
 
 
+@pytest.mark.parametrize(
+    ("line", "trouble"), [('echo "a\\\nb"', "引号中的反引号或续行"), (r"echo $'x\q'", "单词中的 '$'")]
+)
+def test_what_cannot_be_read_is_named_in_the_language(monkeypatch, line, trouble):
+    monkeypatch.setenv("PAL_LANG", "zh")
+    assert ShellPolicy().judge(line).reason.endswith(f"无法确切解析这一行：{trouble}")
+
+
 def test_no_line_and_no_pattern_takes_long(tmp_path):
     """In a process of its own, so that what would take for ever fails; there is no other timing in it."""
     lines = {

@@ -44,6 +44,12 @@ async def test_a_bare_decorator():
     assert repr(add) == "Tool('add')"
 
 
+def test_options_hold_for_a_function_that_is_handed_over():
+    assert tool(add.function, idempotent=True, destructive=True).destructive is True
+    with pytest.raises(ConfigError):
+        tool(add, destructive=True)  # a tool already: its options are not lost without a word
+
+
 async def test_a_decorator_with_arguments():
     assert (get.name, get.description, get.idempotent, get.timeout) == ("fetch", "Get it.", True, 5)
     assert get.is_async

@@ -38,7 +38,7 @@ from tests.faults import (
     unavailable,
 )
 
-from .matrix import ANSWER, NEVER_ENDING, Case, Kind, case_of, play
+from .matrix import ANSWER, NEVER_ENDING, PROTOCOLS, Case, Kind, case_of, play
 from .talk import WAYS
 
 SEEDS = 2  # for each request that the fault can come in
@@ -134,13 +134,20 @@ STATUS: dict[str, Kind] = {
     "429 for ever": for_ever(rate_limited(2), "rate_limit", waits=lambda waits: waits == [2] * 3),
     "quota": at_once(quota_exceeded(), "quota"),
     "quota in the stream": amid(
-        ErrorChunk("no money", "insufficient_quota"), stop="error", error="quota", retries=0
+        ErrorChunk("You exceeded your current quota.", "insufficient_quota"),
+        stop="error",
+        error="quota",
+        retries=0,
     ),
     "402": at_once(status(402), "quota"),
     "500 once": once(status(500)),
     "500 for ever": for_ever(status(500), "overloaded"),
     "502 page": once(html_page(502)),
     "503 text": once(unavailable()),
+    "529": once(status(529, kind="overloaded_error")),
+    "529 with seconds": once(
+        status(529, kind="overloaded_error", headers={"Retry-After": "7"}), waits=lambda waits: waits == [7]
+    ),
     "503 with a long wait": at_once(status(503, headers={"Retry-After": "1e9"}), "overloaded"),
     "408": once(status(408)),
     "409": once(status(409)),
@@ -358,3 +365,50 @@ def test_the_table_is_whole() -> None:
 def test_a_fault_is_survived_or_told(name: str, way: str, seed: int) -> None:
     kind = TABLE[name]
     play(kind, case_of(name, kind, way, seed))
+
+
+# What these kinds send exists in chat completions only: chunks with choices, [DONE], free words as codes.
+OF_CHAT = {
+    "call cut off, with DONE",
+    "three faults in a row",
+    "empty choices",
+    "empty choices for ever",
+    "empty choices among others",
+    "a chunk that is no object",
+    "error object nobody knows",
+    "no finish reason, but DONE",
+    "drip of empty chunks",
+    "finish reason error",
+    "missing usage",
+}
+NOT_SENT = {
+    # A refusal takes back what came before it.
+    "messages": {"content filter in text", "content filter in arguments"},
+    # A whole response says that it is complete.
+    "responses plain": {name for name in CONNECTION if name.startswith(("early clean end", "call cut off"))},
+    # A call is one part, sent when it is complete.
+    "gemini": {
+        name for name in [*CONNECTION, *ANSWERS] if name.startswith("call cut off") or "arguments" in name
+    },
+}
+SHARED = {
+    name: kind
+    for name, kind in {**CONNECTION, **BODIES, **STATUS, **SILENCE, **ANSWERS}.items()
+    if name not in OF_CHAT
+}
+CELLS = [
+    (name, protocol, way, seed)
+    for name, kind in SHARED.items()
+    for protocol in PROTOCOLS
+    for way in WAYS
+    for seed in range(len(kind.stages))
+    if name not in {*NOT_SENT.get(protocol, ()), *NOT_SENT.get(f"{protocol} {way}", ())}
+]
+
+
+@pytest.mark.parametrize(("name", "protocol", "way", "seed"), CELLS)
+def test_a_fault_of_another_protocol_is_survived_or_told(
+    name: str, protocol: str, way: str, seed: int
+) -> None:
+    kind = SHARED[name]
+    play(kind, case_of(name, kind, way, seed), PROTOCOLS[protocol])

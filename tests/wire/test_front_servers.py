@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from pure_agent_loop.testing import Gate, ScriptedServer, deltas
+from tests.serving import free_port
 from tests.toolbox.web import certificate
 
 from .talk import HI, ask, client_of, get_answer, get_error, run
@@ -46,12 +47,6 @@ class Front(NamedTuple):
     def connections(self) -> list[str]:
         """The connection of each request, in order, once nginx has ended."""
         return (self.folder / "connections").read_text().split()
-
-
-def free_port() -> int:
-    """One that nothing listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        return int(listening.getsockname()[1])
 
 
 def program(name: str) -> str:

@@ -33,6 +33,7 @@ def thinking(model: str, url: str, level: str) -> dict[str, Any]:
     body = client.request_body(HI, None, {"temperature": DEFAULT_TEMPERATURE}, stream=False)
     assert body.pop("model") == model
     assert body.pop("messages") == HI
+    body.pop("prompt_cache_key", None)
     return body
 
 

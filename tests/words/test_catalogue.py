@@ -53,7 +53,7 @@ def looked_up() -> set[str]:
 @pytest.mark.parametrize(("section", "name"), MESSAGES)
 def test_a_message_exists_in_both_languages(section, name):
     english, chinese = (table(section, language)[name] for language in ("en", "zh"))
-    assert re.sub("[·✔✘°“”’]", "", english).isascii()
+    assert re.sub("[·✔✘°“”’…]", "", english).isascii()
     assert not chinese.isascii() or not re.search(r"[a-z]{3}", re.sub(r"{.*?}", "", english))
     more = placeholders(chinese) - placeholders(english)
     assert more <= (IN_CHINESE_ONLY if section == "model" else set())
@@ -90,7 +90,9 @@ def test_every_message_is_used():
     ]
     assert [name for name in unused if "." in name or name not in texts] == []
     assert [
-        name for name in table("screen", "en") if name not in texts and not name.startswith("todo_")
+        name
+        for name in table("screen", "en")
+        if name not in texts and not name.startswith(("todo_", "do_", "did_", "one_"))
     ] == []
 
 

@@ -83,7 +83,7 @@ def test_help_is_chinese_and_fits_the_terminal(words):
         (["run", "--modle", "x"], "无法识别的参数：--modle。是否指 --mode 或 --model？"),
         (["run", "--model"], "参数 -m/--model：需要一个值。"),
         (["run", "--max-steps", "0"], "参数 --max-turns/--max-steps：'0' 不是大于等于 1 的整数。"),
-        (["sessions"], "缺少参数：ACTION。"),
+        (["mcp", "test"], "缺少参数：NAME。"),
         (["sesions"], "未知命令 'sesions'。是否指 sessions？若要作为任务运行：pal run sesions。"),
         (
             ["run", "--api-key", "x"],

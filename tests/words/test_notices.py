@@ -18,7 +18,7 @@ from pure_agent_loop.cli.translated_help import help_text
 from pure_agent_loop.errors import AlreadyAnsweredError, AuditError, SessionLockedError, SessionWriteError
 from pure_agent_loop.runs.choose import plan_model
 from pure_agent_loop.support.language import TranslatedText, in_user_language, message_in, notice, table
-from pure_agent_loop.toolbox import Shell
+from pure_agent_loop.toolbox import Shell, check_workspace
 
 SOURCE = Path(pure_agent_loop.__file__).parent
 CHINESE = {"LANG": "zh_CN.UTF-8"}
@@ -50,28 +50,23 @@ FOR_PROGRAMS = {
     "acp/session.py": 2,
     "acp/updates.py": 4,
     "acp/wire.py": 4,
+    "server/api/about.py": 1,
+    "server/api/openapi.py": 2,
+    "server/api/runs.py": 2,
+    "server/api/sockets.py": 4,
+    "server/api/streams.py": 1,
+    "server/app.py": 2,
+    "server/foreign/history.py": 5,
+    "server/foreign/turn.py": 2,
+    "server/gate.py": 3,
+    "server/hub.py": 1,
+    "server/people.py": 1,
+    "server/runs_file.py": 1,
+    "server/settings.py": 1,
     "mcp/asking.py": 2,
     "mcp/server.py": 2,
     "mcp/serving/published.py": 7,
     "mcp/serving/server.py": 5,
-    "server/api/about.py": 2,
-    "server/api/actions.py": 2,
-    "server/api/openapi.py": 4,
-    "server/api/operator.py": 1,
-    "server/api/runs.py": 2,
-    "server/api/schedules.py": 1,
-    "server/api/sessions.py": 1,
-    "server/api/sockets.py": 6,
-    "server/api/streams.py": 2,
-    "server/app.py": 3,
-    "server/foreign/history.py": 5,
-    "server/foreign/turn.py": 2,
-    "server/gate.py": 10,
-    "server/hub.py": 6,
-    "server/people.py": 1,
-    "server/runs_file.py": 1,
-    "server/serving.py": 1,
-    "server/settings.py": 1,
 }
 # Sentences of `cli` that no person reads in their own language, with the reason.
 NOT_SHOWN = {
@@ -83,6 +78,8 @@ NOT_SHOWN = {
     "pal mcp": "a command",
     "bold cyan": "a style",
     "bold blue": "a style",
+    "bold red": "a style",
+    "reverse red": "a style",
     "invalid choice: '([^']*)' \\(choose from (.*)\\)": "a pattern",
 }
 
@@ -207,6 +204,17 @@ def test_a_value_that_is_a_message_is_translated_too():
 )
 def test_the_sandbox_is_described_in_both_languages(tmp_path, options, chinese):
     assert in_user_language(Shell(tmp_path, **options).describe(), CHINESE) == chinese
+
+
+@pytest.mark.usefixtures("chinese")
+@pytest.mark.parametrize(
+    ("folder", "words"), [("/root", "是主目录"), ("/tmp", "是共享的临时文件夹"), ("/", "是系统文件夹")]
+)
+def test_the_reason_against_a_workspace_is_in_the_language_of_the_user(folder, words):
+    with pytest.raises(ConfigError) as caught:
+        check_workspace(Path(folder))
+    assert words in error_text(caught.value)
+    assert str(caught.value).isascii()
 
 
 @pytest.mark.usefixtures("chinese")

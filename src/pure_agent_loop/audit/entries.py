@@ -46,6 +46,7 @@ class ToolCallEntry:
         step: Step of the run.
         call_id: Id of the call in the session.
         notes: Further data of the call; see `AuditLog`.
+        exit_code: Exit code of the command that the call ran; None if it ran none, and in older lines.
     """
 
     number: int
@@ -68,6 +69,7 @@ class ToolCallEntry:
     step: int = 0
     call_id: str = ""
     notes: dict[str, Any] = field(default_factory=dict)
+    exit_code: int | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
@@ -244,4 +246,5 @@ def _entry(call: dict[str, Any], result: dict[str, Any]) -> ToolCallEntry:
         step=call.get("step", 0),
         call_id=str(call.get("call", "")),
         notes=call["notes"] if isinstance(call.get("notes"), dict) else {"notes": call.get("notes")},
+        exit_code=code if isinstance(code := result.get("exit_code"), int) else None,
     )

@@ -130,6 +130,7 @@ class AuditLog:
             **self._call_fields(call),
             "status": status,
             "seconds": round(seconds, 6),
+            **({} if call.exit_code is None else {"exit_code": call.exit_code}),
             "result_sha256": hashlib.sha256(text.encode()).hexdigest(),
             "result_length": len(text),
             "result": self._text(text, self._result_chars) if self._keep_results else None,

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import argparse
 import gc
+import logging
 import os
 import sys
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 from pure_agent_loop.cli.exits import FAILED, INTERRUPTED, USAGE, code_for_error, folder_trouble
 from pure_agent_loop.cli.output import CommandOutput, ResultLostError, former_names_notice
-from pure_agent_loop.cli.parser import parse, run_command
+from pure_agent_loop.cli.parser import misspelt_variables, parse, run_command
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.support.text import safe_str
 
@@ -37,14 +38,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(options, int):
         return options
     output = CommandOutput(colour=getattr(options, "theme", "") != "plain")
+    output.as_log(options)
     try:
         for name in SECRET_VARIABLES:
             output.hide(os.environ.get(name))
-        if notice := former_names_notice():
+        for notice in filter(None, (former_names_notice(), *misspelt_variables())):
             output.info(notice)
         if any(map(os.environ.get, TRACING_VARIABLES)):
             _trace()
-        return run_command(options, output)
+        with _log_shown(output):
+            return run_command(options, output)
     except KeyboardInterrupt:
         return _stopped(output)
     except ResultLostError as error:
@@ -69,6 +72,28 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace | int:
         return _report(error, CommandOutput())
 
 
+@contextmanager
+def _log_shown(output: CommandOutput) -> Iterator[None]:
+    """Show log records that nothing else handles as messages: texts of models and tools may be in them."""
+    before, logging.lastResort = logging.lastResort, _LastResort(output)
+    try:
+        yield
+    finally:
+        logging.lastResort = before
+
+
+class _LastResort(logging.Handler):
+    """Handler that writes to the output, with tracebacks only with ``PAL_DEBUG``."""
+
+    def __init__(self, output: CommandOutput) -> None:
+        super().__init__(logging.WARNING)
+        self._output = output
+
+    def emit(self, record: logging.LogRecord) -> None:
+        has_traceback = record.exc_info and os.environ.get(DEBUG_VARIABLE)
+        self._output.info(self.format(record) if has_traceback else record.getMessage())
+
+
 def _trace() -> None:
     """Turn on OpenTelemetry if its launcher asks for it and the extra is installed."""
     from pure_agent_loop.errors import MissingExtraError
@@ -79,15 +104,14 @@ def _trace() -> None:
 
 
 def _stopped(output: CommandOutput) -> int:
-    from pure_agent_loop.support.language import user_text
+    from pure_agent_loop.support.language import notice
 
-    output.info(user_text("cli.command_stopped"))
+    output.info(notice("cli.command_stopped"))
     return INTERRUPTED
 
 
 def _report(error: Exception, output: CommandOutput) -> int:
-    from pure_agent_loop.cli.output import error_text
-    from pure_agent_loop.support.language import user_text
+    from pure_agent_loop.support.language import notice
 
     if os.environ.get(DEBUG_VARIABLE):
         import traceback
@@ -97,8 +121,8 @@ def _report(error: Exception, output: CommandOutput) -> int:
         output.fail(trouble)
         return USAGE
     elif isinstance(error, PureAgentLoopError):
-        output.fail(error_text(error))
+        output.fail(error)
     else:
         kind, text = type(error).__name__, safe_str(error)
-        output.fail(user_text("cli.internal_error", kind=kind, error=text, variable=DEBUG_VARIABLE))
+        output.fail(notice("cli.internal_error", kind=kind, error=text, variable=DEBUG_VARIABLE))
     return code_for_error(error)

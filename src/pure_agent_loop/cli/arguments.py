@@ -122,9 +122,8 @@ def seconds(most: float = 86_400) -> Callable[[str], float]:
 
 
 def describe(parser: argparse.ArgumentParser, description: str, epilog: str) -> None:
-    """Set the texts that ``--help`` shows before and after the options, with their line breaks kept."""
+    """Set the texts that ``--help`` shows before and after the options."""
     parser.description, parser.epilog = description, epilog
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
 
 
 def add_actions(parser: argparse.ArgumentParser) -> Any:

@@ -14,7 +14,7 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import DONE, code_for_stop
 from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.options import CommandOptions
-from pure_agent_loop.cli.output import CommandOutput, counted
+from pure_agent_loop.cli.output import CommandOutput, counted, money
 from pure_agent_loop.cli.questions import TerminalQuestions, denial_hint
 from pure_agent_loop.cli.slow import Waiting
 from pure_agent_loop.cli.toolset import rules_of, suggest
@@ -158,12 +158,14 @@ def code_of(answer: str) -> str:
 
 
 def _footer(outcome: RunOutcome, seconds: float) -> str:
-    tokens = outcome.usage.get("total_tokens")
+    tokens, cost = outcome.usage.get("total_tokens"), outcome.usage.get("cost")
+    used = user_text("cli.used_tokens", count=tokens) if tokens else ""
+    used += user_text("cli.used_cost", cost=money(cost)) if cost else ""
     return user_text(
         "cli.footer",
         reason=one_line(outcome.stop_reason),
         steps=counted(outcome.steps, "step"),
-        tokens=user_text("cli.used_tokens", count=tokens) if tokens else "",
+        tokens=used,
         seconds=f"{seconds:.1f}",
     )
 

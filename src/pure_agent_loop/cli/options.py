@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from pure_agent_loop.cli.arguments import CommandOption, options_of, seconds, several, switch, value
-from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.profiles import NO_THINKING, THINKING_LEVELS
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.runs import Configured
@@ -34,12 +33,15 @@ PICK = "?"  # the value of --resume without an ID; not a valid ID
 
 def _price(text: str) -> Price:
     try:
-        amounts = map(float, text.split(","))
-        from pure_agent_loop.budget import Price
+        amounts = [float(amount) for amount in text.split(",")]
+        if 2 <= len(amounts) <= 4:
+            from pure_agent_loop.budget import Price
 
-        return Price(*amounts)
+            cached, written, *_ = *amounts[2:], None, None
+            return Price(amounts[0], amounts[1], cached, written)
     except (ValueError, TypeError) as error:  # a ConfigError too
         raise argparse.ArgumentTypeError(notice("cli.price", text=text)) from error
+    raise argparse.ArgumentTypeError(notice("cli.price", text=text))
 
 
 class _RefuseKey(argparse.Action):
@@ -75,8 +77,18 @@ class EndpointOptions:
         variables=("PAL_BASE_URL", "OPENAI_BASE_URL"),
         example="work",
     )
+    fallback: list[str] = several(
+        "--fallback",
+        metavar="NAME",
+        help="model or server of pal.toml that answers if others fail; repeatable",
+        key="fallback",
+        example=["anthropic:claude-sonnet-5", "work"],
+    )
     profile: str | None = value(
         "-P", "--profile", metavar="NAME", help="use this profile from pal.toml", is_main=True
+    )
+    download: bool = switch(
+        "--download", help="download the demo model (98 MB) if no model is found, without asking"
     )
     env_file: str | None = value(
         "--env-file",
@@ -140,7 +152,7 @@ class PromptOptions:
         "--append-system",
         "--append-system-prompt",
         metavar="TEXT",
-        help="text appended to the system prompt",
+        help="text added to the system prompt",
         key="append_system",
         example="Answer in one paragraph.",
     )
@@ -183,7 +195,7 @@ class ToolOptions:
     subagents_from: list[str] = several(
         "--subagents-from",
         metavar="DIR",
-        help="add subagents defined in Markdown files of DIR; repeatable",
+        help="more subagents, from Markdown files in DIR; repeatable",
     )
     mcp_config: list[str] = several(
         "--mcp-config", metavar="FILE", help="add MCP servers from a file like mcp.json; repeatable"
@@ -253,15 +265,35 @@ class LimitOptions:
             lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text)
         ),
         metavar="N",
-        help="maximum cost, in the currency of --price",
+        help="maximum cost, in US dollars or the currency of --price",
         key="limits.max_cost",
         example=0.5,
+    )
+    max_cost_per_day: float | None = value(
+        "--max-cost-per-day",
+        type=number(
+            lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text)
+        ),
+        metavar="N",
+        help="maximum cost per day (UTC) of all recorded runs",
+        key="limits.max_cost_per_day",
+        example=20,
+    )
+    max_cost_per_person_per_day: float | None = value(
+        "--max-cost-per-person-per-day",
+        type=number(
+            lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text)
+        ),
+        metavar="N",
+        help="the same, of the runs of one person",
+        key="limits.max_cost_per_person_per_day",
+        example=5,
     )
     price: Price | None = value(
         "--price",
         type=_price,
         metavar="IN,OUT",
-        help="price per million tokens: INPUT,OUTPUT[,CACHED]",
+        help="price per million tokens: INPUT,OUTPUT[,CACHED[,WRITTEN]]",
         key="limits.price",
         is_joined=True,
         example=[0.15, 0.6],
@@ -278,7 +310,7 @@ class SessionOptions:
     continue_last: bool = switch(
         "-c",
         "--continue",
-        help="resume this folder's last session; no TASK: finish its run",
+        help="continue the last session in this folder",
         is_main=True,
     )
     resume: str | None = value(
@@ -300,7 +332,9 @@ class SessionOptions:
         example=90,
     )
     database: str | None = value(
-        "--database", metavar="URL", help="durable-run database: sqlite:///PATH or postgresql://..."
+        "--database",
+        metavar="URL",
+        help="durable-run database: sqlite:///PATH or postgresql://... (default: PAL_DATABASE)",
     )
 
 
@@ -387,7 +421,7 @@ class ToolsetOptions(PermissionOptions, ToolOptions):
 
 
 @dataclass
-class ServingOptions(PromptOptions, ToolsetOptions, EndpointOptions):
+class ServingOptions(PromptOptions, ToolsetOptions, LimitOptions, EndpointOptions):
     """Select what ``pal serve`` and ``pal mcp`` serve."""
 
     agents: str | None = value(
@@ -449,7 +483,7 @@ class OutputOptions:
     language: Language | None = value(
         "--language",
         choices=LANGUAGES,
-        help="language of built-in prompts (default: en)",
+        help="language of the interface and prompts",
         key="language",
         variables=(LANGUAGE_VARIABLE, FORMER_NAMES[LANGUAGE_VARIABLE]),
         example="zh",
@@ -466,13 +500,7 @@ class CommandOptions(
 
 
 def limits_of(options: LimitOptions) -> LoopLimits:
-    """Return the limits of `LimitOptions`.
-
-    Raises:
-        ConfigError: ``--max-cost`` is set without ``--price``.
-    """
-    if options.max_cost is not None and options.price is None:
-        raise ConfigError(notice("cli.max_cost_price"))
+    """Return the limits of `LimitOptions`."""
     from pure_agent_loop.limits import LoopLimits
 
     return LoopLimits(
@@ -480,6 +508,8 @@ def limits_of(options: LimitOptions) -> LoopLimits:
         max_tokens=options.max_tokens,
         max_seconds=options.max_seconds,
         max_cost=options.max_cost,
+        max_cost_per_day=options.max_cost_per_day,
+        max_cost_per_person_per_day=options.max_cost_per_person_per_day,
         prices={} if options.price is None else {"*": options.price},
     )
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import logging
 import os
-import shutil
 import sys
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from pure_agent_loop.errors import (
     AlreadyAnsweredError,
@@ -21,17 +21,28 @@ from pure_agent_loop.support.language import (
     LANGUAGES,
     TranslatedText,
     in_user_language,
-    translated,
     user_language,
     user_text,
 )
-from pure_agent_loop.support.terminal import is_terminal, knows_escapes, safe_text, wants_colour
+from pure_agent_loop.support.terminal import (
+    columns_of,
+    fitted,
+    is_terminal,
+    knows_escapes,
+    safe_text,
+    wants_colour,
+)
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.variables import former_names
 
+if TYPE_CHECKING:
+    import argparse
+
+    from pure_agent_loop.cli.service_log import LogFormatter
+
 PREFIX = "pal: "
 SCHEMA_VERSION = 1  # in every JSON object that a command prints
-DIM, RED = "2", "31"
+BOLD, DIM, RED = "1", "2", "31"
 WIDTH, MAX_WIDTH = 80, 110  # columns without a terminal; upper bound on a wide one
 
 
@@ -56,8 +67,13 @@ def error_text(error: BaseException) -> str:
     """Return the text of an error, in the user's language if the catalogue has its message."""
     if type(error) in _MESSAGES and user_language() != LANGUAGES[0]:
         return user_text(_MESSAGES[type(error)], **vars(error))
-    text = translated(error, user_language())
-    return text if isinstance(text, str) else safe_str(error)
+    return in_user_language(error_notice(error))
+
+
+def error_notice(error: BaseException) -> str:
+    """Return the message of an error: that of the catalogue if it has one, else its text."""
+    text = error.args[0] if error.args else ""
+    return text if isinstance(text, TranslatedText) and str(error) == text else safe_str(error)
 
 
 # Messages of errors that make their English text of their fields.
@@ -72,6 +88,11 @@ _MESSAGES: dict[type[BaseException], str] = {
 
 class ResultLostError(Exception):
     """Standard output cannot be written. The message is empty if the reader closed the pipe."""
+
+
+def money(cost: float) -> str:
+    """Format a cost in dollars, such as ``$1.20``, ``$0.03`` or ``$0.0004``."""
+    return f"${cost:.2f}" if cost >= 0.01 or not cost else f"${cost:.4f}" if cost >= 0.0001 else "<$0.0001"
 
 
 class CommandOutput:
@@ -94,8 +115,19 @@ class CommandOutput:
         self.out_is_terminal = is_terminal(self._out)
         self.can_clear = self.err_is_terminal and knows_escapes()
         self.colour = colour and wants_colour(self._err)
+        self._result_colour = colour and wants_colour(self._out)
         self._unfinished = False
         self._secrets: list[str] = []
+        self._formatter: LogFormatter | None = None
+        self._least = logging.INFO
+
+    def as_log(self, options: argparse.Namespace) -> None:
+        """Write messages and errors as log lines from now on, if the command has options for a log."""
+        if hasattr(options, "log_format"):
+            from pure_agent_loop.cli.service_log import LogFormatter
+
+            self._formatter = LogFormatter(options.log_format)
+            self._least = getattr(logging, options.log_level.upper())
 
     def hide(self, secret: str | None) -> None:
         """Replace `secret` by ``***`` in everything written from now on."""
@@ -118,6 +150,14 @@ class CommandOutput:
         except (OSError, ValueError) as error:
             _abandon(self._out)
             raise ResultLostError("" if isinstance(error, BrokenPipeError) else str(error)) from error
+
+    def dim(self, text: str) -> str:
+        """Return a part of a result, dim if standard output shows colours."""
+        return self.paint(DIM, text)
+
+    def paint(self, code: str, text: str) -> str:
+        """Return a part of a result with an SGR code, if standard output shows colours."""
+        return f"\x1b[{code}m{text}\x1b[0m" if self._result_colour else text
 
     def json(self, value: Mapping[str, Any]) -> None:
         """Write one JSON object on one line, ``schema_version`` first.
@@ -151,21 +191,51 @@ class CommandOutput:
     def info(self, message: str) -> None:
         """Write a message to standard error on separate lines, control characters removed."""
         self.end_line()
-        self.progress(self._style(DIM, f"{PREFIX}{safe_text(in_user_language(message))}") + "\n")
+        if self._formatter is not None:
+            if self._least <= logging.INFO:
+                self.progress(f"{self._formatter.line(logging.INFO, message)}\n")
+            return
+        text = f"{PREFIX}{safe_text(in_user_language(message))}"
+        self.progress(self._style(DIM, fitted(text, self._err)) + "\n")
 
-    def fail(self, message: str) -> None:
+    def fail(self, problem: str | BaseException) -> None:
         """Write an error to standard error on separate lines, control characters removed."""
         self.end_line()
-        self.progress(
-            f"{PREFIX}{self._style(RED, user_text('cli.error'))}{safe_text(in_user_language(message))}\n"
-        )
+        if self._formatter is not None:
+            message = problem if isinstance(problem, str) else error_notice(problem)
+            self.progress(f"{self._formatter.line(logging.ERROR, message)}\n")
+            return
+        error = self._style(RED, user_text("cli.error"))
+        message = in_user_language(problem) if isinstance(problem, str) else error_text(problem)
+        text = f"{PREFIX}{error}{safe_text(message)}"
+        self.progress(fitted(text, self._err) + "\n")
+
+    @property
+    def error_columns(self) -> int:
+        """Columns of standard error; `WIDTH` if it is not a terminal."""
+        return columns_of(self._err) or WIDTH
+
+    def question(self, text: str) -> None:
+        """Write a question to standard error; the answer is typed behind it."""
+        self.progress(fitted(text, self._err))
+
+    def lines(self, text: str) -> None:
+        """Write lines for a person to standard output; at a terminal they are wrapped between words.
+
+        Raises:
+            ResultLostError: Standard output could not be written.
+        """
+        self.result(fitted(text, self._out))
+
+    @property
+    def result_colour(self) -> bool:
+        """True if standard output shows colours."""
+        return self._result_colour
 
     @property
     def width(self) -> int:
         """Maximum columns of a result line."""
-        if not self.out_is_terminal:
-            return WIDTH
-        return min(shutil.get_terminal_size((WIDTH, 24)).columns, MAX_WIDTH)
+        return min(columns_of(self._out) or WIDTH, MAX_WIDTH)
 
     def _without_secrets(self, text: str) -> str:
         for secret in self._secrets:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import re
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -13,11 +14,13 @@ from typing import Any, NoReturn
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.support.language import LANGUAGES, in_user_language, notice, user_language, user_text
-from pure_agent_loop.support.terminal import is_terminal, safe_text
+from pure_agent_loop.support.terminal import fitted, is_terminal, safe_text
+from pure_agent_loop.support.variables import KNOWN
 
 # -- suggest known words for a mistyped one --------------------------------------------------------------
 
 CUTOFF = 0.7
+_PREFIX = "PAL_"  # of our variables
 
 
 def nearest(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: int = 1) -> list[str]:
@@ -42,38 +45,78 @@ def did_you_mean(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: 
     return notice("cli.did_you_mean", words=words)
 
 
-# Command -> (module, with its package unless that is `commands`; function; help).
+def misspelt_variables() -> list[str]:
+    """Return a warning for each set variable whose name resembles a known one."""
+    known = {name.removeprefix(_PREFIX): name for name in KNOWN}
+    return [
+        notice("cli.unknown_variable", name=name, hint=notice("cli.did_you_mean", words=known[match[0]]))
+        for name in os.environ
+        if name.startswith(_PREFIX) and name not in KNOWN
+        if (match := nearest(name.removeprefix(_PREFIX), known, _ALIKE))
+    ]
+
+
+# Group of `pal --help` -> command -> (module, with its package unless that is `commands`; function; help).
 # `add_FUNCTION(parser)` adds the arguments. `FUNCTION(options, output)` runs the command and returns the exit
 # code; `options` is the table that the parser's default ``options_type`` names, else the namespace. It raises
 # PureAgentLoopError, or ResultLostError if standard output cannot be written.
-COMMANDS = {
-    "run": ("run", "run", "run a task"),
-    "chat": ("chat", "chat", "chat with the agent at the terminal"),
-    "init": ("init", "init", "write a settings file"),
-    "config": ("config", "config", "show effective settings and their origin"),
-    "model": ("models", "model", "manage embedded models"),
-    "eval": ("evaluate", "evaluate", "evaluate a model's tool calls or an agent"),
-    "doctor": ("doctor", "doctor", "check what a model server supports"),
-    "sessions": ("sessions", "sessions", "list, export, fork, repair and delete sessions"),
-    "replay": ("replay", "replay", "replay a session offline and compare"),
-    "audit": ("audit", "audit", "show and verify the audit log of tool calls"),
-    "undo": ("undo", "undo", "undo the workspace changes of a step"),
-    "serve": ("serve", "serve", "serve agents over HTTP"),
-    "acp": ("protocols.acp", "acp", "run as an ACP agent for an editor (stdin/stdout)"),
-    "worker": ("worker", "worker", "run durable tasks until SIGTERM or Ctrl-C"),
-    "submit": ("durable", "submit", "submit a durable run"),
-    "tasks": ("durable", "tasks", "list durable runs, newest first"),
-    "cancel": ("durable", "cancel", "cancel a durable run"),
-    "answer": ("durable", "answer", "answer a question of a durable run"),
-    "logs": ("durable", "logs", "show the events of a durable run"),
-    "schedule": ("schedule", "schedule", "run agents on a schedule"),
-    "mcp": ("protocols.mcp", "mcp", "manage MCP servers, or run as one"),
-    "agents": ("agents", "agents", "list and stop subagent tasks"),
-    "completion": ("shell_integration", "completion", "print a shell completion script"),
-    "man": ("shell_integration", "man", "print the manual page"),
+GROUPS = {
+    "use": {
+        "run": ("run", "run", "run a task"),
+        "chat": ("chat", "chat", "chat with the agent at the terminal"),
+        "undo": ("undo", "undo", "undo the workspace changes of a step"),
+    },
+    "look": {
+        "sessions": ("sessions", "sessions", "list, export, fork, repair and delete sessions"),
+        "cost": ("cost", "cost", "show what recorded runs cost, and the prices in use"),
+        "audit": ("audit", "audit", "show and verify the audit log of tool calls"),
+        "replay": ("replay", "replay", "replay a session offline and compare"),
+        "agents": ("agents", "agents", "list and stop subagent tasks"),
+    },
+    "serve": {
+        "serve": ("serve", "serve", "serve agents over HTTP"),
+        "worker": ("worker", "worker", "run durable tasks until SIGTERM or Ctrl-C"),
+        "submit": ("durable", "submit", "submit a durable run"),
+        "tasks": ("durable", "tasks", "list, show and delete durable runs"),
+        "answer": ("durable", "answer", "answer a question of a durable run"),
+        "cancel": ("durable", "cancel", "cancel a durable run"),
+        "logs": ("durable", "logs", "show the events of a durable run"),
+        "schedule": ("schedule", "schedule", "run agents on a schedule"),
+        "acp": ("protocols.acp", "acp", "run as an ACP agent for an editor (stdin/stdout)"),
+    },
+    "set up": {
+        "init": ("init", "init", "write a settings file"),
+        "config": ("config", "config", "show effective settings and their origin"),
+        "model": ("models", "model", "manage embedded models"),
+        "mcp": ("protocols.mcp", "mcp", "manage MCP servers, or run as one"),
+        "doctor": ("doctor", "doctor", "check what a model server supports"),
+    },
+    "more": {
+        "eval": ("evaluate", "evaluate", "evaluate a model's tool calls or an agent"),
+        "completion": ("shell_integration", "completion", "print a shell completion script"),
+        "man": ("shell_integration", "man", "print the manual page"),
+    },
+}
+COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
+# What a command does without an action, as ``git stash`` does. ``mcp`` lists at a terminal, else it serves.
+DEFAULT_ACTIONS = {
+    "sessions": "list",
+    "config": "show",
+    "audit": "list",
+    "schedule": "list",
+    "model": "list",
+    "agents": "list",
 }
 CONFIGURABLE = ("run", "chat", "doctor", "eval", "serve", "mcp", "acp")  # commands that read settings
+_COMMAND = re.compile(r"[a-z][a-z0-9_-]*")  # a single word of this form is meant as a command
+_SYNONYMS = ({"rm", "remove", "delete", "del"}, {"ls", "list"})  # of actions in other programs
 _ALIKE = 0.75  # below this similarity to a command, a word is a task
+_START = """\
+An agent for your terminal, with any chat model.
+
+pal              talk with the agent in this folder
+pal "QUESTION"   begin with a question; -p prints only the answer
+pal init         write a settings file: keys, servers, models"""
 HELP_ALL = "--help-all"  # then ``--help`` shows the main options only
 _PROFILE = ("-P", "--profile")
 
@@ -90,7 +133,7 @@ class _CommandParser(argparse.ArgumentParser):
         hint = in_user_language(self._hint(message))
         text = f"{safe_text(_usage_error(message)).rstrip('.。')}{user_text('cli.stop')}{hint}"
         usage = user_text("cli.usage", command=parser.prog, help=full_help)
-        self.exit(2, f"pal: {user_text('cli.error')}{text}\n{usage}\n")
+        self.exit(2, fitted(f"pal: {user_text('cli.error')}{text}\n{usage}\n", sys.stderr))
 
     @property
     def has_help_all(self) -> bool:
@@ -99,25 +142,27 @@ class _CommandParser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Return the text of ``--help``. The program exits after it, so that hidden options stay hidden."""
-        translate_help(self)
+        prepare_help(self)
         if not self.has_help_all:
+            _group_commands(self)
             return super().format_help()
         from pure_agent_loop.cli.options import MAIN_FLAGS  # not needed by ``pal --help``
 
         for action in self._actions:
             if action.option_strings and not MAIN_FLAGS & {*action.option_strings}:
                 action.help = argparse.SUPPRESS
-        arguments = [f"[{action.dest} ...]" for action in self._get_positional_actions()]
-        self.usage = " ".join((self.prog, "[OPTIONS]", *arguments))
+            # An option has one long name here; its aliases are in the full help.
+            long = [name for name in action.option_strings if name.startswith("--")]
+            action.option_strings = [name for name in action.option_strings if name not in long[1:]]
         more = user_text("cli.all_options", command=f"{self.prog} {HELP_ALL}")
         return f"{super().format_help()}\n{more}\n"
 
     def _hint(self, message: str) -> str:
         """Suggest the intended option or action; empty if none is close."""
         if message.startswith("unrecognized"):
-            known = {name for parser in (self, self.inner or self) for name in _options(parser)}
+            options = {name for parser in (self, self.inner or self) for name in _options(parser)}
             hints = (
-                in_user_language(did_you_mean(option, known, most=2))
+                in_user_language(did_you_mean(option, options, most=2))
                 for option in re.findall(r"--[\w-]+", message)
             )
             suggestion = "".join(dict.fromkeys(hints))
@@ -125,15 +170,31 @@ class _CommandParser(argparse.ArgumentParser):
                 notice("cli.put_dashes") if self.inner and self.inner.prog.endswith(" mcp") else ""
             )
         match = re.search(r"invalid choice: '([^']*)' \(choose from (.*)\)", message)
-        return did_you_mean(match[1], re.findall(r"[\w-]+", match[2])) if match else ""
+        if match is None:
+            return ""
+        actions = re.findall(r"[\w-]+", match[2])
+        same = (name for group in _SYNONYMS if match[1] in group for name in actions if name in group)
+        return did_you_mean(next(same, match[1]), actions)
 
 
-def translate_help(parser: argparse.ArgumentParser) -> None:
-    """Let a parser format its help in the user's language."""
-    if user_language() != LANGUAGES[0]:
-        from pure_agent_loop.cli.translated_help import TranslatedHelp  # only for other languages
+def _group_commands(parser: argparse.ArgumentParser) -> None:
+    """Move the commands of ``pal`` to their groups, before the options."""
+    titled = {group.title: group for group in parser._action_groups}
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction) and GROUPS.keys() <= titled.keys():
+            for choice in action._choices_actions:
+                title = next(title for title, commands in GROUPS.items() if choice.dest in commands)
+                titled[title]._group_actions.append(choice)
+            action.help = argparse.SUPPRESS
+            action._choices_actions = []
+            parser._action_groups.append(parser._action_groups.pop(1))
 
-        parser.formatter_class = TranslatedHelp
+
+def prepare_help(parser: argparse.ArgumentParser) -> None:
+    """Let a parser format its help for the terminal, in the user's language."""
+    from pure_agent_loop.cli.translated_help import TranslatedHelp, WrappedHelp  # not needed by a run
+
+    parser.formatter_class = WrappedHelp if user_language() == LANGUAGES[0] else TranslatedHelp
 
 
 def _usage_error(message: str) -> str:
@@ -146,14 +207,33 @@ def _usage_error(message: str) -> str:
 
 class _HelpAll(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> NoReturn:
-        translate_help(parser)
+        prepare_help(parser)
         # The parsers of `pal` override `format_help` to show the main options only.
         parser._print_message(argparse.ArgumentParser.format_help(parser), sys.stdout)
         parser.exit()
 
 
-def add_help_all(parser: argparse.ArgumentParser) -> None:
-    """Add ``--help-all``; ``--help`` then shows the main options only."""
+class _VersionAction(argparse._VersionAction):
+    def __call__(self, parser: argparse.ArgumentParser, *others: Any) -> None:
+        parser._print_message(namesakes_notice(), sys.stderr)
+        super().__call__(parser, *others)
+
+
+def namesakes_notice() -> str:
+    """Return one line for each package of other authors with the name of this one; empty if there is none."""
+    from pure_agent_loop.support.install import namesakes
+
+    lines = (user_text("cli.namesake", **other._asdict()) for other in namesakes())
+    return "".join(f"pal: {safe_text(line)}\n" for line in lines)
+
+
+def add_help_all(parser: argparse.ArgumentParser, arguments: str = "") -> None:
+    """Add ``--help-all``; ``--help`` then shows the main options only.
+
+    Args:
+        arguments: The arguments after the options, as the usage shows them.
+    """
+    parser.usage = f"{parser.prog} [OPTIONS] {arguments}".rstrip()
     parser.add_argument(
         HELP_ALL, action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help="show all options and exit"
     )
@@ -191,6 +271,10 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
 def _with_command(words: list[str]) -> list[str]:
     """Return the words with a command as the first."""
     first = words[0] if words else ""
+    if first in DEFAULT_ACTIONS and (not words[1:] or _begins_with_option(words[1])):
+        return [first, DEFAULT_ACTIONS[first], *words[1:]]
+    if words == ["mcp"] and is_terminal(sys.stdin):
+        return ["mcp", "list"]
     if first in ("-h", "--help", "--version") or first in COMMANDS:
         return words
     if first == "help":
@@ -198,10 +282,15 @@ def _with_command(words: list[str]) -> list[str]:
     ahead = 2 if first in _PROFILE else 1 if first.startswith("--profile=") else 0
     if ahead and words[ahead : ahead + 1] and words[ahead] in COMMANDS:
         return [*words[ahead:], *words[:ahead]]
+    is_alone = all(word.startswith("-") for word in words[1:2])
     suggestion = did_you_mean(first, COMMANDS, _ALIKE) if first.isidentifier() else ""
-    if suggestion:
+    if suggestion or (is_alone and _COMMAND.fullmatch(first)):
         _parser(()).error(user_text("cli.unknown_command", command=first, suggestion=suggestion))
     return ["run", *words]
+
+
+def _begins_with_option(word: str) -> bool:
+    return word.startswith("-") and word not in ("-h", "--help")
 
 
 def _implied_command(options: argparse.Namespace) -> str:
@@ -236,11 +325,14 @@ def _parser(loaded: Collection[str]) -> _CommandParser:
     """Return the parser of the command line; only the `loaded` commands get their arguments."""
     parser = _CommandParser(
         prog="pal",
-        description="One explicit agent loop for any chat model.",
-        epilog='Shortest use: pal "Which files are in this folder?"',
+        usage="pal [-h] [--version] COMMAND ...",
+        description=_START,
+        epilog="'pal COMMAND --help' shows the options of a command. 'pal run WORD' asks in one word.",
     )
-    parser.add_argument("--version", action="version", version=f"pure-agent-loop {__version__}")
-    commands = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    parser.add_argument("--version", action=_VersionAction, version=f"pure-agent-loop {__version__}")
+    commands = parser.add_subparsers(dest="command", metavar="COMMAND", prog="pal", required=True)
+    for title in GROUPS:
+        parser.add_argument_group(title)
     for command, (_, function, summary) in COMMANDS.items():
         description = f"{summary[0].upper()}{summary[1:]}."
         subparser = commands.add_parser(command, help=summary, description=description)

@@ -16,8 +16,8 @@ from pure_agent_loop.cli.interrupts import Interrupts
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
-from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules, Rule
-from pure_agent_loop.support.language import user_text
+from pure_agent_loop.permissions import EDIT_TOOLS, Permission, PermissionRequest, PermissionRules, Rule
+from pure_agent_loop.support.language import in_each_language, user_text
 from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
 from pure_agent_loop.support.text import yes_or_no
 
@@ -105,11 +105,23 @@ class TerminalQuestions:
     def line(self, question: str) -> str | None:
         """Ask a question before a run and return the typed line; None at end of input."""
         _forget_typed(self._descriptor)
-        self._output.progress(question)
+        self._output.question(question)
         line = self._read_line()
         if line is None:
             self._output.end_line()
         return line
+
+    def secret(self, question: str) -> str:
+        """Ask for a text that is not shown while it is typed; empty at end of input."""
+        import getpass  # on the first start only
+
+        self._output.question(question)
+        try:
+            return getpass.getpass("").strip()
+        except EOFError:
+            return ""
+        finally:
+            self._output.typed_line()
 
     def _answer_of(self, call_id: str) -> queue.SimpleQueue[Permission]:
         return self._answers.setdefault(call_id, queue.SimpleQueue())  # atomic: both threads call this
@@ -120,7 +132,7 @@ class TerminalQuestions:
         _forget_typed(self._descriptor)
         while True:
             question = user_text("cli.allow")
-            self._output.progress(user_text("cli.show_or", question=question) if is_cut else question)
+            self._output.question(user_text("cli.show_or", question=question) if is_cut else question)
             line = self._read_line()
             if line is None:
                 self._output.end_line()
@@ -158,8 +170,19 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
     if request.question is not None:
         head = user_text("cli.wants", tool=one_line(request.tool))
         return f"{head}\n  {blanks_shown(_as_json(request.question))}"
-    reason = user_text("cli.reason", reason=one_line(request.reason)) if request.reason else ""
-    lines = [user_text("cli.asks", tool=one_line(request.tool), reason=reason)]
+    path = request.args.get("path")
+    names_file = bool(hidden) and isinstance(path, str) and _is_plain(path)
+    if names_file:  # the change is shown with the question
+        title, hidden = user_text(f"cli.ask_{request.tool}", path=path), {*hidden, "path"}
+    else:
+        title = user_text(
+            "cli.ask_shell" if request.tool == "shell" else "cli.ask", tool=one_line(request.tool)
+        )
+    is_usual = request.reason in in_each_language("mode_asks").values()
+    reason = (
+        "" if is_usual or not request.reason else user_text("cli.reason", reason=one_line(request.reason))
+    )
+    lines = [f"{title}{reason}"]
     # JSON keeps each argument on one line, so that no text can imitate another argument.
     lines += [
         f"  {one_line(name)}: {blanks_shown(_as_json(value))}"
@@ -172,6 +195,11 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         for number, command in enumerate(simple_commands("shell", request.args), start=1):
             lines.append(f"    {number}. {blanks_shown(_as_json(command)[1:-1])}")
     return "\n".join(lines).rstrip()
+
+
+def _is_plain(text: str) -> bool:
+    """Return True if a text can be shown as it is: nothing in it is hidden or quoted."""
+    return _as_json(text)[1:-1] == blanks_shown(text) == one_line(text) == text
 
 
 def blanks_shown(text: str, *, is_code: bool = False) -> str:
@@ -198,11 +226,12 @@ def _code(sign: str) -> str:
 
 def _forget_typed(descriptor: int) -> None:
     """Discard typed-ahead input: it cannot be an answer to this question."""
-    with suppress(ImportError, OSError):
-        import termios
+    if sys.platform == "win32":
+        return
+    import termios
 
-        with suppress(termios.error):
-            termios.tcflush(descriptor, termios.TCIFLUSH)
+    with suppress(OSError, termios.error):
+        termios.tcflush(descriptor, termios.TCIFLUSH)
 
 
 def _as_json(value: Any) -> str:
@@ -216,13 +245,15 @@ def denial_hint(question: Mapping[str, Any], rules: PermissionRules) -> str:
         question: `tool`, `args` and `reason` of the call.
     """
     tool, args = question["tool"], question["args"]
-    pairs = ", ".join(f"{name}={_as_json(value)}" for name, value in args.items())
+    told = {"path": args["path"]} if tool in EDIT_TOOLS and "path" in args else args
+    pairs = ", ".join(f"{name}={_as_json(value)}" for name, value in told.items())
+    pairs += ", ..." if told is not args else ""
     reason = user_text("cli.reason", reason=one_line(question["reason"])) if question["reason"] else ""
     ask_rule = rules.find("ask", tool, args)
     if ask_rule is not None:
         how = user_text("cli.how_leave_out", rule=shlex.quote(ask_rule.text))
     else:
-        rule = rule_for(tool, args)
+        rule = rule_for(tool, told)
         how = user_text("cli.how_allow", rule=shlex.quote(rule)) if rule else ""
     return user_text("cli.no_terminal", call=one_line(f"{tool}({pairs})", 400), reason=reason, how=how)
 

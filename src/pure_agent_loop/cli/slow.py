@@ -8,10 +8,11 @@ from types import TracebackType
 
 from pure_agent_loop.cli.output import PREFIX, CommandOutput
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.support.language import TranslatedText, in_user_language, user_text
+from pure_agent_loop.support.language import TranslatedText, user_text
 from pure_agent_loop.support.terminal import one_line
 
 CLEAR_LINE = "\r\x1b[2K"
+CELLS = 20  # of a bar
 PATIENCE_SECONDS = 3.0  # before a wait is shown
 
 
@@ -36,7 +37,9 @@ class SlowSteps:
         if "percent" not in values:
             self._output.info(text)
         elif self._output.can_clear:
-            self._output.progress(f"{CLEAR_LINE}{PREFIX}{one_line(in_user_language(text), 70)}")
+            filled = values["percent"] * CELLS // 100
+            bar = "█" * filled + "░" * (CELLS - filled)
+            self._output.progress(f"{CLEAR_LINE}{PREFIX}{user_text('cli.bar', bar=bar, **values)}")
         elif (stage := (values["file"], values["percent"] // 10)) != self._shown:
             self._shown = stage
             self._output.info(text)

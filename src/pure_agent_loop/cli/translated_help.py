@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import argparse
 import re
-import unicodedata
 from collections.abc import Iterable
 
 from pure_agent_loop.support.language import LANGUAGES, table, user_language, user_text
+from pure_agent_loop.support.terminal import wrap_text
 
 _EXAMPLES = "examples:"
 
 
-class TranslatedHelp(argparse.RawDescriptionHelpFormatter):
+class WrappedHelp(argparse.RawDescriptionHelpFormatter):
+    """Formatter of ``--help``, wrapped between words; texts before and after the options keep their lines."""
+
+    def _split_lines(self, text: str, width: int) -> list[str]:
+        return wrap_text(text, width).split("\n")
+
+    def _format_action(self, action: argparse.Action) -> str:
+        return wrap_text(super()._format_action(action), self._width)
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return indent + wrap_text(text, width).replace("\n", f"\n{indent}")
+
+
+class TranslatedHelp(WrappedHelp):
     """Formatter of ``--help`` in the user's language."""
 
     def add_usage(  # noqa: D102 - of the base class
@@ -32,17 +45,6 @@ class TranslatedHelp(argparse.RawDescriptionHelpFormatter):
 
     def _get_help_string(self, action: argparse.Action) -> str | None:
         return action.help and help_text(action.help)
-
-    def _split_lines(self, text: str, width: int) -> list[str]:
-        lines, columns = [""], 0
-        for word in re.findall(r"[!-~]+ ?|.", text):
-            size = sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in word)
-            if columns + size > width and word not in "，。；：、）":
-                lines.append("")
-                columns = 0
-            lines[-1] += word if columns else word.lstrip()
-            columns += size
-        return lines
 
 
 def help_text(text: str) -> str:

@@ -10,8 +10,10 @@ from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.renderer import Renderer, RichRenderer
 from pure_agent_loop.stop_reasons import SUSPENDED
+from pure_agent_loop.support.terminal import continues, is_plain, width_of, words_of, wrap_text
 
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
+_EXACT = (*_PIECES, EventType.FILE_CHANGE)  # a diff can be copied
 _WORDS = (*_PIECES, EventType.THOUGHT, EventType.REASONING)
 
 
@@ -84,13 +86,16 @@ class ProgressPrinter:
         self._live = output.err_is_terminal
         self._renderer = _renderer(output, live=self._live)
         self._held: Event | None = None  # a thought that may turn out to be the final answer
-        self._answer, self._step = "", 0
+        self._answer, self._step = list[str](), 0
         self._below_results = False
+        self._wrap = StreamWrapper(output.error_columns) if self._live else None
 
     @property
     def shown_answer(self) -> str:
         """The last answer if the terminal has already shown it; else empty."""
-        return self._answer if self._live and not self._quiet and self._output.out_is_terminal else ""
+        return (
+            "".join(self._answer) if self._live and not self._quiet and self._output.out_is_terminal else ""
+        )
 
     def show(self, event: Event) -> None:
         """Show one event."""
@@ -106,11 +111,11 @@ class ProgressPrinter:
     def _follow(self, event: Event) -> None:
         """Track the text of the current answer."""
         if event.step != self._step or event.type is EventType.RETRY:
-            self._answer, self._step = "", event.step
+            self._answer, self._step = [], event.step
         if event.type is EventType.TEXT_DELTA:
-            self._answer += event.content
+            self._answer.append(event.content)
         elif event.type is EventType.THOUGHT:
-            self._answer = event.content
+            self._answer = [event.content]
 
     def _release(self, event: Event) -> None:
         """Show a held text that turns out not to be the final answer."""
@@ -125,7 +130,76 @@ class ProgressPrinter:
             self._output.progress("\n")  # separate the model's text from the results above
         if text:
             self._below_results = event.type in (EventType.OBSERVATION, EventType.FILE_CHANGE)
+        if self._wrap is not None and event.type in _PIECES:
+            text = self._wrap.feed(text)
+        elif self._wrap is not None:
+            text = self._wrap.close() + (text if event.type in _EXACT else wrap_text(text, self._wrap.width))
         self._output.progress(text)
+
+
+class StreamWrapper:
+    """Wraps a text that comes in pieces between words; lines of code stay whole.
+
+    Args:
+        width: Columns.
+    """
+
+    def __init__(self, width: int) -> None:
+        self.width = width
+        self._word, self._blanks = list[str](), list[str]()  # held: more text may continue or drop them
+        self._column, self._first = 0, ""  # width of the line so far, and its first word
+        self._in_code = self._plain = False
+
+    def feed(self, piece: str) -> str:
+        """Add a piece; return what cannot change any more: all but the last word."""
+        first, *lines = piece.split("\n")
+        out = self._add(first)
+        for line in lines:
+            out += f"{self._end_word()}\n"
+            if self._first.startswith(("```", "~~~")):
+                self._in_code = not self._in_code
+            self._begin_line()
+            out += self._add(line)
+        return out
+
+    def close(self) -> str:
+        """End the text; return its rest."""
+        out = self._end_word() + "".join(self._blanks)
+        self._begin_line()
+        self._in_code = False
+        return out
+
+    def _begin_line(self) -> None:
+        self._word, self._blanks, self._column, self._first = [], [], 0, ""
+
+    def _add(self, text: str) -> str:
+        """Add a part of a line; return its finished words, broken where the line is too wide."""
+        if self._word and text and continues(self._word[-1], text, plain=self._plain):
+            self._word.append(text)
+            self._plain = self._plain and is_plain(text)
+            return ""
+        out, held, self._word = "", "".join([*self._word, text]), []
+        for word, blanks in words_of(held):
+            out += self._end_word()
+            self._word = [word] if word else []
+            if blanks:
+                out += self._end_word()
+                self._blanks.append(blanks)
+                self._column += len(blanks)
+        self._plain = bool(self._word) and is_plain(self._word[0])
+        return out
+
+    def _end_word(self) -> str:
+        """Return the held word with the blanks before it, or on a new line."""
+        word, self._word = "".join(self._word), []
+        if not word:
+            return ""
+        before, size = "".join(self._blanks), width_of(word)
+        if self._first and self._column + size > self.width and not self._in_code:
+            before, self._column = "\n", 0
+        self._first = self._first or word
+        self._blanks, self._column = [], self._column + size
+        return before + word
 
 
 def _renderer(output: CommandOutput, *, live: bool) -> Renderer:

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")
-MIN_SAVING = 0.1  # share of the limit: a cheap rung that saves less is not worth a cold prompt cache
 WORTH_ASKING = 1_000  # tokens: a shorter history fits into any window, so the window is not looked up
 FORCED_SHARE = 0.5  # share of a rejected request
 TAIL_SHARE = 0.25  # share of the room for the newest messages, which a summary does not replace
@@ -113,8 +112,7 @@ class LadderRun:
                 return
             messages = await self._try(rung, state, limit)
             if messages is not None:
-                least = MIN_SAVING * limit if rung in CHEAP else 0.0
-                await take_over(rung, messages, state, self._kit, least)
+                await take_over(rung, messages, state, self._kit, limit, chooses=rung in CHEAP)
 
     async def _try(self, rung: str, state: QueryState, limit: int) -> list[Message] | None:
         from pure_agent_loop.compaction.rungs import drop_repeated, prune, trim  # most runs are short

@@ -252,8 +252,7 @@ class Summariser:
             attempts.take(error.spent)
             raise
         attempts.take(response.spent)
-        usage = response.usage or estimate_usage(messages, response)
-        self._state.count(usage, self._kit.charge(usage))
+        self._state.count(self._kit.charge(response.usage or attempts.estimate(response)))
         summary = (response.content or "").strip()
         if not summary:
             raise LLMError("The model returned an empty summary.", kind="incomplete")
@@ -283,6 +282,10 @@ class SummaryAttempts(Attempts):
         """Estimate the usage of the next attempt."""
         tokens = self.prompt_tokens()
         return TokenUsage(tokens, 0, tokens, estimated=True)
+
+    def estimate(self, response: LLMResponse) -> TokenUsage:
+        """Estimate the usage of a response whose server did not report it."""
+        return estimate_usage(self.request.messages, response)
 
     async def show(self, delta: Delta) -> None:
         """Show nothing: a summary is not part of the answer."""

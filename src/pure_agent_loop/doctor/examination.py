@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -11,14 +10,13 @@ from typing import Any
 
 from pure_agent_loop.cancel import CancelToken, Interrupt
 from pure_agent_loop.doctor import answers, calls, formats
-from pure_agent_loop.doctor.listing import NotJSONError, get_json, get_props, models_in
-from pure_agent_loop.doctor.session import ProbeSession, StoppedError
+from pure_agent_loop.doctor.listing import NotJSONError, get_props, models_in
+from pure_agent_loop.doctor.session import ProbeSession, StoppedError, client_of, get_listing
 from pure_agent_loop.doctor.values import Finding, Report, Target, Verdict, choose_mode, paste
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.openai_client import OpenAIClient
-from pure_agent_loop.runs.choose import protocol_of
-from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.terminal import one_line
+from pure_agent_loop.support.language import in_user_language, message_in, notice, user_language, user_text
+from pure_agent_loop.support.language import table as english
+from pure_agent_loop.support.terminal import aligned, one_line, safe_text, width_of, wrap_text
 from pure_agent_loop.support.text import safe_str, shorten
 
 TIMEOUT = 60.0
@@ -44,14 +42,26 @@ _REST: tuple[tuple[str, Probe], ...] = (
     ("max_completion_tokens", answers.max_completion_tokens),
     (calls.NATIVE, calls.tool_call),
     ("tools reach the model", calls.tools_reach),
+    ("forced call", calls.forced_call),
     ("parallel calls", calls.parallel_calls),
     ("history of two calls", calls.two_results),
     ("user after a result", calls.user_after_tool),
+    ("image", formats.image),
     ("JSON schema", formats.json_schema),
     ("JSON object", formats.json_object),
     ("thinking shown", formats.thinking_shown),
     ("thinking switch", formats.thinking_switch),
+    ("thinking returned", calls.thinking_returned),
+    ("thinking sent back", calls.thinking_back),
+    ("prompt cache", answers.prompt_cache),
+    ("token count", answers.token_count),
 )
+# Probes of one kind of client; the others suit every protocol.
+_CHAT_ONLY = frozenset({
+    "chat template", "developer role", "max_completion_tokens", "JSON object", "thinking shown",
+    "thinking switch",
+})  # fmt: skip
+_OTHERS_ONLY = frozenset({"token count"})
 # Tried only if the previous mode does not work.
 _MODES: tuple[tuple[str, Probe], ...] = (
     ("tool_mode json", calls.json_actions),
@@ -107,27 +117,20 @@ class _Examination:
         self._props: Any = None
 
     async def run(self) -> Report:
-        if protocol := protocol_of(self._target.model):
-            raise ConfigError(
-                f"Only chat completions are examined, not {protocol}:. Leave out the prefix for these."
-            )
         try:
             await self._ask(REACHABLE, self._reach)
         except StoppedError:
             return Report(self._target, tuple(self._findings), stopped=True)
         if not self._target.model:
             if self._errors and self._errors[-1].kind in _HOPELESS[:4]:
-                return Report(self._target, tuple(self._findings), reason="The server cannot be reached.")
+                reason = notice("doctor.unreachable")
+                lost = self._is_lost()
+                return Report(self._target, tuple(self._findings), reason=reason, unreachable=lost)
             self._target = replace(self._target, model=_only_model(self._target, self._listing))
         return await self._with_model(self._session())
 
     def _session(self) -> ProbeSession:
-        target = self._target
-        client = OpenAIClient(
-            target.model, target.api_key, target.base_url, default_headers=dict(target.headers)
-        )
-        client.keeps_choices = False  # rejections are findings
-        session = ProbeSession(target, client, self._timeout, self._token)
+        session = ProbeSession(self._target, client_of(self._target), self._timeout, self._token)
         session.listing, session.props = self._listing, self._props
         return session
 
@@ -139,7 +142,7 @@ class _Examination:
             stopped = True
         finally:
             await session.client.aclose()
-        answered = session.plain is not None or session.streamed is not None
+        answered = session.has_answered
         mode, reason = choose_mode(
             session.acts,
             self._finding,
@@ -152,17 +155,21 @@ class _Examination:
             session.before,
             session.client.profile,
             mode if answered else "",
-            reason if answered else "The server did not answer.",
+            reason if answered else notice("doctor.no_answer"),
             answered,
             stopped,
+            not answered and self._is_lost(),
         )
+
+    def _is_lost(self) -> bool:
+        return bool(self._errors) and self._errors[-1].kind in ("connection", "timeout")
 
     async def _ask_all(self, session: ProbeSession) -> None:
         for name, probe in _FIRST:
             await self._probe(session, name, probe)
             if name == "plain answer" and self._is_hopeless(session):
                 return
-        if session.plain is None and session.streamed is None:
+        if not session.has_answered:
             return
         for name, probe in _REST:
             await self._probe(session, name, probe)
@@ -177,10 +184,14 @@ class _Examination:
         return session.plain is None and bool(self._errors) and self._errors[-1].kind in _HOPELESS
 
     async def _probe(self, session: ProbeSession, name: str, probe: Probe) -> None:
-        await self._ask(name, lambda: probe(session))
+        if name in (_CHAT_ONLY if self._target.protocol else _OTHERS_ONLY):
+            return
+        await self._ask(name, lambda: probe(session), has_answered=session.has_answered)
 
-    async def _ask(self, name: str, look: Callable[[], Awaitable[answers.Found]]) -> None:
-        """Run one probe; return a finding in any case."""
+    async def _ask(
+        self, name: str, look: Callable[[], Awaitable[answers.Found]], *, has_answered: bool = False
+    ) -> None:
+        """Run one probe; return a finding in any case. A slow answer is not a failure."""
         self._watch.begin(name)
         begun = time.monotonic()
         verdict: Verdict = "failed"
@@ -191,8 +202,13 @@ class _Examination:
         except LLMError as error:
             self._errors.append(error)
             self._statuses[name] = error.status
-            verdict = "no" if error.kind == "bad_request" else "failed"
             detail = self._words(error)
+            if error.kind == "bad_request":
+                verdict = "no"
+            elif error.kind == "timeout" and has_answered:
+                verdict, detail = "unknown", notice("doctor.too_slow", detail=detail)
+        except ConfigError as error:  # the client knows that the model rejects it
+            verdict, detail = "no", notice("doctor.client_refuses", error=error)
         except Exception as error:  # noqa: BLE001 - a malformed response must not stop the other probes
             detail = f"{type(error).__name__}: {shorten(safe_str(error), 120)}"
         finding = Finding(name, verdict, detail, round(time.monotonic() - begun, 2))
@@ -216,18 +232,16 @@ class _Examination:
             block.after(self._timeout)
             block.on(self._token)
             try:
-                self._listing = await get_json(self._target, "/models", self._timeout)
+                self._listing = await get_listing(self._target, self._timeout)
             except LLMError as error:
                 if error.kind not in ("not_found", "bad_request") or isinstance(error, NotJSONError):
                     raise
                 # Some servers have no model list.
-            self._props = await get_props(self._target, min(self._timeout, 5.0))
-            return (
-                "yes",
-                "the server answers"
-                if self._listing is not None
-                else "the server answers, but lists no models",
-            )
+            if not self._target.protocol:
+                self._props = await get_props(self._target, min(self._timeout, 5.0))
+            if self._listing is None:
+                return "yes", notice("doctor.answers_no_list")
+            return "yes", notice("doctor.answers")
         if self._token is not None and self._token.is_cancelled:
             raise StoppedError
         raise LLMError(notice("library.no_response", timeout=self._timeout), kind="timeout")
@@ -251,64 +265,85 @@ def _only_model(target: Target, listing: Any) -> str:
 
 NARROWEST = 50
 _GAP = "  "
-EMBEDDED = (
-    "This is the server of the embedded model. Agents use it through a special client, which chooses "
-    "tools and checks answers in other ways; this table does not describe that client."
-)
+_ORDER: tuple[Verdict, ...] = ("failed", "no", "partly", "unknown", "yes")
+Paint = Callable[[Verdict, str], str]
 
 
-def as_text(report: Report, width: int) -> str:
-    """Return the full report: table, tool mode and profile.
+def unpainted(verdict: Verdict, text: str) -> str:  # noqa: ARG001 - a `Paint`
+    """Return the text as it is."""
+    return text
+
+
+def as_text(report: Report, width: int, *, head: str = "", paint: Paint = unpainted) -> str:
+    """Return the full report in the user's language: conclusion, table, tool mode and profile.
 
     Args:
         report: The result of an examination.
         width: Columns of the terminal.
+        head: Lines that follow the conclusion.
+        paint: Colours a text by a verdict.
     """
-    width = max(width, NARROWEST)
-    parts = [table(report.findings, width)]
-    if report.stopped:
-        parts.append("Stopped before the end; missing probes did not run.\n")
+    parts = [conclusion(report, width, paint), *([head] if head else []), details(report, width, paint)]
+    return "\n".join(parts)
+
+
+def details(report: Report, width: int, paint: Paint = unpainted) -> str:
+    """Return a report without its conclusion."""
+    parts = [table(report.findings, width, paint)]
     if report.answered:
         if report.target.is_embedded:
-            parts.append(_folded(EMBEDDED, width))
+            parts.append(folded(user_text("doctor.embedded"), width))
         else:
-            parts.append(_folded(f"tool_mode: {report.tool_mode or 'none'}. {report.reason}", width))
-    if report.answered and not (report.target.is_embedded or report.stopped):
+            mode, reason = report.tool_mode or user_text("doctor.none"), in_user_language(report.reason)
+            parts.append(folded(user_text("doctor.tool_mode", mode=mode, reason=reason), width))
+    needs_no_profile = report.target.is_embedded or report.target.protocol
+    if report.answered and not (needs_no_profile or report.stopped):
         parts.append(_profile(report, width))
     return "\n".join(parts)
 
 
-def table(findings: tuple[Finding, ...], width: int) -> str:
-    """Return one finding per line, with its details wrapped in their column."""
-    names = max((len(finding.name) for finding in findings), default=0)
-    verdicts = max((len(finding.verdict) for finding in findings), default=0)
+def conclusion(report: Report, width: int, paint: Paint = unpainted) -> str:
+    """Return the conclusion of a report, wrapped and coloured."""
+    verdict: Verdict = "unknown" if report.stopped else "yes" if report.can_drive else "failed"
+    return paint(verdict, folded(in_user_language(report.conclusion), width).rstrip()) + "\n"
+
+
+def table(findings: tuple[Finding, ...], width: int, paint: Paint = unpainted) -> str:
+    """Return one finding per line, failures first, with its details wrapped in their column."""
+    width = max(width, NARROWEST)
+    rows = sorted(findings, key=lambda finding: _ORDER.index(finding.verdict))
+    names = aligned(shown_name(finding.name) for finding in rows)
+    verdicts = aligned(shown_name(finding.verdict) for finding in rows)
     return "".join(
-        _row(
-            f"{finding.name:<{names}}{_GAP}{finding.verdict:<{verdicts}}{_GAP}",
-            one_line(finding.detail, 400),
-            width,
-        )
-        for finding in findings
+        _row(name, paint(finding.verdict, verdict), width_of(verdict), finding.detail, width)
+        for name, verdict, finding in zip(names, verdicts, rows, strict=True)
     )
 
 
-def _row(head: str, detail: str, width: int) -> str:
-    indent = " " * len(head)
-    lines = textwrap.wrap(
-        detail, width, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False
+def shown_name(name: str) -> str:
+    """Return the name of a probe, a verdict or a fact in the user's language."""
+    return message_in(user_language(), f"doctor.{name}") if name in english("doctor", "en") else name
+
+
+def _row(name: str, verdict: str, verdict_width: int, detail: str, width: int) -> str:
+    indent = " " * (width_of(name) + verdict_width + 2 * len(_GAP))
+    first, *more = wrap_text(one_line(in_user_language(detail), 400), width - len(indent), fold=True).split(
+        "\n"
     )
-    return "\n".join(line.rstrip() for line in lines or [head]) + "\n"
+    lines = [f"{name}{_GAP}{verdict}{_GAP}{first}", *(indent + line for line in more)]
+    return "\n".join(line.rstrip() for line in lines) + "\n"
 
 
-def _folded(text: str, width: int) -> str:
-    return textwrap.fill(text, width, break_on_hyphens=False) + "\n"
+def folded(text: str, width: int) -> str:
+    """Return a paragraph, wrapped and safe for a terminal."""
+    return wrap_text(safe_text(text), width, fold=True) + "\n"
 
 
 def _profile(report: Report, width: int) -> str:
     code = paste(report)
     if code:
-        return _folded("This server needs a profile. Paste one of these:", width) + "\n" + code
+        return folded(user_text("doctor.needs_profile"), width) + "\n" + safe_text(code)
     known = report.before
     if known.url or known.model:
-        return _folded(f"No profile is needed: the built-in one ({known.name}) fits.", width)
-    return "No profile is needed: it is a plain server.\n"
+        return folded(user_text("doctor.built_in_fits", name=known.name), width)
+    return folded(user_text("doctor.plain_server"), width)

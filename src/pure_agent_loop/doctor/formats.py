@@ -18,9 +18,14 @@ from pure_agent_loop.llm.profiles import (
     THINKING_ENABLED,
 )
 from pure_agent_loop.llm.values import get
+from pure_agent_loop.support.language import notice
 
 _WAYS_TO_THINK = (THINKING_ENABLED, REASONING_EFFORT, TEMPLATE_KWARGS, ENABLE_THINKING, REASONING)
 _PUZZLE = "What is 17 + 25? Answer with the number only."
+_RED = (  # a PNG of 32 by 32 pixels
+    "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAACAAAAAgAQMAAABJtOi3AAAAA1BMVEXm"
+    "AAAKFZHIAAAADElEQVR42mNgGNwAAACgAAGO+7G0AAAAAElFTkSuQmCC"
+)
 _SCHEMA = {
     "type": "object",
     "properties": {"colour": {"type": "string"}, "sure": {"type": "boolean"}},
@@ -35,16 +40,35 @@ async def json_schema(s: ProbeSession) -> Found:
     asked = await s.ask(user("What colour is the sky on a clear day?"), response_format=response_format)
     value = _object(asked.text)
     if value is None:
-        return "no", "accepted, but the answer is not JSON"
+        return "no", notice("doctor.not_json")
     fits = set(value) == {"colour", "sure"} and isinstance(value["sure"], bool)
-    return ("yes", "obeyed") if fits else ("partly", "the answer is JSON, but not of the schema")
+    return ("yes", notice("doctor.obeyed")) if fits else ("partly", notice("doctor.not_schema"))
 
 
 async def json_object(s: ProbeSession) -> Found:
     """Is the older JSON mode accepted?"""
     question = "What colour is the sky on a clear day? Answer as a JSON object with the key colour."
     asked = await s.ask(user(question), response_format={"type": "json_object"})
-    return ("yes", "obeyed") if _object(asked.text) is not None else ("no", "the answer is not a JSON object")
+    if _object(asked.text) is None:
+        return "no", notice("doctor.not_object")
+    return "yes", notice("doctor.obeyed")
+
+
+async def image(s: ProbeSession) -> Found:
+    """Does the model see an image?"""
+    text = {"type": "text", "text": "Which colour has this image? Answer with one word."}
+    picture = {"type": "image_url", "image_url": {"url": _RED}}
+    try:
+        with s.trying():  # what a refusal teaches about media concerns results of tools
+            asked = await s.ask([{"role": "user", "content": [text, picture]}])
+    except LLMError as error:
+        if error.status is None or error.status < 500:
+            raise
+        words = s.target.cleaned(error.said)
+        return "no", notice("doctor.refused_status", status=error.status, words=words)  # llama.cpp: 500
+    if "red" in asked.text.lower():
+        return "yes", notice("doctor.seen")
+    return "partly", notice("doctor.not_recognised")
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -63,8 +87,8 @@ async def thinking_shown(s: ProbeSession) -> Found:
         return "yes", place
     tokens = _thinking_tokens(asked)
     if tokens:
-        return "partly", f"reasoning uses {tokens} tokens, but is hidden"
-    return "no", "no reasoning by default"
+        return "partly", notice("doctor.thinking_hidden", tokens=tokens)
+    return "no", notice("doctor.no_thinking_default")
 
 
 def _thinks(asked: ProbeResponse) -> bool:
@@ -79,12 +103,12 @@ def _place_of_thinking(asked: ProbeResponse) -> str:
     if not asked.response.reasoning_content:
         return ""
     if asked.message is None:
-        return "in the stream"
+        return notice("doctor.in_stream")
     for name in ("reasoning_content", "reasoning"):
         if get(asked.message, name):
-            return f"in the field {name}"
+            return notice("doctor.in_field", name=name)
     is_text = isinstance(get(asked.message, "content"), str)
-    return "as <think> tags in the text" if is_text else "in parts of the content"
+    return notice("doctor.as_tags") if is_text else notice("doctor.in_parts")
 
 
 async def thinking_switch(s: ProbeSession) -> Found:
@@ -100,10 +124,13 @@ async def thinking_switch(s: ProbeSession) -> Found:
         elif thinks:
             if way != own:
                 s.adopt(thinking=way)
-            effect = "accepted; the model reasons anyway" if by_itself else "the model reasons"
-            return "yes", f"{json.dumps(way)}: {effect}"
-    detail = "no known field enables reasoning"
-    return "no", f"{detail}; rejected: {', '.join(refused)}" if refused else detail
+            shown = json.dumps(way)
+            return "yes", (
+                notice("doctor.thinks_anyway", way=shown) if by_itself else notice("doctor.thinks", way=shown)
+            )
+    if refused:
+        return "no", notice("doctor.no_switch_rejected", refused=", ".join(refused))
+    return "no", notice("doctor.no_switch")
 
 
 async def _try_to_think(s: ProbeSession, way: Mapping[str, Any]) -> tuple[bool, bool]:

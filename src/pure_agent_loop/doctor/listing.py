@@ -11,7 +11,7 @@ from pure_agent_loop.llm.addresses import is_private
 from pure_agent_loop.llm.failures import translate_error
 from pure_agent_loop.support.language import notice
 
-# Names of the context window: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp.
+# Names of the context window: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp, Anthropic, Gemini.
 _SIZES = (
     "max_model_len",
     "context_length",
@@ -20,6 +20,8 @@ _SIZES = (
     "max_context_length",
     "max_context_window_tokens",
     "n_ctx",
+    "max_input_tokens",
+    "inputTokenLimit",
 )
 
 
@@ -48,6 +50,7 @@ async def get_json(target: Target, url: str, timeout: float) -> Any:
             timeout=timeout,
             default_headers=dict(target.headers),
         ) as sdk:
+            sdk._platform = "Unknown"  # else the SDK runs `uname` from the PATH
             document: Any = await sdk.get(url, cast_to=object)
     except Exception as error:
         translated = translate_error(error, target.base_url, target.model)
@@ -72,7 +75,13 @@ async def get_props(target: Target, timeout: float) -> Any:
 
 def models_in(listing: Any) -> list[str]:
     """Return the model names of a list in any known form."""
-    return [str(entry["id"]) for entry in _entries(listing) if entry.get("id")]
+    names = (_name_of(entry) for entry in _entries(listing))
+    return [str(name) for name in names if name]
+
+
+def _name_of(entry: Mapping[str, Any]) -> Any:
+    """Return the name of an entry; Gemini's begins with ``models/``."""
+    return entry.get("id") or str(entry.get("name") or "").removeprefix("models/")
 
 
 def is_listed(listing: Any, model: str) -> bool:
@@ -83,11 +92,11 @@ def is_listed(listing: Any, model: str) -> bool:
 def is_named(entry: Mapping[str, Any], model: str) -> bool:
     """True if the entry is the model."""
     aliases = entry.get("aliases")
-    return entry.get("id") == model or (isinstance(aliases, list) and model in aliases)
+    return _name_of(entry) == model or (isinstance(aliases, list) and model in aliases)
 
 
 def _entries(listing: Any) -> list[Mapping[str, Any]]:
-    data = listing.get("data") if isinstance(listing, Mapping) else listing
+    data = listing.get("data", listing.get("models")) if isinstance(listing, Mapping) else listing
     return [entry for entry in data if isinstance(entry, Mapping)] if isinstance(data, list) else []
 
 

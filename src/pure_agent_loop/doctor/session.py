@@ -3,26 +3,86 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Awaitable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple, TypeVar
 
 from pure_agent_loop.cancel import CancelToken, Interrupt
+from pure_agent_loop.doctor.listing import context_size, get_json, models_in
 from pure_agent_loop.doctor.values import Target
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.base import ChatModel, stream_of
 from pure_agent_loop.llm.completions import first_choice
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.profiles import Profile
+from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.values import get
+from pure_agent_loop.runs.choose import client_type
 from pure_agent_loop.support.language import notice
 
 ANSWER_TOKENS = 300  # enough for a short answer, and for a little reasoning before it
 LONGEST_WAIT = 20.0
+DoctorClient = OpenAIClient | ProtocolClient
 Message = dict[str, Any]
+T = TypeVar("T")
 Tools = list[dict[str, Any]]
+
+
+def client_of(target: Target) -> DoctorClient:
+    """Return a client for a target with a model.
+
+    Raises:
+        ConfigError: The URL or the model is invalid.
+    """
+    kind = client_type(target.protocol) if target.protocol else OpenAIClient
+    client = kind(target.model, target.api_key, target.base_url, default_headers=dict(target.headers))
+    if isinstance(client, OpenAIClient):
+        client.keeps_choices = False  # rejections are findings
+    return client
+
+
+async def get_listing(target: Target, timeout: float) -> Any:
+    """Return a server's list of models, as it sends it.
+
+    Raises:
+        LLMError: The server has no list, or the request failed.
+    """
+    if not target.protocol:
+        return await get_json(target, "/models", timeout)
+    client = client_of(target)
+    assert isinstance(client, ProtocolClient)
+    try:
+        return await client.models()
+    finally:
+        await client.aclose()
+
+
+class ServerModels(NamedTuple):
+    """Models that a server lists.
+
+    Args:
+        names: Their names.
+        window: Tokens of the context window of the target's model; None if the server does not tell.
+    """
+
+    names: list[str]
+    window: int | None
+
+
+async def server_models(target: Target, timeout: float) -> ServerModels:
+    """Ask a server for its models.
+
+    Args:
+        timeout: Timeout in seconds.
+
+    Raises:
+        LLMError: The server has no list, or the request failed.
+    """
+    listing = await get_listing(target, timeout)
+    size = context_size(listing, None, target.model)
+    return ServerModels(models_in(listing), size[0] if size else None)
 
 
 class StoppedError(Exception):
@@ -63,7 +123,7 @@ class ProbeSession:
     """
 
     target: Target
-    client: OpenAIClient
+    client: DoctorClient
     timeout: float
     token: CancelToken | None = None
     listing: Any = None
@@ -72,6 +132,7 @@ class ProbeSession:
     plain: ProbeResponse | None = None
     streamed: ProbeResponse | None = None
     native: ProbeResponse | None = None
+    thought: ProbeResponse | None = None  # a response to the question with tools, with thinking requested
     acts: dict[str, bool] = field(default_factory=dict)  # by tried tool mode
     is_steady: bool = False  # temperature 0 is accepted, so findings are repeatable
     tools_dropped: bool = False
@@ -79,6 +140,11 @@ class ProbeSession:
 
     def __post_init__(self) -> None:
         self.before = self.client.profile
+
+    @property
+    def has_answered(self) -> bool:
+        """True if a response arrived."""
+        return self.plain is not None or self.streamed is not None
 
     async def ask(
         self,
@@ -114,10 +180,14 @@ class ProbeSession:
     async def _limited(
         self, client: ChatModel, messages: list[Message], tools: Tools | None, options: dict[str, Any]
     ) -> ProbeResponse:
+        return await self.within(_read(client, messages, tools, options))
+
+    async def within(self, work: Awaitable[T]) -> T:
+        """Wait for an answer within the timeout. Same errors as `ask`."""
         with Interrupt() as block:
             block.after(self.timeout)
             block.on(self.token)
-            return await _read(client, messages, tools, options)
+            return await work
         if self.token is not None and self.token.is_cancelled:
             raise StoppedError
         raise LLMError(notice("library.no_complete_response", timeout=self.timeout), kind="timeout")

@@ -10,8 +10,23 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from pure_agent_loop.llm.profiles import PLAIN, Profile
+from pure_agent_loop.runs.choose import protocol_of, without_protocol
+from pure_agent_loop.support.language import notice
 
 SHORTEST_KEY = 8  # a shorter key is not a secret, and may occur in other words
+MAKERS = (
+    "anthropic",
+    "responses",
+    "gemini",
+)  # protocols that any server may support, besides chat completions
+PROTOCOL_NAMES = {
+    "": "chat completions",
+    "anthropic": "Messages",
+    "responses": "Responses",
+    "gemini": "Gemini",
+    "bedrock": "Messages through Bedrock",
+    "vertex": "Messages through Vertex AI",
+}
 Verdict = Literal["yes", "no", "partly", "unknown", "failed"]
 
 
@@ -26,6 +41,8 @@ class Target:
         shown: The URL without passwords; empty for `base_url`.
         headers: Extra headers of each request.
         is_embedded: True for the server of the embedded model.
+        protocol: ``anthropic``, ``gemini`` or ``responses``; empty for chat completions. A prefix of the
+            model's name, such as ``anthropic:``, sets it too.
     """
 
     base_url: str
@@ -34,6 +51,17 @@ class Target:
     shown: str = ""
     headers: Mapping[str, str] = field(default_factory=dict)
     is_embedded: bool = False
+    protocol: str = ""
+
+    def __post_init__(self) -> None:
+        if protocol := protocol_of(self.model):
+            object.__setattr__(self, "protocol", protocol)
+            object.__setattr__(self, "model", without_protocol(self.model))
+
+    @property
+    def full_model(self) -> str:
+        """The model as agents name it, with the prefix of its protocol."""
+        return f"{self.protocol}:{self.model}" if self.protocol else self.model
 
     @property
     def address(self) -> str:
@@ -52,7 +80,8 @@ class Finding:
 
     Args:
         name: Name of the probe, such as ``streaming``.
-        verdict: ``failed`` if the probe failed; ``unknown`` if nothing reports it.
+        verdict: ``failed`` if the probe failed; ``unknown`` if nothing reports it, or if a server that
+            answered before was too slow.
         detail: Details, for people.
         seconds: Duration in seconds.
     """
@@ -76,6 +105,7 @@ class Report:
         reason: Reason for the tool mode.
         answered: True if any response arrived.
         stopped: True if the examination was cancelled.
+        unreachable: True if there was no connection, or no response in time.
     """
 
     target: Target
@@ -86,12 +116,29 @@ class Report:
     reason: str = ""
     answered: bool = False
     stopped: bool = False
+    unreachable: bool = False
 
     @property
     def can_drive(self) -> bool:
         """True if an agent can use the server."""
         # The embedded client makes calls from plain text, so a response is enough.
         return self.answered and (bool(self.tool_mode) or self.target.is_embedded)
+
+    @property
+    def conclusion(self) -> str:
+        """One sentence: whether an agent can use the server."""
+        if self.can_drive and not self.stopped:
+            if self.tool_mode in ("native", "") or self.target.is_embedded:
+                return notice("doctor.works")
+            return notice("doctor.works_in_mode", mode=self.tool_mode)
+        if self.stopped:
+            return notice("doctor.stopped")
+        if not self.answered:
+            return notice("doctor.unreachable") if self.unreachable else notice("doctor.no_answer")
+        tried = map(self.finding, ("tool call", "tool_mode json", "tool_mode text"))
+        if any(finding is not None and finding.verdict == "unknown" for finding in tried):
+            return notice("doctor.tools_unknown")
+        return notice("doctor.no_tools")
 
     @property
     def needs_profile(self) -> bool:
@@ -105,10 +152,12 @@ class Report:
     def to_dict(self) -> dict[str, Any]:
         """Return the JSON form, without the key."""
         return {
+            "protocol": PROTOCOL_NAMES[self.target.protocol],
             "base_url": self.target.address,
-            "model": self.target.model,
+            "model": self.target.full_model,
             "answered": self.answered,
             "can_drive": self.can_drive,
+            "conclusion": str(self.conclusion),
             "stopped": self.stopped,
             "tool_mode": self.tool_mode,
             "reason": self.reason,
@@ -149,23 +198,28 @@ def choose_mode(
         rejected: True if the server answered a request with tools with an error status.
     """
     if acts.get("native") and not dropped:
-        return "native", "The model makes proper tool calls; tool_mode='auto' does the same."
-    why = "The tools do not reach the model." if dropped else _why_not_native(finding("tool call"), rejected)
+        return "native", notice("doctor.native")
+    why = notice("doctor.dropped") if dropped else _why_not_native(finding("tool call"), rejected)
     if acts.get("json"):
-        return "json", f"{why} It calls tools in JSON mode."
+        return "json", notice("doctor.json_mode", why=why)
     if acts.get("text"):
-        return "text", f"{why} It calls tools in text mode."
-    return "", f"{why} It called tools in no other tool mode either."
+        return "text", notice("doctor.text_mode", why=why)
+    others = (finding(f"tool_mode {mode}") for mode in ("json", "text"))
+    if any(other is not None and other.verdict == "unknown" for other in others):
+        return "", notice("doctor.other_modes_unknown", why=why)
+    return "", notice("doctor.no_mode", why=why)
 
 
 def _why_not_native(native: Finding | None, rejected: bool) -> str:
     if native is None:
-        return "Native tool calls were not tested."
+        return notice("doctor.not_tested")
     if rejected:
-        return "The server rejects tools."
+        return notice("doctor.rejects_tools")
+    if native.verdict == "unknown":
+        return notice("doctor.slow_for_tools")
     if native.verdict in ("yes", "no", "failed"):
-        return "It makes no native tool calls."
-    return "Its native tool calls are not reliable."
+        return notice("doctor.no_native")
+    return notice("doctor.unreliable")
 
 
 def paste(report: Report) -> str:

@@ -8,6 +8,8 @@
     attempt       one attempt of a run, and the guard of its session
     liveness      detection of dead workers
     worker        a process that executes runs
+    deletion      delete runs and sessions with all that was said
+    health        liveness, readiness and metrics of a worker over HTTP
     engine        a client that also works
     schedules/    runs at set times
 
@@ -24,8 +26,10 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.client import Handle
-from pure_agent_loop.durable.database import default_database, hide_password
+from pure_agent_loop.durable.database import SharedLimits, default_database, hide_password
+from pure_agent_loop.durable.deletion import Deletion
 from pure_agent_loop.durable.engine import Engine
+from pure_agent_loop.durable.health import HealthServer
 from pure_agent_loop.durable.schedules.delivery import Delivery, to_command, to_file, to_session
 from pure_agent_loop.durable.schedules.schedule import Schedule, heartbeat
 from pure_agent_loop.durable.schedules.schedules import Firing, ScheduleInfo, Schedules
@@ -49,16 +53,19 @@ if TYPE_CHECKING:
 __all__ = [
     "ENDED",
     "TASK_STATES",
+    "Deletion",
     "Delivery",
     "DurableError",
     "DurableNotFoundError",
     "Engine",
     "Firing",
     "Handle",
+    "HealthServer",
     "Rate",
     "Schedule",
     "ScheduleInfo",
     "Schedules",
+    "SharedLimits",
     "TaskInfo",
     "Worker",
     "default_database",

@@ -30,6 +30,7 @@ from pure_agent_loop.errors import (
     SessionReadError,
     SessionWriteError,
 )
+from pure_agent_loop.events import EventType
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.result import AgentResult
@@ -160,6 +161,7 @@ class GuardedStore:
         takeover: bool,
     ) -> None:
         self._store, self._run_id, self._guard, self._seen = store, run_id, guard, seen
+        self.shared = store  # by all attempts
         self._session_id = session_id
         self.records: Sequence[Record] = ()  # records at the time of opening
         self._options: dict[str, Any] = {"takeover": True} if takeover else {}
@@ -271,11 +273,11 @@ class Attempt:
             except SessionLockedError as error:
                 if self.guard.is_lost:
                     return None
-                LOG.info("Run %s is waiting: %s", self._run_id, error)
+                LOG.info(notice("library.run_locked", run=self._run_id, reason=safe_str(error)))
             except PureAgentLoopError as error:
                 if not self._is_unavailable(error):
                     return failed_with(error)
-                LOG.warning("Run %s is waiting for its database: %s", self._run_id, error)
+                LOG.warning(notice("library.run_database", run=self._run_id, reason=safe_str(error)))
             await asyncio.sleep(PAUSE_SECONDS)
         self.guard.is_cut = True
         return None
@@ -309,7 +311,7 @@ class Attempt:
         if isinstance(failure, SessionError):  # a record could not be written: resume from the written ones
             if self.guard.is_cut:
                 raise SessionLockedError(self._session_id, notice("library.another_process"))
-            LOG.warning("Run %s starts again: %s", self._run_id, failure)
+            LOG.warning(notice("library.run_again", run=self._run_id, reason=safe_str(failure)))
             raise SessionLockedError(self._session_id, "a failed write")
         return outcome_of(run.result())
 
@@ -365,6 +367,9 @@ class Attempt:
         try:
             async with aclosing(run.stream()) as events:
                 async for event in events:
+                    if event.type is EventType.RETRY:
+                        about = {"attempt": event.attempt, "delay": event.delay, "error": event.error}
+                        LOG.warning(notice("library.run_retries", run=self._run_id, step=event.step, **about))
                     if not self.guard.is_cut:
                         writer.add(event)
         finally:
@@ -375,7 +380,7 @@ def outcome_of(result: AgentResult) -> dict[str, Any]:
     """Return the recorded part of a result, as JSON."""
     failure = result.state.failure
     kind = {"error_kind": failure.kind} if isinstance(failure, LLMError) else {}
-    outcome = {
+    outcome: dict[str, Any] = {
         "stop_reason": result.stop_reason,
         "content": result.content,
         "error": result.error,

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.durable.database import Database, read_events
+from pure_agent_loop.durable.deletion import Deletion
 from pure_agent_loop.durable.run_queue import RunQueue
 from pure_agent_loop.durable.task_options import pack_options, store_options
 from pure_agent_loop.durable.values import (
@@ -24,6 +26,7 @@ from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
 from pure_agent_loop.runs.live import carrier
 from pure_agent_loop.sessions import check_session_name, new_session_id
+from pure_agent_loop.sessions.store import close_store
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import checked_choice, notice
 from pure_agent_loop.support.text import clean_text
@@ -97,6 +100,7 @@ class Client:
         }
         with self.queue.translate_errors():
             trace_context = carrier()  # trace of the caller, if any
+            self.database.change("DELETE FROM @deleted WHERE run = ?", run_id)
             inputs = store_options(self.database, run_id, packed)
             extra_args = (
                 (trace_context or {}, inputs) if inputs else (trace_context,) if trace_context else ()
@@ -154,7 +158,43 @@ class Client:
             if len(page) < _PAGE:
                 break
             criteria["offset"] += _PAGE
-        return tasks[:limit]
+        tasks = tasks[:limit]
+        self.queue.note_void_approvals(tasks)
+        return tasks
+
+    def delete(self, *run_ids: str, stop: bool = False) -> None:
+        """Delete runs with all that was said: their tasks, sessions, events, answers and subagents.
+
+        The audit log and snapshots of a workspace are kept. On PostgreSQL the space is freed by its vacuum.
+
+        Args:
+            run_ids: Ids of the runs.
+            stop: True to cancel those that have not ended.
+
+        Raises:
+            ConfigError: A run has not ended, or its session holds more than these runs.
+            DurableError: A run does not exist, or the database is unavailable.
+            SessionError: A session is in use, or cannot be deleted.
+        """
+        with self.deletion() as deletion:
+            deletion.delete_runs(run_ids, stop=stop)
+
+    @contextlib.contextmanager
+    def deletion(self, *, is_trial: bool = False) -> Iterator[Deletion]:
+        """Delete runs and sessions within a block; at its end the space of the file is freed.
+
+        Args:
+            is_trial: Check, and delete nothing.
+        """
+        store = self.database.sessions()
+        try:
+            deletion = Deletion(self.queue, store, is_trial=is_trial)
+            try:
+                yield deletion
+            finally:
+                deletion.scrub()
+        finally:
+            close_store(store)
 
     def close(self) -> None:
         """Close the connections."""
@@ -179,7 +219,10 @@ class Handle:
         Raises:
             DurableError: The run does not exist, or the database is unavailable.
         """
-        return self._queue.info(self.run_id)
+        info = self._queue.info(self.run_id)
+        if _has_stopped(info):
+            self._queue.note_void_approvals([info])
+        return info
 
     def status(self) -> str:
         """Return the status: one of `pure_agent_loop.durable.TASK_STATES`."""

@@ -6,13 +6,14 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import os
 import re
 import sqlite3
 import threading
 import time
 import urllib.parse
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -26,10 +27,12 @@ from pure_agent_loop.sessions.stores.sqlite import OpenFiles
 from pure_agent_loop.support.disk import data_folder, expanded
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import clean_text, safe_str
+from pure_agent_loop.support.variables import DATABASE_VARIABLE
 
-VARIABLE = "PAL_DATABASE"
+LOG = logging.getLogger("pure_agent_loop")
 PATIENCE = 30.0  # seconds to retry while a database is unavailable
 _PAUSE = 0.1
+_SETTLED_SECONDS = 5.0  # after an outage, while other connections find that they are broken
 _T = TypeVar("_T")
 Change = Callable[..., Any]  # function of a statement and its values
 _SCHEMA = "pal_durable"
@@ -55,6 +58,7 @@ _TABLES = (
         run TEXT PRIMARY KEY, session TEXT NOT NULL, place INTEGER NOT NULL, UNIQUE (session, place)
     )""",
     "CREATE TABLE IF NOT EXISTS @cancelled (run TEXT PRIMARY KEY)",
+    "CREATE TABLE IF NOT EXISTS @deleted (run TEXT PRIMARY KEY)",  # until an id is submitted again
     """CREATE TABLE IF NOT EXISTS @inputs (
         run TEXT NOT NULL, digest TEXT NOT NULL, options TEXT NOT NULL, PRIMARY KEY (run, digest)
     )""",
@@ -77,14 +81,22 @@ _TABLES = (
         due TEXT NOT NULL, answer TEXT NOT NULL
     )""",
     "CREATE INDEX IF NOT EXISTS pal_notices_of_session ON @notices (session, number)",
+    "CREATE TABLE IF NOT EXISTS @limits (name TEXT PRIMARY KEY, ledger TEXT NOT NULL)",
 )
 _PASSWORD = re.compile(r"(?i)(password=)[^&\s]+")
 
 
 def default_database() -> str:
     """Return ``PAL_DATABASE`` if set, or else the URL of an SQLite file in the data folder."""
-    named = os.environ.get(VARIABLE)
+    named = os.environ.get(DATABASE_VARIABLE)
     return named or f"sqlite:///{data_folder() / 'durable.sqlite'}"
+
+
+def reason_of(error: BaseException) -> str:
+    """Return why a database refused a statement, with the rights that are needed if it lacks them."""
+    cause = getattr(error, "orig", None) or error  # SQLAlchemy adds lines about the statement
+    reason = safe_str(cause).splitlines()[0] if cause is not error else safe_str(error)
+    return reason + (notice("library.database_rights") if getattr(cause, "sqlstate", None) == "42501" else "")
 
 
 class Database:
@@ -112,6 +124,13 @@ class Database:
         self._files: OpenFiles | None = None  # the files when the database was first opened
         # A server that never answered is more likely a wrong URL than an outage.
         self._was_reachable = self.is_sqlite
+        self._back_at = -math.inf  # by the monotonic clock: when it was last found to answer again
+        self.lost_since: float | None = None  # by the monotonic clock; None while it answers
+
+    @property
+    def runs_table(self) -> str:
+        """Table of DBOS with the runs."""
+        return "workflow_status" if self.is_sqlite else "dbos.workflow_status"
 
     @property
     def display_url(self) -> str:
@@ -130,6 +149,19 @@ class Database:
     def rows(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
         """Return the rows of a query; write ``@`` before each table and ``?`` for each value."""
         return list(self._run(lambda connection: self._execute(connection, statement, values).fetchall()))
+
+    def ask(self, *statements: str) -> list[list[tuple[Any, ...]]]:
+        """Return the rows of each query, on a new connection, without waiting for a database that is away.
+
+        Raises:
+            DurableError: The database is unavailable, or lacks a table.
+        """
+        try:
+            self.check_file()
+            with contextlib.closing(self.connect()) as connection:
+                return [list(self._execute(connection, each, ()).fetchall()) for each in statements]
+        except self.errors() as error:
+            raise self.unavailable(reason_of(error)) from error
 
     def change(self, statement: str, *values: Any) -> int:
         """Change rows and return their number. May run twice if a connection breaks."""
@@ -208,15 +240,41 @@ class Database:
                         self._connection = self._open()
                         self._was_reachable = True
                     self.check_file()
-                    return work(self._connection)
+                    result = work(self._connection)
                 except self.errors() as error:
+                    self._note_loss(error)
                     with contextlib.suppress(Exception):
                         self.close()
                     self._connection = None
                     is_transient = self._was_reachable and self._is_transient(error)
                     if not is_transient or time.monotonic() >= deadline:
-                        raise self.unavailable(safe_str(error)) from error
+                        raise self.unavailable(reason_of(error)) from error
+                else:
+                    self._note_return()
+                    return result
                 time.sleep(_PAUSE)
+
+    def is_loss(self, error: BaseException) -> bool:
+        """Return True if an error of another connection means that the database is away, or was just now."""
+        is_known = self.lost_since is not None or time.monotonic() - self._back_at < _SETTLED_SECONDS
+        return is_known if isinstance(error, DurableError) else is_known or self._note_loss(error)
+
+    def _note_loss(self, error: BaseException) -> bool:
+        """Log the loss of the database once; return False if an error does not mean that."""
+        if not (isinstance(error, self.errors()) and self._was_reachable and self._is_transient(error)):
+            return False
+        if self.lost_since is None:
+            self.lost_since = time.monotonic()
+            reason = _without_password(safe_str(error))
+            LOG.error(notice("library.database_lost", database=self.display_url, reason=reason))
+        return True
+
+    def _note_return(self) -> None:
+        since, self.lost_since = self.lost_since, None
+        if since is not None:
+            self._back_at = time.monotonic()
+            seconds = self._back_at - since
+            LOG.warning(notice("library.database_back", database=self.display_url, seconds=seconds))
 
     def check_file(self) -> None:
         """Fail if the database file was removed: in a new file its runs would start again.
@@ -234,7 +292,7 @@ class Database:
 
     def unavailable(self, reason: str) -> DurableError:
         """Return the error for a database that cannot be used now."""
-        reason = _PASSWORD.sub(r"\1***", " ".join(reason.split()))
+        reason = _without_password(reason)
         return DurableError(notice("library.database_unavailable", place=self.display_url, reason=reason))
 
     def _open(self) -> Any:
@@ -312,6 +370,10 @@ def hide_password(url: str) -> str:
     return _PASSWORD.sub(r"\1***", url)
 
 
+def _without_password(reason: str) -> str:
+    return _PASSWORD.sub(r"\1***", " ".join(reason.split()))
+
+
 def _is_path(rest: str) -> bool:
     """Return True if SQLite and DBOS can open the path after ``sqlite://``."""
     return rest.startswith("/") and len(rest) > 1 and "?" not in rest and storable(rest) == rest
@@ -324,18 +386,67 @@ def _names_database(url: str) -> bool:
         return False
 
 
+_SELECT_LEDGER = "SELECT ledger FROM @limits WHERE name = ?"
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
+
+
+class SharedLimits:
+    """Limits per minute that all processes at a database share: the `store` of a `Limiter`.
+
+    Args:
+        url: As for `Engine`; None for its default.
+
+    Raises:
+        ConfigError: The URL is invalid.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self._database = Database(url or default_database())
+
+    def change(self, key: str, work: Callable[[dict[str, Any], float], _T]) -> _T:
+        """Change a ledger under a lock, at the database's time. See `LimitStore.change`.
+
+        Raises:
+            DurableError: The database is unavailable.
+        """
+        is_sqlite = self._database.is_sqlite
+        select = (
+            _SELECT_LEDGER if is_sqlite else f"{_SELECT_LEDGER} FOR UPDATE"
+        )  # SQLite is locked as a whole
+
+        def change(execute: Change) -> _T:
+            execute("INSERT INTO @limits VALUES (?, '{}') ON CONFLICT (name) DO NOTHING", key)
+            ledger = json.loads(execute(select, key).fetchone()[0])
+            now = time.time() if is_sqlite else execute(_CLOCK).fetchone()[0]  # after the lock
+            result = work(ledger, now)
+            execute("UPDATE @limits SET ledger = ? WHERE name = ?", json.dumps(ledger), key)
+            return result
+
+        return self._database.transaction(change)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._database.close()
+
+
 # -- events of durable runs for readers in other processes, as rows in the database ----------------------
-# Complete events are kept. Deltas of an answer are joined, and deleted when the whole answer is stored.
+# Complete events are kept. Deltas of an answer are joined, and deleted when the whole answer is stored. Of a
+# partial output only what differs from the previous one of its step is stored.
 # Events are for display: the session is authoritative, so a run does not fail if an event cannot be
 # written.
 
-LOG = logging.getLogger("pure_agent_loop")
 FLUSH_SECONDS = 0.05
 _DELTAS = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
-_NOT_STORED = (EventType.PART, EventType.TOOL_CALL_DELTA)
+_PARTIAL = EventType.PARTIAL_OUTPUT
+CHANGE = "change"  # in place of `output`: length of the equal start, that of the equal end, text between
 _INSERT = """
-INSERT INTO @events (run, attempt, place, step, type, line) VALUES (?, ?, ?, ?, ?, ?)
+INSERT INTO @events (run, attempt, place, step, type, line)
+SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM @deleted WHERE run = ?)
 ON CONFLICT (run, attempt, place) DO NOTHING
+"""
+_PARTIALS = """
+SELECT line FROM @events WHERE run = ? AND attempt = ? AND step = ? AND type = ? AND number < ?
+ORDER BY number
 """
 _ATTEMPTS = """
 SELECT run, SUM(CASE WHEN type = ? THEN 1 ELSE 0 END), MAX(number) FROM @events
@@ -358,20 +469,33 @@ class EventWriter:
         self._in_thread = in_thread
         self._buffer: list[AnyEvent] = []
         self._place = 0
+        self._partial = 0, ""  # step and JSON of the newest partial output that was stored
         self._task: asyncio.Task[None] | None = None
 
     def add(self, event: AnyEvent) -> None:
         """Buffer an event; it is written soon."""
-        if event.type in _NOT_STORED:
+        if event.type is EventType.TOOL_CALL_DELTA or (
+            event.type is EventType.PART and not _announces(event)
+        ):
             return
-        last = self._buffer[-1] if self._buffer else None
-        if last is not None and event.type in _DELTAS and (last.type, last.step) == (event.type, event.step):
-            whole = {"content": f"{last.content}{event.content}"}
-            self._buffer[-1] = replace(event, data=whole)
-        else:
+        if not self._join(event):
             self._buffer.append(event)
         if self._task is None:
             self._task = asyncio.create_task(self._flush_soon())
+
+    def _join(self, event: AnyEvent) -> bool:
+        """Join an event to a buffered one; return False if there is none of its kind."""
+        for number in range(len(self._buffer) - 1, -1, -1):
+            last = self._buffer[number]
+            if last.step != event.step or event.type not in (*_DELTAS, _PARTIAL):
+                return False
+            if last.type is event.type:
+                whole = event.data if last.type is _PARTIAL else {"content": f"{last.content}{event.content}"}
+                self._buffer[number] = replace(event, data=whole)
+                return True
+            if _PARTIAL not in (last.type, event.type):  # deltas of text and partial outputs take turns
+                return False
+        return False
 
     async def close(self) -> None:
         """Write the buffered events."""
@@ -395,11 +519,20 @@ class EventWriter:
         try:
             await self._in_thread(self._write, batch, first)
         except DurableError as error:
+            self._partial = 0, ""  # the next one is stored whole
             LOG.warning("%d events of run %s were not written: %s", len(batch), self._run, error)
 
     def _write(self, batch: list[AnyEvent], first: int) -> None:
         rows = [
-            (self._run, self._attempt, first + number, event.step, event.type.value, _line(event))
+            (
+                self._run,
+                self._attempt,
+                first + number,
+                event.step,
+                event.type.value,
+                json.dumps(self._plain(event)),
+                self._run,
+            )
             for number, event in enumerate(batch)
         ]
         self._database.change_many(_INSERT, rows)
@@ -407,6 +540,46 @@ class EventWriter:
             if event.type in (EventType.THOUGHT, EventType.REASONING):
                 delta = _DELTAS[event.type is EventType.REASONING]
                 self._database.change(_FORGET, self._run, self._attempt, event.step, delta.value)
+
+    def _plain(self, event: AnyEvent) -> dict[str, Any]:
+        plain = event.to_dict()
+        if event.type is EventType.LOOP_END:
+            plain["data"]["messages"] = []  # the session holds the whole history
+        elif event.type is _PARTIAL:
+            (step, old), new = self._partial, json.dumps(plain["data"]["output"])
+            self._partial = event.step, new
+            if step == event.step:
+                plain["data"] = {CHANGE: _difference(old, new)}
+        return plain
+
+
+def _difference(old: str, new: str) -> tuple[int, int, str]:
+    """Return the lengths of the common start and end of two texts, and the rest of the new one."""
+    most = min(len(old), len(new))
+    start = _longest(most, lambda low, high: old[low:high] == new[low:high])
+    end = _longest(
+        most - start,
+        lambda low, high: old[len(old) - high : len(old) - low] == new[len(new) - high : len(new) - low],
+    )
+    return start, end, new[start : len(new) - end]
+
+
+def _longest(most: int, are_equal: Callable[[int, int], bool]) -> int:
+    """Return the greatest length up to which two texts are equal, by halving."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if are_equal(low, middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _announces(event: AnyEvent) -> bool:
+    """Return whether a part is a new call: viewers show it while it is tried or waits."""
+    part: dict[str, Any] = event.data["part"]
+    return bool(part.get("type") == "tool" and part.get("state") == "pending")
 
 
 def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:
@@ -416,11 +589,37 @@ def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:
         after: Number of the last known event; 0 for none.
     """
     rows = database.rows(
-        "SELECT number, line FROM @events WHERE run = ? AND number > ? ORDER BY number LIMIT 500",
+        "SELECT number, line, attempt FROM @events WHERE run = ? AND number > ? ORDER BY number LIMIT 500",
         run_id,
         after,
     )
-    return [Event.from_dict(json.loads(line), int(number)) for number, line in rows]
+    outputs: dict[tuple[str, int], str] = {}  # JSON of the newest partial outputs, by attempt and step
+    events = []
+    for number, line, attempt in rows:
+        plain = json.loads(line)
+        if plain["type"] == _PARTIAL.value:
+            known = attempt, plain["step"]
+            if CHANGE in plain["data"] and known not in outputs:
+                outputs[known] = _output_before(database, run_id, attempt, plain["step"], number)
+            outputs[known] = _changed(outputs.get(known, ""), plain["data"])
+            plain["data"] = {"output": json.loads(outputs[known])}
+        events.append(Event.from_dict(plain, int(number)))
+    return events
+
+
+def _output_before(database: Database, run_id: str, attempt: str, step: int, number: int) -> str:
+    """Return the JSON of the partial output before an event."""
+    text = ""
+    for (line,) in database.rows(_PARTIALS, run_id, attempt, step, _PARTIAL.value, number):
+        text = _changed(text, json.loads(line)["data"])
+    return text
+
+
+def _changed(old: str, data: Mapping[str, Any]) -> str:
+    if CHANGE not in data:  # the first one of a step, and each one of older versions
+        return json.dumps(data["output"])
+    start, end, text = data[CHANGE]
+    return f"{old[:start]}{text}{old[len(old) - end :]}"
 
 
 def handovers(database: Database, run_ids: Sequence[str]) -> dict[str, int]:
@@ -441,10 +640,3 @@ def handovers(database: Database, run_ids: Sequence[str]) -> dict[str, int]:
         left_early.setdefault(str(run), []).append(not ends)
     # The newest attempt may be running.
     return {run: count for run, attempts in left_early.items() if (count := sum(attempts[:-1]))}
-
-
-def _line(event: Event) -> str:
-    plain = event.to_dict()
-    if event.type is EventType.LOOP_END:
-        plain["data"]["messages"] = []  # the session holds the whole history
-    return json.dumps(plain)

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from sqlite3 import sqlite_version, sqlite_version_info
 from typing import Any
 
-from pure_agent_loop.durable.database import Change, Database, storable
+from pure_agent_loop.durable.database import Change, Database, reason_of, storable
 from pure_agent_loop.durable.values import (
     APP_NAME,
     PARKED_QUEUE,
@@ -28,7 +28,7 @@ from pure_agent_loop.durable.values import (
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.ledgers import check_waits
 from pure_agent_loop.permissions import Verdict, as_answer
-from pure_agent_loop.sessions.questions import already_answered, author_of
+from pure_agent_loop.sessions.questions import GivenAnswer, already_answered, author_of
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import as_text
@@ -46,7 +46,19 @@ LEFT JOIN @answered AS answered
 ON answered.run = answers.run AND answered.step = answers.step AND answered.call = answers.call
 WHERE answers.run = ? AND answers.call = ? AND answers.step {which} ORDER BY answers.step DESC
 """
+_SELECT_GIVEN = """
+SELECT answers.call, answers.verdict, answered.person, answered.at FROM @answers AS answers
+JOIN @answered AS answered
+ON answered.run = answers.run AND answered.step = answers.step AND answered.call = answers.call
+WHERE answers.run = ?
+"""
 
+_MAX_VALUES = 500  # of one query
+_VOID_APPROVALS = """
+SELECT answers.run, answers.call, answers.verdict, events.line FROM @answers AS answers
+JOIN @events AS events ON events.run = answers.run AND events.step = answers.step
+WHERE answers.run IN ({runs}) AND events.type = 'observation' ORDER BY events.number
+"""
 _QUEUE_TURN = """
 INSERT INTO @turns (run, session, place)
 SELECT ?, ?, COALESCE(MAX(place), 0) + 1 FROM @turns WHERE session = ? ON CONFLICT DO NOTHING
@@ -55,7 +67,7 @@ _RUNS_AHEAD = """
 SELECT ahead.run FROM @turns AS ahead JOIN @turns AS mine ON ahead.session = mine.session
 WHERE mine.run = ? AND ahead.place < mine.place ORDER BY ahead.place
 """
-# DBOS's own `resume` would also bring back a run that has just been cancelled.
+# DBOS's own `resume` would also restore a run that has just been cancelled.
 _UNPARK = (
     "UPDATE {table} SET queue_name = ? WHERE workflow_uuid = ? AND status = 'ENQUEUED' AND queue_name = ?"
 )
@@ -142,6 +154,23 @@ class RunQueue:
         if info.status == "pending" and (ahead := self.run_ahead(info.run_id)):
             info.details["run_ahead"] = ahead
         return info
+
+    def note_void_approvals(self, infos: Sequence[TaskInfo]) -> None:
+        """Add to the details of runs the approved calls that were not made, as `void_approvals`.
+
+        The worker's code has changed since the question: the tool is missing, or refuses the arguments.
+        """
+        for start in range(0, len(infos), _MAX_VALUES):
+            by_id = {info.run_id: info for info in infos[start : start + _MAX_VALUES]}
+            query = _VOID_APPROVALS.format(runs=", ".join("?" * len(by_id)))
+            for run_id, call_id, verdict, line in self.database.rows(query, *by_id):
+                data = json.loads(line)["data"]
+                is_approved = json.loads(verdict).get("behavior") == "allow"
+                if is_approved and data.get("call_id") == call_id and data.get("refused"):
+                    void = {"call_id": call_id, "tool": data["tool"], "reason": data["refused"]}
+                    known = by_id[run_id].details.setdefault("void_approvals", [])
+                    if void not in known:  # several attempts may have reported it
+                        known.append(void)
 
     def cancel(self, run_id: str) -> TaskInfo:
         """Cancel a run in any state, unless it has ended."""
@@ -246,6 +275,16 @@ class RunQueue:
         older = {key: value for key, value in answers.items() if "result" in value}  # stored by call id alone
         return {(step, result_key(call)): value for (step, call), value in older.items()} | answers
 
+    def given_answers(self, run_id: str) -> list[GivenAnswer]:
+        """Return the answers of people to the questions of a run."""
+        given = []
+        for call, plain, person, at in self.database.rows(_SELECT_GIVEN, run_id):
+            verdict = json.loads(plain)
+            if "behavior" in verdict:  # not a result
+                texts = (verdict["behavior"], verdict.get("message", ""), str(person))
+                given.append(GivenAnswer(str(call), *texts, float(at)))
+        return given
+
     def forget_answers(self, run_id: str) -> None:
         """Delete the answers of a run that starts again: they belong to other calls."""
         self.database.change("DELETE FROM @answers WHERE run = ?", run_id)
@@ -291,9 +330,7 @@ class RunQueue:
             The ids of these runs.
         """
         released = []
-        unpark = _UNPARK.format(
-            table="workflow_status" if self.database.is_sqlite else "dbos.workflow_status"
-        )
+        unpark = _UNPARK.format(table=self.database.runs_table)
         for info in self.find_runs(status="ENQUEUED", queue_name=PARKED_QUEUE):
             if self.run_ahead(info.run_id):
                 continue
@@ -347,8 +384,7 @@ class RunQueue:
         try:
             yield
         except raised as error:
-            reason = str(getattr(error, "orig", None) or error).splitlines()[0]
-            raise self.database.unavailable(reason) from error
+            raise self.database.unavailable(reason_of(error)) from error
 
     def _migrate(self, dbos: Any) -> None:
         if self.database.is_sqlite:

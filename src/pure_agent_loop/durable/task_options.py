@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from pure_agent_loop.budget import Price
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import ConfigError
@@ -22,6 +21,7 @@ from pure_agent_loop.media import media_parts
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.runs.options import RUN_OPTIONS
 from pure_agent_loop.runs.settings import UNSET, check_types
+from pure_agent_loop.sessions.run_record import read_prices
 from pure_agent_loop.support.language import notice
 
 MAX_BYTES = 64_000_000  # per task, as JSON: PostgreSQL and SQLite store this without trouble
@@ -88,7 +88,7 @@ def unpack_options(text: str) -> dict[str, Any]:
     """Return the options as `Agent.prepare` takes them."""
     options: dict[str, Any] = json.loads(text) if text else {}
     if "limits" in options:
-        prices = {name: Price(**price) for name, price in options["limits"].pop("prices", {}).items()}
+        prices = read_prices(options["limits"].pop("prices", {}))
         options["limits"] = LoopLimits(**options["limits"], prices=prices)
     return options
 

@@ -16,7 +16,7 @@ from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING, WAITING_TOOL
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.text import safe_str, to_jsonable
+from pure_agent_loop.support.text import as_text, safe_str, shorten, to_jsonable
 
 APP_NAME = "pure-agent-loop"
 # Runs are resumed from records, not by replaying code, so any version can resume any run.
@@ -84,7 +84,8 @@ class TaskInfo:
         questions: Calls that wait for the answer of a person.
         open_calls: Calls whose results come from outside the run and are missing.
         details: Further data. An ended run has its steps, tokens and kind of error; a pending run has
-            `run_ahead`, the run that holds its session and must end first.
+            `run_ahead`, the run that holds its session and must end first. `void_approvals` are approved
+            calls that were not made, because the worker's code has changed since.
     """
 
     run_id: str
@@ -114,6 +115,30 @@ class TaskInfo:
     def has_ended(self) -> bool:
         """True if the run is over."""
         return self.status in ENDED
+
+    def _repr_html_(self) -> str:
+        """Return the answer and the status as HTML for notebooks."""
+        from pure_agent_loop.sessions.export import moment
+        from pure_agent_loop.support.prose import prose_to_html, table_to_html
+
+        times = {"created": self.created, "updated": self.updated}
+        facts = {
+            "task": shorten(self.task, 2_000),
+            "status": self.status,
+            "stop reason": "" if self.stop_reason == self.status else self.stop_reason,
+            "error": shorten(self.error, 2_000),
+            "waits for": ", ".join(call.name for call in self.open_calls),
+            "asks about": ", ".join(
+                f"{question.tool} {shorten(as_text(question.args), 500)}" for question in self.questions
+            ),
+            "agent": self.agent,
+            "run": self.run_id,
+            "session": self.session_id,
+            "worker": self.worker,
+            **{name: f"{moment(at)} UTC" for name, at in times.items() if at},
+        }
+        rows = [(name, text) for name, text in facts.items() if text]
+        return f"<div>{prose_to_html(shorten(self.content, 20_000))}{table_to_html(rows)}</div>"
 
 
 def check_agent_name(name: object) -> str:

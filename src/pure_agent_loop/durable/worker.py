@@ -18,6 +18,7 @@ from typing import Any
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.attempt import Attempt
 from pure_agent_loop.durable.client import Client
+from pure_agent_loop.durable.health import ENGINE
 from pure_agent_loop.durable.liveness import FileLiveness, Liveness, PostgresLiveness
 from pure_agent_loop.durable.schedules.firings import Firings
 from pure_agent_loop.durable.schedules.ticker import Ticker
@@ -36,13 +37,24 @@ from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.runs.settings import DepsOfRun
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
+from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.prometheus import Gauge, Meters
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
 SWEEP_SECONDS = 0.5
 POLL_SECONDS = 0.25
 ANSWERED_SECONDS = 5.0  # interval of the check for answered runs that were not requeued
+METRICS = {
+    "pal_runs_started_total": ("counter", "Attempts of runs begun here, by agent."),
+    "pal_runs_ended_total": ("counter", "Attempts of runs ended here, by agent and stop reason."),
+    "pal_tokens_total": ("counter", "Tokens of ended runs, by agent."),
+    "pal_cost_total": ("counter", "Known cost of ended runs, by agent, in the currency of the prices."),
+    "pal_runs": ("gauge", "Runs of this worker, by state."),
+    **ENGINE,
+}
+_ENDED_WELL = ("completed", "cancelled")
 _POOL = 6
 _ENGINE_LOCK = threading.Lock()  # DBOS allows one engine per process
 
@@ -89,7 +101,8 @@ class Worker:
             )
         self._attempts: dict[str, Attempt] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._is_draining = False
+        self.is_draining = False
+        self._meters = Meters(METRICS)
         self._stop_sweeping = threading.Event()
         self._next_look = 0.0
         self._ticker = Ticker(Firings(client, self.executor), self._in_thread)
@@ -211,7 +224,7 @@ class Worker:
         """Return the outcome of a run; if another process decides it, DBOS rejects the value."""
         with self._tracked():
             agent = self._agents.get(name)
-            if self._is_draining:
+            if self.is_draining:
                 await self._wait_for_shutdown()
             if agent is None:  # another worker of this queue has the agent
                 await asyncio.sleep(SWEEP_SECONDS)
@@ -230,7 +243,9 @@ class Worker:
                 deps=None if self._deps is None else DepsOfRun(self._deps),
             )
             self._attempts[run_id] = attempt
-            LOG.info("Run %s: running, agent %s.", run_id, name)
+            self._meters.count("pal_runs_started_total", agent=name)
+            LOG.info(notice("library.run_claimed", run=run_id, agent=name, session=session_id))
+            started = time.monotonic()
             try:
                 outcome = await attempt.work()
             finally:
@@ -238,16 +253,41 @@ class Worker:
                 if is_newest:
                     del self._attempts[run_id]
             if outcome is not None:
-                error = f" {outcome['error']}" if outcome["error"] else ""
-                LOG.info("Run %s: %s.%s", run_id, outcome["stop_reason"], error)
+                self._note_end(run_id, name, outcome, time.monotonic() - started)
                 return outcome
             if attempt.run_ahead:
-                LOG.info("Run %s is waiting for the end of %s in its session.", run_id, attempt.run_ahead)
+                LOG.info(notice("library.run_parked", run=run_id, ahead=attempt.run_ahead))
                 return await self._requeue(run_id, PARKED_QUEUE)
             if attempt.guard.is_draining:
+                LOG.info(notice("library.run_returned", run=run_id))
                 await self._wait_for_shutdown()
-            LOG.warning("Run %s was taken over by another worker.", run_id)
+            LOG.warning(notice("library.run_taken", run=run_id))
             return await self._requeue(run_id) if is_newest else {}
+
+    def _note_end(self, run_id: str, agent: str, outcome: Mapping[str, Any], seconds: float) -> None:
+        """Log and count the end of a run, or that it waits."""
+        reason, tokens, cost = outcome["stop_reason"], outcome.get("tokens", 0), outcome.get("cost")
+        self._meters.count("pal_runs_ended_total", agent=agent, reason=reason)
+        self._meters.count("pal_tokens_total", tokens, agent=agent)
+        self._meters.count("pal_cost_total", cost or 0.0, agent=agent)
+        about = {"run": run_id, "agent": agent, "reason": reason, "seconds": seconds}
+        spent = {"steps": outcome["steps"], "tokens": tokens, "cost": cost}
+        if reason in WAITING:
+            LOG.info(notice("library.run_waits", **about, **spent))
+        elif reason in _ENDED_WELL:
+            LOG.info(notice("library.run_ended", **about, **spent))
+        else:
+            error = outcome["error"] or reason
+            LOG.error(notice("library.run_failed", **about, **spent, error=error))
+
+    def metrics(self, gauges: Mapping[str, Gauge]) -> str:
+        """Return the metrics of this worker as text for Prometheus.
+
+        Args:
+            gauges: Further values measured now, by name.
+        """
+        running: Gauge = {(("state", "running"),): len(self._attempts)}
+        return "\n".join([*self._meters.lines({"pal_runs": running, **gauges}), ""])
 
     async def _requeue(self, run_id: str, queue: str = "") -> dict[str, Any]:
         """Requeue a run, in its own or another queue, unless another worker has it now."""
@@ -272,7 +312,7 @@ class Worker:
 
     async def _drain(self) -> None:
         """Let running tools finish, and start no new ones."""
-        self._is_draining = True
+        self.is_draining = True
         for attempt in self._attempts.values():
             attempt.guard.is_draining = True
         deadline = self._loop.time() + self._grace
@@ -286,21 +326,22 @@ class Worker:
                 if liveness.beat():
                     self._take_over(liveness)
             except Exception as error:  # noqa: BLE001, PERF203 - database unavailable; the next sweep tries again
-                LOG.warning("Checking other workers failed: %s", safe_str(error))
+                if not self._queue.database.is_loss(error):
+                    LOG.warning(notice("library.sweep_failed", error=safe_str(error)))
 
     def _take_over(self, liveness: Liveness) -> None:
         self._ticker.take_over(liveness)
         for run_id in self._queue.release_parked():
-            LOG.info("Run %s resumes: its session is free.", run_id)
+            LOG.info(notice("library.run_released", run=run_id))
         if time.monotonic() >= self._next_look:
             self._next_look = time.monotonic() + ANSWERED_SECONDS
             for run_id in self._queue.resume_answered():
-                LOG.info("Run %s resumes: all its questions are answered.", run_id)
+                LOG.info(notice("library.run_answered", run=run_id))
         others = [other for other in self._queue.executors() if other != self.executor]
         for executor in liveness.suspects(others):
             with liveness.claim(executor) as is_dead:
                 for run_id in self._queue.hand_over(executor) if is_dead else ():
-                    LOG.warning("Run %s of dead worker %s resumes on another worker.", run_id, executor)
+                    LOG.warning(notice("library.run_handed_over", run=run_id, worker=executor))
 
     # -- dependencies ---------------------------------------------------------------------------
 

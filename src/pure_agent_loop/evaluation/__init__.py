@@ -3,7 +3,7 @@
     dataset     cases and evaluators, run against an agent
     cases       a case, a trial of it, and files and sessions as cases
     evaluators  equality, schema, tools called, cost, steps, a judge model
-    report      a table, JSON, a comparison, an assertion
+    report      a table, JSON, a data frame, a comparison, an assertion
     words       prompts of the judge model
     progress    the line of progress
     runner      many items at a time
@@ -32,20 +32,28 @@ if TYPE_CHECKING:
         Schema,
     )
     from pure_agent_loop.evaluation.progress import Progress
-    from pure_agent_loop.evaluation.report import Comparison, Outcome, Report
+    from pure_agent_loop.evaluation.report import (
+        Change,
+        Comparison,
+        Outcome,
+        Report,
+        Reports,
+        wilson_interval,
+    )
 
 _EVALUATORS = ("CalledTools", "Contains", "Equals", "Judge", "MaxCost", "MaxSteps", "Schema")
 _WHERE = {
     "Progress": "progress",
     "Dataset": "dataset",
     **dict.fromkeys(("Case", "Trial"), "cases"),
-    **dict.fromkeys(("Comparison", "Outcome", "Report"), "report"),
+    **dict.fromkeys(("Change", "Comparison", "Outcome", "Report", "Reports", "wilson_interval"), "report"),
     **dict.fromkeys(_EVALUATORS, "evaluators"),
 }
 
 __all__ = [
     "CalledTools",
     "Case",
+    "Change",
     "Comparison",
     "Contains",
     "Dataset",
@@ -56,10 +64,12 @@ __all__ = [
     "Outcome",
     "Progress",
     "Report",
+    "Reports",
     "Schema",
     "Trial",
     "add_arguments",
     "run",
+    "wilson_interval",
 ]
 
 

@@ -48,6 +48,12 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
         "--max-tokens", type=positive, metavar="N", help="output tokens per answer (default: the server's)"
     )
     parser.add_argument(
+        "--yes",
+        action="store_true",
+        default=None,
+        help="ask all questions of the standard sets without confirmation",
+    )
+    parser.add_argument(
         "--table",
         choices=("text", "markdown"),
         default="text",
@@ -60,6 +66,7 @@ def run(
     client_factory: ClientFactory,
     out: TextIO | None = None,
     err: TextIO | None = None,
+    confirm: Callable[[str], bool] | None = None,
 ) -> int:
     """Evaluate, write the results file and the table, and return the exit code.
 
@@ -68,6 +75,8 @@ def run(
         client_factory: Makes the client; called once. The client is closed at the end.
         out: For the table; standard output if None.
         err: For progress; standard error if None.
+        confirm: Receives the number of questions and their cost, before the first one; False ends the run
+            with exit code 0.
 
     Raises:
         ConfigError: An option is invalid, this is not a clone of the source, or the leaderboard's package
@@ -87,5 +96,5 @@ def run(
         bfcl = importlib.import_module("benchmarks.bfcl.command")
     finally:
         sys.path.remove(str(_CLONE))
-    code: int = bfcl.run(args, client_factory, out or sys.stdout, err or sys.stderr)
+    code: int = bfcl.run(args, client_factory, out or sys.stdout, err or sys.stderr, confirm)
     return code

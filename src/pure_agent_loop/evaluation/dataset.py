@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.errors import ConfigError, LLMError, RunInterrupted
 from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial, case_from, cases_of, read_plain
 from pure_agent_loop.evaluation.evaluators import name_of, read_evaluators
 from pure_agent_loop.evaluation.report import RESERVED, Outcome, Report
@@ -137,10 +137,22 @@ class Dataset:
             ConfigError: A number is invalid, or an evaluator cannot evaluate a case.
             LLMError: The next run would fail too: no access, no such model, no credit, or no server three
                 times in a row.
+            RunInterrupted: Ctrl-C was pressed; its ``result`` is the report so far.
         """
-        return run_sync(
-            self.arun(agent, repeats=repeats, concurrency=concurrency, seed=seed, on_outcome=on_outcome)
-        )
+        checked_function("on_outcome", on_outcome, "outcome")
+        known: list[Outcome] = []
+
+        def note(outcome: Outcome) -> None:
+            known.append(outcome)
+            if on_outcome is not None:
+                on_outcome(outcome)
+
+        try:
+            return run_sync(
+                self.arun(agent, repeats=repeats, concurrency=concurrency, seed=seed, on_outcome=note)
+            )
+        except KeyboardInterrupt:
+            raise RunInterrupted(Report(self.name, [*known], {"unfinished": True})) from None
 
     async def arun(
         self,
@@ -214,6 +226,8 @@ class Dataset:
             result.steps,
             result.usage.total_tokens,
             result.cost,
+            [{"tool": name, "args": to_jsonable(arguments)} for name, arguments in trial.calls],
+            result.messages,
         )
 
 

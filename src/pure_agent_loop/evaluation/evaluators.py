@@ -16,6 +16,7 @@ from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoop
 from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.base import ChatModel, model_of
+from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.output.form import WRAPPER
 from pure_agent_loop.schema.build import JSONValidator
 from pure_agent_loop.support.language import message, notice, use_messages
@@ -147,7 +148,7 @@ class MaxSteps:
 
 @dataclass(frozen=True)
 class MaxCost:
-    """The run cost at most this amount, in the currency of the agent's ``LoopLimits.prices``."""
+    """The run cost at most this amount, in the currency of ``LoopLimits.max_cost``."""
 
     most: float
 
@@ -155,13 +156,14 @@ class MaxCost:
         _check_positive("MaxCost", self.most)
 
     def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - signature of all checks
-        """Reject an agent without prices."""
-        if price_for(agent.config.limits.prices, model_of(agent.llm)) is None:
-            raise ConfigError(notice("library.max_cost_prices", model=model_of(agent.llm)))
+        """Reject an agent whose model has no known price."""
+        model = model_of(agent.llm)
+        if price_for(agent.config.limits.prices, model) is None and price_of(agent.llm) is None:
+            raise ConfigError(notice("library.max_cost_prices", model=model))
 
     def __call__(self, trial: Trial) -> bool:
-        """Compare the cost."""
-        return trial.result.cost <= self.most
+        """Compare the cost; an unknown one fails."""
+        return trial.result.cost is not None and trial.result.cost <= self.most
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Sequence
 from typing import Protocol
+
+from pure_agent_loop.support.language import user_text
 
 _STEPS = 20  # most lines without a terminal, so that a log stays readable
 
@@ -47,7 +50,8 @@ class Progress:
         self._seconds.append(record.seconds)
         step = self._done * _STEPS // self._total
         if self._live:
-            self._write(f"\r\x1b[K{self.line()}")
+            columns = shutil.get_terminal_size().columns
+            self._write(f"\r\x1b[K{self.line()[: columns - 1]}")  # a wrapped line would stay
         elif step > self._shown:
             self._write(f"{self.line()}\n")
         self._shown = step
@@ -60,4 +64,6 @@ class Progress:
     def line(self) -> str:
         """Return the progress line."""
         mean = sum(self._seconds) / len(self._seconds) if self._seconds else 0.0
-        return f"eval: {self._done}/{self._total} done, {self._right} right, {mean:.2f} s/question"
+        return user_text(
+            "library.eval_progress", done=self._done, total=self._total, right=self._right, mean=mean
+        )

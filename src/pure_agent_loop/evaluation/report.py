@@ -1,24 +1,28 @@
-"""Report of an evaluation: a table, JSON, a comparison, and an assertion for tests."""
+"""Report of an evaluation: a table, JSON, a data frame, a comparison, and an assertion for tests."""
 
 from __future__ import annotations
 
+import importlib
 import json
+import math
 import os
 import statistics
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.text import to_jsonable
+from pure_agent_loop.support.terminal import aligned, one_line
+from pure_agent_loop.support.text import as_text, shorten, to_jsonable
 from pure_agent_loop.support.typed import mistyped
 
 MEASURES = ("seconds", "steps", "tokens", "cost")
 RESERVED = ("passed", *MEASURES)
-_HEADER = ("case", "passed")
+_INTERVAL = "95 %"
 _SHOWN_FAILURES = 10
+_MAX_ROWS, _MAX_CHARS = 500, 5_000  # of what a notebook shows
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +39,12 @@ class Outcome:
         stop_reason: Why the run ended.
         error: Failure of the run or of an evaluator; empty for none.
         tools: The tools that were called.
+        calls: The calls, in order: ``{"tool", "args"}``.
+        messages: The history of the run; empty in a report that was saved without.
         seconds: Duration of the run in seconds.
         steps: Its steps.
         tokens: Its tokens.
-        cost: Its cost, if prices are set.
+        cost: Its cost; None if it is unknown.
     """
 
     case: str
@@ -53,7 +59,9 @@ class Outcome:
     seconds: float = 0.0
     steps: int = 0
     tokens: int = 0
-    cost: float = 0.0
+    cost: float | None = 0.0
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[dict[str, Any]] = field(default_factory=list, repr=False)
 
     @property
     def right(self) -> bool:
@@ -72,6 +80,50 @@ class Outcome:
         parts = [*ended, ", ".join(wrong), self.error, f"output {self.output!r:.120}", *notes]
         return "; ".join(part for part in parts if part)
 
+    def _repr_html_(self) -> str:
+        """Return the output, the calls and the messages as HTML for notebooks."""
+        from pure_agent_loop.support.prose import escaped, folded_table, prose_to_html
+
+        output = shorten(as_text(self.output), 4 * _MAX_CHARS)
+        why = "" if self.passed else f"<p>{escaped(shorten(self.why(), _MAX_CHARS))}</p>"
+        calls = [[call["tool"], shorten(as_text(call["args"]), _MAX_CHARS)] for call in self.calls]
+        messages = [
+            [
+                str(message["role"]),
+                shorten(as_text(message.get("content") or message.get("tool_calls") or ""), _MAX_CHARS),
+            ]
+            for message in self.messages[:_MAX_ROWS]
+        ]
+        parts = [
+            f"<p>{escaped(f'{_MARKS[self.passed]} {self.case} ({self.repeat})')}</p>{why}",
+            prose_to_html(output) if isinstance(self.output, str) else f"<pre>{escaped(output)}</pre>",
+            folded_table("call", ["tool", "arguments"], calls),
+            folded_table("message", ["role", "content"], messages),
+        ]
+        return f"<div>{''.join(parts)}</div>"
+
+
+_MARKS = {True: "✓", False: "✗"}
+
+
+class Change(NamedTuple):
+    """Mean of a score that is another than before.
+
+    Args:
+        case: The case.
+        score: The score, such as ``passed``.
+        before: Its mean in the former run.
+        now: Its mean in this run.
+    """
+
+    case: str
+    score: str
+    before: float
+    now: float
+
+    def __str__(self) -> str:
+        return f"{self.case}: {self.score} {self.before:g} -> {self.now:g}"
+
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
@@ -82,18 +134,48 @@ class Comparison:
         worse: One line per regression.
         new: Cases that the former run did not have.
         gone: Cases that only the former run had.
+        changes: The improvements and regressions as values.
     """
 
     better: list[str]
     worse: list[str]
     new: list[str]
     gone: list[str]
+    changes: list[Change] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [
             f"{what}: {line}" for what in ("worse", "better", "new", "gone") for line in getattr(self, what)
         ]
-        return "\n".join(lines) or "nothing got better or worse"
+        return "\n".join(lines) or _UNCHANGED
+
+    def to_dataframe(self) -> Any:
+        """Return a `pandas.DataFrame` with the columns ``change``, ``case``, ``score``, ``before``, ``now``.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return _frame([dict(zip(_CHANGE, row, strict=True)) for row in self._rows()])
+
+    def _rows(self) -> list[tuple[Any, ...]]:
+        worse = [("worse", *change) for change in self.changes if change.now < change.before]
+        better = [("better", *change) for change in self.changes if change.now > change.before]
+        others = [(what, case, None, None, None) for what in ("new", "gone") for case in getattr(self, what)]
+        return [*worse, *better, *others]
+
+    def _repr_html_(self) -> str:
+        """Return the changes as an HTML table for notebooks."""
+        from pure_agent_loop.support.prose import table_to_html
+
+        rows = [
+            ["" if cell is None else f"{cell:g}" if isinstance(cell, float) else cell for cell in row]
+            for row in self._rows()[:_MAX_ROWS]
+        ]
+        return table_to_html([_CHANGE, *rows]) if rows else f"<p>{_UNCHANGED}</p>"
+
+
+_UNCHANGED = "nothing got better or worse"
+_CHANGE = ("change", "case", "score", "before", "now")
 
 
 @dataclass(slots=True)
@@ -116,6 +198,11 @@ class Report:
         return statistics.fmean(outcome.passed for outcome in self.outcomes) if self.outcomes else 0.0
 
     @property
+    def interval(self) -> tuple[float, float]:
+        """Confidence interval of 95 % of `passed`; see `wilson_interval`."""
+        return wilson_interval(sum(outcome.passed for outcome in self.outcomes), len(self.outcomes))
+
+    @property
     def scores(self) -> dict[str, float]:
         """Mean of each evaluator, and of ``passed``, ``seconds``, ``steps``, ``tokens`` and ``cost``."""
         return _means(self.outcomes, (*MEASURES,))
@@ -135,13 +222,35 @@ class Report:
     def table(self, style: str = "text") -> str:
         """Return a table with a row per case, and one for all.
 
+        ``95 %`` is the confidence interval of the share that passed; see `wilson_interval`.
+
         Args:
             style: ``text`` or ``markdown``.
         """
-        names = list(dict.fromkeys(name for outcome in self.outcomes for name in outcome.scores))
-        groups = [*self.by_case().items(), ("all", self.outcomes)]
-        rows = [_row(name, outcomes, names) for name, outcomes in groups]
-        return laid_out([(*_HEADER, *names, *MEASURES), *rows], (0,), style)
+        return laid_out(self._rows(), (0,), style)
+
+    def _rows(self) -> list[list[str]]:
+        return _table("case", [*self.by_case().items(), ("all", self.outcomes)])
+
+    def _repr_html_(self) -> str:
+        """Return the table and the failures as HTML for notebooks."""
+        from pure_agent_loop.support.prose import folded_table, table_to_html
+
+        header, *cases, total = self._rows()
+        failures = [
+            [failure.case, str(failure.repeat), shorten(failure.why(), _MAX_CHARS)]
+            for failure in self.failures[:_MAX_ROWS]
+        ]
+        table = table_to_html([header, *cases[:_MAX_ROWS], total])
+        return f"<div>{table}{folded_table('failure', ['case', 'repeat', 'why'], failures)}</div>"
+
+    def to_dataframe(self) -> Any:
+        """Return a `pandas.DataFrame` with a row for each trial: fields of `Outcome`, and a column per score.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return _frame([_trial(outcome) for outcome in self.outcomes])
 
     def __str__(self) -> str:
         failures = self.failures
@@ -165,14 +274,17 @@ class Report:
                 f"former must be a Report; it is {former!r:.80}. Read one with Report.load(path)."
             )
         now, before = self.by_case(), former.by_case()
-        better, worse = list[str](), list[str]()
+        changes: list[Change] = []
         for case in (name for name in now if name in before):
             new, old = _means(now[case]), _means(before[case])
-            for name in (name for name in new if name in old and new[name] != old[name]):
-                line = f"{case}: {name} {old[name]:g} -> {new[name]:g}"
-                (better if new[name] > old[name] else worse).append(line)
+            shared = (name for name in new if name in old and new[name] != old[name])
+            changes += (Change(case, name, old[name], new[name]) for name in shared)
         return Comparison(
-            better, worse, [name for name in now if name not in before], [e for e in before if e not in now]
+            [str(change) for change in changes if change.now > change.before],
+            [str(change) for change in changes if change.now < change.before],
+            [name for name in now if name not in before],
+            [name for name in before if name not in now],
+            changes,
         )
 
     def assert_scores(
@@ -202,21 +314,26 @@ class Report:
         if wrong:
             raise AssertionError(f"{self.name}: {'; '.join(wrong)}\n\n{self}")
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
+    def to_dict(self, *, messages: bool = False) -> dict[str, Any]:
+        """Plain JSON form.
+
+        Args:
+            messages: True includes the history of each trial.
+        """
+        names = [each.name for each in fields(Outcome) if messages or each.name != "messages"]
         plain: dict[str, Any] = to_jsonable(
             {
                 "name": self.name,
                 "about": self.about,
                 "scores": self.scores,
-                "outcomes": [asdict(outcome) for outcome in self.outcomes],
+                "outcomes": [{name: getattr(outcome, name) for name in names} for outcome in self.outcomes],
             }
         )
         return plain
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the report to a file, as JSON."""
-        text = json.dumps(self.to_dict(), ensure_ascii=False, indent=1)
+    def save(self, path: str | os.PathLike[str], *, messages: bool = False) -> None:
+        """Write the report to a file, as JSON. Arguments as `to_dict`; histories can be large."""
+        text = json.dumps(self.to_dict(messages=messages), ensure_ascii=False, indent=1)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
@@ -237,21 +354,153 @@ class Report:
         return report
 
 
+@dataclass(frozen=True, slots=True)
+class Reports:
+    """Reports of several prompts, models or agents on the same cases, side by side.
+
+        reports = Reports({name: dataset.run(agent) for name, agent in agents.items()})
+
+    Args:
+        reports: The reports by name.
+
+    Raises:
+        ConfigError: It is not a mapping of names to reports.
+    """
+
+    reports: Mapping[str, Report]
+
+    def __post_init__(self) -> None:
+        given: Any = self.reports
+        if not isinstance(given, Mapping) or not all(
+            isinstance(name, str) and isinstance(report, Report) for name, report in given.items()
+        ):
+            raise ConfigError(f'reports must be a dict such as {{"short": report}}; it is {given!r:.80}.')
+
+    def table(self, style: str = "text") -> str:
+        """Return a table with a row per report; see `Report.table`."""
+        return laid_out(self._rows(), (0,), style)
+
+    def __str__(self) -> str:
+        return self.table().rstrip()
+
+    def to_dataframe(self) -> Any:
+        """Return a `pandas.DataFrame` with the trials of all reports, and their names in ``report``.
+
+        Raises:
+            ConfigError: pandas is not installed.
+        """
+        return _frame(
+            [
+                {"report": name, **_trial(each)}
+                for name, report in self.reports.items()
+                for each in report.outcomes
+            ]
+        )
+
+    def svg(self) -> str:
+        """Return a plot of the shares that passed, with their confidence intervals, as SVG."""
+        from pure_agent_loop.support.prose import escaped
+
+        height = _STEP * len(self.reports)
+        parts = [
+            f'<line x1="{_x(share)}" x2="{_x(share)}" y2="{height}" stroke="currentColor" opacity=".2"/>'
+            f'<text x="{_x(share)}" y="{height + 16}" text-anchor="middle">{share:.0%}</text>'
+            for share in (0, 0.25, 0.5, 0.75, 1)
+        ]
+        for number, (name, report) in enumerate(self.reports.items()):
+            y, (low, high) = _STEP * number + _STEP // 2, report.interval
+            parts.append(
+                f'<text x="{_LEFT - 12}" y="{y + 4}" text-anchor="end">{escaped(one_line(name, 24))}</text>'
+                f'<line x1="{_x(low)}" x2="{_x(high)}" y1="{y}" y2="{y}" stroke="currentColor"/>'
+                f'<circle cx="{_x(report.passed)}" cy="{y}" r="5"/>'
+            )
+        size = f'width="{_WIDTH}" height="{height + 24}" font-family="sans-serif" font-size="13"'
+        head = f'<svg xmlns="http://www.w3.org/2000/svg" {size} fill="currentColor">'
+        return f"{head}{''.join(parts)}</svg>"
+
+    def _rows(self) -> list[list[str]]:
+        return _table("report", [(name, report.outcomes) for name, report in self.reports.items()])
+
+    def _repr_html_(self) -> str:
+        """Return the table and the plot as HTML for notebooks."""
+        from pure_agent_loop.support.prose import table_to_html
+
+        return f"<div>{table_to_html(self._rows())}{self.svg()}</div>"
+
+
+_WIDTH, _LEFT, _STEP = 640, 200, 28  # pixels of a plot: all of it, the names, a row
+
+
+def _x(share: float) -> int:
+    return round(_LEFT + share * (_WIDTH - _LEFT - 30))
+
+
+def wilson_interval(passed: int, trials: int) -> tuple[float, float]:
+    """Return the Wilson score interval of a share at a confidence of 95 %, from 0 to 1.
+
+    The trials are taken for independent; repeats of one case are less so, and the true interval is wider.
+    Source: E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of
+    the American Statistical Association 22 (1927), 209-212.
+
+    Args:
+        passed: Trials that passed.
+        trials: All trials; without any, the share is anything from 0 to 1.
+    """
+    if not trials:
+        return 0.0, 1.0
+    z = statistics.NormalDist().inv_cdf(0.975)
+    share, spread = passed / trials, z * z / trials
+    centre = (share + spread / 2) / (1 + spread)
+    half = z / (1 + spread) * math.sqrt(share * (1 - share) / trials + spread / (4 * trials))
+    return max(0.0, centre - half), min(1.0, centre + half)
+
+
+def _frame(rows: list[dict[str, Any]]) -> Any:
+    try:
+        pandas = importlib.import_module("pandas")
+    except ImportError as error:
+        raise ConfigError(notice("library.pandas_missing")) from error
+    return pandas.DataFrame(rows)
+
+
+def _trial(outcome: Outcome) -> dict[str, Any]:
+    """Return a trial as a row; scores and notes are columns."""
+    row = {
+        each.name: getattr(outcome, each.name)
+        for each in fields(Outcome)
+        if each.name not in ("scores", "notes")
+    }
+    measured = {**outcome.notes, **outcome.scores}
+    return {**row, **{f"score_{name}" if name in row else name: value for name, value in measured.items()}}
+
+
+def _table(first: str, groups: Iterable[tuple[str, Sequence[Outcome]]]) -> list[list[str]]:
+    """Return a table with its header: a row for each group of trials."""
+    groups = list(groups)
+    names = list(dict.fromkeys(name for _, outcomes in groups for each in outcomes for name in each.scores))
+    return [[first, "passed", _INTERVAL, *names, *MEASURES], *(_row(*group, names) for group in groups)]
+
+
 def _means(outcomes: Sequence[Outcome], measures: Sequence[str] = ()) -> dict[str, float]:
     names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.scores))
     values = {"passed": [outcome.passed for outcome in outcomes]}
     values |= {
         name: [outcome.scores[name] for outcome in outcomes if name in outcome.scores] for name in names
     }
-    values |= {name: [getattr(outcome, name) for outcome in outcomes] for name in measures}
+    for name in measures:
+        measured = [getattr(outcome, name) for outcome in outcomes]
+        values[name] = [] if None in measured else measured  # the mean of an unknown cost is unknown
     return {name: statistics.fmean(numbers) for name, numbers in values.items() if numbers}
 
 
 def _row(name: str, outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str]:
     means = _means(outcomes, MEASURES)
-    passed = f"{sum(outcome.passed for outcome in outcomes)}/{len(outcomes)}"
+    passed = sum(outcome.passed for outcome in outcomes)
+    low, high = wilson_interval(passed, len(outcomes))
+    interval = f"{low * 100:.0f}-{high * 100:.0f}" if len(outcomes) > 1 else "-"  # one trial tells nothing
     cells = [f"{means[column]:.2f}" if column in means else "-" for column in (*names, "seconds", "steps")]
-    return [name, passed, *cells, f"{means.get('tokens', 0):.0f}", f"{means.get('cost', 0):.4g}"]
+    cost = f"{means['cost']:.4g}" if "cost" in means else "-"
+    return [name, f"{passed}/{len(outcomes)}", interval, *cells, f"{means.get('tokens', 0):.0f}", cost]
 
 
 def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) -> str:
@@ -261,15 +510,12 @@ def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) 
         left: Columns of words; the others are numbers.
         style: ``text`` for a terminal or ``markdown`` for a document.
     """
-    columns = range(len(lines[0]))
     if style == "markdown":
-        rule = ["---" if i in left else "---:" for i in columns]
-        lines = [[cell.replace("|", "\\|") for cell in line] for line in (lines[0], rule, *lines[1:])]
+        from pure_agent_loop.support.prose import cell_to_markdown
+
+        rule = ["---" if i in left else "---:" for i in range(len(lines[0]))]
+        cells = [[cell_to_markdown(cell) for cell in line] for line in lines]
+        lines = [cells[0], rule, *cells[1:]]
         return "".join("| " + " | ".join(line) + " |\n" for line in lines)
-    widths = [max(len(line[i]) for line in lines) for i in columns]
-    return "".join("  ".join(_aligned(line, widths, left)).rstrip() + "\n" for line in lines)
-
-
-def _aligned(line: Sequence[str], widths: Sequence[int], left: Collection[int]) -> Iterable[str]:
-    for i, (cell, width) in enumerate(zip(line, widths, strict=True)):
-        yield cell.ljust(width) if i in left else cell.rjust(width)
+    columns = [aligned(cells, right=i not in left) for i, cells in enumerate(zip(*lines, strict=True))]
+    return "".join("  ".join(row).rstrip() + "\n" for row in zip(*columns, strict=True))

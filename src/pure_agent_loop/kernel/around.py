@@ -24,7 +24,7 @@ from pure_agent_loop.prompts.frames import framed
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.language import message
-from pure_agent_loop.support.secrets.redaction import Redactor
+from pure_agent_loop.support.secrets.redaction import Redactor, StreamRedactor
 from pure_agent_loop.support.text import as_text, safe_str, shorten
 from pure_agent_loop.tool import ToolOutcome
 from pure_agent_loop.tool_context import ToolContext
@@ -40,7 +40,7 @@ MAX_ARGS_CHARS = 2_000  # characters of changed arguments in a result
 
 
 async def already_recorded(*_: Any) -> NoReturn:
-    """Stand in for a function of an earlier process. Its decision is recorded, so this is never called."""
+    """Replace a function of an earlier process. Its decision is recorded, so this is never called."""
     raise AssertionError("The decision is recorded.")
 
 
@@ -174,6 +174,24 @@ def tool_context(
     )
 
 
+def progress_emitter(step: Step, call: ToolCallRun) -> Callable[[str], Awaitable[None]] | None:
+    """Return what sends pieces of a result; None with hooks after tools, which have not seen the pieces."""
+    redactor = step.kit.redactor
+    if step.kit.hooks.after_tool:
+        return None
+    stream: StreamRedactor | None = None
+
+    async def emit(text: str) -> None:
+        nonlocal stream
+        if redactor is not None:
+            stream = redactor.stream() if stream is None else stream
+            text = redactor.redact(stream.feed(text))
+        if text:
+            await step.emit(Event.progress(step.number, call.name, text, call.id))
+
+    return emit
+
+
 def permission_context(step: Step, call: ToolCallRun, suggested: Permission) -> PermissionContext:
     """Make the context of a permission function."""
     state, kit = step.state, step.kit
@@ -241,8 +259,11 @@ def audited(effect: Effect, step: Step, call: ToolCallRun) -> Effect:
                 audit.end(record, "", "stopped", clock.monotonic() - started)
             raise
         try:
-            status: CallStatus = "error" if outcome.is_error else "ok"
-            notice = audit.end(record, outcome.text, status, clock.monotonic() - started)
+            status: CallStatus = "error" if outcome.has_failed else "ok"
+            measured = clock.monotonic() - started
+            seconds = measured if outcome.command is None else outcome.command["seconds"]
+            record.exit_code = None if outcome.command is None else outcome.command["exit_code"]
+            notice = audit.end(record, outcome.text, status, seconds)
         except PureAgentLoopError as error:  # the call was made, so its result is kept
             notice = f"The end of {call.name} is not in the audit log: {safe_str(error)}"
         await _notify(notice, step)
@@ -303,7 +324,7 @@ async def emit_file_changes(step: Step) -> None:
 
 
 def wrap_untrusted(text: str, step: Step, call: ToolCallRun) -> str:
-    """Put a result in a frame if its tool brings text from outside.
+    """Put a result in a frame if its tool returns text from outside.
 
     The frame is in the history only; events, records and the audit log have the plain text. Its mark is a
     hash of the call and the whole text, so no text can contain its own mark and close the frame, and a

@@ -16,6 +16,7 @@ from pure_agent_loop.kernel.around import (
     emit_file_changes,
     has_hooks,
     may_change_files,
+    progress_emitter,
     take_snapshot,
     tool_context,
     wrap_untrusted,
@@ -34,7 +35,6 @@ from pure_agent_loop.schema.outcome import failed, without_secrets
 from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import message
-from pure_agent_loop.support.secrets.redaction import StreamRedactor
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import all_told, enter_call
 
@@ -97,14 +97,15 @@ def _fill_denied(step: Step, call: ToolCallRun) -> None:
     if ruling is None or ruling.behavior == "allow":
         return
     message = ruling.message
-    if ruling.kind == "PermissionDenied":
+    is_denied = ruling.kind == "PermissionDenied"
+    if is_denied:
         message = prompts.tool_denied.format(reason=message)
     message = message.replace("  ", " ")  # the reason may be empty
-    call.outcome = failed(prompts, call.name, ruling.kind, message)
+    call.outcome = failed(prompts, call.name, ruling.kind, message, hint=not is_denied)
 
 
 def _note_outside(step: Step, calls: Iterable[ToolCallRun]) -> None:
-    """Note the allowed calls whose results are made elsewhere; a call with a recorded result is none."""
+    """Note the allowed calls whose results are made elsewhere; calls with a recorded result are skipped."""
     outside = step.state.tools.outside
     for call in calls:
         if call.id in outside:
@@ -184,7 +185,7 @@ def _effect(step: Step, call: ToolCallRun) -> Callable[[], Awaitable[ToolOutcome
     """Return the call itself. It is retried only if its tool is idempotent."""
     kit, tool = step.kit, call.tool
     attempts = kit.tool_retries.attempts if tool is not None and tool.idempotent else 1
-    context = tool_context(step, call, _progress_emitter(step, call))
+    context = tool_context(step, call, progress_emitter(step, call))
     outside = step.state.tools.outside.get(call.id) if step.state.tools.outside else None
     # Without a tool, the registry answers that there is none.
     invoke = partial(kit.tools.invoke, call.name) if tool is None else tool.invoke
@@ -216,25 +217,8 @@ def _redacted(step: Step, outcome: ToolOutcome) -> ToolOutcome:
     if text == outcome.text and parts is outcome.parts:
         return outcome
     value = outcome.value if text == outcome.text else None
-    return replace(outcome, text=text, parts=parts, value=value)
-
-
-def _progress_emitter(step: Step, call: ToolCallRun) -> Callable[[str], Awaitable[None]] | None:
-    """Return what sends pieces of a result; None with hooks after tools, which have not seen the pieces."""
-    redactor = step.kit.redactor
-    if step.kit.hooks.after_tool:
-        return None
-    stream: StreamRedactor | None = None
-
-    async def emit(text: str) -> None:
-        nonlocal stream
-        if redactor is not None:
-            stream = redactor.stream() if stream is None else stream
-            text = redactor.redact(stream.feed(text))
-        if text:
-            await step.emit(Event.progress(step.number, call.name, text, call.id))
-
-    return emit
+    command = outcome.command and {**outcome.command, "tail": redactor.redact(outcome.command["tail"])}
+    return replace(outcome, text=text, parts=parts, value=value, command=command)
 
 
 async def _finish(step: Step, call: ToolCallRun) -> None:
@@ -245,7 +229,8 @@ async def _finish(step: Step, call: ToolCallRun) -> None:
     if call.outcome is None and has_hooks(kit.hooks.after_tool, "after", step, call):
         text = await after_tool(outcome.text, step, call)
         if text != outcome.text:  # a hook that removes something has not seen media and values
-            outcome = replace(outcome, text=text, parts=None, value=None)
+            command = outcome.command and {**outcome.command, "tail": ""}
+            outcome = replace(outcome, text=text, parts=None, value=None, command=command)
     state.tools.take(call.name, outcome)
     warning = _repetition_warning(step, call, outcome)
     if outcome.is_retry and call.tool is not None:
@@ -259,7 +244,7 @@ async def _finish(step: Step, call: ToolCallRun) -> None:
         spend(outcome.spent, state, kit)
     text = outcome.text if outcome.is_error else wrap_untrusted(outcome.text, step, call)
     note = changed_arguments_note(call.args, kit.redactor) if call.is_changed else ""
-    state.add_result(call.id, text + note, outcome.parts)
+    state.add_result(call.id, text + note, outcome.parts, failed=outcome.is_error)
     if outcome.is_interrupt:
         state.stop("cancelled")
     if outcome.hands_to and not outcome.is_error:
@@ -269,7 +254,16 @@ async def _finish(step: Step, call: ToolCallRun) -> None:
         _report_failure(step, call, outcome.error)
     await step.emit(
         Event.observation(
-            step.number, call.name, shown, seconds, call.id, outcome.is_error, outcome.value, outcome.error
+            step.number,
+            call.name,
+            shown,
+            seconds if outcome.command is None else outcome.command["seconds"],
+            call.id,
+            outcome.is_error,
+            outcome.value,
+            outcome.error,
+            command=outcome.command,
+            refused=outcome.refused,
         )
     )
 
@@ -290,7 +284,8 @@ def _truncated(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> ToolOutco
     if len(outcome.text) <= limit or reads_result:
         return outcome
     text = cut_text(outcome.text, limit, ResultFolder(kit.results.folder), kit.prompts)
-    context.results_cut = context.results_cut or result_file_in(text) is not None
+    if not context.results_cut and result_file_in(text) is not None:
+        context.results_cut, step.state.rewritten["tools"] = True, "read_result"
     return replace(outcome, text=text)
 
 
@@ -329,9 +324,8 @@ async def _await_outcome(step: Step, call: ToolCallRun) -> TimedOutcome:
         done = task.done()
     if not done:
         await _cancel([task])
-        outcome = failed(
-            prompts, call.name, "Timeout", prompts.tool_timed_out.format(seconds=f"{call.seconds:g}")
-        )
+        words = prompts.tool_timed_out.format(seconds=f"{call.seconds:g}")
+        outcome = failed(prompts, call.name, "Timeout", words, hint=False)
         # The measured time is recorded, because a replay has no clock.
         return TimedOutcome(
             await step.effect("timeout", call, partial(_return, outcome)), call.seconds or 0.0
@@ -339,7 +333,9 @@ async def _await_outcome(step: Step, call: ToolCallRun) -> TimedOutcome:
     try:
         return task.result()
     except asyncio.CancelledError as error:
-        return TimedOutcome(cancelled_itself(error, call.name, prompts), 0.0)
+        inner = error.__context__  # the tool's error, which Python 3.10 wraps in one of the task
+        raised = inner if isinstance(inner, asyncio.CancelledError) else error
+        return TimedOutcome(cancelled_itself(raised, call.name, prompts), 0.0)
 
 
 async def _return(outcome: ToolOutcome) -> ToolOutcome:
@@ -355,23 +351,25 @@ async def _stop_all(step: Step, calls: Sequence[ToolCallRun]) -> None:
     running = [task for task in started if not task.done()]
     for call in calls:
         if step.state.pending and call.id not in step.state.results:
-            step.state.add_result(call.id, _unfinished(step, call))
+            text, failed = _unfinished(step, call)
+            step.state.add_result(call.id, text, failed=failed)
     await _cancel(running)
 
 
-def _unfinished(step: Step, call: ToolCallRun) -> str:
-    """Return the result of a call whose round was broken off."""
+def _unfinished(step: Step, call: ToolCallRun) -> tuple[str, bool]:
+    """Return the result of a call whose round was broken off, and whether it is a failure."""
     task, prompts = call.task, step.kit.prompts
     if call.outcome is not None:
-        return call.outcome.text
+        return call.outcome.text, call.outcome.is_error
     if task is None:
-        return prompts.tool_not_started
+        return prompts.tool_not_started, True
     if not task.done() or task.cancelled() or task.exception() is not None:
-        return prompts.tool_cancelled
+        return prompts.tool_cancelled, True
     if step.kit.hooks.after_tool:  # a hook may remove something, and has not seen the result
-        return prompts.tool_cancelled
+        return prompts.tool_cancelled, True
     outcome = _truncated(step, call, task.result().outcome)
-    return outcome.text if outcome.is_error else wrap_untrusted(outcome.text, step, call)
+    text = outcome.text if outcome.is_error else wrap_untrusted(outcome.text, step, call)
+    return text, outcome.is_error
 
 
 async def _cancel(tasks: list[asyncio.Task[TimedOutcome]]) -> None:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import wraps
 from typing import Any
 
+from pure_agent_loop.budget import price_for
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Background, Ends, Kit, KitAware, LendsTools, RunAware
 from pure_agent_loop.kernel.long_results import READ_RESULT, ReadableTools, ResultFolder, any_cut
+from pure_agent_loop.kernel.prefix import DEBUG_VARIABLE, PrefixWatch
 from pure_agent_loop.kernel.request import result_chars
 from pure_agent_loop.kernel.run_tools import RunTools
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.base import BecomesReady, is_on_this_machine
+from pure_agent_loop.llm.base import BecomesReady, is_on_this_machine, model_of
+from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.llm.profiles import DefaultFloat
 from pure_agent_loop.permissions import PermissionRules, Rule
 from pure_agent_loop.schema.forms import fits, kinds_of
 from pure_agent_loop.schema.signature import callable_name, wanted_deps
 from pure_agent_loop.support.abilities import as_protocol
-from pure_agent_loop.support.language import use_messages
+from pure_agent_loop.support.language import notice, use_messages
 from pure_agent_loop.support.threads import Raised
 from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
 
@@ -60,7 +64,7 @@ def no_deps(owner: str, wanted: str) -> str:
     """Return the error text for a function that lacks its deps."""
     return (
         f"{owner} needs deps of type {wanted} (see its RunContext), and this run has none. Pass them with "
-        "agent.run(task, deps=...), or pass a function that makes them per run: Engine(agents, deps=...), "
+        "agent.run(task, deps=...), or pass a function that makes them per run: Engine(..., deps=...), "
         "create_app(agents, deps=...), --deps MODULE:NAME. If None is enough, annotate it as "
         f"RunContext[{wanted} | None]."
     )
@@ -236,8 +240,42 @@ def bind_kit(state: QueryState, kit: Kit) -> Kit:
     reading = ReadableTools(tools, folder, result_chars(state, kit), kit.prompts)
     if isinstance(kit.timeouts.first_byte, DefaultFloat) and is_on_this_machine(kit.client):
         kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None))
+    if getattr(kit.client, "takes_timeouts", False):  # it may have another model to ask
+        limits = {"timeouts": (kit.timeouts.first_byte, kit.timeouts.idle)}
+        kit = kit.replace(timeouts=replace(kit.timeouts, first_byte=None, idle=None), client_options=limits)
     kit = kit.replace(tools=reading, silence=Interrupt(keeps_timer=True))
+    if os.environ.get(DEBUG_VARIABLE):
+        kit = kit.replace(prefix_watch=PrefixWatch(str if kit.redactor is None else kit.redactor.redact))
     return kit if compactor is None else kit.replace(compactor=compactor.with_kit(kit))
+
+
+def check_price(kit: Kit) -> None:
+    """Reject a cost limit for a model without a price, which would never be reached.
+
+    A client that has not chosen its model yet passes: this is called again when the run has begun.
+
+    Raises:
+        ConfigError: The price is unknown; it names the limit and the ways to give a price.
+    """
+    if money := kit.limits.money:
+        field = f"limits.{next(iter(money))}"
+    elif kit.budget is not None and kit.budget.max_cost is not None:
+        field = "budget.max_cost"
+    else:
+        return
+    given = {**kit.limits.prices, **({} if kit.budget is None else kit.budget.prices)}
+    for client in _single_clients(kit.client):
+        model = str(kit.options.get("model") or model_of(client))
+        is_chosen = model or as_protocol(client, BecomesReady) is None
+        if is_chosen and price_for(given, model) is None and price_of(client, kit.options) is None:
+            raise ConfigError(notice("library.no_price", field=field, model=model))
+
+
+def _single_clients(client: Any) -> list[Any]:
+    """Return the clients of the models that may answer."""
+    client = getattr(client, "inner", client)
+    members = getattr(client, "clients", None)
+    return [single for member in members for single in _single_clients(member)] if members else [client]
 
 
 async def notices_of_client(kit: Kit) -> Sequence[str]:
@@ -282,6 +320,8 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
         for notice in tools.new_notices():
             await kit.emit(Event.notice(step, notice))
         if is_changed:
+            if tools.is_listed_anew:
+                state.rewritten["tools"] = "toolsets"
             await check_listed(kit.permissions.rules, tools, kit, step)
             check_deps(kit)
     if block.fired:

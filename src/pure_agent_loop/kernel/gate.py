@@ -22,16 +22,18 @@ from pure_agent_loop.kernel.around import (
     deny_after_failure,
     has_hooks,
     permission_context,
+    progress_emitter,
 )
 from pure_agent_loop.kernel.doom import judge
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.ledgers import Ruling, call_key, to_arguments
+from pure_agent_loop.kernel.ledgers import Ruling, call_key, has_call, rules_among, to_arguments
 from pure_agent_loop.kernel.step import Step, ToolCallRun
 from pure_agent_loop.permissions import (
     ALLOWED,
     Opinion,
     Permission,
     PermissionRequest,
+    PermissionRules,
     VerdictError,
     as_permission,
 )
@@ -78,7 +80,7 @@ async def _decide_one(step: Step, call: ToolCallRun) -> Ruling:
         call.args = ruling.args
         ruling = await _reconsider(step, call, ruling)
     call.args = ruling.args
-    if ruling.behavior == "ask" and call.name in ledger.always_allowed:  # by an answer to another call
+    if ruling.behavior == "ask" and await _is_allowed(step, call):  # by an answer to another call
         ruling = step.rule(call, ALLOWED)
     if ruling.behavior == "ask" and (kit.on_ask is not None or _is_answered(step, call)):
         ruling = await _ask(step, call, ruling)
@@ -162,11 +164,23 @@ async def policy(step: Step, call: ToolCallRun) -> Ruling | None:
         if refusal is not None:
             kind, message = refusal
             return Ruling("deny", call.args, kind, message)
-        if tool is None or call.name in step.state.permissions.always_allowed:
+        if tool is None or await _is_allowed(step, call):
             permission = replace(permission, behavior="allow")
     if permission.behavior != "allow":
         await step.emit_permission(call, permission.behavior, permission.message)
     return step.rule(call, permission)
+
+
+async def _is_allowed(step: Step, call: ToolCallRun) -> bool:
+    """Return True if a person's answer to another call allows this one: by its tool, or by a rule."""
+    allowed = step.state.permissions.always_allowed
+    if has_call(allowed, call.name, call.args):
+        return True
+    rules = rules_among(allowed)
+    if call.tool is None or not rules.look_into(call.name):
+        return False
+    views = await _argument_views(step, call, call.tool, "allowed", rules)
+    return rules.find("allow", call.name, views) is not None
 
 
 STAGES: Sequence[Stage] = (repeated, unreadable, out_of_retries, denied_before, hooks, policy)
@@ -254,23 +268,29 @@ async def _policy_decision(step: Step, call: ToolCallRun, moment: str) -> Permis
         return ALLOWED
     if tool is None:
         return rules.suggest(call.name, call.args, read_only=False)
-    views = call.args if rules.rules.is_empty else await _argument_views(step, call, tool, moment)
+    views = (
+        call.args if rules.rules.is_empty else await _argument_views(step, call, tool, moment, rules.rules)
+    )
     asks = await _destructive_reason(step, call, tool, moment) if tool.destructive else ""
     if tool.judge is None:
         return rules.suggest(call.name, views, read_only=tool.read_only, asks=asks)
-    # With changed arguments only a denial matters.
-    always = moment == "again" or call.name in step.state.permissions.always_allowed
+    # With changed arguments, or a person's answer, only a denial matters: a judge has nothing to try.
+    is_settled = moment == "again" or _is_answered(step, call)
+    always = is_settled or call.name in step.state.permissions.always_allowed
     context = rules.judge_context(call.name, views, attended=_can_ask(step, call), always=always)
-    context = replace(context, call_id=call.id, seconds=step.seconds_left())
+    on_piece = progress_emitter(step, call)
+    context = replace(context, call_id=call.id, seconds=step.seconds_left(), on_piece=on_piece)
     run = partial(_opinion, partial(tool.judge, deepcopy(call.args), context))
     own = await step.effect("judge", call, run, detail=moment)
     return rules.suggest(call.name, views, read_only=tool.read_only, own=own, judges=True, asks=asks)
 
 
-async def _argument_views(step: Step, call: ToolCallRun, tool: Tool, moment: str) -> Forms:
+async def _argument_views(
+    step: Step, call: ToolCallRun, tool: Tool, moment: str, rules: PermissionRules
+) -> Forms:
     """Return the arguments as rules see them. Where a path leads is recorded, because links change."""
     views = forms_of(call.args, tool.parameters)
-    looks_into = tool.root and step.kit.permissions.rules.look_into(call.name)
+    looks_into = tool.root and rules.look_into(call.name)
     if not looks_into and not step.recorded("forms", call, moment):
         return views
 
@@ -336,7 +356,8 @@ async def _argument_refusal(step: Step, call: ToolCallRun, tool: Tool) -> Sequen
 
 
 async def _ask(step: Step, call: ToolCallRun, ruling: Ruling) -> Ruling:
-    request = PermissionRequest(call.id, call.name, deepcopy(call.args), ruling.message, step.number)
+    now = step.kit.clock.now()
+    request = PermissionRequest(call.id, call.name, deepcopy(call.args), ruling.message, step.number, now)
     permission = await step.effect("ask", call, partial(ask_person, request, step.kit))
     if permission.behavior == "ask":
         return ruling  # not answered now: the run is suspended

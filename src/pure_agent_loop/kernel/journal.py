@@ -65,6 +65,19 @@ class Journal(Protocol):
         ...
 
 
+class SumsDays(Protocol):
+    """A journal whose store has the costs of all runs."""
+
+    async def spent_on_day(self, now: float, person: str) -> tuple[float, float]:
+        """Return the known cost of the day so far, of all runs and of those of a person.
+
+        Args:
+            now: Time of the day, in seconds since the epoch.
+            person: Name of the person; empty for runs without one.
+        """
+        ...
+
+
 class MemoryJournal:
     """Journal without records: each effect is simply executed."""
 

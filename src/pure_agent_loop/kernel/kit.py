@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from pure_agent_loop.budget import Budget, check_limit, price_for
+from pure_agent_loop.budget import Budget, Price, check_limit, price_for
 from pure_agent_loop.cancel import CancelToken, Interrupt
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Emit, Event
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.kernel.journal import Journal, MemoryJournal
+from pure_agent_loop.kernel.prefix import PrefixWatch
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel, model_of
+from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.llm.profiles import DefaultFloat
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.output.wanted import OutputSpec
@@ -191,6 +193,8 @@ def spend(spent: Mapping[str, Any] | None, state: QueryState, kit: Kit) -> None:
         return
     usage = TokenUsage.from_dict(spent["usage"]) if spent.get("usage") else TokenUsage.zero()
     cost, calls = float(spent.get("cost") or 0.0), int(spent.get("tool_calls") or 0)
+    if spent.get("cost") is not None and not spent.get("unpriced"):
+        usage = replace(usage, cost=cost)
     state.count(usage, cost)
     state.ledger.tool_calls += calls
     if kit.budget is not None and not spent.get("in_budget"):
@@ -245,6 +249,8 @@ class Kit:
     """Time and randomness."""
     timeouts: Timeouts = field(default_factory=Timeouts)
     """Timeouts of answers and tools."""
+    client_options: Mapping[str, Any] = field(default_factory=dict)
+    """Options of requests that the client uses itself."""
     context_window: int | None = None
     """Context window in tokens; None for the client's value."""
     results: ResultLimits = field(default_factory=ResultLimits)
@@ -273,21 +279,55 @@ class Kit:
     """Whether the prompt is written per step, not only per run."""
     silence: Interrupt | None = None
     """Watchdog for a silent model, one request at a time; None before the run begins."""
+    prefix_watch: PrefixWatch | None = None
+    """Watches the prompt prefix of the run, in debugging; else None."""
     start_notices: tuple[str, ...] = ()
     """Notices for the beginning of the run: the model in use, a repaired history."""
 
-    def charge(self, usage: TokenUsage) -> float:
-        """Charge tokens and cost to the shared budget, at its own prices if set, and return the cost."""
-        if self.budget is None and not self.limits.prices:
-            return 0.0
-        model = model_of(self.client)
-        own = price_for(self.limits.prices, model)
-        shared = None if self.budget is None else price_for(self.budget.prices, model)
+    @property
+    def model(self) -> str:
+        """Name of the model that requests name."""
+        return str(self.options.get("model") or model_of(self.client))
+
+    def priced(self, usage: TokenUsage, served_by: str = "") -> TokenUsage:
+        """Return the usage of one request with its cost, if that is known.
+
+        It is that of the caller's prices, else the server's own, else that of the price list.
+
+        Args:
+            served_by: Which of several models served the request; their client knows the price list.
+        """
+        if usage.by_model:
+            parts = tuple((name, self.priced(part, name)) for name, part in usage.by_model)
+            costs = [part.cost for _, part in parts if part.cost is not None]
+            cost = sum(costs) if len(costs) == len(parts) else None
+            return replace(usage, by_model=parts, cost=cost)
+        price, own = None, self.limits.prices
+        if own:
+            price = price_for(own, served_by or self.model)
+        if price is None and self.budget is not None:
+            price = price_for(self.budget.prices, served_by or self.model)
+        if price is None:
+            if usage.cost is not None or served_by:
+                return usage
+            price = price_of(self.client, self.options)
+        return usage if price is None else replace(usage, cost=price.of(usage))
+
+    def charge(self, usage: TokenUsage) -> TokenUsage:
+        """Charge a usage to the shared budget, at its own prices if set, and return it with its cost."""
+        if usage.cost is None and (self.limits.prices or self.budget is not None):
+            usage = self.priced(usage)  # recorded without its cost
         if self.budget is not None:
-            price = shared or own
-            self.budget.add(tokens=usage.total_tokens, cost=price.of(usage) if price else 0.0)
-        price = own or shared
-        return price.of(usage) if price else 0.0
+            parts = usage.by_model or ((self.model, usage),)
+            prices = [(price_for(self.budget.prices, name), part) for name, part in parts]
+            cost = sum(price.of(part) if price else part.cost or 0.0 for price, part in prices)
+            self.budget.add(tokens=usage.total_tokens, cost=cost)
+        return usage
+
+    def price(self) -> Price | None:
+        """Return the price of the model; None if unknown."""
+        tables = [self.limits.prices, *(() if self.budget is None else (self.budget.prices,))]
+        return next(filter(None, (price_for(table, model_of(self.client)) for table in tables)), None)
 
     def replace(self, **fields: Any) -> Kit:
         """Return a copy with other fields. `dataclasses.replace` is slower: it visits every field.

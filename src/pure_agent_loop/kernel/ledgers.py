@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest
+from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest, PermissionRules, wider_rules
 from pure_agent_loop.schema.outcome import ToolOutcome
 from pure_agent_loop.support.language import message
 from pure_agent_loop.support.text import as_text, to_jsonable
@@ -53,7 +53,7 @@ class PermissionLedger:
     Args:
         rulings: Rulings on the pending calls, by call id.
         denied: Calls that were refused, with the reason: they are not asked about again.
-        always_allowed: Tools that a person allowed for the whole run.
+        always_allowed: Tools, rules and equal calls that a person allowed for the whole run.
         denied_rounds: Number of rounds in a row without an allowed call.
     """
 
@@ -77,8 +77,8 @@ class PermissionLedger:
             ruling = Ruling("deny", args, "PermissionDenied", permission.message)
         else:
             updated = args if permission.updated_args is None else to_arguments(permission.updated_args)
-            if permission.always and call.name not in self.always_allowed:
-                self.always_allowed.append(call.name)
+            if allowed := further_allowed(permission, call.name, updated):
+                self.always_allowed = list(dict.fromkeys([*self.always_allowed, *allowed]))
             ruling = Ruling(
                 permission.behavior, updated, message=permission.message, read_only=permission.read_only
             )
@@ -122,6 +122,23 @@ class PermissionLedger:
         """Load the form of :meth:`to_dict`."""
         rulings = {call_id: Ruling.from_dict(ruling) for call_id, ruling in data["rulings"].items()}
         return cls(rulings, dict(data["denied"]), list(data["always_allowed"]), data["denied_rounds"])
+
+
+def has_call(allowed: Sequence[str], tool: str, args: Mapping[str, Any]) -> bool:
+    """Return True if a list of `further_allowed` has the tool of a call, or an equal call."""
+    return bool(allowed) and (tool in allowed or call_key(tool, args) in allowed)
+
+
+def rules_among(allowed: Sequence[str]) -> PermissionRules:
+    """Return the rules of a list of `further_allowed`."""
+    return PermissionRules(allow=[rule for rule in allowed if rule.endswith(")")], shared=True)
+
+
+def further_allowed(permission: Permission, tool: str, args: Mapping[str, Any]) -> list[str]:
+    """Return the tool, rules or equal call that an answer about one call also allows."""
+    if permission.always:
+        return [tool]
+    return (wider_rules(tool, args) or [call_key(tool, args)]) if permission.similar else []
 
 
 def to_arguments(value: object) -> dict[str, Any]:
@@ -194,6 +211,11 @@ class ToolLedger:
     def text_of(self, call_id: str, default: str) -> str:
         """Return the text of an external result; `default` for another call."""
         return self.outside[call_id].text if call_id in self.outside else default
+
+    def has_succeeded(self, call_id: str) -> bool:
+        """Return True if an external result arrived and is not a failure."""
+        result = self.outside.get(call_id)
+        return result is not None and result.came and not result.is_error
 
     def give(self, call_id: str, result: Any, *, is_error: bool) -> None:
         """Store an external result; see `QueryState.give_result`."""

@@ -92,6 +92,13 @@ class ResultFolder:
             raise FileNotFoundError(name)
         return (self.path / f"{name}.txt").read_bytes().decode("utf-8", "replace")
 
+    def remove_named_in(self, texts: Iterable[str]) -> None:
+        """Remove the files that truncated texts name."""
+        for text in texts:
+            for mention in _MENTION.finditer(text):
+                with suppress(OSError):
+                    (self.path / f"{mention[1]}.txt").unlink(missing_ok=True)
+
 
 def _remove_old(folder: Path) -> None:
     oldest = time.time() - WEEK_SECONDS

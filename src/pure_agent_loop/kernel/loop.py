@@ -9,14 +9,20 @@ from pure_agent_loop.errors import LimitExceededError, LLMError, PureAgentLoopEr
 from pure_agent_loop.events import Event, EventType, StepEndEvent
 from pure_agent_loop.kernel.around import wants_more
 from pure_agent_loop.kernel.calls import run_calls
-from pure_agent_loop.kernel.equip import bind_kit, check_made, end_background, list_tools, notices_of_client
+from pure_agent_loop.kernel.equip import (
+    bind_kit,
+    check_made,
+    check_price,
+    end_background,
+    list_tools,
+    notices_of_client,
+)
 from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.request import measure, next_usage
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step
 from pure_agent_loop.limits import LimitChecker, LimitResult
-from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.stop_reasons import INVALID_OUTPUT, LIMITS, WAITING
 from pure_agent_loop.support.failures import log_failure, logging_without
@@ -60,7 +66,9 @@ async def write_lead(state: QueryState, kit: Kit, *, begins: bool = False) -> No
     """Write the system prompt with the caller's function, when a run begins or in each step."""
     if kit.lead is not None and kit.lead_each_step is not begins:
         key = f"{state.step}:{'lead' if begins else 'lead_of_step'}"
-        state.system_prompt = clean_text(str(await kit.journal.effect(key, kit.lead)))
+        prompt = clean_text(str(await kit.journal.effect(key, kit.lead)))
+        if prompt != state.system_prompt:
+            state.system_prompt, state.rewritten["system"] = prompt, "system_function"
 
 
 async def run_loop(state: QueryState, kit: Kit) -> None:
@@ -78,6 +86,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
                 block.on(kit.cancel_token)
                 for notice in (*await notices_of_client(kit), *kit.start_notices):
                     await kit.emit(Event.notice(0, notice))
+                check_price(kit)
                 if kit.deps is not None:
                     check_made(kit)
                 await write_lead(state, kit, begins=True)
@@ -103,7 +112,7 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
         kit.journal.checkpoint(state)
         if state.stop_reason is not None:
             return
-    step = Step(state, kit)
+    step, response = Step(state, kit), None
     if not state.pending:
         response = await respond(step)
         if not state.pending:
@@ -112,7 +121,11 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
     if state.pending:
         await run_calls(step)
     if state.stop_reason not in WAITING:
-        end = {"usage": state.usage.to_dict(), "context": measure(state, kit).to_dict()}
+        end: dict[str, Any] = {"usage": state.usage.to_dict(), "context": measure(state, kit).to_dict()}
+        if state.step_usage is not None:
+            end["step_usage"] = state.step_usage.to_dict()
+        if response is not None and response.served:
+            end["served"] = [[part.model, part.start] for part in response.served]
         await kit.emit(StepEndEvent(EventType.STEP_END, state.step, end))
 
 
@@ -140,7 +153,7 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
     for received in incoming:
         await kit.emit(Event.notice(state.step, received.text, synthetic=received.synthetic))
     await kit.compactor.compact(state)
-    spent = checker.counts and checker.passed_by(TokenUsage.zero(), model_of(kit.client))
+    spent = checker.counts and checker.passed_by(TokenUsage.zero(), kit.model)
     if spent:  # by a summary
         state.end_unanswered(spent, kit.prompts)
 
@@ -150,7 +163,7 @@ def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: Limi
     reason = state.must_close or (verdict.reason if verdict.action == "stop" else "")
     if not checker.counts:
         return reason, True
-    model = model_of(kit.client)
+    model = kit.model
     needed = next_usage(state, kit) if state.ledger.tokens else TokenUsage.zero()  # always send the first
     full = checker.passed_by(needed, model)
     if full:
@@ -193,9 +206,9 @@ async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:
     kind = error.kind if isinstance(error, LLMError) else "unknown"
     if not isinstance(error, PureAgentLoopError):
         log_failure("The run", error)
-    limit = error.limit_type if isinstance(error, LimitExceededError) else ""
+    limit, note = (error.limit_type, error.note) if isinstance(error, LimitExceededError) else ("", "")
     if limit in LIMITS and not state.closing:
-        state.end_unanswered(limit, kit.prompts)
+        state.end_unanswered(limit, kit.prompts, note)
     state.failure = error
     state.stop(state.closing or (INVALID_OUTPUT if kind == INVALID_OUTPUT else "error"))
     await kit.emit(Event.error(state.step, message, fatal=not (state.closing or limit in LIMITS), kind=kind))

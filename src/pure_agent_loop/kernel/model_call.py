@@ -9,10 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from pure_agent_loop.cancel import Interrupt
-from pure_agent_loop.errors import LimitExceededError, LLMError, SessionError
+from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError, SessionError
 from pure_agent_loop.events import AnyEvent, Emit, Event, EventType
 from pure_agent_loop.kernel.doom import note_answer
+from pure_agent_loop.kernel.journal import SumsDays
 from pure_agent_loop.kernel.kit import Kit, force
+from pure_agent_loop.kernel.prefix import PrefixWatch
 from pure_agent_loop.kernel.request import (
     Request,
     build_request,
@@ -22,8 +24,8 @@ from pure_agent_loop.kernel.request import (
     window_in_step,
 )
 from pure_agent_loop.kernel.step import Step
-from pure_agent_loop.limits import LimitChecker
-from pure_agent_loop.llm.base import model_of, origin_of, stream_of
+from pure_agent_loop.limits import PERSON, LimitChecker
+from pure_agent_loop.llm.base import origin_of, stream_of
 from pure_agent_loop.llm.control_tokens import meant_name
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, usage_of
@@ -32,7 +34,8 @@ from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, ToolCallDelta
 from pure_agent_loop.output.wanted import PartialOutput
 from pure_agent_loop.parts import PartState, PartType, moved, new_part
 from pure_agent_loop.retry import next_delay
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.language import message, notice
 from pure_agent_loop.support.secrets.redaction import Redactor, StreamRedactor
 from pure_agent_loop.support.text import error_text, safe_str
 
@@ -50,6 +53,8 @@ async def respond(step: Step) -> LLMResponse:
     state, kit = step.state, step.kit
     for key in ("model", "model:shortened"):
         call = ModelCall(step)
+        if kit.prefix_watch is not None:
+            await call.report_prefix(kit.prefix_watch)
         try:
             response = await call.answer(f"{step.number}:{key}")
             break
@@ -105,12 +110,27 @@ class Attempts(ABC):
         """Estimate the usage of the next attempt."""
 
     @abstractmethod
+    def estimate(self, response: LLMResponse) -> TokenUsage:
+        """Estimate the usage of a response whose server did not report it."""
+
+    @abstractmethod
     def show(self, delta: Delta) -> Awaitable[None]:
         """Show a piece of the response."""
 
     async def finish(self, response: LLMResponse) -> LLMResponse:
         """Return a whole response as the step gets it."""
         return response
+
+    async def change_model(self, delta: Delta) -> None:
+        """Count the part of a model that failed, before another model is asked.
+
+        Raises:
+            LimitExceededError: Another request would exceed a limit.
+        """
+        if delta.spent is not None:
+            self._count(delta.spent)
+        if delta.served is not None and self.spent is not None:
+            self.check_limits(None)
 
     async def discard(self) -> bool:
         """Forget the failed attempt; return whether a piece of it was shown."""
@@ -123,8 +143,10 @@ class Attempts(ABC):
             LimitExceededError: Another attempt would exceed a limit.
             Exception: The error of the last attempt, unchanged.
         """
-        clock, retries = self.kit.clock, 0
+        clock, retries, limits = self.kit.clock, 0, self.kit.limits
         while True:
+            if limits.max_cost_per_day is not None or limits.max_cost_per_person_per_day is not None:
+                await self.check_day()
             try:
                 return await self.attempt()
             except Exception as error:
@@ -134,7 +156,17 @@ class Attempts(ABC):
                     raise
                 self.check_limits(error)
                 shown = await self.discard()
-                retry = Event.retry(self.step.number, retries, delay, error_text(error), shown)
+                status = error.status if isinstance(error, LLMError) else None
+                retry = Event.retry(
+                    self.step.number,
+                    retries,
+                    delay,
+                    error_text(error),
+                    shown,
+                    attempts=self.kit.retry.max_retries + 1,
+                    status=status,
+                    said=error.said if status and isinstance(error, LLMError) else "",
+                )
                 await self.kit.emit(retry)
             await clock.sleep(delay)
 
@@ -151,16 +183,21 @@ class Attempts(ABC):
         try:
             with watch as silence:
                 silence.after(patience)
-                stream = stream_of(kit.client, request.messages, request.tools, request.options)
+                options = {**request.options, **kit.client_options}
+                stream = stream_of(kit.client, request.messages, request.tools, options)
                 try:
                     async for delta in stream:
                         if begun and delta == NOTHING:
                             continue  # keep-alives are not progress
                         seen = assembler.feed(delta)
+                        if delta.served is not None or delta.spent is not None:
+                            silence.deadline = 0.0
+                            await self.change_model(delta)
                         if seen.text or seen.tool_calls or seen.reasoning or seen.notice:
                             silence.deadline = 0.0  # a slow reader is not a silent server
                             await self.show(seen)
-                        patience, begun = kit.timeouts.idle, True
+                        begun = assembler.has_begun  # a notice or a change of model does not begin a response
+                        patience = kit.timeouts.idle if begun else kit.timeouts.first_byte
                         silence.after(patience)
                 finally:
                     await stream.aclose()
@@ -174,22 +211,32 @@ class Attempts(ABC):
         except Exception as error:
             self.break_off(error)
             raise
+        usage = kit.priced(self._usage_of(response))
+        if usage is not response.usage:  # recorded with its cost: prices change
+            response = replace(response, usage=usage)
         if assembler.has_extra:
-            response = replace(response, origin=origin_of(kit.client))
+            origin = response.served[-1].origin if response.served else origin_of(kit.client)
+            response = replace(response, origin=origin)
         return await self.finish(response)
+
+    def _usage_of(self, response: LLMResponse) -> TokenUsage:
+        """Return the usage of a response with the model that served it, estimated if it came without."""
+        usage = response.usage or self.estimate(response)
+        return usage.of_model(response.served[-1].model) if response.served else usage
 
     def break_off(self, error: BaseException) -> None:
         """Count the usage of the newest attempt, which failed; none if the server did no work."""
         assembler, self.assembler = self.assembler, None
         failure = error if isinstance(error, LLMError) else None
-        if assembler is not None:
+        if assembler is not None and not assembler.is_settled:
             is_silence = failure is not None and failure.kind == "timeout" and failure.original_error is None
             if assembler.has_begun or is_silence or isinstance(error, asyncio.CancelledError):
                 usage = assembler.partial().usage
                 if usage is None:
                     prompt, written = self.prompt_tokens(), estimate_tokens(assembler.written())
                     usage = TokenUsage(prompt, written, prompt + written, estimated=True)
-                self._count(usage)
+                usage = usage.of_model(assembler.served[-1].model) if assembler.served else usage
+                self._count(self.kit.priced(usage))
         if failure is not None:
             failure.spent = self.spent
 
@@ -199,10 +246,11 @@ class Attempts(ABC):
             self._count(spent)
 
     def _count(self, spent: TokenUsage) -> None:
+        spent = self.kit.charge(spent)
         self.spent = spent if self.spent is None else self.spent + spent
-        self.state.count(spent, self.kit.charge(spent))
+        self.state.count(spent)
 
-    def check_limits(self, error: BaseException) -> None:
+    def check_limits(self, error: BaseException | None) -> None:
         """Reject another attempt that exceeds the limits.
 
         Raises:
@@ -210,11 +258,36 @@ class Attempts(ABC):
         """
         state, kit = self.state, self.kit
         checker = LimitChecker(kit.limits, state.ledger, kit.prompts, kit.clock, kit.budget)
-        usage = self.next_usage() if state.ledger.tokens else TokenUsage.zero()  # always send the first
-        exceeded = checker.exceeded_by(usage, model_of(kit.client))
+        first = not state.ledger.tokens  # which is always sent
+        usage = TokenUsage.zero() if first else kit.priced(self.next_usage())
+        exceeded = checker.exceeded_by(usage, kit.model)
         if exceeded is not None:
             exceeded.spent = self.spent
             raise exceeded from error
+
+    async def check_day(self) -> None:
+        """Reject a request of a day whose limit of money is reached.
+
+        Raises:
+            LimitExceededError: It names the limit, and when the next day begins.
+        """
+        kit, journal = self.kit, as_protocol(self.kit.journal, SumsDays)
+        if journal is None:
+            raise ConfigError(notice("library.day_needs_session"))
+        now = kit.clock.now()
+        everyone, person = await journal.spent_on_day(now, str(kit.metadata.get(PERSON) or ""))
+        for name, spent in (("max_cost_per_day", everyone), ("max_cost_per_person_per_day", person)):
+            maximum = getattr(kit.limits, name)
+            if maximum is not None and spent >= maximum:
+                note = notice("library.day_limit", name=name, hours=(_DAY - now % _DAY) / 3600)
+                message = notice("library.day_spent", note=note, spent=f"{spent:g}", most=f"{maximum:g}")
+                failure = LimitExceededError("budget", maximum, spent, message)
+                failure.note = note
+                failure.spent = self.spent
+                raise failure
+
+
+_DAY = 86_400  # seconds; days of UTC begin at multiples of it
 
 
 class ModelCall(Attempts):
@@ -238,6 +311,12 @@ class ModelCall(Attempts):
         if output is not None and self._is_typed:
             self._partial = output.partial()
 
+    async def report_prefix(self, watch: PrefixWatch) -> None:
+        """Send a notice if the request does not continue the previous one."""
+        change = watch.change(self.request, self.kit.client, self.state.rewritten)
+        if change is not None:
+            await self.kit.emit(Event.notice(self.step.number, change.words()))
+
     def prompt_tokens(self) -> int:
         """Estimate the tokens of the request."""
         return guess(self.state, self.request.tools)
@@ -245,6 +324,10 @@ class ModelCall(Attempts):
     def next_usage(self) -> TokenUsage:
         """Estimate the usage of the next attempt."""
         return next_usage(self.state, self.kit)
+
+    def estimate(self, response: LLMResponse) -> TokenUsage:
+        """Estimate the usage of a response whose server did not report it."""
+        return usage_of(guess(self.state, None), response)
 
     async def answer(self, key: str) -> LLMResponse:
         """Return the response, or the one that the journal has under `key`.
@@ -291,6 +374,18 @@ class ModelCall(Attempts):
         await self.parts.end("error")
         return shown
 
+    async def change_model(self, delta: Delta) -> None:
+        """Count the part of a model that failed, and take back what was shown of text that does not stay."""
+        await super().change_model(delta)
+        if delta.served is None:
+            return
+        if not delta.served.start and await self.discard():
+            await self.kit.emit(Event.retry(self.step.number, 1, 0.0, delta.notice, discard=True))
+        elif self._partial is not None and self.kit.output is not None and self.assembler is not None:
+            self._partial = self.kit.output.partial()  # calls of the failed model do not stay
+            if self._partial is not None:
+                self._partial.feed(Delta(self.assembler.partial().content or ""))
+
     def show(self, delta: Delta) -> Awaitable[None]:
         """Show a piece of the response, redacted."""
         return self._show(delta if self._redactor is None else self._redactor.feed(delta))
@@ -298,7 +393,9 @@ class ModelCall(Attempts):
     async def _show(self, delta: Delta) -> None:
         emit, step = self.kit.emit, self.step.number
         if delta.notice:
-            await emit(Event.notice(step, delta.notice))
+            served = delta.served
+            details = {} if served is None else {"model": served.model, "start": served.start}
+            await emit(Event.notice(step, delta.notice, **details))
         if delta.reasoning and self.kit.emit_reasoning:
             self.shown = True
             await self.parts.write("reasoning", delta.reasoning)
@@ -324,7 +421,11 @@ class ModelCall(Attempts):
         usage = response.usage
         if usage is not None and not usage.estimated and 0 < usage.prompt_tokens < CUT_SHARE * estimate:
             await self._note_cut(response, usage.prompt_tokens, estimate)
-        usage = usage or usage_of(guess(state, None), response)
+        is_single = is_of_one_request(response)
+        usage = kit.charge(self._usage_of(response) if usage is None or response.served else usage)
+        if is_single and usage.cached_tokens is not None:
+            usage = usage.with_missed(state.context.prompt)
+        state.step_usage = usage
         for call in response.tool_calls:
             if "<" in call.name or "." in call.name or "[" in call.name:  # unusual in a name
                 response = _with_meant_names(response, kit)
@@ -333,8 +434,8 @@ class ModelCall(Attempts):
             self.take(response.spent)
         before = len(state.messages)
         offered = kit.tool_rounds is None or state.tool_rounds < kit.tool_rounds or not kit.tools
-        state.add_response(response, usage, cost=kit.charge(usage), tools_offered=offered)
-        if is_of_one_request(response):
+        state.add_response(response, usage, tools_offered=offered)
+        if is_single:
             state.context.note(usage, estimate, len(state.messages), kept=len(state.messages) > before)
 
     # -- overflow: a request that is too long after all --------------------------------------------------

@@ -12,9 +12,9 @@ CallStatus = Literal["ok", "error", "denied", "stopped"]
 ChangeKind = Literal["created", "modified", "deleted"]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class CallRecord:
-    """A call with its ruling."""
+    """A call with its ruling, and at its end the exit code of its command."""
 
     tool: str
     """The tool."""
@@ -34,6 +34,8 @@ class CallRecord:
     """The agent's name; empty for none."""
     task: str = ""
     """The task of the run."""
+    exit_code: int | None = None
+    """The exit code of its command, once it has ended; None if it ran none."""
 
 
 class Auditor(Protocol):

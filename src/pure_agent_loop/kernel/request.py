@@ -131,7 +131,9 @@ def next_usage(state: QueryState, kit: Kit) -> TokenUsage:
     total, _ = state.context.length(state.messages, fixed_tokens(state, kit))
     if not state.context.tokens:  # not counted by a server: the estimate covers the request alone
         total += answer
-    return TokenUsage(total - answer, answer, total, estimated=True)
+    usage = TokenUsage(total - answer, answer, total, estimated=True)
+    is_paid = kit.limits.max_cost is not None or kit.budget is not None
+    return kit.priced(usage) if is_paid else usage
 
 
 def guess(state: QueryState, tools: Tools) -> int:

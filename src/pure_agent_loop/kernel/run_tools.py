@@ -53,6 +53,7 @@ class RunTools(ToolRegistry):
         self.given, self.toolsets = given, given.toolsets
         self._prompts = prompts
         self._in_step: Sequence[Tool] = ()
+        self.is_listed_anew = False  # by the toolsets, as opposed to tools registered by the program
         self._recorded: list[dict[str, Any]] | None = None
         self._held: dict[int, _Keeper] = {}
         self._notices: dict[str, bool] = {}  # notices in order, True if emitted
@@ -74,6 +75,7 @@ class RunTools(ToolRegistry):
         """
         tools = await self._listed(replace(context, enter=self.enter, tell=self._note), journal)
         given = list(self.given)
+        self.is_listed_anew = list(tools) != list(self._in_step)
         if list(self._tools.values()) == [*given, *tools]:  # the same objects
             return False
         self._tools.clear()  # the dict is shared

@@ -157,6 +157,8 @@ class QueryState:
     """Results of pending calls, by call id."""
     media: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
     """Images and files of these results, by call id."""
+    failed: list[str] = field(default_factory=list)
+    """Ids of the calls among them that failed."""
     permissions: PermissionLedger = field(default_factory=PermissionLedger)
     """Rulings about calls."""
     tools: ToolLedger = field(default_factory=ToolLedger)
@@ -195,12 +197,16 @@ class QueryState:
     """Exception that ended the run with ``error``. Not part of the plain form."""
     live_output: Any = field(default=None, compare=False, repr=False)
     """Typed output as an object. Not part of the plain form."""
+    rewritten: dict[str, str] = field(default_factory=dict)
+    """Who changed what the previous request held, by part (tools, system, messages); see `kernel.prefix`."""
     parts: dict[str, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
     """Parts of calls that have not ended. Not part of the plain form."""
     deadline: float | None = field(default=None, compare=False)
     """Deadline on the run's clock. Not part of the plain form."""
     window: int | None = field(default=0, compare=False, repr=False)
     """Tokens of the model's window; None if unknown, 0 if not looked up in this step."""
+    step_usage: TokenUsage | None = field(default=None, compare=False, repr=False)
+    """Tokens of the newest response; None if there was none in this process. Not part of the plain form."""
     step: int = field(default=0, init=False, compare=False, repr=False)
     """Number of the current step, from 1. The last response after a limit counts as one."""
     _used_ids: set[str] = field(default_factory=set, repr=False, compare=False)
@@ -227,6 +233,11 @@ class QueryState:
     def max_output_recovery_count(self) -> int:
         """How often a cut-off answer was continued."""
         return self.answer.continued
+
+    @property
+    def cost(self) -> float | None:
+        """Cost of the run so far; None if a part of it is unknown, and `ledger.cost` the known part."""
+        return self.usage.cost if self.usage.cost is not None or self.usage.total_tokens else 0.0
 
     @property
     def questions(self) -> list[PermissionRequest]:
@@ -259,26 +270,23 @@ class QueryState:
         self.transition_reason = reason
         self.add_user(prompts.final_answer.format(why=why), synthetic=True)
 
-    def end_unanswered(self, reason: str, prompts: Prompts) -> None:
-        """End because of a hard limit that leaves no room for a last response."""
-        self.answer.note = prompts.final_note.format(why=prompts.stopped.get(reason, reason))
+    def end_unanswered(self, reason: str, prompts: Prompts, why: str = "") -> None:
+        """End because of a hard limit that leaves no room for a last response; `why` says more than it."""
+        self.answer.note = prompts.final_note.format(why=why or prompts.stopped.get(reason, reason))
         self.must_close, self.awaiting = "", False
         self.stop(reason)
 
-    def add_response(
-        self, response: LLMResponse, usage: TokenUsage, *, cost: float = 0.0, tools_offered: bool = True
-    ) -> None:
+    def add_response(self, response: LLMResponse, usage: TokenUsage, *, tools_offered: bool = True) -> None:
         """Add a whole response: count its tokens, append it, make its calls pending.
 
         Args:
             response: The response.
-            usage: Its tokens.
-            cost: Its price.
+            usage: Its tokens, and their cost.
             tools_offered: False if no tools were offered; what looks like a call is dropped.
         """
-        self.awaiting = False
+        self.awaiting, self.rewritten = False, {}
         self.window = self.window or 0  # the client may have learned it with the response
-        self.count(usage, cost)
+        self.count(usage)
         calls = []
         for call in response.tool_calls if tools_offered and not self.closing else ():
             call_id = unique_id(call.id or f"call_{self.step}", self._used_ids)
@@ -290,14 +298,19 @@ class QueryState:
         if response.content or response.tool_calls:
             self.messages.append(assistant_message(response))
         self.pending = calls
-        self.results, self.media, self.permissions.rulings = {}, {}, {}
+        self.results, self.media, self.failed, self.permissions.rulings = {}, {}, [], {}
         self.answer.take(response)
 
-    def count(self, usage: TokenUsage, cost: float = 0.0) -> None:
-        """Add the tokens and the price of a request."""
+    def count(self, usage: TokenUsage, known_cost: float | None = None) -> None:
+        """Add the tokens and the cost of a request.
+
+        Args:
+            usage: Its tokens, and their cost.
+            known_cost: Known part of the cost; None for the cost of `usage`.
+        """
         self.usage += usage
         self.ledger.tokens += usage.total_tokens
-        self.ledger.cost += cost
+        self.ledger.cost += (usage.cost or 0.0) if known_cost is None else known_cost
 
     def replace_messages(self, messages: list[Message], boundary: Boundary) -> None:
         """Replace `messages` by a shorter history: the only way to change earlier messages.
@@ -308,6 +321,7 @@ class QueryState:
         check_pairs(messages)
         self.messages = list(messages)
         self.context.replaced(boundary)
+        self.rewritten["messages"] = f"compaction:{boundary['rung']}"
         track(self.auto_compact_tracking, boundary)
 
     def keep_partial(self, response: LLMResponse) -> None:
@@ -318,14 +332,19 @@ class QueryState:
             self.messages.append(assistant_message(replace(response, tool_calls=[])))
             self.answer.pieces.append(response.content)
 
-    def add_result(self, call_id: str, text: str, parts: list[dict[str, Any]] | None = None) -> None:
+    def add_result(
+        self, call_id: str, text: str, parts: list[dict[str, Any]] | None = None, *, failed: bool = False
+    ) -> None:
         """Add the result of a pending call. The last one appends all of them, followed by their media."""
         self.results[call_id] = text
+        if failed:
+            self.failed.append(call_id)
         if parts:
             self.media[call_id] = parts
         if len(self.results) == len(self.pending):
             for call in self.pending:
-                self.messages.append(tool_message(call.id, self.results[call.id]))
+                has_failed = call.id in self.failed
+                self.messages.append(tool_message(call.id, self.results[call.id], failed=has_failed))
                 self.ledger.tool_calls += not self.permissions.is_too_many(call.id)
             if self.media:
                 media = [(call.name, self.media.get(call.id, ())) for call in self.pending]
@@ -336,7 +355,7 @@ class QueryState:
 
     def drop_calls(self) -> None:
         """Clear the pending calls and all that belongs to them."""
-        self.pending, self.results, self.media = [], {}, {}
+        self.pending, self.results, self.media, self.failed = [], {}, {}, []
         self.permissions.rulings, self.tools.outside = {}, {}
 
     def answer_permission(self, call_id: str, verdict: Verdict) -> None:
@@ -427,7 +446,8 @@ class QueryState:
         """Give every pending call `text` as its result, so that the history is valid."""
         for call in list(self.pending):
             if call.id not in self.results:
-                self.add_result(call.id, self.tools.text_of(call.id, text))
+                failed = not self.tools.has_succeeded(call.id)
+                self.add_result(call.id, self.tools.text_of(call.id, text), failed=failed)
 
     # -- going out ----------------------------------------------------------------------------------
 
@@ -444,7 +464,8 @@ class QueryState:
         """Return the same messages with `meta`, which holds the reasoning."""
         results = {call.id: self.tools.text_of(call.id, waiting) for call in self.pending} | self.results
         lead = [] if self.own_prompt is None else [{"role": "system", "content": self.own_prompt}]
-        return [*lead, *self.messages, *(tool_message(call.id, results[call.id]) for call in self.pending)]
+        known = [tool_message(c.id, results[c.id], failed=c.id in self.failed) for c in self.pending]
+        return [*lead, *self.messages, *known]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -455,6 +476,8 @@ class QueryState:
             **self.answer.to_dict(),
             "results": dict(self.results),
             **({"media": dict(self.media)} if self.media else {}),
+            **({"failed": list(self.failed)} if self.failed else {}),
+            **({"rewritten": dict(self.rewritten)} if self.rewritten else {}),
             **{name: getattr(self, name).to_dict() for name in _LEDGERS},
             "auto_compact_tracking": {rung: dict(sums) for rung, sums in self.auto_compact_tracking.items()},
             "pending": [call.to_dict() for call in self.pending],
@@ -483,6 +506,8 @@ class QueryState:
                 answer=AnswerDraft.from_dict(data),
                 results=dict(data["results"]),
                 media=dict(data.get("media", {})),
+                failed=list(data.get("failed", ())),
+                rewritten=dict(data.get("rewritten", {})),
                 auto_compact_tracking={k: dict(v) for k, v in data["auto_compact_tracking"].items()},
                 pending=[ToolCall.from_dict(call) for call in data["pending"]],
                 permissions=PermissionLedger.from_dict(data),

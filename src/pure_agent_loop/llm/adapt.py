@@ -12,12 +12,14 @@ from typing import Any
 from pure_agent_loop.llm.extra import without_extra
 from pure_agent_loop.llm.messages import (
     META,
+    SYSTEM_ROLES,
     Message,
     for_origin,
     in_words,
     is_media,
     is_question,
     joined_content,
+    text_of,
     tool_message,
 )
 from pure_agent_loop.llm.profiles import Profile
@@ -30,7 +32,9 @@ TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 
 
-def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = "") -> list[Message]:
+def adapt_messages(  # noqa: C901 - one branch a setting
+    messages: Sequence[Message], profile: Profile, origin: str = ""
+) -> list[Message]:
     """Return messages in the form the profile requires, without `meta`.
 
     Args:
@@ -58,6 +62,8 @@ def adapt_messages(messages: Sequence[Message], profile: Profile, origin: str = 
         adapted = _with_bridges(adapted)
     if profile.alternates:
         adapted = _with_alternating_roles(adapted)
+    if profile.call_stand_in:
+        adapted = _with_stand_ins(adapted, profile.call_stand_in)
     if profile.call_id_length is not None:
         adapted = _with_ids(adapted, profile.call_id_length)
     return list(adapted)
@@ -95,15 +101,77 @@ def adapt_tools(tools: list[dict[str, Any]], profile: Profile) -> list[dict[str,
     return adapted
 
 
+# -- prompt caches --------------------------------------------------------------------------------------
+
+CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
+MAX_MARKS = 4  # cache marks a request may hold, at Anthropic and Alibaba
+MARK_EVERY = 15  # blocks; both look 20 blocks back from a mark for a cached prefix
+
+
+def cache_key(messages: Sequence[Message], tools: object) -> str:
+    """Return the ``prompt_cache_key`` of a conversation, or of a question without tools.
+
+    The steps of a conversation share its first message. Questions without tools seldom have a second step:
+    they share the system prompt.
+    """
+    first = next((m for m in messages if (m["role"] not in SYSTEM_ROLES) == bool(tools)), None)
+    text = text_of(first.get("content") or "") if first else ""
+    return f"pal-{hashlib.blake2b(text.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"
+
+
+def mark_for_cache(body: dict[str, Any]) -> None:
+    """Mark what the server shall cache, in place: the system prompt, the end, and points between them.
+
+    A question that nothing follows is not marked, because writing costs more than not caching; neither is a
+    request that the caller has marked. Assistant messages are not marked.
+    """
+    messages: list[Message] = body["messages"]
+    if not body.get("tools") and not any(message["role"] == "assistant" for message in messages):
+        return
+    if any("cache_control" in part for item in messages for part in _parts_of(item)):
+        return
+    left, distance = MAX_MARKS, MARK_EVERY
+    if messages[0]["role"] in SYSTEM_ROLES and messages[0].get("content"):
+        messages[0] = _marked(messages[0])
+        left -= 1
+    for index in range(len(messages) - 1, 0, -1):
+        message = messages[index]
+        if not left:
+            return
+        if distance >= MARK_EVERY and message["role"] != "assistant" and message.get("content"):
+            messages[index] = _marked(message)
+            left, distance = left - 1, 0
+        distance += max(1, len(_parts_of(message)) + len(message.get("tool_calls") or ()))
+
+
+def _parts_of(message: Message) -> list[dict[str, Any]]:
+    content = message.get("content")
+    return content if isinstance(content, list) else []
+
+
+def _marked(message: Message) -> Message:
+    parts = _parts_of(message) or [{"type": "text", "text": message["content"]}]
+    return {**message, "content": [*parts[:-1], {**parts[-1], **CACHE_MARK}]}
+
+
 # -- messages -------------------------------------------------------------------------------------------
+
+
+def _with_stand_ins(messages: Iterable[Message], fields: Mapping[str, Any]) -> Iterator[Message]:
+    for message in messages:
+        if calls := message.get("tool_calls"):
+            yield {**message, "tool_calls": [{**fields, **calls[0]}, *calls[1:]]}
+        else:
+            yield message
 
 
 def _with_reasoning(messages: Sequence[Message], profile: Profile, origin: str) -> Iterator[Message]:
     """Remove `meta`, and send the reasoning back as the profile requires."""
-    start = 0 if profile.echo_scope == "history" else _round_start(messages)
+    is_whole = profile.echo_scope == "history"
+    start = 0 if is_whole else _round_start(messages)
     for number, message in enumerate(messages):
         plain = for_origin(message, origin) if META in message else message
-        if number >= start and message.get("tool_calls"):
+        if number >= start and (message.get("tool_calls") or (is_whole and message["role"] == "assistant")):
             # Empty if unknown: a history from elsewhere holds no reasoning.
             thought = message.get(META, {}).get("reasoning", "")
             plain = {profile.reasoning_echo: thought, **plain}
@@ -121,7 +189,7 @@ def _round_start(messages: Sequence[Message]) -> int:
 def _with_system_role(messages: Iterable[Message], role: str) -> Iterator[Message]:
     system: Message | None = None
     for message in messages:
-        if message["role"] not in ("system", "developer"):
+        if message["role"] not in SYSTEM_ROLES:
             if system is not None:
                 is_user = message["role"] == "user"
                 content = joined_content(system["content"], message["content"]) if is_user else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from types import AsyncGeneratorType
 from typing import Any, Protocol
 
@@ -20,7 +20,9 @@ class BaseLLMClient(ABC):
     Set `context_window` to the size of the model's window in tokens, if known: the history is kept below it.
     Set `takes_meta` to True to get messages with the key ``meta``, which holds their reasoning; never send
     ``meta`` to a server. A client for several models sets `origin` to a different string per model: fields
-    that a server adds to its responses are sent back only while `origin` is the same.
+    that a server adds to its responses are sent back only while `origin` is the same. Set `takes_timeouts`
+    to True to get the option ``timeouts`` of a run and apply it yourself: the seconds until a response
+    begins, and of a pause in it; None for no limit.
     """
 
     takes_meta: bool = False
@@ -132,6 +134,24 @@ class FindsWindow(Protocol):
         ...
 
 
+class CountsTokens(Protocol):
+    """A client whose server counts the tokens of a request."""
+
+    async def count_tokens(
+        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+    ) -> int:
+        """Return the input tokens of a request. Same arguments and errors as `BaseLLMClient.chat`."""
+        ...
+
+
+class GroupsModels(Protocol):
+    """A client made of `clients` for several models, such as `Fallback`."""
+
+    def with_each(self, wrap: Callable[[ChatModel], ChatModel]) -> ChatModel:
+        """Return the same group with each client wrapped."""
+        ...
+
+
 class ShowsRequest(Protocol):
     """A client that can build a request without sending it."""
 
@@ -160,8 +180,12 @@ def origin_of(client: object) -> str:
 
 
 def is_on_this_machine(client: object) -> bool:
-    """Return True if the client's `base_url` points to this machine."""
-    return is_loopback(str(getattr(getattr(client, "inner", client), "base_url", "")))
+    """Return True if the client's `base_url` points to this machine, or that of a client of a group."""
+    inner = getattr(client, "inner", client)
+    clients = getattr(inner, "clients", None)
+    return (
+        any(map(is_on_this_machine, clients)) if clients else is_loopback(str(getattr(inner, "base_url", "")))
+    )
 
 
 def takes_meta(client: object) -> bool:

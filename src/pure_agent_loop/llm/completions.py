@@ -15,7 +15,7 @@ from typing import Any
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.extra import CALL_FIELDS, FUNCTION_FIELDS, MESSAGE_FIELDS, extra_of, extra_of_call
 from pure_agent_loop.llm.values import CLOSED, NOTHING, Delta, TokenUsage, ToolCallDelta, get
-from pure_agent_loop.llm.wire import BOM, SSEDecoder, parse_json, unreadable
+from pure_agent_loop.llm.wire import BOM, SSEDecoder, parse_json, unreadable, web_page
 
 # -- bodies ----------------------------------------------------------------------------------------------
 
@@ -65,11 +65,7 @@ class BodyReader:
     def _detect_kind(self, data: bytes) -> str:
         first = data[:1]
         if first == b"<" or (self._labelled_html and first and first not in b"{[:deir"):
-            raise LLMError(
-                "The server returned a web page instead of an API response. "
-                "Check base_url; it usually ends in /v1.",
-                kind="bad_request",
-            )
+            raise web_page()
         if first in (b"{", b"["):
             return "document"
         return "events" if first else ""

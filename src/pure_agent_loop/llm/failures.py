@@ -44,7 +44,8 @@ class RefusedError(Exception):
     """A response with an error status.
 
     Args:
-        content: The body. `body` is the value of ``error`` in JSON, else the whole text.
+        content: The body. `body` is the value of ``error`` in JSON, else the whole text; `document` is the
+            whole JSON.
     """
 
     def __init__(self, status: int, content: bytes, headers: Headers) -> None:
@@ -55,6 +56,7 @@ class RefusedError(Exception):
             data = json.loads(text)
         except (ValueError, RecursionError):
             data = text
+        self.document: Any = data
         self.body: Any = data.get("error", data) if isinstance(data, Mapping) else data
 
 
@@ -255,5 +257,7 @@ def classify(status: int | None, message: str, code: str = "") -> ErrorKind:
         return "context_overflow"
     if status in (408, 409, 425) or status >= 500:
         return "overloaded"
+    if "tool_use_failed" in words:  # Groq: the model wrote an invalid call; another attempt may be valid
+        return "incomplete"
     kinds: dict[int, ErrorKind] = {401: "auth", 403: "auth", 404: "not_found", 402: "quota"}
     return kinds.get(status, "bad_request")

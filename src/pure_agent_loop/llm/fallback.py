@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import copy
+import hashlib
+import json
+import math
 import threading
-from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import uuid
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
 from pure_agent_loop.cancel import Interrupt
-from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError
+from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError, MissingExtraError, PureAgentLoopError
 from pure_agent_loop.llm.base import (
     ChatModel,
     FindsWindow,
+    ShowsRequest,
     StreamingClient,
     close_client,
+    is_on_this_machine,
     model_of,
     origin_of,
     profile_of,
@@ -24,41 +32,64 @@ from pure_agent_loop.llm.base import (
     thinks_in_text,
     window_known_to,
 )
-from pure_agent_loop.llm.messages import META, Message, to_wire, user_message
-from pure_agent_loop.llm.profiles import Profile
-from pure_agent_loop.llm.response import FAILED
-from pure_agent_loop.llm.values import NOTHING, Delta
-from pure_agent_loop.prompts import prompts_for
+from pure_agent_loop.llm.messages import Message, to_wire, user_message
+from pure_agent_loop.llm.prices import price_of
+from pure_agent_loop.llm.profiles import DefaultFloat, Profile
+from pure_agent_loop.llm.response import Assembler
+from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
+from pure_agent_loop.llm.values import NOTHING, Delta, ServedPart, TokenUsage
+from pure_agent_loop.retry import is_transient
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.clock import Clock, SystemClock
-from pure_agent_loop.support.text import shorten
+from pure_agent_loop.support.language import message, notice
+from pure_agent_loop.support.terminal import one_line
+from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.threads import in_thread
 
-SERVED_BY = "served_by"  # of an assistant message with fields of a server: which of the models added them
+T = TypeVar("T")
 COOLDOWN = 30.0
+SILENCE = DefaultFloat(45.0)
+_UNLIMITED = (None, None)
 # A shorter request may help where another model does not.
 _NOT_FOR_OTHERS: frozenset[ErrorKind] = frozenset({"context_overflow"})
+_REFUSAL = "content_filter"
+# The model is well, but does not take this request.
+_OF_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "context_overflow"})
+
+
+@dataclass(slots=True)
+class _Cooldown:
+    """When a model may be asked again, on the clock of the group."""
+
+    ready_at: float = 0.0
 
 
 @dataclass(slots=True)
 class _FallbackModel:
-    """One of the models, and when it may be asked again, on the clock of the group."""
+    """One of the models. Copies of a group share its cooldown."""
 
     client: ChatModel
-    ready_at: float = 0.0
+    cooldown: _Cooldown = field(default_factory=_Cooldown)
 
 
 class Fallback(StreamingClient):
     """Several models, asked in order: after a failure the next one answers.
 
-    A failure is any `LLMError` but a request that is too long: an outage, an overload, a used-up quota, a
-    model that is gone, a feature that is refused. If a model fails in the middle of its response, its text
+    A failure is any error of a request except that it is too long: an outage, an overload, a used-up quota, a
+    model that is gone, a refused feature, silence. If a model fails in the middle of its response, its text
     stays, and the next model continues it; tool calls are taken only from the model that finishes. A model
-    that failed is passed over for a while. Each change is a notice.
+    that failed is passed over for a while, unless it only refused the request. Each change is a notice, and
+    responses tell which model wrote which part (`LLMResponse.served`) and used which tokens
+    (`TokenUsage.by_model`). One model with several keys is a client for each key.
 
     Args:
         models: Clients, the preferred one first.
         cooldown: Seconds for which a model is passed over after a failure, unless its server says how long.
-        silence: Seconds without a piece of a response after which a model has failed; None for no limit.
+        silence: Seconds without a piece of a response after which a model has failed; None for no limit but
+            the timeouts of the run, which hold for each model. The default does not limit the wait for the
+            first piece of a server on this machine: prompts are slow there.
+        on_refusal: Whether the next model answers if a model refuses for reasons of content. The text so far
+            is discarded then. The last model's refusal is the response.
         clock: Clock, for tests.
 
     Raises:
@@ -66,13 +97,15 @@ class Fallback(StreamingClient):
     """
 
     takes_meta = True
+    takes_timeouts = True
 
     def __init__(
         self,
         models: Sequence[ChatModel],
         *,
         cooldown: float = COOLDOWN,
-        silence: float | None = None,
+        silence: float | None = SILENCE,
+        on_refusal: bool = True,
         clock: Clock | None = None,
     ) -> None:
         clients: Any = models
@@ -84,14 +117,20 @@ class Fallback(StreamingClient):
         if silence is not None:
             _check_seconds("silence", silence)
         self._members = [_FallbackModel(client) for client in models]
-        self._cooldown, self._silence = cooldown, silence
+        self._cooldown, self._silence, self._on_refusal = cooldown, silence, on_refusal
         self._clock: Clock = clock or SystemClock()
         self.origin = "fallback of " + ", ".join(origin_of(client) for client in models)
 
     @property
-    def clients(self) -> list[ChatModel]:
+    def clients(self) -> Sequence[ChatModel]:
         """The clients, the preferred one first."""
         return [member.client for member in self._members]
+
+    def with_each(self, wrap: Callable[[ChatModel], ChatModel]) -> Fallback:
+        """Return a group with each client wrapped; it shares what is known about failures."""
+        other = copy.copy(self)
+        other._members = [_FallbackModel(wrap(member.client), member.cooldown) for member in self._members]
+        return other
 
     @property
     def model(self) -> str:
@@ -127,121 +166,313 @@ class Fallback(StreamingClient):
                 await finding.find_context_window()
         return self.context_window
 
+    def request_body(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: Mapping[str, Any],
+        stream: bool,
+    ) -> dict[str, Any] | None:
+        """Return the body of a request to the preferred model; see `ShowsRequest`."""
+        client = self._members[0].client
+        showing = as_protocol(client, ShowsRequest)
+        history = _history_for(client, messages, "")
+        return None if showing is None else showing.request_body(history, tools, options, stream)
+
     async def aclose(self) -> None:
         """Close all clients."""
         for client in self.clients:
             await close_client(client)
 
     async def chat_stream(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None = None,
+        *,
+        timeouts: tuple[float | None, float | None] = _UNLIMITED,
+        **kwargs: Any,
     ) -> AsyncGenerator[Delta, None]:
         """Stream the response of the first model that finishes one.
 
+        Args:
+            messages: As in `BaseLLMClient.chat`.
+            tools: As in `BaseLLMClient.chat`.
+            timeouts: See `BaseLLMClient`: for each of the models.
+            kwargs: Request options.
+
         Raises:
-            LLMError: Every model failed; the error is that of the last.
+            LLMError: Every model failed; the error is the first one that a later attempt may avoid, else
+                the last.
         """
-        written = ""
+        written, change, failures = "", "", list[Exception]()
         order = self._order()
         for number, member in enumerate(order):
-            attempt = _Attempt(member.client, self._silence)
-            history = self._history_for(member.client, messages, written)
+            client, following = member.client, order[number + 1 :]
+            yield Delta(served=ServedPart(_name(client), len(written), origin_of(client)), notice=change)
+            history = _history_for(client, messages, written)
+            attempt = _Attempt(client, self._silence, timeouts, history, tools)
             try:
-                async with aclosing(attempt.run(history, tools, kwargs)) as deltas:
+                async with aclosing(attempt.run(kwargs)) as deltas:
                     async for delta in deltas:
-                        written += delta.text
-                        yield self._tagged(delta, member.client)
-            except LLMError as error:
-                member.ready_at = self._clock.monotonic() + (error.retry_after or self._cooldown)
-                if error.kind in _NOT_FOR_OTHERS or number == len(order) - 1:
+                        yield _moved(delta, len(written))
+                if attempt.finish() != _REFUSAL or not following or not self._on_refusal:
+                    member.cooldown.ready_at = 0.0
+                    return
+                happened, reason, written = "model_refused", "", ""
+            except Exception as error:
+                if not isinstance(error, LLMError) and not is_transient(error):
                     raise
-                failure = f"{_name(member.client)} failed ({shorten(error.message, 200)})"
-                what = "continues its response" if written.strip() else "answers instead"
-                notice = f"{failure}; {_name(order[number + 1].client)} {what}."
+                failures.append(error)
+                if (spent := attempt.spent(error)) is not None:
+                    yield Delta(spent=spent)
+                if self._note_failure(member, error) in _NOT_FOR_OTHERS:
+                    raise
+                if not following:
+                    raise next(filter(is_transient, failures), error) from error
+                reason = one_line(safe_str(error))
+                written += attempt.text
+                happened = "model_failed_midway" if written else "model_failed"
             else:
-                member.ready_at = 0.0
-                return
-            yield Delta(notice=notice)
+                yield Delta(spent=attempt.spent(None))
+            other = _name(following[0].client)
+            change = notice(f"library.{happened}", model=_name(client), reason=reason, other=other)
+
+    def _note_failure(self, member: _FallbackModel, error: Exception) -> ErrorKind:
+        """Let a model that failed cool down, and return the kind of its error."""
+        kind = error.kind if isinstance(error, LLMError) else "connection"
+        if kind not in _OF_REQUEST:
+            wait = getattr(error, "retry_after", None) or 0.0
+            member.cooldown.ready_at = self._clock.monotonic() + (
+                wait if 0 < wait < math.inf else self._cooldown
+            )
+        return kind
 
     def _order(self) -> list[_FallbackModel]:
         """Return the models that may be asked, then those that cool down, the one ready first in front."""
         now = self._clock.monotonic()
-        ready = [member for member in self._members if member.ready_at <= now]
-        cooling = [member for member in self._members if member.ready_at > now]
-        return ready + sorted(cooling, key=lambda member: member.ready_at)
+        ready = [member for member in self._members if member.cooldown.ready_at <= now]
+        cooling = [member for member in self._members if member.cooldown.ready_at > now]
+        return ready + sorted(cooling, key=lambda member: member.cooldown.ready_at)
 
-    def _history_for(self, client: ChatModel, messages: Sequence[Message], written: str) -> list[Message]:
-        """Return the history for one of the models, with what another one wrote of this response."""
-        history = [self._with_origin(message) for message in messages]
-        if written.strip():
-            history.append({"role": "assistant", "content": written})
-            history.append(user_message(prompts_for().continue_answer, synthetic=True))
-        return history if takes_meta(client) else to_wire(history, client)
 
-    def _with_origin(self, message: Message) -> Message:
-        """Return a message whose added fields name the model that added them."""
-        if message.get(META, {}).get("origin") != self.origin or SERVED_BY not in message:
-            return message
-        plain = {name: value for name, value in message.items() if name != SERVED_BY}
-        return {**plain, META: {**message[META], "origin": message[SERVED_BY]}}
+def _history_for(client: ChatModel, messages: Sequence[Message], written: str) -> list[Message]:
+    """Return the history for one of the models, with what others wrote of this response."""
+    history = list(messages)
+    if written:
+        history.append({"role": "assistant", "content": written})
+        history.append(user_message(message("continue_for_other"), synthetic=True))
+    return history if takes_meta(client) else to_wire(history, client)
 
-    def _tagged(self, delta: Delta, client: ChatModel) -> Delta:
-        has_extra = delta.extra or any(part.extra for part in delta.tool_calls)
-        if not has_extra:
-            return delta
-        return delta._replace(extra={**(delta.extra or {}), SERVED_BY: origin_of(client)})
+
+def _moved(delta: Delta, start: int) -> Delta:
+    """Return a delta of a part that begins at `start`; it may hold parts itself."""
+    part = delta.served
+    return delta if part is None else delta._replace(served=part._replace(start=part.start + start))
 
 
 class _Attempt:
-    """One response of one model. Calls are held until the response is complete.
+    """One response of one model.
 
     Args:
         silence: Seconds without a piece after which the attempt fails; None for no limit.
+        timeouts: Other limits, as in `Fallback.chat_stream`.
     """
 
-    def __init__(self, client: ChatModel, silence: float | None) -> None:
-        self._client, self._silence = client, silence
+    def __init__(
+        self,
+        client: ChatModel,
+        silence: float | None,
+        timeouts: tuple[float | None, float | None],
+        messages: list[Message],
+        tools: list[dict[str, Any]] | None,
+    ) -> None:
+        beginning, pause = timeouts
+        waits = isinstance(silence, DefaultFloat) and is_on_this_machine(client)
+        limits = _shorter(None if waits else silence, beginning), _shorter(silence, pause)
+        self._client, self._own_options = client, dict[str, Any]()
+        if getattr(client, "takes_timeouts", False):  # a group within the group
+            self._own_options, limits = {"timeouts": limits}, _UNLIMITED
+        self._limit, self._pause = limits
+        self._left = self._limit
+        self._messages, self._tools = messages, tools
+        self._options: Mapping[str, Any] = {}
+        self._watch = Interrupt(keeps_timer=True)
+        self._assembler = Assembler(splits_thinking=thinks_in_text(client))
 
-    async def run(
-        self, messages: list[Message], tools: list[dict[str, Any]] | None, options: Mapping[str, Any]
-    ) -> AsyncGenerator[Delta, None]:
-        held: list[Delta] = []
-        has_finished = False
-        async with aclosing(stream_of(self._client, messages, tools, dict(options))) as deltas:
-            while (delta := await self._next(deltas)) is not None:
-                reason = delta.finish_reason
-                if reason is not None and reason.lower().startswith(FAILED):
-                    raise LLMError(f"The server aborted its response: {reason}.", kind="incomplete")
-                has_finished = has_finished or reason is not None
-                if delta.tool_calls or held or reason is not None:
-                    held.append(delta._replace(text="", reasoning="", notice=""))
-                    delta = Delta(delta.text, delta.reasoning, notice=delta.notice)
-                if delta != NOTHING:
-                    yield delta
-        if not has_finished:
-            raise LLMError("The model's response ended early, without a finish reason.", kind="incomplete")
-        for delta in held:
-            yield delta
+    async def run(self, options: Mapping[str, Any]) -> AsyncGenerator[Delta, None]:
+        """Stream the response, its usage with the cost."""
+        self._options = options
+        try:
+            stream = stream_of(self._client, self._messages, self._tools, {**options, **self._own_options})
+            async with aclosing(stream) as deltas:
+                while (delta := await self._next(deltas)) is not None:
+                    self._assembler.feed(delta)
+                    if self._assembler.has_begun:
+                        self._limit = self._pause
+                    if delta != NOTHING:  # keep-alives are not progress
+                        self._left = self._limit
+                    yield delta if delta.usage is None else delta._replace(usage=self._priced(delta.usage))
+        finally:
+            self._watch.close()
+
+    def finish(self) -> str | None:
+        """Return the finish reason of the whole response.
+
+        Raises:
+            LLMError: It is not whole.
+        """
+        return self._assembler.finish().finish_reason
+
+    @property
+    def text(self) -> str:
+        """Text of the attempt so far; empty for white space."""
+        self._assembler.flush()
+        return self._assembler.partial().content or ""
+
+    def spent(self, error: Exception | None) -> TokenUsage | None:
+        """Return the tokens of a failed attempt; None if the server did no work, or they are counted."""
+        response, silent = self._assembler, isinstance(error, LLMError) and error.kind == "timeout"
+        if response.is_settled or not (response.has_begun or silent):
+            return None
+        usage, written = response.partial().usage, response.written()
+        if usage is None:
+            prompt, wrote = estimate_request(self._messages, self._tools), estimate_tokens(written)
+            usage = TokenUsage(prompt, wrote, prompt + wrote, estimated=True)
+        served = response.served
+        return self._priced(usage).of_model(served[-1].model if served else _name(self._client))
+
+    def _priced(self, usage: TokenUsage) -> TokenUsage:
+        """Return a usage with its cost, if the model has a price. A group has priced its own."""
+        if usage.cost is not None or usage.by_model:
+            return usage
+        price = price_of(self._client, self._options)
+        return usage if price is None else replace(usage, cost=price.of(usage))
 
     async def _next(self, deltas: AsyncGenerator[Delta, None]) -> Delta | None:
         """Return the next piece; None at the end."""
-        if self._silence is None:
+        if self._left is None:
             return await anext(deltas, None)
-        with Interrupt() as block:
-            block.after(self._silence)
-            return await anext(deltas, None)
-        raise LLMError(f"{_name(self._client)} sent nothing for {self._silence:g} s.", kind="timeout")
+        clock = asyncio.get_running_loop()
+        with self._watch as block:
+            block.after(self._left)
+            begun = clock.time()
+            delta = await anext(deltas, None)
+            self._left -= clock.time() - begun
+            return delta
+        raise LLMError(f"{_name(self._client)} sent nothing for {self._limit:g} s.", kind="timeout")
+
+
+def _shorter(one: float | None, other: float | None) -> float | None:
+    """Return the shorter of two limits; None for no limit."""
+    return min((limit for limit in (one, other) if limit is not None), default=None)
+
+
+# -- limits per minute -----------------------------------------------------------------------------------
+
+MINUTE = 60
+_POLL = 5.0  # seconds between two looks of a request that waits: others may have given up
+_LOST = 3 * _POLL  # seconds after which a request that waits no longer counts: its process died
+_NOTICE = 15.0  # seconds between two notices of a request that waits
+_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
+
+
+class LimitStore(Protocol):
+    """Storage of limits that several processes share, such as `durable.SharedLimits`."""
+
+    def change(self, key: str, work: Callable[[dict[str, Any], float], T]) -> T:
+        """Change the ledger of a key in one transaction; blocks.
+
+        Args:
+            work: Function that gets the ledger, a dict of plain JSON, to change it, and the time in seconds
+                on a clock that all processes share. It may be called again if its transaction failed.
+
+        Returns:
+            The result of `work`.
+
+        Raises:
+            PureAgentLoopError: The storage is unavailable.
+        """
+        ...
+
+
+class _MinuteLedger:
+    """Requests and tokens of the last minute, and the requests that wait, in order. Pure.
+
+    The time of an entry is rounded up to a second, so that it never leaves the minute too early. A request
+    may go if there is room for it and for all that wait before it. One that is larger than the limit itself
+    goes alone.
+
+    Args:
+        plain: Plain JSON form; it is changed.
+    """
+
+    def __init__(self, plain: dict[str, Any], requests: int | None, tokens: int | None) -> None:
+        self._spent: dict[str, list[int]] = plain.setdefault("spent", {})  # by second
+        self._waiting: dict[str, list[float]] = plain.setdefault("waiting", {})  # by ticket: seen, tokens
+        self._requests, self._tokens = requests, tokens
+
+    def take(self, now: float, ticket: str, tokens: int) -> float:
+        """Count a request, and return 0; or return the seconds until there may be room for it."""
+        for second in [second for second in self._spent if int(second) <= now - MINUTE]:
+            del self._spent[second]
+        self._waiting[ticket] = [now, tokens]  # an old one keeps its place
+        for other in [other for other, (seen, _) in self._waiting.items() if seen <= now - _LOST]:
+            del self._waiting[other]
+        before = list(self._waiting.values())[: list(self._waiting).index(ticket)]
+        wait = self._wait(now, len(before) + 1, tokens + int(sum(wanted for _, wanted in before)))
+        if wait == 0:
+            self.leave(ticket)
+            self.add(now, 1, tokens)
+        return wait
+
+    def leave(self, ticket: str) -> None:
+        """Remove a request that no longer waits."""
+        self._waiting.pop(ticket, None)
+
+    def add(
+        self, now: float, requests: int, tokens: int, instead_of: tuple[float, int] | None = None
+    ) -> None:
+        """Count requests and tokens.
+
+        Args:
+            instead_of: The time and the tokens that were counted for the same request before.
+        """
+        if instead_of is not None and (old := self._spent.get(str(math.ceil(instead_of[0])))) is not None:
+            old[1] = max(0, old[1] - instead_of[1])
+        entry = self._spent.setdefault(str(math.ceil(now)), [0, 0])
+        entry[0] += requests
+        entry[1] += tokens
+
+    def _wait(self, now: float, requests: int, tokens: int) -> float:
+        if requests > 1 and self._is_over(requests, tokens):
+            return _POLL  # not even alone
+        for second in sorted(map(int, self._spent), reverse=True):
+            requests += self._spent[str(second)][0]
+            tokens += self._spent[str(second)][1]
+            if self._is_over(requests, tokens):
+                return second + MINUTE - now
+        return 0.0
+
+    def _is_over(self, requests: int, tokens: int) -> bool:
+        return (self._requests is not None and requests > self._requests) or (
+            self._tokens is not None and tokens > self._tokens
+        )
 
 
 class Limiter(StreamingClient):
     """A model with a limit of requests and tokens a minute, shared by all runs that use this client.
 
-    A request that would exceed a limit waits. The tokens of a response count once it has come, so the token
-    limit may be exceeded by the requests that are under way.
+    A request that would exceed a limit waits, in the order of arrival. Its tokens are estimated, with
+    ``max_tokens`` if that is set, and corrected when the response has come or failed: so the token limit may
+    be exceeded by what responses hold beyond that. With a `store`, all processes share the limits of a model
+    and key; a process that dies leaves its requests counted for a minute at most.
 
     Args:
         client: Client of the model.
         requests: Requests a minute; None for no limit.
         tokens: Tokens a minute, sent and received; None for no limit.
+        store: Shared storage, such as `durable.SharedLimits`; None for this object alone. While it is
+            unavailable, requests fail with an `LLMError` of the kind ``connection``.
         clock: Clock, for tests.
 
     Raises:
@@ -254,6 +485,7 @@ class Limiter(StreamingClient):
         *,
         requests: int | None = None,
         tokens: int | None = None,
+        store: LimitStore | None = None,
         clock: Clock | None = None,
     ) -> None:
         if requests is None and tokens is None:
@@ -262,16 +494,20 @@ class Limiter(StreamingClient):
         for name, limit in limits:
             if limit is not None and (isinstance(limit, bool) or not isinstance(limit, int) or limit < 1):
                 raise ConfigError(f"{name}={limit!r} must be a whole number above 0.")
+        if store is not None and not callable(getattr(store, "change", None)):
+            raise ConfigError(f"store={store!r:.80} must be a LimitStore, such as durable.SharedLimits(URL).")
         self.inner = client
-        self._requests, self._tokens = requests, tokens
+        self._requests, self._tokens, self._store = requests, tokens, store
         self._clock: Clock = clock or SystemClock()
-        self._spent: deque[tuple[float, int, int]] = deque()  # time, requests, tokens of the last minute
+        self._ledger: dict[str, Any] = {}
         self._lock = threading.Lock()
         self.takes_meta = takes_meta(client)
         self.origin = origin_of(client)
+        account = "\0".join(getattr(client, "secrets", ()))
+        self._key = f"{self.origin} {hashlib.sha256(account.encode()).hexdigest()[:12]}"
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "inner":
+        if name.startswith("_") or name in ("inner", "with_each"):  # the limit is that of the whole group
             raise AttributeError(name)
         return getattr(self.inner, name)
 
@@ -287,34 +523,95 @@ class Limiter(StreamingClient):
     async def chat_stream(
         self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
     ) -> AsyncGenerator[Delta, None]:
-        """Stream the response, as soon as the limits allow the request."""
-        while (seconds := self._take()) > 0:
-            yield Delta(
-                notice=f"Waiting {seconds:.0f} s: the limit per minute of {_name(self.inner)} is reached."
-            )
-            await self._clock.sleep(seconds)
-        async with aclosing(stream_of(self.inner, messages, tools, kwargs)) as deltas:
-            async for delta in deltas:
-                if delta.usage is not None:
-                    with self._lock:
-                        self._spent.append((self._clock.monotonic(), 0, delta.usage.total_tokens))
-                yield delta
+        """Stream the response, as soon as the limits allow the request.
 
-    def _take(self) -> float:
-        """Count a request, and return 0; or return the seconds until it may be counted."""
-        with self._lock:
-            now = self._clock.monotonic()
-            while self._spent and self._spent[0][0] <= now - 60:
-                self._spent.popleft()
-            requests = sum(entry[1] for entry in self._spent)
-            tokens = sum(entry[2] for entry in self._spent)
-            is_over = (self._requests is not None and requests >= self._requests) or (
-                self._tokens is not None and tokens >= self._tokens
-            )
-            if is_over:
-                return max(0.01, self._spent[0][0] + 60 - now)
-            self._spent.append((now, 1, 0))
-            return 0.0
+        Raises:
+            LLMError: The request failed, or the shared storage is unavailable.
+        """
+        prompt = estimate_request(messages, tools) if self._tokens is not None else 0
+        most = next((n for name in _OUTPUT_LIMITS if type(n := kwargs.get(name)) is int), 0)
+        reserved = prompt + (most if self._tokens is not None else 0)
+        ticket, begun = uuid.uuid4().hex, None
+        try:
+            noticed = -math.inf
+            while True:
+                wait, now = await self._change(lambda ledger, now: (ledger.take(now, ticket, reserved), now))
+                if wait == 0:
+                    begun = now
+                    break
+                if now - noticed >= _NOTICE:
+                    noticed = now
+                    shown = notice("library.limit_wait", seconds=f"{wait:.0f}", model=_name(self.inner))
+                    yield Delta(notice=shown)
+                await self._clock.sleep(min(wait, _POLL))
+        finally:
+            if begun is None:
+                with contextlib.suppress(LLMError):
+                    await self._change(lambda ledger, _: ledger.leave(ticket))
+        used = _Used()
+        try:
+            async with aclosing(stream_of(self.inner, messages, tools, kwargs)) as deltas:
+                async for delta in deltas:
+                    used.take(delta)
+                    yield delta
+        except asyncio.CancelledError:
+            used.has_begun = True  # the server may work on
+            raise
+        finally:
+            if self._tokens is not None:
+                tokens = used.tokens(prompt)
+                with contextlib.suppress(LLMError):  # what was reserved stays counted for a minute
+                    await self._change(
+                        lambda ledger, now: ledger.add(now, 0, tokens, instead_of=(begun, reserved))
+                    )
+
+    async def _change(self, work: Callable[[_MinuteLedger, float], T]) -> T:
+        """Change the ledger."""
+
+        def on_plain(plain: dict[str, Any], now: float) -> T:
+            return work(_MinuteLedger(plain, self._requests, self._tokens), now)
+
+        store = self._store
+        if store is None:
+            with self._lock:
+                return on_plain(self._ledger, self._clock.monotonic())
+        try:
+            return await in_thread(lambda: store.change(self._key, on_plain))
+        except (ConfigError, MissingExtraError):
+            raise
+        except PureAgentLoopError as error:
+            problem = f"The shared limits of {_name(self.inner)} are unavailable: {safe_str(error)}"
+            raise LLMError(problem, error, kind="connection") from error
+
+
+class _Used:
+    """Tokens of a response that may break off."""
+
+    def __init__(self) -> None:
+        self.has_begun = False
+        self._usage: TokenUsage | None = None
+        self._failed = 0
+        self._written: list[str] = []
+
+    def take(self, delta: Delta) -> None:
+        """Add a piece."""
+        self.has_begun = self.has_begun or not (delta.notice or delta.served)
+        self._usage = delta.usage or self._usage
+        self._failed += delta.spent.total_tokens if delta.spent else 0
+        calls = (part.arguments for part in delta.tool_calls if isinstance(part.arguments, str))
+        self._written += filter(None, (delta.text, delta.reasoning, *calls))
+
+    def tokens(self, prompt: int) -> int:
+        """Return the tokens, estimated if the server sent none; 0 if it did no work."""
+        if self._usage is not None:
+            return self._failed + self._usage.total_tokens
+        written = estimate_tokens("".join(self._written))
+        return self._failed + (prompt + written if self.has_begun else 0)
+
+
+def estimate_request(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> int:
+    """Estimate the tokens of a request."""
+    return sum(map(estimate_message, messages)) + (estimate_tokens(json.dumps(tools)) if tools else 0)
 
 
 def _name(client: ChatModel) -> str:

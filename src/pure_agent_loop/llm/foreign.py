@@ -18,8 +18,8 @@ _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
 _OTHER_ROLES = {"human": "user", "ai": "assistant", "model": "assistant"}
 _KINDS = {  # kind of block -> its types, with "-" as "_"
     "text": "text input_text output_text summary_text",
-    "call": "tool_use tool_call function_call",
-    "result": "tool_result function_call_output function_response",
+    "call": "tool_use tool_call function_call custom_tool_call",
+    "result": "tool_result function_call_output custom_tool_call_output function_response",
     "thought": "thinking reasoning",
     "media": "image image_url input_image document input_file file inline_data",
     "nothing": "redacted_thinking redacted_reasoning step_start",
@@ -235,7 +235,8 @@ def _as_text(value: Any) -> str:
 
 
 def _call(block: Mapping[str, Any]) -> Message:
-    custom = block.get("custom")  # a call whose input is text, not JSON
+    # A call whose input is text, not JSON.
+    custom = block if block.get("type") == "custom_tool_call" else block.get("custom")
     source = {**custom, "input": {"input": custom.get("input")}} if isinstance(custom, Mapping) else block
     arguments = _first(source, ("input", "args", "arguments"))
     arguments = {} if arguments is None else arguments
@@ -265,6 +266,8 @@ def _result(block: Mapping[str, Any], place: str) -> Iterator[Message]:
         content = "\n".join(str(b.get("text")) for k, b in kinds if "text" in b)
     text = "" if content is None else _as_text(content)
     message = {"role": "tool", "tool_call_id": _first(block, _IDS), "content": text}
+    if block.get("is_error") is True or "errorText" in block:
+        message["meta"] = {"failed": True}
     name = _first(block, ("name", "toolName"))
     yield {**message, "name": name} if isinstance(name, str) and message["tool_call_id"] is None else message
     if media:

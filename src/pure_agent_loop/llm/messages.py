@@ -7,7 +7,7 @@ arguments are JSON objects; no text holds a lone surrogate.
 
 Inside a state a message may carry the key ``meta`` (``synthetic``: no person or model wrote it;
 ``reasoning``: the model's reasoning; ``origin``: the server and model that added fields to the message and
-its calls). `to_wire` removes it: it is never sent to a server.
+its calls; ``failed``: the result of a failed call). `to_wire` removes it: it is never sent to a server.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Message = dict[str, Any]
 SYSTEM_ROLES = ("system", "developer")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 META = "meta"
-_META_KEYS = {"synthetic": bool, "reasoning": str, "origin": str}
+_META_KEYS = {"synthetic": bool, "reasoning": str, "origin": str, "failed": bool}
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
@@ -68,9 +68,15 @@ def wire_call(call: ToolCall) -> dict[str, Any]:
     return with_extra(wire, call.extra) if call.extra else wire
 
 
-def tool_message(call_id: str, content: str) -> Message:
+def tool_message(call_id: str, content: str, *, failed: bool = False) -> Message:
     """Build the message with the result of a call."""
-    return {"role": "tool", "tool_call_id": call_id, "content": content}
+    message: Message = {"role": "tool", "tool_call_id": call_id, "content": content}
+    return {**message, META: {"failed": True}} if failed else message
+
+
+def has_failed(message: Mapping[str, Any]) -> bool:
+    """Return True for the result of a failed call."""
+    return bool((message.get(META) or {}).get("failed"))
 
 
 def media_message(results: Iterable[tuple[str, Iterable[dict[str, Any]]]]) -> list[Message]:
@@ -191,14 +197,21 @@ def for_origin(message: Message, origin: str) -> Message:
 
 
 def to_keep(messages: Iterable[Message]) -> list[Message]:
-    """Return messages for a caller: `meta` holds only the origin of added fields, if there are any."""
-    return [_with_origin_only(message) if META in message else message for message in messages]
+    """Return messages for a caller: in wire form, but with the origin of added fields in `meta`.
+
+    Only a history with such fields also tells which calls failed: a protocol that has a place for it gets
+    the same bytes again.
+    """
+    messages = list(messages)
+    origins = [message[META].get("origin") for message in messages if META in message]
+    kept = ("origin", "failed") if any(origins) else ()
+    return [_with_meta(message, kept) if META in message else message for message in messages]
 
 
-def _with_origin_only(message: Message) -> Message:
+def _with_meta(message: Message, names: Iterable[str]) -> Message:
     plain = {name: field for name, field in message.items() if name != META}
-    added_by = message[META].get("origin")
-    return {**plain, META: {"origin": added_by}} if added_by else plain
+    meta = {name: message[META][name] for name in names if message[META].get(name)}
+    return {**plain, META: meta} if meta else plain
 
 
 def check_pairs(messages: Iterable[Message]) -> None:

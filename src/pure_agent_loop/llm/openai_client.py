@@ -14,24 +14,33 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages, adapt_tools
+from pure_agent_loop.llm.adapt import (
+    TOKEN_LIMITS,
+    adapt_fields,
+    adapt_messages,
+    adapt_tools,
+    cache_key,
+    mark_for_cache,
+)
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.completions import BodyReader
 from pure_agent_loop.llm.control_tokens import JOINER_BYTES, control_tokens
 from pure_agent_loop.llm.http.connections import Connections, drain
-from pure_agent_loop.llm.messages import newest_question, without_refused
+from pure_agent_loop.llm.messages import is_question, mark_of, newest_question, without_refused
 from pure_agent_loop.llm.profiles import (
     DEFAULT_MODELS,
+    NO_THINKING,
     Default,
     DefaultModel,
     Profile,
-    check_thinking_level,
     chosen_fields,
     profile_for,
+    takes_cache_key,
 )
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
 from pure_agent_loop.llm.values import NOTHING, Delta, get
+from pure_agent_loop.media import MEDIA_KINDS
 from pure_agent_loop.support.portal import close_at_exit
 from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
 from pure_agent_loop.support.text import shorten, to_jsonable
@@ -57,7 +66,8 @@ class OpenAIClient(BaseLLMClient):
         model: The model's name on the server.
         api_key: The API key; default ``OPENAI_API_KEY``. Not needed for servers on this machine.
         base_url: The server's URL; default ``OPENAI_BASE_URL``, else OpenAI.
-        thinking_level: ``off``, ``low``, ``medium`` or ``high``.
+        thinking_level: ``off``, ``low``, ``medium`` or ``high``; by default the model does as its maker
+            intends.
         profile: Settings for the server; if None, chosen by URL and model name.
         prepared: Whether to load everything for requests now; else call `prepare` before the first request.
         client_kwargs: Arguments of ``openai.AsyncOpenAI``. Any but ``timeout`` and ``default_headers`` send
@@ -75,21 +85,22 @@ class OpenAIClient(BaseLLMClient):
         model: str,
         api_key: str | None = None,
         base_url: str | None = None,
-        thinking_level: str = "off",
+        thinking_level: str = NO_THINKING,
         *,
         profile: Profile | None = None,
         prepared: bool = True,
         **client_kwargs: Any,
     ) -> None:
-        check_thinking_level(thinking_level)
         self.model = str(model)
         # The caller named no model, so a default may be replaced.
         self._default_models = list(DEFAULT_MODELS) if isinstance(model, DefaultModel) else []
         self._finds_profile = profile is None
         self.base_url = checked_url(str(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL))
         self.origin = f"{shown_url(self.base_url.rstrip('/'))} {model}"
+        self._takes_cache_key = takes_cache_key(self.base_url)
         self.thinking_level = thinking_level
         self.profile = profile or profile_for(self.base_url, model)
+        self.profile.thinking_fields(thinking_level)  # may reject the level
         self.keeps_choices = True  # False while a server is being probed
         self._left_out = frozenset(profile.refuses if profile else ())
         key = checked_key(api_key) or _key_at_hand(self.base_url)
@@ -210,6 +221,10 @@ class OpenAIClient(BaseLLMClient):
             body["tools"] = adapt_tools(tools, profile)
         if (tokens := control_tokens(profile.control_tokens)) is not None:
             tokens.break_request(body, messages)
+        if profile.cache_marks:
+            mark_for_cache(body)
+        if self._takes_cache_key if profile.cache_key is None else profile.cache_key:
+            body["prompt_cache_key"] = cache_key(messages, tools)
         if stream if profile.streaming is None else profile.streaming:
             body["stream"] = True
             body["stream_options"] = {"include_usage": True}
@@ -239,7 +254,7 @@ class OpenAIClient(BaseLLMClient):
         fields = profile.thinking_fields(level) if level != "off" else ()
         return chosen_fields(options) | frozenset(fields)
 
-    async def _ask(
+    async def _ask(  # noqa: C901 - one exchange: request, response, refusal
         self,
         messages: list[dict[str, Any]],
         tools: list[dict[str, Any]] | None,
@@ -248,6 +263,8 @@ class OpenAIClient(BaseLLMClient):
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response; after a refusal that teaches something, try again."""
         request = _Request(messages, tools, options, set())
+        if self.profile.takes is not None and (notice := self._leave_out_media(messages)) is not None:
+            yield notice
         for attempts_left in range(MAX_ADAPTATIONS + len(tools or ()), -1, -1):
             profile, begun, response = self.profile, False, None
             body = self.request_body(messages, tools, options, stream)
@@ -277,6 +294,18 @@ class OpenAIClient(BaseLLMClient):
                 if response is not None:
                     await response.aclose()
             yield notice
+
+    def _leave_out_media(self, messages: list[dict[str, Any]]) -> Delta | None:
+        """Leave out earlier media of people that the profile excludes; return a notice if any are new."""
+        excluded = {MEDIA_KINDS[kind] for kind in MEDIA_KINDS if kind not in (self.profile.takes or ())}
+        question = newest_question(messages)
+        earlier = [m["content"] for m in messages if is_question(m) and m is not question]
+        parts = [part for content in earlier if isinstance(content, list) for part in content]
+        media = {mark_of(part) for part in parts if part["type"] in excluded} - self._refused
+        if not media:
+            return None
+        self._refused |= media
+        return Delta(notice=f"Earlier images or files are left out of requests: {self.model} takes no such.")
 
     def _learn(
         self, request: _Request, profile: Profile, body: Mapping[str, Any], error: LLMError

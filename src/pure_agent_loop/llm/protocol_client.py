@@ -10,12 +10,18 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.addresses import checked_url, is_loopback
 from pure_agent_loop.llm.base import StreamingClient
 from pure_agent_loop.llm.http.connections import Connections, drain
-from pure_agent_loop.llm.openai_client import JSON_PACKAGES, LOCAL_SECONDS, checked_key, encode_body
-from pure_agent_loop.llm.profiles import check_thinking_level
+from pure_agent_loop.llm.openai_client import (
+    JSON_PACKAGES,
+    LOCAL_SECONDS,
+    PROBE_SECONDS,
+    checked_key,
+    encode_body,
+)
+from pure_agent_loop.llm.profiles import Profile, check_thinking_level
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
@@ -45,13 +51,15 @@ class ProtocolClient(StreamingClient):
     """
 
     takes_meta = True
-    thinks_in_text = False  # thinking has a place of its own
+    thinks_in_text = False  # thinking has its own field
+    profile: Profile
     default_url: ClassVar[str]
     url_variable: ClassVar[str]
     key_variable: ClassVar[str]
     other_key_variables: ClassVar[tuple[str, ...]] = ()
     own_host: ClassVar[str]
     path: ClassVar[str]
+    needs_key: ClassVar[bool] = True  # else there are other credentials
 
     def __init__(
         self,
@@ -86,6 +94,11 @@ class ProtocolClient(StreamingClient):
         close_at_exit(self)
 
     @classmethod
+    def default_address(cls, _environ: Mapping[str, str]) -> str:
+        """Return the maker's URL; of a cloud, the one for the environment's region."""
+        return cls.default_url
+
+    @classmethod
     def is_own(cls, url: str) -> bool:
         """Return True for a URL of the protocol's maker."""
         parts = urllib.parse.urlsplit(url)
@@ -101,6 +114,21 @@ class ProtocolClient(StreamingClient):
     def prepare(self) -> None:
         """Load modules and build a transport for the first request. Thread-safe; raises `ConfigError`."""
         self._connections.prepare()
+
+    async def models(self) -> Any:
+        """Return the server's list of models, as it sends it.
+
+        Raises:
+            LLMError: The server has no list, or the request failed.
+        """
+        url = f"{self._settings['endpoint'].rpartition(self.path)[0]}/models"
+        try:
+            return await (await self._connections.transport()).get(url, PROBE_SECONDS)
+        except ValueError as error:
+            said = f"{shown_url(url)} lists no models: {error}"
+            raise LLMError(said, kind="not_found", said=said) from error
+        except Exception as error:  # noqa: BLE001 - raised below
+            raise self._translated(error)  # noqa: B904 - its cause is set
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; one in use closes after its response."""
@@ -128,6 +156,16 @@ class ProtocolClient(StreamingClient):
             LLMError: The request failed.
         """
         return self._ask(messages, tools, kwargs, stream=kwargs.get("stream") is not False)
+
+    @abstractmethod
+    def request_body(
+        self,
+        messages: list[dict[str, Any]],
+        tools: list[dict[str, Any]] | None,
+        options: Mapping[str, Any],
+        stream: bool,
+    ) -> dict[str, Any]:
+        """Build the body of a request; see `ShowsRequest`."""
 
     @abstractmethod
     def _ask(
@@ -190,10 +228,14 @@ class ProtocolClient(StreamingClient):
         try:
             transport = await (connections or self._connections).transport()
             response = await transport.post(encode_body(body), options)
-            reader.is_document = "event-stream" not in response.headers.get("content-type", "").lower()
+            reader.is_document = reader.stream_type not in response.headers.get("content-type", "").lower()
             data = b"-"
             while data and not reader.is_done:
-                data = await response.read()
+                try:
+                    data = await response.read()
+                except Exception:
+                    if not (data := response.buffered()):  # what came before the connection failed
+                        raise
                 for delta in reader.feed(data) if data else reader.close():
                     yield delta
             if data:

@@ -4,14 +4,26 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.llm.wire import SSEDecoder, parse_json
+from pure_agent_loop.llm.wire import SSEDecoder, parse_json, web_page
 from pure_agent_loop.support.text import shorten
 
 _UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
+
+
+class Decoder(Protocol):
+    """Takes the payloads of a stream's events out of bytes cut anywhere."""
+
+    def feed(self, data: bytes) -> Iterable[bytes]:
+        """Add bytes; return the payloads of the events they complete."""
+        ...
+
+    def flush(self) -> Iterable[bytes]:
+        """Return the last payloads at the end of the body."""
+        ...
 
 
 class ProtocolReader(ABC):
@@ -21,12 +33,14 @@ class ProtocolReader(ABC):
     a document too.
     """
 
+    stream_type: ClassVar[str] = "event-stream"  # part of the content type of a stream
+
     def __init__(self) -> None:
         self.is_document = False
         self.is_done = False  # the response is complete; the rest of the body is ignored
         self._has_begun = False
         self._document: list[bytes] = []
-        self._decoder = SSEDecoder()
+        self._decoder: Decoder = SSEDecoder()
 
     def feed(self, data: bytes) -> Iterator[Delta]:
         """Add bytes; yield the deltas they complete.
@@ -36,6 +50,8 @@ class ProtocolReader(ABC):
         """
         if not self._has_begun and data.strip():
             self._has_begun = True
+            if data.lstrip()[:1] == b"<":
+                raise web_page()
             self.is_document = self.is_document or data.lstrip()[:1] in (b"{", b"[")
         if self.is_document:
             self._document.append(data)

@@ -20,7 +20,15 @@ from typing import Any
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.calls import CallGatherer, Marked, unique_id
 from pure_agent_loop.llm.extra import joined
-from pure_agent_loop.llm.values import CLOSED, NOTHING, Delta, TokenUsage, ToolCall, ToolCallDelta
+from pure_agent_loop.llm.values import (
+    CLOSED,
+    NOTHING,
+    Delta,
+    ServedPart,
+    TokenUsage,
+    ToolCall,
+    ToolCallDelta,
+)
 from pure_agent_loop.support.text import clean_text
 
 # -- reasoning that a server leaves in the text, between ``<think>`` and ``</think>`` --------------------
@@ -149,6 +157,7 @@ class LLMResponse:
         extra: Server-specific fields of the message, to be sent back, or None.
         origin: The server and model that added `extra`, or the extra fields of a call; empty without any.
         spent: Tokens of failed attempts before this response; None for none.
+        served: The parts of the text and the models that wrote them; empty for a client of one model.
     """
 
     content: str | None
@@ -160,6 +169,7 @@ class LLMResponse:
     extra: dict[str, Any] | None = None
     origin: str = ""
     spent: TokenUsage | None = None
+    served: tuple[ServedPart, ...] = ()
 
     @property
     def has_tool_calls(self) -> bool:
@@ -206,6 +216,7 @@ class LLMResponse:
             **({"extra": self.extra} if self.extra else {}),
             **({"origin": self.origin} if self.origin else {}),
             **({} if self.spent is None else {"spent": self.spent.to_dict()}),
+            **({"served": [[part.model, part.start] for part in self.served]} if self.served else {}),
         }
 
     @classmethod
@@ -221,6 +232,7 @@ class LLMResponse:
             extra=data.get("extra"),
             origin=data.get("origin", ""),
             spent=None if spent is None else TokenUsage.from_dict(spent),
+            served=tuple(ServedPart(model, start) for model, start in data.get("served", ())),
         )
 
 
@@ -261,7 +273,7 @@ class _Cleaner:
         return self._think.has_opened
 
     def feed(self, text: str, reasoning: str) -> tuple[str, str]:
-        """Add text and reasoning; return both without tags, as far as they are complete."""
+        """Add text and reasoning; return the complete part of both, without tags."""
         text, reasoning = self._text.feed(text), self._reasoning.feed(reasoning)
         if not self._splits_thinking:
             return text, reasoning
@@ -300,6 +312,10 @@ class Assembler:
         self.has_extra = False  # the message or a call has server-specific fields
         self.has_begun = False
         """True once the response has begun."""
+        self.served: list[ServedPart] = []
+        self._spent: TokenUsage | None = None
+        self.is_settled = False
+        """True if the client has counted the tokens so far: the model failed."""
 
     def feed(self, delta: Delta) -> Delta:
         """Add one delta.
@@ -308,6 +324,8 @@ class Assembler:
             The delta to display: clean text and reasoning, without partial tags and split characters.
         """
         text, reasoning = delta.text, delta.reasoning
+        if delta.served is not None or delta.spent is not None:
+            return self._change_model(delta)
         self.has_begun = self.has_begun or not delta.notice
         if text or reasoning:
             self._is_flushed = False
@@ -343,15 +361,31 @@ class Assembler:
         self._keep(shown.text, shown.reasoning)
         return shown
 
+    def _change_model(self, delta: Delta) -> Delta:
+        """Count a failed part, or begin the part of another model: only text stays."""
+        if delta.spent is not None:
+            self._spent = delta.spent if self._spent is None else self._spent + delta.spent
+            self.is_settled = True
+        if delta.served is None:
+            return delta
+        held, start = self.flush(), delta.served.start
+        self._text = ["".join(self._text)[:start]] if start else []
+        self._reasoning, self._calls, self._cleaner = [], None, None
+        self._finish_reason = self._usage = self._raw = None
+        self._extra, self.has_extra, self.has_begun, self.is_settled = [], False, False, False
+        self.served = [*(part for part in self.served if part.start < start), delta.served]
+        return delta._replace(text=held.text, reasoning=held.reasoning) if start else delta
+
     def partial(self) -> LLMResponse:
         """Return the response so far, unchecked and without calls."""
         text, reasoning = self._joined()
         return LLMResponse(text, [], self._usage, self._raw, reasoning, self._finish_reason)
 
     def written(self) -> str:
-        """Return all text so far, reasoning and arguments of calls included."""
+        """Return all text of the newest part, reasoning and arguments of calls included."""
         calls = "" if self._calls is None else self._calls.written
-        return "".join([*self._text, *self._reasoning, calls])
+        text = "".join(self._text)[self.served[-1].start if self.served else 0 :]
+        return "".join([text, *self._reasoning, calls])
 
     def finish(self) -> LLMResponse:
         """Return the whole response.
@@ -371,7 +405,8 @@ class Assembler:
             raise LLMError(f"The server aborted its response: {reason}.", kind="incomplete")
         if reason == REFUSED:
             _, reasoning = self._joined()
-            return LLMResponse(None, [], self._usage, self._raw, reasoning, "content_filter")
+            refusal = LLMResponse(None, [], self._usage, self._raw, reasoning, "content_filter")
+            return self._of_models(refusal) if self.served else refusal
         calls = [] if self._calls is None else self._calls.finish(reason if reason in CUT_OFF else "")
         is_begun = self._calls is not None and not calls and self._calls.is_begun and reason not in CUT_OFF
         if is_begun or (reason == "tool_calls" and not calls):
@@ -386,7 +421,12 @@ class Assembler:
             reason = "tool_calls"
         text, reasoning = self._joined()
         extra = joined(self._extra) if self._extra else None
-        return LLMResponse(text, calls, self._usage, self._raw, reasoning, reason, extra)
+        response = LLMResponse(text, calls, self._usage, self._raw, reasoning, reason, extra)
+        return self._of_models(response) if self.served else response
+
+    def _of_models(self, response: LLMResponse) -> LLMResponse:
+        usage = response.usage and response.usage.of_model(self.served[-1].model)
+        return replace(response, usage=usage, served=tuple(self.served), spent=self._spent)
 
     def _keep(self, text: str, reasoning: str) -> None:
         if text:

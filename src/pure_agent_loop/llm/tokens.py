@@ -112,6 +112,7 @@ class ContextLedger:
         counted: True if a server counted the tokens, False if they are estimated.
         boundary: The newest change of earlier messages, None if there was none.
         results_cut: True once a tool's result was too long to be kept whole.
+        prompt: Prompt tokens of the newest request, as counted; 0 if unknown.
         sizes: Estimates of the messages, computed once each. Not part of the plain form.
         tools: The newest tools, and the estimate for them. Not part of the plain form.
     """
@@ -121,6 +122,7 @@ class ContextLedger:
     counted: bool = False
     boundary: Boundary | None = None
     results_cut: bool = False
+    prompt: int = 0
     sizes: list[int] = field(default_factory=list, compare=False, repr=False)
     tools: tuple[Any, int] | None = field(default=None, compare=False, repr=False)
 
@@ -142,6 +144,7 @@ class ContextLedger:
         Args:
             messages: Number of messages now, with the response.
         """
+        self.prompt = 0 if usage.estimated else usage.prompt_tokens
         is_implausible = asked > TOO_SHORT_TO_TELL and usage.prompt_tokens < MIN_SHARE * asked
         if usage.estimated or usage.prompt_tokens <= 0 or is_implausible:
             self.tokens = 0
@@ -162,7 +165,7 @@ class ContextLedger:
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> ContextLedger:
         """Read the form that :meth:`to_dict` returns."""
-        return cls(**{name: data[name] for name in _PLAIN})
+        return cls(**{name: data[name] for name in _PLAIN if name != "prompt" or name in data})  # newer
 
     def _sizes(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
         missing = len(messages) - len(self.sizes)
@@ -173,7 +176,7 @@ class ContextLedger:
         return self.sizes
 
 
-_PLAIN = ("tokens", "messages", "counted", "boundary", "results_cut")
+_PLAIN = ("tokens", "messages", "counted", "boundary", "results_cut", "prompt")
 
 
 def track(tracking: dict[str, dict[str, int]], boundary: Boundary) -> None:

@@ -28,6 +28,14 @@ class TokenUsage:
         reasoning_tokens: Part of `completion_tokens` spent on reasoning; None if never reported.
         cached_tokens: Part of `prompt_tokens` served from a prompt cache; None if never reported.
         estimated: True if a server sent no usage and these numbers were estimated from the text.
+        cache_write_tokens: Part of `prompt_tokens` written to a prompt cache; None if never reported.
+        by_model: The tokens of each model, by name, if a client of several models named them.
+        cost: Cost, as the server reported it in US dollars or by the prices of the run; None if it is unknown
+            for any of the requests.
+        cache_missed_tokens: Part of `prompt_tokens` that a run's previous request was long enough to hold and
+            that was not read from a cache: computed by the run, see `with_missed`; None if unknown.
+        cache_write_1h_tokens: Part of `cache_write_tokens` that the cache keeps for an hour instead of five
+            minutes; None if never reported.
     """
 
     prompt_tokens: int
@@ -36,8 +44,32 @@ class TokenUsage:
     reasoning_tokens: int | None = None
     cached_tokens: int | None = None
     estimated: bool = False
+    cache_write_tokens: int | None = None
+    cost: float | None = None
+    by_model: tuple[tuple[str, TokenUsage], ...] = ()
+    cache_missed_tokens: int | None = None
+    cache_write_1h_tokens: int | None = None
 
     def __add__(self, other: TokenUsage) -> TokenUsage:
+        written, missed, by_model = self.cache_write_tokens, self.cache_missed_tokens, self.by_model
+        written_1h = self.cache_write_1h_tokens
+        if other.by_model:
+            sums = dict(by_model)
+            for name, usage in other.by_model:
+                sums[name] = sums[name] + usage if name in sums else usage
+            by_model = tuple(sums.items())
+        if other.cache_write_tokens is not None:  # rare, and this runs several times in a step
+            written = other.cache_write_tokens + (written or 0)
+            written_1h = _add(written_1h, other.cache_write_1h_tokens)
+        if other.cache_missed_tokens is not None:
+            missed = other.cache_missed_tokens + (missed or 0)
+        cost = self.cost
+        if cost is None:
+            cost = None if self.total_tokens else other.cost
+        elif other.cost is not None:
+            cost += other.cost
+        elif other.total_tokens:
+            cost = None
         return TokenUsage(
             self.prompt_tokens + other.prompt_tokens,
             self.completion_tokens + other.completion_tokens,
@@ -45,7 +77,40 @@ class TokenUsage:
             _add(self.reasoning_tokens, other.reasoning_tokens),
             _add(self.cached_tokens, other.cached_tokens),
             self.estimated or other.estimated,
+            written,
+            cost,
+            by_model,
+            missed,
+            written_1h,
         )
+
+    def with_missed(self, previous: int) -> TokenUsage:
+        """Return the usage with `cache_missed_tokens`; unchanged if no cached tokens were reported.
+
+        Args:
+            previous: Prompt tokens of the run's previous request; 0 for none. A cache could hold them all.
+        """
+        if self.cached_tokens is None:
+            return self
+        held = previous if previous < self.prompt_tokens else self.prompt_tokens
+        missed = held - self.cached_tokens if held > self.cached_tokens else 0
+        return TokenUsage(
+            self.prompt_tokens,
+            self.completion_tokens,
+            self.total_tokens,
+            self.reasoning_tokens,
+            self.cached_tokens,
+            self.estimated,
+            self.cache_write_tokens,
+            self.cost,
+            self.by_model,
+            missed,
+            self.cache_write_1h_tokens,
+        )
+
+    def of_model(self, name: str) -> TokenUsage:
+        """Return the same tokens as those of a model; unchanged if models are named already."""
+        return self if self.by_model else dataclasses.replace(self, by_model=((name, self),))
 
     @classmethod
     def zero(cls) -> TokenUsage:
@@ -62,22 +127,47 @@ class TokenUsage:
         if prompt is None and completion is None and total is None:
             return None
         reasoning = count_of(get(usage, "completion_tokens_details"), "reasoning_tokens")
-        cached = count_of(get(usage, "prompt_tokens_details"), "cached_tokens")
+        details = get(usage, "prompt_tokens_details")
+        cached = None if details is None else count_of(details, "cached_tokens")
         if cached is None:
             cached = next((n for name in _CACHED if (n := count_of(usage, name)) is not None), None)
         if cached is not None and prompt is not None:
             cached = min(cached, prompt)  # some reports exceed the prompt
+        written = None if details is None else count_of(details, "cache_write_tokens")
         prompt, completion = prompt or 0, completion or 0
-        return cls(prompt, completion, total or prompt + completion, reasoning, cached)
+        return cls(
+            prompt,
+            completion,
+            total or prompt + completion,
+            reasoning,
+            cached,
+            False,
+            written,
+            _reported_cost(usage),
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
-        return dict(zip(_USAGE_FIELDS, _usage_of(self), strict=True))
+        data = dict(zip(_USAGE_FIELDS, _usage_of(self), strict=True))
+        if self.cache_write_tokens is not None:  # newer than the others: old records lack them
+            data["cache_write_tokens"] = self.cache_write_tokens
+        if self.by_model:
+            data["by_model"] = {name: usage.to_dict() for name, usage in self.by_model}
+        if self.cost is not None:
+            data["cost"] = self.cost
+        if self.cache_missed_tokens is not None:
+            data["cache_missed_tokens"] = self.cache_missed_tokens
+        if self.cache_write_1h_tokens is not None:
+            data["cache_write_1h_tokens"] = self.cache_write_1h_tokens
+        return data
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> TokenUsage:
         """Read the form that :meth:`to_dict` returns."""
-        return cls(**{name: data[name] for name in _USAGE_FIELDS if name in data})
+        names = (*_USAGE_FIELDS, "cache_write_tokens", "cache_write_1h_tokens", "cache_missed_tokens", "cost")
+        parts = (data.get("by_model") or {}).items()
+        by_model = tuple((name, cls.from_dict(part)) for name, part in parts)
+        return cls(**{name: data[name] for name in names if name in data}, by_model=by_model)
 
 
 _CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")  # DeepSeek, Kimi, Mistral
@@ -90,6 +180,25 @@ _USAGE_FIELDS = (
     "estimated",
 )
 _usage_of = attrgetter(*_USAGE_FIELDS)  # one call: each step records its usage
+
+
+def _reported_cost(usage: Any) -> float | None:
+    """Return the cost in a usage report: a number (OpenRouter), or an object with the total (Perplexity).
+
+    With the user's own key OpenRouter's number is its fee alone; the provider's price is a separate field.
+    """
+    cost = get(usage, "cost")
+    if cost is None:
+        return None
+    parts: list[Any] = [cost if isinstance(cost, (int, float)) else get(cost, "total_cost")]
+    if get(usage, "is_byok") is True:
+        parts.append(get(get(usage, "cost_details"), "upstream_inference_cost"))
+    total = 0.0
+    for part in parts:
+        if isinstance(part, bool) or not isinstance(part, (int, float)) or not 0 <= part < math.inf:
+            return None
+        total += part
+    return total
 
 
 def count_of(data: Any, name: str) -> int | None:
@@ -161,6 +270,20 @@ class ToolCallDelta:
     extra: dict[str, Any] | None = None
 
 
+class ServedPart(NamedTuple):
+    """The part of a response that one of several models wrote.
+
+    Args:
+        model: Name of the model.
+        start: Character of the text at which its part begins; text after it is not part of the response.
+        origin: The server and model, for the fields that they add; see `origin_of`.
+    """
+
+    model: str
+    start: int = 0
+    origin: str = ""
+
+
 class Delta(NamedTuple):
     """The next piece of a streamed response.
 
@@ -173,6 +296,8 @@ class Delta(NamedTuple):
         raw: The last one becomes ``LLMResponse.raw``.
         notice: A message for people, shown as a NOTICE event; not part of the response.
         extra: Server-specific fields of the message, to be sent back, or pieces of them.
+        served: Another model writes from here on; only the text before its part stays.
+        spent: Tokens of the part so far, whose model failed.
     """
 
     text: str = ""
@@ -183,6 +308,8 @@ class Delta(NamedTuple):
     raw: Any = None
     notice: str = ""
     extra: dict[str, Any] | None = None
+    served: ServedPart | None = None
+    spent: TokenUsage | None = None
 
 
 NOTHING = Delta()

@@ -116,6 +116,14 @@ def _parse(payload: bytes) -> Any:
         raise unreadable("invalid JSON", payload) from error
 
 
+def web_page() -> LLMError:
+    """Return the error for a web page in place of a response, such as a login page."""
+    return LLMError(
+        "The server returned a web page instead of an API response. Check base_url; it usually ends in /v1.",
+        kind="bad_request",
+    )
+
+
 def unreadable(what: str, data: Any) -> LLMError:
     """Return the error for data that cannot be read."""
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else safe_str(data)

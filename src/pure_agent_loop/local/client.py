@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pure_agent_loop.budget import Price
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.local.engine import models
 from pure_agent_loop.local.engine.models import Progress, quiet
-from pure_agent_loop.local.engine.owner import Lease, StartSettings, join_server
+from pure_agent_loop.local.engine.owner import Lease, StartSettings, check_engine, join_server
 
 TINY_PARAMETERS = 300_000_000
 # After a streamed response the engine closes the connection without announcing it; reusing it would fail.
@@ -27,6 +28,8 @@ class EmbeddedClient(OpenAIClient):
         name: Name of the model.
         context_window: Context window of the server, in tokens.
     """
+
+    price = Price(0.0, 0.0)  # no provider bills for it
 
     def __init__(self, lease: Lease, name: str, context_window: int) -> None:
         state = lease.state
@@ -68,7 +71,11 @@ def open_local(
         LLMError: The download or the server failed.
     """
     source = model or models.default_model()
-    path = models.resolve(source) if models.is_path(source) else models.pull_model(source, on_progress)
+    if models.is_path(source):
+        path = models.resolve(source)
+    else:
+        check_engine()  # before its model is downloaded
+        path = models.pull_model(source, on_progress)
     lease = join_server(path, on_progress, settings)
     try:
         return EmbeddedClient(lease, path.stem, (settings or StartSettings()).context)

@@ -17,12 +17,14 @@ PROVIDER = "gen_ai.provider.name"
 AGENT = "gen_ai.agent.name"
 CONVERSATION = "gen_ai.conversation.id"
 REQUEST_MODEL = "gen_ai.request.model"
+RESPONSE_MODEL = "gen_ai.response.model"  # of a client of several models
 STREAM = "gen_ai.request.stream"
 FINISH_REASONS = "gen_ai.response.finish_reasons"
 FIRST_CHUNK = "gen_ai.response.time_to_first_chunk"
 INPUT_TOKENS = "gen_ai.usage.input_tokens"
 OUTPUT_TOKENS = "gen_ai.usage.output_tokens"
 CACHED_TOKENS = "gen_ai.usage.cache_read.input_tokens"
+CACHE_WRITE_TOKENS = "gen_ai.usage.cache_creation.input_tokens"
 REASONING_TOKENS = "gen_ai.usage.reasoning.output_tokens"
 MODALITY, UNKNOWN = "gen_ai.token.modality", "unknown"  # servers do not report the modality
 TOOL = "gen_ai.tool.name"
@@ -30,12 +32,23 @@ TOOL_CALL = "gen_ai.tool.call.id"
 TOOL_TYPE = "gen_ai.tool.type"
 ERROR = "error.type"
 ADDRESS, PORT = "server.address", "server.port"
-LABELS = (OPERATION, PROVIDER, REQUEST_MODEL, ADDRESS, PORT, AGENT, TOOL)  # attributes of metrics
+LABELS = (
+    OPERATION,
+    PROVIDER,
+    REQUEST_MODEL,
+    RESPONSE_MODEL,
+    ADDRESS,
+    PORT,
+    AGENT,
+    TOOL,
+)  # attributes of metrics
 # -- content, only if enabled -----------------------------------------------------------------------------
 INSTRUCTIONS = "gen_ai.system_instructions"
 INPUT_MESSAGES, OUTPUT_MESSAGES = "gen_ai.input.messages", "gen_ai.output.messages"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
-# -- a custom event of chat spans ---------------------------------------------------------------------------
+# -- custom attributes of chat and agent spans, and a custom event -----------------------------------------
+COST = "pure_agent_loop.usage.cost"  # where it is known
+CACHE_MISSED_TOKENS = "pure_agent_loop.usage.cache_missed.input_tokens"  # no semantic convention
 RETRY, RETRY_ATTEMPT = "retry", "pure_agent_loop.retry.attempt"
 
 
@@ -68,6 +81,9 @@ TOTALS = {
     INPUT_TOKENS: Metric(f"{_INFERENCE}.usage.input_tokens", "{token}", "Input tokens."),
     OUTPUT_TOKENS: Metric(f"{_INFERENCE}.usage.output_tokens", "{token}", "Output tokens."),
     CACHED_TOKENS: Metric(f"{_INFERENCE}.usage.cache_read.input_tokens", "{token}", "Cached input tokens."),
+    CACHE_WRITE_TOKENS: Metric(
+        f"{_INFERENCE}.usage.cache_creation.input_tokens", "{token}", "Input tokens written to a cache."
+    ),
     REASONING_TOKENS: Metric(f"{_INFERENCE}.usage.reasoning.output_tokens", "{token}", "Reasoning tokens."),
 }
 DISTRIBUTIONS = {
@@ -93,7 +109,9 @@ OPENAI = "openai"  # the protocol, if the provider is unknown
 PROVIDERS = {
     "openai.azure.com": "azure.ai.openai",
     "anthropic.com": "anthropic",
+    "bedrock-runtime": "aws.bedrock",
     "deepseek.com": "deepseek",
+    "aiplatform": "gcp.vertex_ai",  # its names end like the next one's
     "googleapis.com": "gcp.gemini",
     "groq.com": "groq",
     "mistral.ai": "mistral_ai",

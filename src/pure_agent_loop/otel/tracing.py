@@ -82,12 +82,15 @@ class Tracing:
             await drive(state, kit)
             return
         run, parent, before = _TracedRun(self, state, kit), parent_of(kit.metadata), state.usage
+        paid = state.ledger.cost
         attributes = {**run.model, **({names.AGENT: kit.name} if kit.name else {})}
         with run.span(names.INVOKE_AGENT, kit.name, attributes, parent) as (span, end):
             await drive(state, replace(kit, journal=run, emit=run.emit))
             used = state.usage
             end[names.INPUT_TOKENS] = used.prompt_tokens - before.prompt_tokens
             end[names.OUTPUT_TOKENS] = used.completion_tokens - before.completion_tokens
+            if used.cost is not None:
+                end[names.COST] = state.ledger.cost - paid
             if state.stop_reason in ("error", "invalid_output"):
                 run.fail(span, end, state.failure)
 
@@ -163,7 +166,8 @@ class _TracedRun:
     def _measure(
         self, operation: str, attributes: Mapping[str, Any], end: Mapping[str, Any], seconds: float
     ) -> None:
-        labels = {name: attributes[name] for name in names.LABELS if name in attributes}
+        known = {**attributes, **end}
+        labels = {name: known[name] for name in names.LABELS if name in known}
         record, self._counts[operation] = self._tracing.record, self._counts.get(operation, 0) + 1
         durations = {names.CHAT: names.DURATION, names.EXECUTE_TOOL: names.TOOL_TIME}
         error = {names.ERROR: end[names.ERROR]} if names.ERROR in end else {}
@@ -191,7 +195,7 @@ class _TracedRun:
         async def traced() -> T:
             if kind == "tool":
                 return await self._call(key, run, about or {})
-            return await self._chat(run)
+            return await self._chat(run, self._state.context.prompt if kind == "model" else 0)
 
         return await self._journal.effect(
             key, traced if kind in _TRACED and not key.endswith(_WRITES) else run, about
@@ -205,7 +209,8 @@ class _TracedRun:
             trace.get_current_span().add_event(names.RETRY, {names.RETRY_ATTEMPT: event.data["attempt"]})
         await self._emit(event)  # type: ignore[arg-type] # every event is in the union
 
-    async def _chat(self, run: Callable[[], Awaitable[T]]) -> T:
+    async def _chat(self, run: Callable[[], Awaitable[T]], previous: int) -> T:
+        """Trace a request; `previous`: prompt tokens of the one that it continues."""
         model = self.model.get(names.REQUEST_MODEL, "")
         with self.span(names.CHAT, model, {**self.model, names.STREAM: True}) as (span, end):
             if self._tracing.content:
@@ -214,7 +219,11 @@ class _TracedRun:
             response = await run()
             end.update({names.FIRST_CHUNK: self._first_chunk} if self._first_chunk else {})
             if isinstance(response, LLMResponse):
-                end.update(_usage(response.usage))
+                end.update(_usage(response.usage and response.usage.with_missed(previous)))
+                if response.usage is not None and response.usage.cost is not None:
+                    end[names.COST] = response.usage.cost
+                if response.served:
+                    end[names.RESPONSE_MODEL] = response.served[-1].model
                 end[names.FINISH_REASONS] = [response.finish_reason or "stop"]
                 if self._tracing.content:
                     end[names.OUTPUT_MESSAGES] = self._json([_output(response)])
@@ -272,7 +281,12 @@ def _usage(usage: TokenUsage | None) -> dict[str, int]:
     if usage is None or usage.estimated:
         return {}
     required = {names.INPUT_TOKENS: usage.prompt_tokens, names.OUTPUT_TOKENS: usage.completion_tokens}
-    optional = {names.CACHED_TOKENS: usage.cached_tokens, names.REASONING_TOKENS: usage.reasoning_tokens}
+    optional = {
+        names.CACHED_TOKENS: usage.cached_tokens,
+        names.CACHE_WRITE_TOKENS: usage.cache_write_tokens,
+        names.CACHE_MISSED_TOKENS: usage.cache_missed_tokens,
+        names.REASONING_TOKENS: usage.reasoning_tokens,
+    }
     return required | {name: count for name, count in optional.items() if count is not None}
 
 

@@ -13,10 +13,14 @@ if TYPE_CHECKING:
         Endpoint,
         Search,
         choose_model,
+        client_type,
         find_local_model,
         model_at,
         plan_model,
+        protocol_at,
+        protocol_of,
         show_url,
+        without_protocol,
     )
     from pure_agent_loop.runs.run import Run
 
@@ -29,10 +33,14 @@ __all__ = [
     "Run",
     "Search",
     "choose_model",
+    "client_type",
     "find_local_model",
     "model_at",
     "plan_model",
+    "protocol_at",
+    "protocol_of",
     "show_url",
+    "without_protocol",
 ]
 
 __getattr__, __dir__ = lazy_exports(

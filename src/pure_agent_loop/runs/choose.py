@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
+import re
 import threading
 import urllib.parse
 from collections.abc import AsyncIterator, Callable, Container, Mapping, Sequence
@@ -33,11 +34,20 @@ if TYPE_CHECKING:
 LOG = logging.getLogger("pure_agent_loop")
 ASK_SECONDS = 2.0
 LOCAL_KEY = "not-needed"  # never send the real key to an unknown local server
-PROTOCOLS = ("anthropic", "gemini", "responses")  # prefixes of model names, other than chat completions
+# Prefixes of model names, other than chat completions.
+PROTOCOLS = ("anthropic", "bedrock", "gemini", "responses", "vertex")
+# Models that OpenAI serves by the Responses protocol alone, also with a date; as of 2026-11-27. Source:
+# `ResponsesModel` without `ChatModel` in the types of the ``openai`` package 3.57.0.
+RESPONSES_ONLY = frozenset({
+    "computer-use-preview", "gpt-5-codex", "gpt-5-pro", "gpt-5.1-codex-max", "gpt-5.5-pro", "gpt-5.6-cyber",
+    "gpt-6-cyber", "gpt-6-rosalind", "gpt-6.2-astra-law", "gpt-daybreak-blue-latest",
+    "gpt-daybreak-red-latest", "gpt-rosalind-research", "o1-pro", "o3-deep-research", "o3-pro",
+    "o4-mini-deep-research",
+})  # fmt: skip
 NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these:
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
   2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
-  3. Install the embedded model's engine, from the project folder: pip install '.[local]'"""
+  3. {embedded}"""
 
 
 class Choice(NamedTuple):
@@ -70,17 +80,40 @@ def without_protocol(model: str, owner: str = "model") -> str:
     return name
 
 
+def _check_prefix(model: str, url: str, owner: str = "model") -> None:
+    """Reject ``PREFIX:NAME`` at OpenAI, whose only names with a colon are of fine-tuned models, ``ft:...``.
+
+    Source: `suffix` in `fine_tuning.job_create_params` of the ``openai`` package 3.57.0.
+    """
+    prefix, colon, _ = model.partition(":")
+    if colon and prefix != "ft" and client_type("responses").is_own(url):
+        known = ", ".join(("openai", *PROTOCOLS))
+        raise ConfigError(
+            notice("library.unknown_prefix", owner=owner, model=model, prefix=prefix, known=known)
+        )
+
+
 def protocol_of(model: str) -> str:
     """Return the protocol that a model's name begins with; empty for chat completions."""
     protocol, colon, _ = model.partition(":")
     return protocol if colon and protocol in PROTOCOLS else ""
 
 
-def _client_of(protocol: str) -> type[ProtocolClient]:
+def protocol_at(url: str) -> str:
+    """Return the protocol of Anthropic or Google for a URL of theirs; empty for others."""
+    return next((name for name in PROTOCOLS if name != "responses" and client_type(name).is_own(url)), "")
+
+
+def client_type(protocol: str) -> type[ProtocolClient]:
+    """Return the class of the clients for a protocol of `PROTOCOLS`."""
     if protocol == "anthropic":
         from pure_agent_loop.llm.anthropic.client import AnthropicClient
 
         return AnthropicClient
+    if protocol in ("bedrock", "vertex"):
+        from pure_agent_loop.llm.anthropic.clouds import BedrockClient, VertexClient
+
+        return BedrockClient if protocol == "bedrock" else VertexClient
     if protocol == "gemini":
         from pure_agent_loop.llm.gemini.client import GeminiClient
 
@@ -120,10 +153,12 @@ class Embedded(NamedTuple):
     Args:
         name: Name, as for `choose_model`.
         why: Reason for the choice, for the user.
+        is_named: False if it was chosen because nothing else was found.
     """
 
     name: str
     why: str
+    is_named: bool = True
 
 
 class Search(NamedTuple):
@@ -142,10 +177,16 @@ class Configured(NamedTuple):
     Args:
         origins: Sources of the model (``model``) and the URL (``base_url``), for people.
         keys: Environment variables with the API keys, by URL.
+        servers: URLs and models of named servers; the model is empty if not given.
+        fallback: Models or named servers that answer if others fail, in order.
+        download: Download the embedded model without a question.
     """
 
     origins: Mapping[str, str] = {}
     keys: Mapping[str, str] = {}
+    servers: Mapping[str, tuple[str, str]] = {}
+    fallback: Sequence[str] = ()
+    download: bool = False
 
 
 _NOTHING = Configured()
@@ -176,7 +217,7 @@ def plan_model(
     name = _first(environ, (origins.get("model", "--model"), model), "PAL_MODEL", "OPENAI_MODEL")
     named, name = name, name and name._replace(value=without_protocol(name.value, name.source))
     if named and (protocol := protocol_of(named.value)):
-        return _plan_protocol(_client_of(protocol), named, base_url, environ, configured)
+        return _plan_protocol(client_type(protocol), named, base_url, environ, configured)
     url = _first(
         environ, (origins.get("base_url", "--base-url"), base_url), "PAL_BASE_URL", "OPENAI_BASE_URL"
     )
@@ -186,6 +227,8 @@ def plan_model(
     if name and name == named and url is None and name.value in embedded:
         return Embedded(f"local:{name.value}", notice("library.selected_by", source=name.source))
     model_name = name.value if name else ""
+    if name and name == named and (url or key):
+        _check_prefix(name.value, _check_url(url) if url else DEFAULT_URL, name.source)
     if url:
         own = configured.keys.get(url.value)
         key = key if own is None else SourcedValue(_value_of(own, environ), own, 0)
@@ -207,7 +250,7 @@ def _plan_protocol(
     """Select a server of a maker's protocol. The maker's key goes only to the maker or its variable's URL."""
     option = (configured.origins.get("base_url", "--base-url"), base_url)
     url = _first(environ, option, "PAL_BASE_URL", client.url_variable)
-    address = _check_url(url) if url else client.default_url
+    address = _check_url(url) if url else client.default_address(environ)
     why = notice("library.selected_by", source=(url or name).source)
     own = configured.keys.get(address)
     if own is not None:
@@ -215,6 +258,8 @@ def _plan_protocol(
     takes_variable = url is None or url.source == client.url_variable or client.is_own(address)
     variables = (client.key_variable, *client.other_key_variables) if takes_variable else ()
     key = _first(environ, ("", None), "PAL_API_KEY", *variables)
+    if key is None and not client.needs_key:
+        return Endpoint(name.value, address, "", why)
     if key is None and not is_loopback(address):
         raise ConfigError(notice("library.no_own_key", url=show_url(address), variable=client.key_variable))
     return Endpoint(name.value, address, key.value if key else LOCAL_KEY, why)
@@ -283,7 +328,7 @@ def find_local_model(model: str = "") -> Endpoint | Embedded | None:
     refusals = ""
     for reason in reversed(refused):
         refusals = notice("library.refused", reason=reason, also=refusals)
-    return None if model else Embedded("local", notice("library.no_server", also=refusals))
+    return None if model else Embedded("local", notice("library.no_server", also=refusals), is_named=False)
 
 
 def model_at(plan: Endpoint) -> str:
@@ -317,9 +362,10 @@ def choose_model(
     """Select a model and build its client. Blocks: it may search for servers, download a model and start it.
 
     Args:
-        model: Model name; ``anthropic:NAME``, ``gemini:NAME`` or ``responses:NAME`` for its protocol; without
-            a URL ``local``, ``local:NAME`` or ``PATH.gguf`` for an embedded model; a `DefaultModel` or None
-            for no preference.
+        model: Model name; ``anthropic:NAME``, ``gemini:NAME`` or ``responses:NAME`` for its protocol,
+            ``bedrock:NAME`` or ``vertex:NAME`` for Claude through a cloud; a name of `RESPONSES_ONLY` at
+            OpenAI means ``responses:``, unless there is a profile; without a URL ``local``,
+            ``local:NAME`` or ``PATH.gguf`` for an embedded model; a `DefaultModel` or None for no preference.
         api_key: API key, if given.
         base_url: Server URL, if given.
         on_progress: Callback for slow steps.
@@ -331,15 +377,19 @@ def choose_model(
     """
     tell = on_progress or _ignore
     named, model = model, model and without_protocol(model)
-    if named is not None and model is not None and (protocol := protocol_of(named)):
-        client = _client_of(protocol)
+    protocol = protocol_of(named or "")
+    if named == model and profile is None and _needs_responses(named, base_url):
+        protocol = "responses"
+    if model is not None and protocol:
+        client = client_type(protocol)
         return _by_protocol(client, model, api_key, base_url, thinking_level, profile, prepared=prepared)
     if model is not None and _is_embedded(named, base_url):
         return _embedded(model.partition(":")[2] if model.startswith("local:") else model, tell, "as asked")
     has_wish = model is not None and not isinstance(model, DefaultModel)
     if has_wish or _is_set_up(api_key, base_url):
+        wish, is_bare = model or DEFAULT_MODEL, named == model  # without "openai:"
         return _asked_for(
-            model or DEFAULT_MODEL, api_key, base_url, thinking_level, profile, prepared=prepared
+            wish, api_key, base_url, thinking_level, profile, prepared=prepared, is_bare=is_bare
         )
     plan = find_local_model()
     if isinstance(plan, Endpoint):
@@ -347,8 +397,23 @@ def choose_model(
             plan.model, plan.api_key, plan.base_url, thinking_level, profile, plan.why, prepared=prepared
         )
     if importlib.util.find_spec("xllamacpp") is None:
-        raise ConfigError(NOTHING_AT_HAND)
+        from pure_agent_loop.support.install import install_command
+
+        engine = f"Install the embedded model's engine: {install_command('local')}"
+        raise ConfigError(NOTHING_AT_HAND.format(embedded=engine))
+    from pure_agent_loop.local import list_models
+
+    if not any(listed.is_default and listed.path for listed in list_models()):  # downloads need consent
+        named = "Download the demo model (tiny, often wrong): pal model pull smollm2-135m, or model='local'."
+        raise ConfigError(NOTHING_AT_HAND.format(embedded=named))
     return _embedded("local", tell, "nothing else is configured or running")
+
+
+def _needs_responses(model: str | None, base_url: str | None) -> bool:
+    """Return True for a model of OpenAI, at OpenAI, that has no chat completions."""
+    if model is None or re.sub(r"-\d{4}-\d\d-\d\d$", "", model) not in RESPONSES_ONLY:
+        return False
+    return client_type("responses").is_own(base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_URL)
 
 
 def _is_embedded(model: str | None, base_url: str | None) -> bool:
@@ -373,7 +438,7 @@ def client_for(
     """
     name: object = DEFAULT_MODEL if model is None else model
     if not isinstance(name, str) or not name.strip():
-        raise ConfigError(f"model must be a model name; it is {name!r:.80}.")
+        raise ConfigError(f"model must be a model name; it is {name!r:.80}. Pass a client as llm=...")
     choose = partial(choose_model, name, api_key, base_url, thinking_level, LOG.warning, profile)
     is_unnamed = isinstance(name, DefaultModel) and not _is_set_up(api_key, base_url)
     if is_unnamed or _is_embedded(name, base_url):
@@ -474,8 +539,11 @@ def _asked_for(
     why: str = "as configured",
     *,
     prepared: bool = True,
+    is_bare: bool = False,
 ) -> Choice:
     client = OpenAIClient(model, api_key, base_url, thinking_level, profile=profile, prepared=False)
+    if is_bare:
+        _check_prefix(model, client.base_url)
     if prepared and client.has_key:  # without a key the first request raises, so that modules import
         client.prepare()
     return Choice(client, client.model, f"{client.model} at {shown_url(client.base_url)}, {why}")

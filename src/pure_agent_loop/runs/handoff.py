@@ -163,7 +163,7 @@ def resolve_handoff(
         kit = _restrict(member_at(first, names[: number + 1]), kit)
     member = member_at(first, names)
     if new_task:
-        state.system_prompt = member.system_prompt
+        state.system_prompt, state.rewritten["system"] = member.system_prompt, "handoff"
     return (_at_the_end(kit, member) if len(names) >= MAX_HANDOFFS else kit), names
 
 

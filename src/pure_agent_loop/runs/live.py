@@ -143,7 +143,8 @@ class _Live:
             raise ToolExecutionError(message("nobody_to_ask"))
         call = current_call()
         name, call_id = ("ask", "") if call is None else (call.tool, call.call_id)
-        request = PermissionRequest(call_id, name, {"question": question}, question, self.step)
+        args, now = {"question": question}, self.kit.clock.now()
+        request = PermissionRequest(call_id, name, args, question, self.step, now)
         answer = await ask_person(request, self.kit)
         return answer.message or ("yes" if answer.behavior == "allow" else "no")
 

@@ -11,14 +11,13 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
-from pure_agent_loop.budget import Budget, price_for
 from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.hooks import Hooks
-from pure_agent_loop.kernel.equip import check_rules
+from pure_agent_loop.kernel.equip import check_price, check_rules
 from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Subagents
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import ChatModel, close_client, model_of
+from pure_agent_loop.llm.base import ChatModel, close_client
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL, REQUEST_FIELDS, TRANSPORT_FIELDS, Profile
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT
@@ -79,18 +78,6 @@ def checked_retries(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise ConfigError(f"output_retries={value!r} must be a whole number, 0 or more.")
     return value
-
-
-def check_price(kit: Kit) -> None:
-    """Reject a cost limit without a price, which would never be reached."""
-    model = model_of(kit.client)
-    bounds: dict[str, LoopLimits | Budget | None] = {"limits": kit.limits, "budget": kit.budget}
-    for name, bound in bounds.items():
-        if bound is not None and bound.max_cost is not None and price_for(bound.prices, model) is None:
-            raise ConfigError(
-                f"{name}.max_cost is set, but {name}.prices has no price for the model {model!r}. "
-                f"Add one: prices={{{model!r}: Price(input=..., output=...)}}."
-            )
 
 
 def check_only_client(

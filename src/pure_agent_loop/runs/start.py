@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.limits import DAY_LIMITS
 from pure_agent_loop.llm.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.handoff import HandoffTarget, resolve_handoff
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import clean_text
 
 if TYPE_CHECKING:
@@ -53,6 +55,8 @@ def begin_run(kit: Kit, run_input: RunInput) -> tuple[QueryState, Kit]:
         ConfigError: The inputs conflict.
         HistoryError: `messages` is not a list of messages.
     """
+    if kit.limits.money.keys() & {*DAY_LIMITS}:
+        raise ConfigError(notice("library.day_needs_session"))
     if run_input.state is not None:
         if run_input.messages is not None:
             raise ConfigError(

@@ -11,7 +11,7 @@ from pure_agent_loop.budget import Budget
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.kernel.equip import check_deps
 from pure_agent_loop.kernel.kit import Kit, Observers
-from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.limits import DAY_LIMITS, LoopLimits
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import (
     PermissionContext,
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 N = TypeVar("N", int, float)
 _FROM_WIDE = ("bypass", "auto", "ask", "plan")
-_SHARED_LIMITS = ("max_tokens", "max_turns", "max_tool_calls", "max_seconds", "max_cost")
+_SHARED_LIMITS = ("max_tokens", "max_turns", "max_tool_calls", "max_seconds", "max_cost", *DAY_LIMITS)
 
 
 def narrower(mode: str, requested: str | None) -> str:
@@ -116,7 +116,7 @@ def _limits(own: LoopLimits, above: LoopLimits) -> LoopLimits:
 
 
 def least(one: N | None, other: N | None) -> N | None:
-    """Return the smaller of two limits, where None is no limit."""
+    """Return the smaller of two limits, where None means no limit."""
     return min((limit for limit in (one, other) if limit is not None), default=None)
 
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.media import File, Image, part_words
@@ -25,6 +25,24 @@ MAX_ROWS, MAX_COLUMNS, CELL_CHARS = 50, 20, 80
 MAX_VALUES = 1_000  # per array
 MAX_MEDIA, MAX_MEDIA_BYTES = 20, 20_000_000  # per result
 MAX_PIECE_CHARS = 1_000_000  # per iterator, which may be endless
+
+
+class CommandEnd(TypedDict):
+    """How a command ended, for people: a model reads the same in the text.
+
+    Args:
+        exit_code: 124 for a command that exceeded its time, as of ``timeout`` of the GNU coreutils.
+        seconds: Duration of the command, also if it ran before the call.
+        lines: Number of lines that it printed.
+        tail: The last of these lines, shortened.
+        read_only: True if it ran so that it could change nothing.
+    """
+
+    exit_code: int
+    seconds: float
+    lines: int
+    tail: str
+    read_only: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +60,8 @@ class ToolOutcome:
         is_retry: True if the tool asked the model to correct its call; see `Retry`.
         found: Names of tools that the model may call from the next step on.
         parts: Images and files of the result, as message parts.
+        command: How the command ended that the tool ran; None if it ran none.
+        refused: Kind of error of a call that was not made: no such tool, or not with these arguments.
         value: The tool's return value, unless it is a string. It is never recorded.
         error: The error of its function, if it was neither `Retry` nor another error of this package: most
             likely a bug in the function. It is never recorded.
@@ -56,18 +76,38 @@ class ToolOutcome:
     is_retry: bool = False
     found: list[str] | None = None
     parts: list[dict[str, Any]] | None = None
+    command: CommandEnd | None = None
+    refused: str = ""
     value: Any = field(default=None, repr=False, compare=False)
     error: BaseException | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def has_failed(self) -> bool:
+        """True if the call failed, or the command that it ran."""
+        return self.is_error or (self.command is not None and self.command["exit_code"] != 0)
 
-def failed(prompts: Prompts, tool: str, kind: str, error: str, *, interrupt: bool = False) -> ToolOutcome:
+
+def failed(
+    prompts: Prompts,
+    tool: str,
+    kind: str,
+    error: str,
+    *,
+    interrupt: bool = False,
+    is_made: bool = True,
+    hint: bool = True,
+) -> ToolOutcome:
     """Return the outcome of a failed call, in the words for the model.
 
     Args:
         interrupt: True after Ctrl-C.
+        is_made: False if the tool was not called.
+        hint: False if the model must not try another way: the effect is unknown, or a person denied it.
     """
-    text = prompts.tool_error.format(tool=tool, type=kind, error=error, hint=prompts.tool_hint)
-    return ToolOutcome(text, is_error=True, is_interrupt=interrupt)
+    text = prompts.tool_error.format(
+        tool=tool, type=kind, error=error, hint=prompts.tool_hint if hint else ""
+    ).rstrip("\n")
+    return ToolOutcome(text, is_error=True, is_interrupt=interrupt, refused="" if is_made else kind)
 
 
 _PLAIN = frozenset({int, float, bool, type(None)})

@@ -83,7 +83,8 @@ def create_app(
         published: Prompts and resources for MCP clients, in addition to the agents.
         deps: Factory of the `RunContext` dependencies, called once per attempt of a run; see
             `durable.Engine`.
-        limits: Fields of `settings.Settings`, such as `hosts`, `origins`, `show_tools` and `grace`.
+        limits: Fields of `settings.Settings`, such as `hosts`, `origins`, `show_tools`, `starters` and
+            `grace`.
 
     Raises:
         ConfigError: An argument is invalid.

@@ -7,9 +7,12 @@ import contextlib
 import gzip
 import hashlib
 import importlib.util
+import logging
 import mimetypes
 import os
 import secrets
+import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
@@ -26,7 +29,8 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route, WebSocketRoute
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.values import check_agent_name
+from pure_agent_loop.durable.health import measure, measured
+from pure_agent_loop.durable.values import DurableError, check_agent_name
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.events import EventType
 from pure_agent_loop.runs.settings import set_deps
@@ -49,6 +53,7 @@ from pure_agent_loop.server.people import (
     Person,
     as_problem,
     check_people,
+    language_of,
     load_or_create_secret,
     path_of,
 )
@@ -58,12 +63,16 @@ from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import store_at
 from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.prometheus import CONTENT_TYPE
 
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import Published
     from pure_agent_loop.mcp.serving.mounted import Mounted
     from pure_agent_loop.mcp.serving.server import AgentServer, Caller
 
+
+LOG = logging.getLogger("pure_agent_loop.server")
 
 # -- static files of the web page, served from memory ----------------------------------------------------
 
@@ -229,7 +238,7 @@ class Lifetime:
     """Runs the server's lifespan in its own task.
 
     The lifespan starts with the application. A mounted application gets no lifespan events, so there the
-    first request starts it.
+    first request starts it, and a signal to the process stops it before the server sees the signal.
 
     Args:
         context: Entered at the start and exited at the end, in the same task.
@@ -238,6 +247,7 @@ class Lifetime:
     def __init__(self, context: Callable[[Starlette], AbstractAsyncContextManager[None]]) -> None:
         self._context = context
         self._task: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -245,6 +255,12 @@ class Lifetime:
         await self.begin(app)
         yield
         await self.close()
+
+    async def begin_mounted(self, app: Starlette) -> None:
+        """Start if not started yet, and stop at SIGTERM and Ctrl-C."""
+        if self._task is None:
+            self._take_signals(app)
+        await self.begin(app)
 
     async def begin(self, app: Starlette) -> None:
         """Start if not started yet. Errors of the startup are raised here."""
@@ -269,6 +285,38 @@ class Lifetime:
         if self._task is not None:
             self._stop.set()
             await self._task
+
+    def _take_signals(self, app: Starlette) -> None:
+        """Stop at the signals that the process handles; its own handlers are called afterwards."""
+        if threading.current_thread() is not threading.main_thread():
+            return  # only there can signals be handled; the process ends as after a kill
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            handler = signal.getsignal(number)
+            if callable(handler):
+                signal.signal(number, partial(self._on_signal, app, loop, handler))
+
+    def _on_signal(
+        self, app: Starlette, loop: asyncio.AbstractEventLoop, handler: Any, number: int, frame: Any
+    ) -> None:
+        if self._stopping is None:
+            self._stopping = loop.create_task(self._stop_before(app, partial(handler, number, frame)))
+            loop.call_soon_threadsafe(lambda: None)  # wakes the loop
+        else:  # the second one does not wait
+            self._stopping.cancel()
+
+    async def _stop_before(self, app: Starlette, go_on: Callable[[], object]) -> None:
+        """Let runs finish and event streams end, as `pal serve` does; then let the server stop."""
+        service: Service | None = getattr(app.state, "service", None)
+        try:
+            if service is not None:
+                await service.hub.drain(service.settings.grace)
+                service.end_streams()
+                await self.close()
+        finally:
+            if service is not None:
+                service.end_streams()  # else the server would wait for them
+            go_on()
 
 
 def _named(agents: Agent | Mapping[str, Agent], deps: Callable[..., Any] | None) -> dict[str, Agent]:
@@ -327,10 +375,10 @@ def _routes() -> list[BaseRoute]:
     routes: list[BaseRoute] = [
         Route("/", page.index, methods=["GET"]),
         Route("/assets/{path:path}", page.asset, methods=["GET"]),
-        Route("/healthz", _health, methods=["GET"]),
-        Route("/readyz", _ready, methods=["GET"]),
+        *(Route(path, _live, methods=["GET"]) for path in ("/live", "/healthz")),
+        *(Route(path, _ready, methods=["GET"]) for path in ("/ready", "/readyz")),
         Route("/metrics", _metrics, methods=["GET"]),
-        Route("/api/login", _login, methods=["POST"]),
+        Route("/api/login", _login, methods=["GET", "POST"]),
         Route("/api/openapi.json", _openapi, methods=["GET"]),
         WebSocketRoute("/ws", socket),
     ]
@@ -351,22 +399,31 @@ def _dispatcher(path: str, methods: Mapping[str, Any]) -> Any:
     return dispatch
 
 
-async def _health(_: Request) -> Response:
+async def _live(_: Request) -> Response:
     return PlainTextResponse("ok\n")
 
 
 async def _ready(request: Request) -> Response:
-    if request.app.state.service.hub.is_draining:
+    service: Service = request.app.state.service
+    if service.hub.is_draining:
         return PlainTextResponse("stopping\n", 503)
+    if service.engine is not None:
+        try:
+            await asyncio.to_thread(measure, service.engine.database)
+        except DurableError:
+            LOG.warning("Not ready: the database does not answer.", exc_info=True)
+            return PlainTextResponse("the database does not answer\n", 503)
     return PlainTextResponse("ready\n")
 
 
 async def _metrics(request: Request) -> Response:
     service: Service = request.app.state.service
     if not request.scope["state"]["person"].may("operate"):
-        raise HttpProblem(403, "The role 'operate' is required.")
-    text = service.metrics.text(service.hub.open_runs)
-    return PlainTextResponse(text, headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"})
+        raise HttpProblem(403, notice("library.server_role", role="operate"))
+    engine = service.engine
+    gauges = {} if engine is None else await asyncio.to_thread(measured, engine.database)
+    text = service.metrics.text(service.hub.open_runs, gauges)
+    return PlainTextResponse(text, headers={"Content-Type": CONTENT_TYPE})
 
 
 async def _openapi(request: Request) -> Response:
@@ -374,12 +431,14 @@ async def _openapi(request: Request) -> Response:
 
 
 async def _login(request: Request) -> Response:
-    api_request: Any = ApiRequest(request.app.state.service, None, {}, None, None, request)  # type: ignore[arg-type]  # no person
-    return await about.login(api_request)
+    person = request.scope["state"]["person"]
+    api_request: Any = ApiRequest(request.app.state.service, person, {}, None, None, request)
+    return await (about.login if request.method == "POST" else about.signed_in)(api_request)
 
 
 def _problem_response(request: Request, problem: HttpProblem) -> Response:
-    body, kind = problem.body(path_of(request.scope))
+    language = language_of(request.headers.get("accept-language", ""))
+    body, kind = problem.body(path_of(request.scope), language)
     return Response(body, problem.status, problem.headers, kind)
 
 
@@ -397,5 +456,5 @@ async def _failure(request: Request, _: Exception) -> Response:
 
 async def _http_problem(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
-    detail = "Not found." if error.status_code == 404 else str(error.detail)
+    detail = notice("library.server_not_found") if error.status_code == 404 else str(error.detail)
     return _problem_response(request, HttpProblem(error.status_code, detail, error.headers))

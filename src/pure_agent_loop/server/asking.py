@@ -5,19 +5,23 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pure_agent_loop.errors import AlreadyAnsweredError, ConfigError, SessionError, ToolExecutionError
+from pure_agent_loop.kernel.ledgers import further_allowed, has_call, rules_among
 from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.schema.forms import forms_of, paths_of
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.people import HttpProblem
-from pure_agent_loop.server.runs_file import ANSWERED, CURRENT_RUN, QUESTION, RunInfo, own_event
+from pure_agent_loop.server.runs_file import CURRENT_RUN, QUESTION, RunInfo, own_event
+from pure_agent_loop.sessions.questions import GivenAnswer
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import message
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 
+NOT_WAITING = "urn:pure-agent-loop:not-waiting"  # a problem type
 STOP_SECONDS = 5.0  # time for other calls of the same step
 
 
@@ -47,12 +51,17 @@ async def questions(hub: Hub, session: str) -> list[PermissionRequest]:
     live = hub.live(session)
     pending = [request for request, _ in live.asked.values()] if live else []
     with contextlib.suppress(SessionError):
-        pending += await asyncio.to_thread(hub.sessions.questions, session)
+        recorded = await asyncio.to_thread(hub.sessions.questions, session)
+        durable = next((run.durable for run in reversed(hub.of_session(session)) if run.is_open), "")
+        answered = await asyncio.to_thread(hub.engine.answered, durable) if recorded and durable else ()
+        pending += [question for question in recorded if (question.step, question.call_id) not in answered]
     return pending
 
 
 async def answer(hub: Hub, session: str, call_id: str, permission: Permission, by: str) -> str:
     """Answer a question and resume the run if it was the last one. Only the first answer counts.
+
+    An answer that allows further calls also answers the pending ones among them, by the same person.
 
     Args:
         hub: The runs.
@@ -77,15 +86,64 @@ async def answer(hub: Hub, session: str, call_id: str, permission: Permission, b
             )
         if not (future := live.asked[call_id][1]).done():  # done: the tool was just stopped
             future.set_result(permission)
-        _emit_answered(hub, live.info, call_id, permission)
+        hub.announce_answer(live.info, _given(call_id, permission, by))
         return live.info.id
 
+    covered = await _covered(hub, session, call_id, permission)
+    info = await _record_answer(hub, session, call_id, permission, by)
+    for other in covered:
+        with contextlib.suppress(AlreadyAnsweredError, HttpProblem):  # answered by another person
+            await _record_answer(hub, session, other, permission, by)
+    return "" if info is None else info.id
+
+
+async def _covered(hub: Hub, session: str, call_id: str, permission: Permission) -> list[str]:
+    """Return the other pending calls of a session that an answer allows."""
+    if not (permission.always or permission.similar):
+        return []
+    pending = await questions(hub, session)
+    asked = next((question for question in pending if question.call_id == call_id), None)
+    if asked is None:
+        return []
+    allowed = further_allowed(permission, asked.tool, asked.args)
+    runs = hub.of_session(session)
+    agent = hub.agents.get(runs[-1].agent) if runs else None
+    live = hub.live(session)
+
+    def find() -> list[str]:
+        return [
+            other.call_id
+            for other in pending
+            if other is not asked
+            and not (live and other.call_id in live.asked)  # the question of a running tool
+            and _is_allowed(allowed, other, agent.tools.get(other.tool) if agent else None)
+        ]
+
+    return await asyncio.to_thread(find)  # reads where paths lead
+
+
+def _is_allowed(allowed: Sequence[str], question: PermissionRequest, tool: Tool | None) -> bool:
+    """Return True if a tool, rule or equal call of a list covers a pending call; links are followed."""
+    if has_call(allowed, question.tool, question.args):
+        return True
+    rules = rules_among(allowed)
+    if tool is None or not rules.look_into(question.tool):
+        return False
+    forms = forms_of(question.args, tool.parameters)
+    if tool.root:
+        forms = forms.with_paths(paths_of(tool.root, forms.meant[0].get("path")))
+    return rules.find("allow", question.tool, forms) is not None
+
+
+async def _record_answer(
+    hub: Hub, session: str, call_id: str, permission: Permission, by: str
+) -> RunInfo | None:
     info = await _record(
         hub, session, call_id, lambda owner, key: owner.answer(key, call_id, permission, by=by)
     )
     if info is not None:
-        _emit_answered(hub, info, call_id, permission)
-    return "" if info is None else info.id
+        hub.announce_answer(info, _given(call_id, permission, by))
+    return info
 
 
 async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_error: bool, by: str) -> str:
@@ -121,7 +179,7 @@ async def _record(hub: Hub, session: str, call_id: str, submit: Callable[[Any, s
         except AlreadyAnsweredError:
             raise
         except ConfigError as error:
-            raise HttpProblem(409, safe_str(error)) from error
+            raise HttpProblem(409, error, type=NOT_WAITING) from error
         if info is not None:
             await hub.resume_if_ready(info)
         return info
@@ -139,6 +197,5 @@ async def _wait_suspended(hub: Hub, session: str, call_id: str) -> None:
         await asyncio.wait({live.task}, timeout=STOP_SECONDS)
 
 
-def _emit_answered(hub: Hub, info: RunInfo, call_id: str, permission: Permission) -> None:
-    event = own_event(ANSWERED, call_id=call_id, behavior=permission.behavior, message=permission.message)
-    hub.channel(info.session).add(event, info.id)
+def _given(call_id: str, permission: Permission, by: str) -> GivenAnswer:
+    return GivenAnswer(call_id, permission.behavior, permission.message, by, time.time())

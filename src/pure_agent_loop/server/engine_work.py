@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
@@ -24,15 +24,17 @@ from pure_agent_loop.durable.attempt import (
     records_of_run,
 )
 from pure_agent_loop.durable.client import POLL_SECONDS
-from pure_agent_loop.durable.database import handovers
+from pure_agent_loop.durable.database import Database, handovers
 from pure_agent_loop.durable.engine import Engine
 from pure_agent_loop.durable.values import DurableError, TaskInfo
 from pure_agent_loop.errors import PureAgentLoopError, SessionLockedError
+from pure_agent_loop.limits import PERSON
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.runs_file import ActiveRun, RunInfo, plain_event
 from pure_agent_loop.sessions import SessionStore, new_session_id
+from pure_agent_loop.sessions.questions import GivenAnswer
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.stop_reasons import WAITING
 
@@ -58,6 +60,11 @@ class EngineWork:
     def sessions(self) -> SessionStore:
         """The engine's session store."""
         return self._engine.sessions
+
+    @property
+    def database(self) -> Database:
+        """The engine's database."""
+        return self._engine.database
 
     @property
     def schedules(self) -> Schedules:
@@ -86,6 +93,11 @@ class EngineWork:
         """Stop the worker; its unfinished runs go back to the queue."""
         await asyncio.to_thread(self._engine.close)
 
+    def delete_session(self, session_id: str) -> None:
+        """Delete a session with its runs."""
+        with self._engine.deletion() as deletion:
+            deletion.delete(session_id)
+
     def cancel(self, run_id: str) -> None:
         """Cancel a run."""
         self._engine.handle(run_id).cancel()
@@ -93,6 +105,17 @@ class EngineWork:
     def waits(self, run_id: str) -> bool:
         """Return whether a run waits for an answer or a result."""
         return self._engine.handle(run_id).status() in WAITING
+
+    def answered(self, run_id: str) -> Collection[tuple[int, str]]:
+        """Return step and call of each question of a run that has an answer.
+
+        The session has it only when a worker resumes the run.
+        """
+        return self._engine.queue.answers(run_id)
+
+    def given_answers(self, run_id: str) -> list[GivenAnswer]:
+        """Return the answers of people to the questions of a run."""
+        return self._engine.queue.given_answers(run_id)
 
     def answer(self, run_id: str, call_id: str, permission: Permission, by: str) -> None:
         """Answer a question of a run."""
@@ -133,7 +156,13 @@ class EngineWork:
     async def _copy_events(self, hub: Hub, info: RunInfo, media: Sequence[Any]) -> TaskInfo:
         """Submit the run (idempotent) and copy its events until it has stopped."""
         handle = await self._engine.asubmit(
-            info.agent, info.task, run_id=info.durable, session_id=info.session, media=media or None
+            info.agent,
+            info.task,
+            run_id=info.durable,
+            session_id=info.session,
+            media=media or None,
+            metadata={PERSON: info.owner},
+            **_settings_of(info),
         )
         channel = hub.channel(info.session)
         last = await channel.newest_source(info.id)
@@ -213,4 +242,10 @@ def _prepare(hub: Hub, live: ActiveRun, records: list[Record], attempts: int) ->
         cancel_token=live.token,
         inbox=live.inbox,
         media=None if attempts else list(live.media),
+        metadata={PERSON: info.owner},
+        **_settings_of(info),
     )
+
+
+def _settings_of(info: RunInfo) -> dict[str, Any]:
+    return {"model": info.model} if info.model else {}

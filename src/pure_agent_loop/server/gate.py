@@ -20,12 +20,14 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pure_agent_loop.server.metrics import Metrics
-from pure_agent_loop.server.people import SLASH, HttpProblem, People, Person, path_of
+from pure_agent_loop.server.people import SLASH, HttpProblem, People, Person, language_of, path_of
 from pure_agent_loop.server.settings import Settings
+from pure_agent_loop.support.language import notice
 
 ACCESS = logging.getLogger("pure_agent_loop.server.access")
+LOGIN = "/api/login"
 # Paths that need no token: they reveal nothing private.
-OPEN_PATHS = ("/", "/healthz", "/readyz", "/api/login", "/favicon.ico")
+OPEN_PATHS = ("/", "/live", "/ready", "/healthz", "/readyz", LOGIN, "/favicon.ico")
 OPEN_BELOW = "/assets/"
 _FIXED = (*OPEN_PATHS, "/ws", "/metrics", "/mcp", "/api/openapi.json")  # route names for metrics
 READING = ("GET", "HEAD", "OPTIONS")
@@ -108,7 +110,7 @@ class GateMiddleware:
                 return
             if body is not None:
                 body.check()
-            await scope["app"].state.life.begin(scope["app"])
+            await scope["app"].state.life.begin_mounted(scope["app"])
             await self._app(scope, body or receive, response.send)
         except HttpProblem as problem:
             self._metrics.count("pal_refused_total", reason=str(problem.status))
@@ -129,13 +131,14 @@ class GateMiddleware:
     def _check(self, scope: Scope, headers: Mapping[str, str]) -> None:
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._settings.is_host(host):
-            raise HttpProblem(421, "Host not allowed. Add it with hosts= (--allow-host).")
+            raise HttpProblem(421, notice("library.server_host"))
         if origin is not None and not self._settings.is_origin(origin, host):
-            raise HttpProblem(403, "Origin not allowed. Add it with origins= (--allow-origin).")
+            raise HttpProblem(403, notice("library.server_origin_refused"))
         path = path_of(scope)
         scope.setdefault("state", {})["settings"] = self._settings
         if path in OPEN_PATHS or path.startswith(OPEN_BELOW) or _is_preflight(scope):
-            person = None
+            person = self._person(headers) if path == LOGIN and scope["method"] != "POST" else None
+            scope["state"]["person"] = person
         else:
             person, by_cookie = self._authenticate(headers)
             scope["state"]["person"] = person
@@ -144,9 +147,16 @@ class GateMiddleware:
                 raise HttpProblem(403, "Requests with a cookie need an Origin header.")
         wait = self._rates.take(person.name if person else f"from {(scope.get('client') or ('',))[0]}")
         if wait:
-            raise HttpProblem(429, "Too many requests.", {"Retry-After": str(int(wait) + 1)})
+            raise HttpProblem(429, notice("library.server_rate"), {"Retry-After": str(int(wait) + 1)})
         if scope["type"] == "http" and scope["method"] not in READING:
             _check_type(headers)
+
+    def _person(self, headers: Mapping[str, str]) -> Person | None:
+        """Return the authenticated person, or None; asking who is signed in is not an error."""
+        try:
+            return self._authenticate(headers)[0]
+        except HttpProblem:
+            return None
 
     def _authenticate(self, headers: Mapping[str, str]) -> tuple[Person, bool]:
         scheme, _, token = headers.get("authorization", "").partition(" ")
@@ -159,7 +169,7 @@ class GateMiddleware:
             return person, True
         raise HttpProblem(
             401,
-            "Not authenticated. Send Authorization: Bearer TOKEN, or open the link that the server printed.",
+            notice("library.server_not_authenticated"),
             {"WWW-Authenticate": 'Bearer realm="pure-agent-loop"'},
         )
 
@@ -179,7 +189,7 @@ class GateMiddleware:
             "from": (scope.get("client") or ("",))[0],
             "bytes": response.bytes,
         }
-        ACCESS.info("%s", json.dumps(fields))
+        ACCESS.info("%s", json.dumps(fields), extra={"fields": fields})
 
 
 def _keep_slashes(scope: Scope) -> None:
@@ -190,7 +200,7 @@ def _keep_slashes(scope: Scope) -> None:
     """
     raw: bytes = scope.get("raw_path") or b""
     if "\0" in scope["path"] or b"%00" in raw:
-        raise HttpProblem(404, "Not found.")
+        raise HttpProblem(404, notice("library.server_not_found"))
     if b"%2f" in raw.lower():
         parts = raw.partition(b"?")[0].decode("latin-1").split("/")
         scope["path"] = "/".join(unquote(part).replace("/", SLASH) for part in parts)
@@ -252,7 +262,7 @@ class _RequestBody:
             HttpProblem: The body is too large.
         """
         if self.is_too_large:
-            raise HttpProblem(413, f"The request body exceeds {self._max:,} bytes.")
+            raise HttpProblem(413, notice("library.server_body_too_large", limit=self._max))
 
     async def __call__(self) -> Message:
         if self._is_complete:
@@ -260,7 +270,7 @@ class _RequestBody:
         try:
             message = await self._receive_chunk(self._deadline)
         except asyncio.TimeoutError:
-            raise HttpProblem(408, "The request took too long to arrive.") from None
+            raise HttpProblem(408, notice("library.server_too_slow")) from None
         self.check()
         return message
 
@@ -292,6 +302,7 @@ class _ResponseSender:
         self._scope, self._send, self._body = scope, send, body
         self.started, self.status, self.bytes = time.monotonic(), 0, 0
         self.is_stream = scope["type"] == "websocket"
+        self._languages = headers.get("accept-language", "")
         origin = headers.get("origin", "")
         self._origin = origin if origin in settings.origins else ""
 
@@ -333,7 +344,7 @@ class _ResponseSender:
         """Send a problem unless the response has started."""
         if self.status:
             return
-        body, kind = problem.body(path_of(self._scope))
+        body, kind = problem.body(path_of(self._scope), language_of(self._languages))
         prefix = "websocket." if self._scope["type"] == "websocket" else ""
         headers: list[tuple[Any, Any]] = [(b"content-type", kind.encode())]
         headers += [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]

@@ -21,10 +21,12 @@ from weakref import WeakValueDictionary
 
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import AlreadyAnsweredError, PureAgentLoopError
+from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.server.channel import Channel
 from pure_agent_loop.server.metrics import Metrics
 from pure_agent_loop.server.people import UNEXPECTED, HttpProblem, Person, no_agent
 from pure_agent_loop.server.runs_file import (
+    ANSWERED,
     CURRENT_RUN,
     RUN_END,
     RUN_START,
@@ -39,12 +41,14 @@ from pure_agent_loop.server.runs_file import (
 )
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.session import SessionManager
+from pure_agent_loop.sessions.questions import GivenAnswer, given_answers
 from pure_agent_loop.sessions.resume import has_allowed_call
 from pure_agent_loop.sessions.store import Stamps, check_session_name
 from pure_agent_loop.sessions.stores.records import file_name
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop.server")
@@ -85,6 +89,7 @@ class Hub:
         self._live: dict[str, ActiveRun] = {}  # by session: each executes one run at a time
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._stamps: dict[str, Any] = {}  # last stamp of each suspended session
+        self._announced: dict[str, set[tuple[str, str]]] = {}  # calls and who answered, by run
         self._ephemeral: dict[
             asyncio.Task[Any] | None, RunInfo
         ] = {}  # runs of single requests, without session
@@ -145,6 +150,7 @@ class Hub:
         media: Sequence[Any] = (),
         key: str = "",
         shown: str = "",
+        model: str = "",
     ) -> RunInfo:
         """Start a run.
 
@@ -154,6 +160,7 @@ class Hub:
             media: ``data:`` URLs of the task's media.
             key: The result of `hash_key`; empty for none.
             shown: The task as viewers see it, if different.
+            model: One of `Settings.models`; empty for the agent's own.
 
         Raises:
             HttpProblem: The run cannot start.
@@ -165,12 +172,11 @@ class Hub:
         session = session or person.new_session_id()
         for run in self.of_session(session):
             if run.is_open:
-                raise HttpProblem(
-                    409, "A run of this session is suspended: answer or stop it.", type=WAITS, run=run.id
-                )
-        start_event = own_event(RUN_START, agent=name, task=shown or task, attempt=1, by=person.name)
+                raise HttpProblem(409, notice("library.server_suspended"), type=WAITS, run=run.id)
+        about = {"agent": name, "model": model or str(model_of(self.agents[name].llm) or "")}
+        start_event = own_event(RUN_START, **about, task=shown or task, attempt=1, by=person.name)
         run_id = self.channel(session).add(start_event).run
-        info = RunInfo(run_id, session, name, person.name, task, key=key)
+        info = RunInfo(run_id, session, name, person.name, task, key=key, model=model)
         self.file.keep_media(info, media)
         self.file.put(info)
         self._execute(ActiveRun(info, media))
@@ -202,12 +208,12 @@ class Hub:
 
     def _check_capacity(self, person: Person) -> None:
         if self.is_draining:
-            raise HttpProblem(503, "The server is shutting down. Try again soon.", {"Retry-After": "5"})
+            raise HttpProblem(503, notice("library.server_stopping"), {"Retry-After": "5"})
         running = [*(live.info for live in self.live_runs), *self._ephemeral.values()]
         own = sum(info.owner == person.name for info in running)
         limits = self.settings
         if len(running) >= limits.max_running or own >= limits.max_running_each:
-            raise HttpProblem(429, "Too many runs. Wait until one has ended.", {"Retry-After": "5"})
+            raise HttpProblem(429, notice("library.server_too_many_runs"), {"Retry-After": "5"})
 
     @contextlib.contextmanager
     def ephemeral_run(self, person: Person, agent: str) -> Iterator[RunInfo]:
@@ -242,8 +248,7 @@ class Hub:
         """
         live = self._live.get(session)
         if live is not None:
-            detail = "A run is already running in this session: steer it, stop it, or wait for its end."
-            raise HttpProblem(409, detail, run=live.info.id)
+            raise HttpProblem(409, notice("library.server_run_in_session"), run=live.info.id)
 
     async def wait_stopped(self, session: str | None) -> None:
         """Wait for a cancelled run to end, so that the next request does not get a conflict."""
@@ -290,6 +295,7 @@ class Hub:
 
     def outcome(self, info: RunInfo, result: Mapping[str, Any]) -> None:
         """Save the end or suspension of a run. For `result` see `durable.attempt.outcome_of`."""
+        self._announced.pop(info.id, None)
         self._detach(info)  # first: a client may send the next task as soon as it gets the event
         reason = str(result.get("stop_reason") or "error")
         states = ("completed", *WAITING, "cancelled", "killed")
@@ -298,7 +304,7 @@ class Hub:
             "content": str(result.get("content") or ""),
             "steps": int(result.get("steps") or 0),
             "tokens": int(result.get("tokens") or 0),
-            "cost": float(result.get("cost") or 0.0),
+            "cost": result.get("cost"),
         }
         if state not in WAITING:
             self._end(info, state, reason, str(result.get("error") or ""), **changes)
@@ -327,9 +333,9 @@ class Hub:
         """
         live = self._live.get(info.session)
         if live is None or live.info is not info:
-            raise HttpProblem(409, "This run is not running.", state=info.state)
+            raise HttpProblem(409, notice("library.server_run_over"), state=info.state)
         if info.durable:
-            raise HttpProblem(409, "A run of the engine cannot be steered. Send a message after its end.")
+            raise HttpProblem(409, notice("library.server_engine_run"))
         when: Literal["end", "step"] = "end" if at_end else "step"
         live.inbox.put(text, when=when)
         live.emit(own_event(STEERED, text=text, when=when))
@@ -410,10 +416,31 @@ class Hub:
             if store is not None and stamp in (None, self._stamps.get(info.session)):
                 return  # deleted, or unchanged since the last poll
             async with self.turn(info.session):
+                await self._announce_others(info)
                 await self.resume_if_ready(info)
             self._stamps[info.session] = stamp
         except Exception as error:  # noqa: BLE001 - the next poll may succeed
             LOG.info("Run %s could not be polled for answers: %s", info.id, safe_str(error))
+
+    async def _announce_others(self, info: RunInfo) -> None:
+        """Tell viewers of the answers that another process recorded since the run was suspended."""
+        if info.durable:
+            given = await asyncio.to_thread(self.engine.given_answers, info.durable)
+        else:
+            read = self.sessions.store.read
+            given = given_answers((await asyncio.to_thread(read, info.session)).records)
+        for answer in given:
+            if answer.at >= info.updated:
+                self.announce_answer(info, answer)
+
+    def announce_answer(self, info: RunInfo, answer: GivenAnswer) -> None:
+        """Tell viewers once who answered a question of a run."""
+        announced = self._announced.setdefault(info.id, set())
+        if (answer.call_id, answer.by) not in announced:
+            announced.add((answer.call_id, answer.by))
+            about = {name: getattr(answer, name) for name in ("call_id", "behavior", "message", "by")}
+            event = {**own_event(ANSWERED, **about), "timestamp": answer.at}
+            self.channel(info.session).add(event, info.id)
 
     def resume(self, info: RunInfo) -> None:
         """Resume a suspended or interrupted run."""

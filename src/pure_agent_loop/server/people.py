@@ -27,7 +27,7 @@ from pure_agent_loop.errors import (
     SessionLockedError,
     SessionNotFoundError,
 )
-from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.language import LANGUAGES, notice, translated
 from pure_agent_loop.support.text import safe_str
 
 ROLES = ("use", "approve", "operate")
@@ -221,7 +221,7 @@ def check_people(users: Any) -> list[Person]:
 
 # -- problem details (RFC 9457) for clients, and the HTTP status of each of this package's errors --------
 
-UNEXPECTED = "Internal error. See the server's log."
+UNEXPECTED = notice("library.server_internal")
 ALREADY_ANSWERED = "urn:pure-agent-loop:already-answered"  # a problem type
 SLASH = "\0"  # replaces an escaped slash (%2F) in a path
 TITLES = {
@@ -246,33 +246,48 @@ class HttpProblem(PureAgentLoopError):  # noqa: N818 - RFC 9457's term
     """An error response.
 
     Args:
-        detail: What is wrong and what to do. Must not reveal file or server names.
+        detail: What is wrong and what to do, or an error that says it. Must not reveal file or server names.
     """
 
     def __init__(
-        self, status: int, detail: str, headers: Mapping[str, str] | None = None, **fields: Any
+        self, status: int, detail: str | Exception, headers: Mapping[str, str] | None = None, **fields: Any
     ) -> None:
-        super().__init__(detail)
-        self.status, self.detail, self.headers, self.fields = status, detail, dict(headers or {}), fields
+        super().__init__(detail if isinstance(detail, str) else safe_str(detail))
+        self.status, self.headers, self.fields = status, dict(headers or {}), fields
+        self.detail, self._source = str(self), detail
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the body."""
+    def _in_language(self, language: str) -> str:
+        text = translated(self._source, language)
+        return text if isinstance(text, str) else self.detail
+
+    def to_dict(self, language: str) -> dict[str, Any]:
+        """Return the body.
+
+        Args:
+            language: One of `LANGUAGES`, for the detail if it has a translation.
+        """
         title = TITLES.get(self.status, "Failed")
         return {
             "type": "about:blank",
             "title": title,
             "status": self.status,
-            "detail": self.detail,
+            "detail": self._in_language(language),
             **self.fields,
         }
 
-    def body(self, path: str = "") -> tuple[bytes, str]:
+    def body(self, path: str, language: str) -> tuple[bytes, str]:
         """Return the body and its content type: OpenAI's error format below ``/v1``, else RFC 9457."""
         if not path.startswith("/v1/"):
-            return json.dumps(self.to_dict()).encode(), "application/problem+json"
+            return json.dumps(self.to_dict(language)).encode(), "application/problem+json"
         kind = "invalid_request_error" if self.status < 500 else "server_error"
-        error = {"message": self.detail, "type": kind, "param": self.fields.get("param")}
+        error = {"message": self._in_language(language), "type": kind, "param": self.fields.get("param")}
         return json.dumps({"error": {**error, "code": self.fields.get("code")}}).encode(), "application/json"
+
+
+def language_of(accepted: str) -> str:
+    """Return the first of `LANGUAGES` in an ``Accept-Language`` header, else English."""
+    names = (name.strip()[:2].lower() for name in accepted.split(","))
+    return next((name for name in names if name in LANGUAGES), LANGUAGES[0])
 
 
 def path_of(scope: Mapping[str, Any]) -> str:
@@ -283,12 +298,13 @@ def path_of(scope: Mapping[str, Any]) -> str:
 
 def not_found(kind: str) -> HttpProblem:
     """Return a 404. Missing and forbidden objects give the same response."""
-    return HttpProblem(404, f"No {kind} with this id.")
+    return HttpProblem(404, notice("library.server_no_id", kind=notice(f"library.noun_{kind}")))
 
 
 def no_agent(name: str, agents: Iterable[str], **fields: Any) -> HttpProblem:
     """Return a 404 that lists the agents."""
-    return HttpProblem(404, f"Unknown agent {name!r:.80}. Available: {', '.join(agents)}.", **fields)
+    detail = notice("library.server_no_agent", name=name, agents=", ".join(agents))
+    return HttpProblem(404, detail, **fields)
 
 
 def as_problem(error: BaseException) -> HttpProblem:
@@ -302,15 +318,15 @@ def as_problem(error: BaseException) -> HttpProblem:
             "answer": error.answer,
             "answered_at": error.at,
         }
-        return HttpProblem(409, safe_str(error), type=ALREADY_ANSWERED, **fields)
+        return HttpProblem(409, error, type=ALREADY_ANSWERED, **fields)
     if isinstance(error, SessionNotFoundError):
         return not_found("session")
     if isinstance(error, SessionLockedError):
-        return HttpProblem(409, "The session is in use by another program.")
+        return HttpProblem(409, notice("library.server_session_in_use"))
     if isinstance(error, DurableNotFoundError):
-        return HttpProblem(404, "Not found.")
+        return HttpProblem(404, notice("library.server_not_found"))
     if isinstance(error, DurableError):
-        return HttpProblem(503, "The database is unavailable.")
+        return HttpProblem(503, notice("library.server_database_away"))
     if isinstance(error, ConfigError):
-        return HttpProblem(422, safe_str(error))
+        return HttpProblem(422, error)
     return HttpProblem(500, UNEXPECTED)

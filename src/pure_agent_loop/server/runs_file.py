@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import sys
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -32,6 +33,7 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, try_lock
 
 MAX_ENDED = 5_000
+LABELS = ("folder", "title", "pin")
 WORKING = ("pending", "running")
 _KEY_SECONDS = 24 * 3_600.0  # validity of an idempotency key
 
@@ -48,12 +50,13 @@ class RunInfo:
         stop_reason: Why the run ended or suspended; empty while it runs.
         content: The answer, if any.
         error: The error, if any.
-        cost: Cost so far, if the agent has prices.
+        cost: Cost so far; None if it is unknown.
         attempt: Number of times the run was started or resumed.
         created: Start time in seconds since the epoch.
         updated: Time of the last change in seconds since the epoch.
         key: Hashes of the idempotency key and of the request, separated by a colon; empty for none.
         durable: The run's id in the engine; empty for a run of this process.
+        model: The model chosen for the run; empty for the agent's own.
     """
 
     id: str
@@ -67,12 +70,13 @@ class RunInfo:
     error: str = ""
     steps: int = 0
     tokens: int = 0
-    cost: float = 0.0
+    cost: float | None = 0.0
     attempt: int = 1
     created: float = field(default_factory=time.time)
     updated: float = field(default_factory=time.time)
     key: str = ""
     durable: str = ""
+    model: str = ""
 
     @property
     def is_working(self) -> bool:
@@ -121,9 +125,10 @@ class RunsFile:
         if not try_lock(self._lock):
             os.close(self._lock)
             raise ConfigError(notice("library.server_folder", folder=str(folder)))
-        # Runs, tokens and cost of all ended runs, by agent and person.
+        # Runs, tokens and known cost of all ended runs, by agent and person.
         self.totals: dict[tuple[str, str], tuple[int, int, float]] = {}
-        self.folders: dict[str, str] = {}  # of sessions that have one
+        # Of sessions that people named, put into a folder or pinned.
+        self.labels: dict[str, dict[str, str]] = {kind: {} for kind in LABELS}
         self.runs: dict[str, RunInfo] = self._read()
         self._by_session: dict[str, list[RunInfo]] = defaultdict(list)
         for info in self.runs.values():
@@ -140,8 +145,8 @@ class RunsFile:
                 if "used" in fields:
                     self._add_totals(*fields["used"])
                     continue
-                if "folder" in fields:
-                    self._put_in_folder(*fields["folder"])
+                if kind := next((kind for kind in LABELS if kind in fields), ""):
+                    self._label(kind, *fields[kind])
                     continue
                 info = RunInfo(**fields)
             except (ValueError, TypeError):
@@ -159,7 +164,8 @@ class RunsFile:
         with os.fdopen(handle, "wb") as file:
             file.writelines(_run_line(info) for info in self.runs.values())
             file.writelines(_line("used", *key, *usage) for key, usage in self.totals.items())
-            file.writelines(_line("folder", *item) for item in self.folders.items())
+            for kind, labels in self.labels.items():
+                file.writelines(_line(kind, *item) for item in labels.items())
         new.replace(self._path)
         return self._path.open("ab", buffering=0)
 
@@ -210,24 +216,28 @@ class RunsFile:
         Raises:
             OSError: The file cannot be written.
         """
-        used = (info.agent, info.owner, 1, info.tokens, info.cost)
+        used = (info.agent, info.owner, 1, info.tokens, info.cost or 0.0)
         self._add_totals(*used)
         self._file.write(_line("used", *used))
 
-    def put_in_folder(self, session: str, folder: str) -> None:
-        """Move a session to a folder; empty for none.
+    def label(self, kind: str, session: str, text: str) -> None:
+        """Name a session, move it to a folder, or pin it.
+
+        Args:
+            kind: One of `LABELS`.
+            text: Empty for none.
 
         Raises:
             OSError: The file cannot be written.
         """
-        self._put_in_folder(session, folder)
-        self._file.write(_line("folder", session, folder))
+        self._label(kind, session, text)
+        self._file.write(_line(kind, session, text))
 
-    def _put_in_folder(self, session: str, folder: str) -> None:
-        if folder:
-            self.folders[session] = folder
+    def _label(self, kind: str, session: str, text: str) -> None:
+        if text:
+            self.labels[kind][session] = text
         else:
-            self.folders.pop(session, None)
+            self.labels[kind].pop(session, None)
 
     def _add_totals(self, agent: str, owner: str, runs: int, tokens: int, cost: float) -> None:
         before = self.totals.get((agent, owner), (0, 0, 0.0))
@@ -249,7 +259,8 @@ class RunsFile:
     def forget_session(self, session: str) -> None:
         """Remove the runs of a deleted session."""
         self._drop(self.of_session(session))
-        self.folders.pop(session, None)
+        for labels in self.labels.values():
+            labels.pop(session, None)
         self._file.close()
         self._file = self._rewrite()
 
@@ -286,11 +297,11 @@ RUN_START, RUN_STATE, RUN_END = "run_start", "run_state", "run_end"
 QUESTION, ANSWERED, STEERED = "question", "answered", "steered"
 # The server's own event types, with the fields that every client may see.
 OWN = {
-    RUN_START: ("agent", "task", "attempt"),
+    RUN_START: ("agent", "task", "attempt", "model"),
     RUN_STATE: ("state", "calls"),
     RUN_END: ("state", "stop_reason", "steps", "tokens", "cost"),
     QUESTION: ("call_id", "tool", "question"),
-    ANSWERED: ("call_id", "behavior"),
+    ANSWERED: ("call_id", "behavior", "by"),
     STEERED: ("text", "when"),
 }
 _KEYS = {"type", "step", "timestamp", "data"}
@@ -478,7 +489,8 @@ class EventFile:
         """Rewrite the file with its newer half. Open readers keep the old file."""
         new = self.path.with_suffix(".new")
         with self.path.open("rb") as old, new.open("wb") as file:
-            os.fchmod(file.fileno(), 0o600)
+            if sys.platform != "win32":
+                os.fchmod(file.fileno(), 0o600)
             old.seek(self._size - self._max_bytes // 2)
             old.readline()
             while chunk := old.read(_TAIL):

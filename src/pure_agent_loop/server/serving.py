@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import ipaddress
 import socket
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -54,7 +55,13 @@ class Service:
     metrics: Metrics
     engine: Any = None
     closing: asyncio.Event = field(default_factory=asyncio.Event)
+    titles: dict[str, str] = field(default_factory=dict)  # first tasks, read from sessions of other programs
     _viewers: dict[str, int] = field(default_factory=dict)
+
+    def end_streams(self) -> None:
+        """End the event streams: the server stops."""
+        self.closing.set()
+        self.hub.wake_viewers()
 
     def run_of(self, person: Person, run_id: str) -> RunInfo:
         """Return a run that a person may see.
@@ -86,7 +93,7 @@ class Service:
         own, total = self._viewers.get(person.name, 0), sum(self._viewers.values())
         limits = self.settings
         if own >= limits.max_viewers_each or total >= limits.max_viewers:
-            raise HttpProblem(429, "Too many event streams are open.", {"Retry-After": "10"})
+            raise HttpProblem(429, notice("library.server_too_many_streams"), {"Retry-After": "10"})
         self._viewers[person.name] = own + 1
         self.metrics.viewers(kind, 1)
 
@@ -176,10 +183,10 @@ class TimedConnection(H11Protocol):
 
 def _max_unknown() -> int:
     """Return the limit of unauthenticated connections: a quarter of the file descriptors, at most 512."""
-    try:
-        import resource
-    except ImportError:  # Windows
+    if sys.platform == "win32":
         return MAX_UNKNOWN
+    import resource
+
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     return MAX_UNKNOWN if limit == resource.RLIM_INFINITY else max(8, min(MAX_UNKNOWN, limit // 4))
 
@@ -231,8 +238,7 @@ class Serving(uvicorn.Server):
             if not draining.done():
                 await service.hub.drain(0)
             await draining
-            service.closing.set()
-            service.hub.wake_viewers()
+            service.end_streams()
         finally:
             self.should_exit = True
             stop_requested.cancel()

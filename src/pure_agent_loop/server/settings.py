@@ -27,6 +27,8 @@ class Settings:
         origins: Allowed origins of other sites' pages, such as ``https://app.example``.
         show_tools: Tools whose arguments and results the role ``use`` may see; True for all.
         show_reasoning: Whether the role ``use`` may see reasoning.
+        starters: Tasks that the page offers before a conversation begins.
+        models: Models that a person may choose for a task, besides the agent's own; others are refused.
         max_body: Bytes per request body.
         max_frame: Bytes per WebSocket message.
         max_running: Concurrent runs.
@@ -48,6 +50,8 @@ class Settings:
     origins: Sequence[str] = ()
     show_tools: Collection[str] | bool = ()
     show_reasoning: bool = False
+    starters: Sequence[str] = ()
+    models: Sequence[str] = ()
     max_body: int = 8 << 20
     max_frame: int = 1 << 20
     max_running: int = 100
@@ -65,9 +69,15 @@ class Settings:
             value = getattr(self, field.name)
             if _is_number(field.default) and not (_is_number(value) and value > 0):
                 raise ConfigError(notice("library.above_zero", name=field.name, value=value))
-        for name in ("hosts", "origins", "show_tools"):
+        for name in ("hosts", "origins", "show_tools", "starters", "models"):
             if isinstance(getattr(self, name), (str, bytes)):
                 raise ConfigError(f"{name} must be a list, not a string.")
+        starters: Sequence[object] = self.starters
+        if not all(isinstance(text, str) and text.strip() for text in starters):
+            raise ConfigError(notice("library.server_starters", starters=self.starters))
+        models: Sequence[object] = self.models
+        if not all(isinstance(name, str) and name.strip() for name in models):
+            raise ConfigError(notice("library.server_models", models=self.models))
         if self.prefix and not re.fullmatch(r"(/[\w.~-]+)+", self.prefix, re.ASCII):
             raise ConfigError(notice("library.server_prefix", prefix=self.prefix))
         for origin in self.origins:

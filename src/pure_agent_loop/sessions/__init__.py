@@ -9,7 +9,7 @@
     story         a session as a readable history; `export` renders it as a document
     fork          starts a session from a point of another one
 
-docs/sessions.md describes the format and the recovery from damage.
+docs/journal.md describes the format and the recovery from damage.
 """
 
 import os
@@ -39,6 +39,7 @@ from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
+    from pure_agent_loop.sessions.requests import requests_in
     from pure_agent_loop.sessions.stores.postgres import PostgresStore
     from pure_agent_loop.sessions.stores.sqlite import SqliteStore
 
@@ -64,10 +65,11 @@ __all__ = [
     "default_store",
     "new_session_id",
     "parse",
+    "requests_in",
     "store_at",
 ]
 
-_LATER = {"PostgresStore": "stores.postgres", "SqliteStore": "stores.sqlite"}
+_LATER = {"PostgresStore": "stores.postgres", "SqliteStore": "stores.sqlite", "requests_in": "requests"}
 
 
 __getattr__, __dir__ = lazy_exports(__name__, _LATER)
@@ -79,14 +81,14 @@ def default_store() -> JsonlStore:
 
 
 def store_at(place: SessionPlace | None, option: str = "sessions") -> SessionStore:
-    """Return the store that a folder, a store or a `SessionManager` stands for; None for this user's store.
+    """Return the store of a folder, a store or a `SessionManager`; None for this user's store.
 
     Args:
         place: Value that a caller passed.
         option: Name of the option, for the error.
 
     Raises:
-        ConfigError: `place` is none of these.
+        ConfigError: `place` is of another type.
     """
     if place is None:
         return default_store()

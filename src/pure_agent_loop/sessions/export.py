@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import difflib
 import html
+import json
 import re
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.sessions.story import Entry, Story, read_story
+from pure_agent_loop.support.prose import fenced, prose_to_html, prose_to_markdown
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import counted
 
 _TITLE = "Session"
-_BACKTICKS = re.compile("`+")
+_FOLDED = ("result", "thinking", "notice")
+_MAX_TITLE = 80  # characters
+_MAX_COMPARED = 1_000  # lines; difflib takes quadratic time
+_EDIT = {"path", "old_text", "new_text", "content"}
 _HEAD = """\
 <!DOCTYPE html>
 <html lang="en">
@@ -23,15 +30,33 @@ _HEAD = """\
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
-:root {{ color-scheme: light dark; }}
-body {{ max-width: 50rem; margin: 2rem auto; padding: 0 1rem; font: 1rem/1.5 system-ui, sans-serif; }}
-h2 {{ font-size: 1rem; margin: 1.5rem 0 .3rem; }}
-pre {{ white-space: pre-wrap; overflow-wrap: anywhere; margin: .3rem 0; padding: .6rem .8rem;
-  border-left: 3px solid #8888; background: #8881; font: .9rem/1.45 ui-monospace, monospace; }}
-.task pre {{ border-color: #36c; }}
-.answer pre {{ border-color: #383; font-family: inherit; font-size: 1rem; }}
-.failed pre {{ border-color: #c33; }}
-.about, .end {{ opacity: .7; }}
+:root {{ color-scheme: light dark;
+  --ground: light-dark(#fbfaf8, #171817); --raised: light-dark(#ffffff, #1f2120);
+  --sunk: light-dark(#f2f0ec, #121312);
+  --line: light-dark(#e2dfd8, #333634); --ink: light-dark(#22241f, #e8e8e3);
+  --dim: light-dark(#62655d, #a3a79e);
+  --tint: light-dark(#e6f0ec, #22322d); --bad: light-dark(#a5302a, #f09a92);
+  --add: light-dark(#14632e, #86d49d); }}
+body {{ max-width: 46rem; margin: 2rem auto; padding: 0 1rem; background: var(--ground); color: var(--ink);
+  font: 1rem/1.6 system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "Noto Sans CJK SC", sans-serif;
+  overflow-wrap: anywhere; }}
+h1 {{ font-size: 1.625rem; line-height: 1.25; margin: 0 0 .3rem; }}
+section {{ margin: 1rem 0; }}
+h2, summary, .about, .end {{ font-size: .875rem; font-weight: 400; color: var(--dim); margin: 0 0 .3rem; }}
+h3, h4, h5, h6 {{ font-size: 1rem; margin: 1.2rem 0 .4rem; }}
+h3 {{ font-size: 1.25rem; }}
+p, ul, ol, table, blockquote {{ margin: .6rem 0; }}
+pre {{ white-space: pre-wrap; margin: .3rem 0; padding: .6rem .8rem; border: 1px solid var(--line);
+  border-radius: 10px; background: var(--sunk); }}
+pre, code {{ font: .875rem/1.45 ui-monospace, "SF Mono", Menlo, Consolas, monospace; }}
+p code, li code, td code {{ background: var(--sunk); padding: .1em .3em; border-radius: 6px; }}
+.task pre, .user pre {{ font: inherit; background: var(--tint); border-color: var(--tint); }}
+.failed > details > summary {{ color: var(--bad); }}
+blockquote {{ margin-left: 0; padding-left: 1rem; border-left: 3px solid var(--line); color: var(--dim); }}
+table {{ border-collapse: collapse; display: block; overflow-x: auto; }}
+th, td {{ border: 1px solid var(--line); padding: .3rem .6rem; text-align: left; }}
+pre ins {{ color: var(--add); text-decoration: none; }}
+pre del {{ color: var(--bad); text-decoration: none; }}
 summary {{ cursor: pointer; }}
 </style>
 </head>
@@ -41,33 +66,113 @@ summary {{ cursor: pointer; }}
 """
 
 
-def to_markdown(records: Sequence[Record], title: str = _TITLE) -> str:
-    """Return a session as Markdown. All texts are in fenced blocks that they cannot close.
+def to_markdown(records: Sequence[Record], title: str = "") -> str:
+    """Return a session as Markdown: answers as prose, edits as diffs, results folded below their calls.
+
+    Nothing in it loads a resource or is raw HTML, except ``details``, ``summary`` and ``code``.
 
     Args:
         records: Records of the session, in the order they were written.
+        title: Title of the document; the task if empty.
     """
     story = read_story(records)
-    blocks = [f"# {_plain(title)}", _plain(about(story, records))]
-    for entry in story.entries:
+    blocks = [f"# {_plain(_title(story, title))}", _plain(about(story, records))]
+    for entry in _in_pairs(story.entries):
+        name = _plain(heading(entry))
         if entry.kind in ("end", "shortened"):
-            blocks.append(f"*{_plain(heading(entry))}*")
+            blocks.append(f"*{name}*")
+            continue
+        language, text = _body(entry)
+        body = prose_to_markdown(text) if entry.kind == "answer" else "\n".join(fenced(text, language))
+        if entry.kind in _FOLDED:
+            blocks.append(f"<details><summary>{_escaped(heading(entry))}</summary>\n\n{body}\n\n</details>")
         else:
-            level = "##" if entry.kind == "task" else "###"
-            blocks.append(f"{level} {_plain(heading(entry))}\n\n{_fenced(entry)}")
+            blocks += [f"{'##' if entry.kind == 'task' else '###'} {name}", *([body] if language else [])]
     return "\n\n".join(blocks) + "\n"
 
 
-def to_html(records: Sequence[Record], title: str = _TITLE) -> str:
-    """Return a session as one HTML page: escaped, without scripts, without external resources.
+def to_html(records: Sequence[Record], title: str = "") -> str:
+    """Return a session as one HTML page without scripts and external resources; see `to_markdown`.
 
     Args:
         records: Records of the session, in the order they were written.
+        title: Title of the document; the task if empty.
     """
     story = read_story(records)
-    parts = [_HEAD.format(title=_escaped(one_line(title)), about=_escaped(about(story, records)))]
-    parts += [_section(entry) for entry in story.entries]
+    parts = [_HEAD.format(title=_escaped(_title(story, title)), about=_escaped(about(story, records)))]
+    parts += [_section(entry) for entry in _in_pairs(story.entries)]
     return "\n".join([*parts, "</body>", "</html>", ""])
+
+
+def _title(story: Story, title: str) -> str:
+    return one_line(title or story.title, _MAX_TITLE) or _TITLE
+
+
+def _in_pairs(entries: Sequence[Entry]) -> list[Entry]:
+    """Return the entries to show, each result after its call."""
+    groups: list[list[Entry]] = []
+    calls: dict[str, list[Entry]] = {}  # calls without a result, by call id
+    for entry in entries:
+        group = calls.pop(entry.call_id, None) if entry.kind == "result" else None
+        if group is not None:
+            group.append(entry)
+            continue
+        if entry.kind == "end" and entry.text == "completed":
+            continue  # as is to be expected
+        groups.append([entry])
+        if entry.kind == "call":
+            calls[entry.call_id] = groups[-1]
+    return [entry for group in groups for entry in group]
+
+
+def _body(entry: Entry) -> tuple[str, str]:
+    """Return language and text of an entry, without control characters; none if the heading is enough."""
+    if entry.kind != "call":
+        return "text", safe_text(entry.text)
+    arguments = _arguments(entry)
+    path, old, new = (arguments.get(name) for name in ("path", "old_text", "new_text"))
+    if entry.tool == "write_file":
+        old, new = "", arguments.get("content")
+    is_edit = entry.tool in ("edit_file", "write_file") and set(arguments) <= _EDIT
+    if is_edit and isinstance(path, str) and isinstance(old, str) and isinstance(new, str):
+        return "diff", _diff(one_line(path), safe_text(old), safe_text(new))
+    if entry.tool == "todo_write" and (plan := _plan(arguments.get("items"))):
+        return "text", safe_text(plan)
+    if list(arguments) == ["path"] and _path(entry) == path:
+        return "", ""
+    values = list(arguments.values())
+    if len(values) == 1 and isinstance(values[0], str):
+        return "text", safe_text(values[0])
+    return "json", safe_text(entry.text)
+
+
+def _plan(items: Any) -> str:
+    """Return the list of a plan, a line a task; empty if it is not a plan."""
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        return ""
+    marks = {"done": "\u2611", "in_progress": "\u25b8", "pending": "\u2610"}
+    shown = [(marks.get(str(item.get("status")), marks["pending"]), item.get("task")) for item in items]
+    return "\n".join(f"{mark} {task}" for mark, task in shown)
+
+
+def _arguments(entry: Entry) -> dict[str, Any]:
+    try:
+        arguments = json.loads(entry.text)
+    except (ValueError, RecursionError):
+        return {}
+    return arguments if isinstance(arguments, dict) else {}
+
+
+def _diff(path: str, old: str, new: str) -> str:
+    if all(text.endswith("\n") for text in (old, new) if text):  # otherwise a lone newline is a difference
+        old, new = old.removesuffix("\n"), new.removesuffix("\n")
+    before, after = old.split("\n") if old else [], new.split("\n") if new else []
+    if len(before) + len(after) > _MAX_COMPARED:
+        lines = [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]
+    else:  # line numbers of a fragment would mislead
+        found = list(difflib.unified_diff(before, after, lineterm=""))[2:]
+        lines = ["..." if line.startswith("@@") else line for line in found][1:]
+    return "\n".join([f"--- {path}", f"+++ {path}", *lines])
 
 
 def heading(entry: Entry) -> str:
@@ -78,17 +183,24 @@ def heading(entry: Entry) -> str:
         "notice": "Notice to the model",
         "thinking": "Thinking",
         "answer": "Answer",
-        "call": f"Call of {one_line(entry.tool, 80)}",
+        "call": f"Call of {one_line(entry.tool, 80)} {_path(entry)}".rstrip(),
         "result": f"Result of {one_line(entry.tool, 80)}" if entry.tool else "Result",
         "shortened": "Earlier messages were shortened for the model.",
-        "end": f"The run ended: {one_line(entry.text, 80)}.",
+        "end": f"The run ended: {one_line(entry.text, 400).removesuffix('.')}.",
     }[entry.kind]
     ended = "failed" if entry.failed else entry.state
-    if ended and entry.seconds is not None:
-        ended += f" after {entry.seconds:.2f} s"
+    if entry.exit_code:
+        ended = f"exit code {entry.exit_code}"
+    if ended and entry.seconds is not None and entry.seconds >= 1:
+        ended += f" after {entry.seconds:.1f} s"
     ended = f" ({one_line(ended)})" if ended else ""
     step = f"Step {entry.step}: " if entry.step and entry.kind not in ("end", "shortened") else ""
     return f"{step}{words}{ended}"
+
+
+def _path(entry: Entry) -> str:
+    path = _arguments(entry).get("path") if entry.kind == "call" else None
+    return one_line(path, 80) if isinstance(path, str) else ""
 
 
 def about(story: Story, records: Sequence[Record]) -> str:
@@ -120,13 +232,6 @@ def _span(first: str, last: str) -> str:
     return f"{first} to {clock if clock and first.startswith(day) else last}"
 
 
-def _fenced(entry: Entry) -> str:
-    text = safe_text(entry.text)
-    longest = max((len(run) for run in _BACKTICKS.findall(text)), default=0)
-    fence = "`" * max(3, longest + 1)
-    return f"{fence}{'json' if entry.kind == 'call' else 'text'}\n{text}\n{fence}"
-
-
 def _plain(text: str) -> str:
     """Return one line with the special characters of Markdown and HTML escaped."""
     return re.sub(r"([\\`*_{}\[\]<>#|~!&])", r"\\\1", one_line(text))
@@ -136,11 +241,20 @@ def _section(entry: Entry) -> str:
     name = _escaped(heading(entry))
     if entry.kind in ("end", "shortened"):
         return f'<p class="end">{name}</p>'
-    body = f"<pre>{_escaped(entry.text)}</pre>"
+    language, text = _body(entry)
+    body = f"<pre>{_coloured(text) if language == 'diff' else html.escape(text)}</pre>" if language else ""
+    if entry.kind == "answer":
+        body = prose_to_html(entry.text)
     kind = f"{entry.kind} failed" if entry.failed else entry.kind
-    if entry.kind in ("result", "thinking", "notice"):
+    if entry.kind in _FOLDED:
         return f'<section class="{kind}"><details><summary>{name}</summary>\n{body}</details></section>'
     return f'<section class="{kind}"><h2>{name}</h2>\n{body}</section>'
+
+
+def _coloured(diff: str) -> str:
+    lines = [html.escape(line) for line in diff.split("\n")]
+    tags = [{"+": "ins", "-": "del"}.get(line[:1], "") for line in lines]
+    return "\n".join(f"<{tag}>{line}</{tag}>" if tag else line for tag, line in zip(tags, lines, strict=True))
 
 
 def _escaped(text: str) -> str:

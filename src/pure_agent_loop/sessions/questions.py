@@ -1,30 +1,30 @@
 """Read and answer the questions of suspended runs from any process, without running anything.
 
 The first answer wins. A writer locks the session and reads it again before it writes. A later answer is
-rejected with an error that holds the first answer, its author and its time.
+rejected with an error that holds the first answer, its author and its time. A new task in the session counts
+as a denial of the open questions.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
-from pure_agent_loop.errors import AlreadyAnsweredError, ConfigError, SessionLockedError
+from pure_agent_loop.errors import AlreadyAnsweredError, ConfigError
 from pure_agent_loop.kernel.ledgers import check_waits
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
-from pure_agent_loop.sessions.store import SessionStore, opening_lock
-from pure_agent_loop.sessions.stores.records import Record
+from pure_agent_loop.sessions.store import SessionStore, opening_lock, retry_while_locked
+from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.sessions.transcript import ResumePoint, ask_key, encode, read_effect, read_resume_point
 from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text
 from pure_agent_loop.tool import ToolOutcome
 
-LOCKED_SECONDS = 1.0  # how long to wait for a session that another process is writing
+LOCKED_SECONDS = 5.0  # how long to wait for another writer: a run that resumes may first connect its tools
 _PAUSE = 0.02
 
 
@@ -45,8 +45,11 @@ def open_questions(records: Sequence[Record], session_id: str = "") -> list[Perm
     answered = {
         key for key, answer in answers.items() if isinstance(answer, Permission) and answer.behavior != "ask"
     }
+    asked_at = next((record.time for record in reversed(records) if record.type == "state"), None)
     return [
-        question for question in state.questions if ask_key(question.step, question.call_id) not in answered
+        replace(question, asked_at=asked_at)
+        for question in state.questions
+        if ask_key(question.step, question.call_id) not in answered
     ]
 
 
@@ -56,6 +59,30 @@ def _waiting(
     point = read_resume_point(records, session_id)
     is_waiting = point.started_run is None and (point.state or {}).get("stop_reason") == reason
     return point, point.to_state() if is_waiting else None
+
+
+class GivenAnswer(NamedTuple):
+    """Answer of a person to a question, with its author and its time in seconds since the epoch."""
+
+    call_id: str
+    behavior: str
+    message: str
+    by: str
+    at: float
+
+
+def given_answers(records: Sequence[Record]) -> list[GivenAnswer]:
+    """Return the answers that people gave since a session's run was suspended."""
+    start = max((at for at, record in enumerate(records) if record.type == "state"), default=len(records))
+    answers = []
+    for record in records[start:]:
+        _, is_answer, call_id = str(record.data.get("key")).partition(":ask:")
+        if is_answer and record.data.get("by"):
+            given = record.data["value"]["Permission"]
+            answers.append(
+                GivenAnswer(call_id, given["behavior"], given["message"], record.data["by"], record.time)
+            )
+    return answers
 
 
 def open_calls(records: Sequence[Record]) -> list[ToolCall]:
@@ -118,23 +145,21 @@ def _record_first(
         else:
             keys = {call.id: key for key, call in _open_results(records)}
         if call_id not in keys and (before := _answer_before(records, kind, call_id)) is not None:
+            if before.type == "run":
+                raise already_answered(call_id, {"behavior": "deny"}, "a new task", before.time)
             raise already_answered(call_id, before.data["value"], before.data.get("by"), before.time)
         check_waits("question" if is_answer else "result", call_id, keys)
         return keys[call_id]
 
     origin = {"session": session_id} if is_answer else {}
-    give_up = time.monotonic() + LOCKED_SECONDS
-    while True:
+
+    def write() -> None:
         key_in(store.read(session_id).records)  # without a lock: a late answer must not block a writer
-        try:
-            with opening_lock(session_id), store.open(session_id, create=False) as log:
-                data = {"key": key_in(log.records), "value": plain, "by": author, **origin}
-                log.append(kind, data, durable=True)
-                return
-        except SessionLockedError:
-            if time.monotonic() >= give_up:
-                raise
-        time.sleep(_PAUSE)
+        with opening_lock(session_id), store.open(session_id, create=False) as log:
+            data = {"key": key_in(log.records), "value": plain, "by": author, **origin}
+            log.append(kind, data, durable=True)
+
+    retry_while_locked(write, LOCKED_SECONDS, _PAUSE)
 
 
 def author_of(by: Any) -> str:
@@ -167,9 +192,20 @@ def already_answered(
 
 
 def _answer_before(records: Sequence[Record], kind: str, call_id: str) -> Record | None:
-    """Return the newest answer of a person to a call, or the newest result from outside the run."""
+    """Return the newest answer of a person to a call, or the newest result from outside the run.
+
+    For a question also the record of the run whose new task replaced it.
+    """
     wanted = f"ask:{call_id}" if kind == "value" else f"tool:{call_id}"
+    task: Record | None = None
     for record in reversed(records):
+        if kind == "value" and record.type == "run" and isinstance(record.data.get("task"), str):
+            task = record
+        elif task is not None and record.type == "state":
+            asked = {call.get("id") for call in dicts_in(record.data, "pending")}
+            if record.data.get("stop_reason") == SUSPENDED and call_id in asked:
+                return task
+            task = None
         if record.type != kind or str(record.data.get("key")).partition(":")[2] != wanted:
             continue
         value = record.data.get("value")

@@ -30,6 +30,7 @@ from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.messages import META
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.parts import change_of
 from pure_agent_loop.permissions import VerdictError
@@ -275,7 +276,7 @@ class ReplayJournal:
         if messages[begin:] == expected[begin:]:
             return None
         for number, (old, new) in enumerate(zip_longest(expected[begin:], messages[begin:]), begin + 1):
-            if old != new and old != to_jsonable(new):
+            if old != new and old not in (plain := to_jsonable(new), _without_failed(plain)):
                 return self._difference("message", number, expected=old, got=to_jsonable(new))
         return None
 
@@ -285,6 +286,8 @@ class ReplayJournal:
         for name in form.keys() & expected.keys() - _NOT_COMPARED:
             if form[name] != expected[name]:
                 was, now = _without_times(expected[name]), _without_times(to_jsonable(form[name]))
+                if name in _COUNTS and isinstance(was, dict):  # records of older versions have fewer counts
+                    now = {count: now[count] for count in now if count in was}
                 if was != now:
                     old[name], new[name] = was, now
         return self._difference("state", expected=old, got=new) if old else None
@@ -298,8 +301,17 @@ class ReplayJournal:
         return Difference(self._run, self._state.step, what, message, expected, got)
 
 
+_COUNTS = ("context", "usage")
+
+
 def _call_states(changes: Iterable[Mapping[str, Any]]) -> list[list[Any]]:
     return [[change.get("id"), change.get("state")] for change in changes if change.get("call_id")]
+
+
+def _without_failed(message: Any) -> Any:
+    """Return a message as earlier versions recorded it: without the mark of a failed call."""
+    is_result = isinstance(message, dict) and message.get(META) == {"failed": True}
+    return {name: field for name, field in message.items() if name != META} if is_result else message
 
 
 def _without_times(value: Any) -> Any:
@@ -314,6 +326,7 @@ def _as_error(failure: Mapping[str, Any]) -> Exception:
     elif "limit" in failure:
         kind, limit, reached = failure["limit"]
         error = LimitExceededError(kind, limit, reached, text)
+        error.note = str(failure.get("note", ""))
     elif name == VerdictError.__name__:  # the only other error that ends a run
         return VerdictError(text)
     else:
@@ -474,7 +487,7 @@ class _Replay:
         recorded, prompt = recorded_input(run), run["system_prompt"]
         chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
         if self._agent is not None and (is_handed or recorded.messages is None):
-            prompt = member_at(self._agent, chain).system_prompt  # otherwise the history may bring its own
+            prompt = member_at(self._agent, chain).system_prompt  # otherwise the history may contain one
         if is_handed:
             return handed_state(point.to_state() or QueryState(), prompt, run.get("history", point.messages))
         state = first_state(point, "", replace(recorded, system_prompt=prompt), kit.prompts)[0]

@@ -125,6 +125,12 @@ def first_state(
         state, notices = resumed_state(None, previous, prompts)
     else:
         _reject_if_allowed(point, previous, session_id)
+        open_questions = [
+            each for each in previous.questions if ask_key(each.step, each.call_id) not in point.effects
+        ]
+        if previous.stop_reason == SUSPENDED and open_questions:
+            tools = ", ".join(each.tool for each in open_questions)
+            notices.append(f"The new task denied what waited for an answer in {session_id!r}: {tools}.")
         if point.was_cut_off:
             notices.append(f"The last run of {session_id!r} was interrupted; its recorded work is kept.")
             apply_recorded_effects(previous, point, prompts)
@@ -176,7 +182,7 @@ def recorded_input(run: Mapping[str, Any]) -> RunInput:
 
 def unknown_outcome(prompts: Prompts, tool: str) -> ToolOutcome:
     """Return the outcome of a call that was running when its process ended."""
-    return failed(prompts, tool, "Unknown", prompts.tool_interrupted)
+    return failed(prompts, tool, "Unknown", prompts.tool_interrupted, hint=False)
 
 
 def apply_recorded_effects(state: QueryState, point: ResumePoint, prompts: Prompts) -> None:
@@ -205,11 +211,11 @@ def apply_recorded_effects(state: QueryState, point: ResumePoint, prompts: Promp
             args = point.intents.get(key, {}).get("args", call.arguments)
             if args != call.arguments:
                 text += changed_arguments_note(args, None)
-            state.add_result(call.id, text, parts)
+            state.add_result(call.id, text, parts, failed=outcome.is_error)
         elif key in point.unfinished:
-            state.add_result(call.id, unknown_outcome(prompts, call.name).text)
+            state.add_result(call.id, unknown_outcome(prompts, call.name).text, failed=True)
         else:
-            state.add_result(call.id, prompts.tool_not_started)
+            state.add_result(call.id, prompts.tool_not_started, failed=True)
     state.stop("cancelled")
 
 

@@ -34,6 +34,7 @@ def describe(kit: Kit) -> dict[str, Any]:
     rules, output, budget = kit.permissions.rules, kit.output, kit.budget
     return {
         "model": model_of(kit.client),
+        "agent": kit.name,
         "takes_meta": takes_meta(kit.client),
         "origin": origin_of(kit.client),
         "tools": kit.tools.to_openai_schema(kit.prompts),
@@ -165,7 +166,7 @@ def rebuild(run: Mapping[str, Any]) -> Kit:
 
 def read_prices(prices: Mapping[str, Any]) -> dict[str, Price]:
     """Rebuild a price table from its plain form."""
-    return {name: Price(**price) for name, price in prices.items()}
+    return {name: Price.from_dict(price) for name, price in prices.items()}
 
 
 def stub_tool(function: Mapping[str, Any], flags: Mapping[str, Mapping[str, Any]]) -> Tool:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
-from pure_agent_loop.errors import ConfigError, SessionNotFoundError, SessionWriteError
+from pure_agent_loop.errors import ConfigError, SessionLockedError, SessionNotFoundError, SessionWriteError
 from pure_agent_loop.sessions.stores.records import Record, Transcript, file_name, is_type
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import notice
@@ -26,6 +26,7 @@ from pure_agent_loop.support.text import to_jsonable
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+T = TypeVar("T")
 MAX_ID = 200
 _UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, surrogates, line and paragraph separators
 # The suffix that `JsonlStore.repair` appends does not count, so that each session can be repaired.
@@ -207,6 +208,23 @@ def opening_lock(session_id: str) -> Iterator[None]:
     """
     with _OPENING_LOCKS.setdefault(session_id, threading.Lock()):
         yield
+
+
+def retry_while_locked(action: Callable[[], T], seconds: float, pause: float) -> T:
+    """Call a function again while it raises `SessionLockedError`; return its result. Blocks the thread.
+
+    Args:
+        seconds: The error is raised after this time.
+        pause: Seconds between two calls.
+    """
+    give_up = time.monotonic() + seconds
+    while True:
+        try:
+            return action()
+        except SessionLockedError:
+            if time.monotonic() >= give_up:
+                raise
+        time.sleep(pause)
 
 
 def close_store(store: object) -> None:

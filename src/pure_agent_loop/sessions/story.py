@@ -23,15 +23,19 @@ class Entry:
     Args:
         kind: ``task`` (the task of a run), ``user`` (another message of a person), ``notice`` (a message
             of the framework to the model), ``thinking``, ``answer``, ``call``, ``result``, ``shortened``
-            (older history was replaced) or ``end`` (why a run ended).
+            (older history was replaced) or ``end`` (why a run ended: its stop reason, and its error).
         text: Text of the entry; the arguments of a call as JSON.
         time: Time of recording, in seconds since the epoch.
         step: Step of the entry, counted from 1 over the whole session; 0 if it belongs to none.
         tool: Tool of a call or a result.
-        failed: True if a result is an error.
+        failed: True if a result is an error, or its command failed.
         state: Final state of the call that a result belongs to; empty if not recorded.
         seconds: Running time of the call; None if not recorded.
         call_id: Id of the call, for a call or a result.
+        exit_code: Exit code of the command that the call ran; None for other tools.
+        by: For a result: name of the person who answered the question about the call; empty if none did.
+        verdict: That answer: ``allow`` or ``deny``.
+        answered_at: Time of that answer, in seconds since the epoch.
     """
 
     kind: Kind
@@ -43,6 +47,10 @@ class Entry:
     state: str = ""
     seconds: float | None = None
     call_id: str = ""
+    exit_code: int | None = None
+    by: str = ""
+    verdict: str = ""
+    answered_at: float | None = None
 
 
 @dataclass
@@ -92,8 +100,10 @@ class _StoryReader:
         self._tail: list[Record] = []  # effects that are not yet part of a message
         self._known: set[str] = set()  # messages in the history
         self._tools: dict[str, str] = {}  # tool names by call id
-        self._failed: set[str] = set()
+        self._outcomes: dict[str, Mapping[str, Any]] = {}  # by call id
+        self._answers: dict[str, dict[str, Any]] = {}  # of persons, by call id
         self._parts: dict[str, dict[str, float]] = {}  # per call: the time of each state
+        self._failure = ""  # message of the last error of a run
 
     def add(self, record: Record) -> None:
         data = record.data
@@ -103,12 +113,16 @@ class _StoryReader:
             self._history(record)
         elif record.type == "parts":
             self._changes(record)
+        elif record.type == "failure":
+            self._failure = _text(data.get("message"))
         elif (step := step_of(record)) is not None:
             self._state(record, step)
         elif record.type in ("answer", "outcome") and isinstance(data.get("key"), str):
             self._tail.append(record)
-            if record.type == "outcome" and _mapping(data.get("value")).get("is_error"):
-                self._failed.add(_call_id(record))
+            if record.type == "outcome":
+                self._outcomes[_call_id(record)] = _mapping(data.get("value"))
+        elif record.type == "value" and data.get("by"):
+            self._person_answer(record)
 
     def finish(self) -> Story:
         for record in self._tail:  # the run was interrupted before these became messages
@@ -130,7 +144,8 @@ class _StoryReader:
         self._step, self._tail = step, []
         self._story.stop_reason = str(reason or "")
         if reason and reason not in WAITING:
-            self._add("end", str(reason), record)
+            why = f": {self._failure}" if reason == "error" and self._failure else ""
+            self._add("end", f"{reason}{why}", record)
 
     def _history(self, record: Record) -> None:
         messages = dicts_in(record.data, "messages")
@@ -178,18 +193,30 @@ class _StoryReader:
                 times = {} if state == "pending" else self._parts.get(call_id, {})  # a call id may be reused
                 self._parts[call_id] = {**times, state: time}
 
+    def _person_answer(self, record: Record) -> None:
+        permission = _mapping(_mapping(record.data.get("value")).get("Permission"))
+        call_id = str(record.data.get("key")).partition(":ask:")[2]
+        about = {"by": str(record.data["by"]), "verdict": str(permission.get("behavior"))}
+        self._answers[call_id] = {**about, "answered_at": record.time}
+
     def _result(self, call_id: str, text: str, record: Record) -> None:
         times = self._parts.get(call_id, {})
         started_at, state = times.get("running"), next(reversed(times), "")
+        seconds = None if started_at is None else max(0.0, times[state] - started_at)
+        outcome = self._outcomes.get(call_id, {})
+        command = _mapping(outcome.get("command"))
+        exit_code = command.get("exit_code")
         self._add(
             "result",
             for_people(text),
             record,
             tool=self._tools.get(call_id, ""),
-            failed=call_id in self._failed,
+            failed=bool(outcome.get("is_error") or exit_code),
             state=state,
-            seconds=None if started_at is None else max(0.0, times[state] - started_at),
+            seconds=command.get("seconds", seconds),
             call_id=call_id,
+            exit_code=exit_code,
+            **self._answers.pop(call_id, {}),  # a call id may be reused
         )
 
     def _effect(self, record: Record) -> None:

@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import operator
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
@@ -34,17 +35,19 @@ from pure_agent_loop.inbox import Inbox, Incoming
 from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.limits import PERSON
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage, get
 from pure_agent_loop.parts import change_of
 from pure_agent_loop.permissions import Permission
+from pure_agent_loop.sessions.cost import COSTLY, day_of, read_expenses, spending_of
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, is_remote
 from pure_agent_loop.sessions.stores.records import Record, dicts_in
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import safe_str, to_jsonable
-from pure_agent_loop.support.threads import Raised, run_in_thread
+from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 from pure_agent_loop.support.typed import mistyped
 from pure_agent_loop.tool import ToolOutcome
 
@@ -61,9 +64,10 @@ _EXPECTED_TYPES = {
     "forms": list[str],
     "refusal": list[str],
 }
-# `value` is an object of the program and is not recorded; `parts` is recorded only if not empty.
+# `value` is an object of the program and is not recorded; newer fields are recorded only if set.
+_OPTIONAL_FIELDS = ("parts", "command", "refused")
 _OUTCOME_FIELDS = [
-    field.name for field in fields(ToolOutcome) if field.name not in ("parts", "value", "error")
+    field.name for field in fields(ToolOutcome) if field.name not in (*_OPTIONAL_FIELDS, "value", "error")
 ]
 _NOTHING = TokenUsage.zero().to_dict()
 
@@ -73,6 +77,7 @@ class _Spent(TypedDict, total=False):
     cost: float | None
     tool_calls: int | None
     in_budget: bool | None
+    unpriced: bool | None
 
 
 def encode(value: Any) -> tuple[str, Any]:
@@ -82,9 +87,15 @@ def encode(value: Any) -> tuple[str, Any]:
         return "answer", {**value.to_dict(), **({"requests": requests} if isinstance(requests, int) else {})}
     if isinstance(value, ToolOutcome):
         plain = {name: getattr(value, name) for name in _OUTCOME_FIELDS}
-        return "outcome", {**plain, "parts": value.parts} if value.parts else plain
+        optional = {name: getattr(value, name) for name in _OPTIONAL_FIELDS}
+        return "outcome", plain | {
+            name: item for name, item in optional.items() if item not in (None, [], "")
+        }
     if isinstance(value, (Permission, BeforeTool)):
-        return "value", {type(value).__name__: asdict(value)}
+        plain = asdict(value)
+        if not plain.get("similar"):
+            plain.pop("similar", None)
+        return "value", {type(value).__name__: plain}
     return "value", to_jsonable(value)
 
 
@@ -145,6 +156,7 @@ def describe_failure(error: Exception) -> dict[str, Any]:
         failure["kind"] = error.kind
     elif isinstance(error, LimitExceededError):
         failure["limit"] = [error.limit_type, error.limit_value, error.current_value]
+        failure |= {"note": error.note} if error.note else {}
     spent = getattr(error, "spent", None)
     return failure if spent is None else {**failure, "spent": spent.to_dict()}
 
@@ -353,6 +365,7 @@ class SessionJournal:
         self._changes: list[Mapping[str, Any]] = []
         self._turn = threading.Lock()
         self.store: SessionStore | None = None  # store of the session, for other data of the run
+        self._own: list[Record] | None = None  # of this session what costs something; None until it is needed
 
     def begin(self, description: Mapping[str, Any]) -> None:
         """Record the start of a run.
@@ -402,6 +415,21 @@ class SessionJournal:
         if what == "model":  # a new response: records of calls of the lost one do not apply
             self._keep_effects(lambda other: other.partition(":")[0] != step)
         return await self._record(key, value)
+
+    async def spent_on_day(self, now: float, person: str) -> tuple[float, float]:
+        """Return the known cost of a day so far, also in the other sessions of the store; see `SumsDays`."""
+        day, own_id, store = day_of(now), self._log.session_id, cast("SessionStore", self.store)
+        if self._own is None:
+            self._own = [*(await in_thread(lambda: store.read(own_id))).records]
+        own = [e for e in read_expenses(self._own, own_id) if e.names["day"] == day]
+        others = await in_thread(lambda: spending_of(store, day).others(own_id))
+        expenses = {expense.id: expense for expense in (*own, *others)}.values()  # a fork has copies
+        of_person = (e.known_cost for e in expenses if e.names[PERSON] == person)
+        return sum(e.known_cost for e in expenses), sum(of_person)
+
+    def _note_costly(self, kind: str, data: Mapping[str, Any]) -> None:
+        if self._own is not None and kind in COSTLY:
+            self._own.append(Record("", None, time.time(), kind, dict(data)))
 
     def recorded(self, key: str) -> bool:
         """Return True if `effect` will return a recorded result."""
@@ -483,6 +511,7 @@ class SessionJournal:
         return value
 
     async def _append(self, kind: str, data: Mapping[str, Any], *, durable: bool = False) -> None:
+        self._note_costly(kind, data)
         data = self._clean(data)
         if not self._is_remote:
             self._log.append(kind, data, durable=durable)

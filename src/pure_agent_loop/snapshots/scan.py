@@ -94,7 +94,9 @@ def _statx() -> Callable[..., int] | None:
 
 def coarse_time() -> float:
     """Return the time by the clock of file systems, in seconds since 1970: on Linux some ms late."""
-    return time.clock_gettime(_COARSE) if sys.platform.startswith("linux") else time.time()
+    if sys.platform != "linux":
+        return time.time()
+    return time.clock_gettime(_COARSE)
 
 
 def signature(status: os.stat_result) -> Signature:
@@ -197,7 +199,7 @@ class Scanner:
     def _open_root(self) -> FolderHandle:
         if beneath.best_opener() is beneath.open_by_checking:  # Windows has no descriptors for folders
             return FolderHandle(None, self.root)
-        return FolderHandle(os.open(self.root, beneath.FOLDER_FLAGS | os.O_NOFOLLOW))
+        return FolderHandle(os.open(self.root, beneath.FOLDER_FLAGS | beneath.NO_LINK))
 
     def _scan_folder(
         self, scan: ScanResult, base: str, folder: FolderHandle, outer_rules: list[Rules], depth: int

@@ -109,6 +109,10 @@ def limits_of(definition: AgentDefinition, state: QueryState, kit: Kit) -> LoopL
         max_tokens=least(limits.max_tokens, _left(above.max_tokens, used.tokens)),
         max_tool_calls=least(limits.max_tool_calls, _left(above.max_tool_calls, made)),
         max_cost=_cost(limits, above, used.cost),
+        max_cost_per_day=least(limits.max_cost_per_day, above.max_cost_per_day),
+        max_cost_per_person_per_day=least(
+            limits.max_cost_per_person_per_day, above.max_cost_per_person_per_day
+        ),
         max_seconds=_seconds(limits.max_seconds, None if state.deadline is None else state.deadline - now),
         prices={**limits.prices, **above.prices},
     )
@@ -219,7 +223,7 @@ class Child:
 
     @property
     def cost(self) -> float:
-        """Money it has spent."""
+        """Known part of the money it has spent."""
         return 0.0 if self.state is None else self.state.ledger.cost
 
     @property
@@ -234,7 +238,8 @@ class Child:
     def spent(self) -> dict[str, Any]:
         """Return its usage as `ToolOutcome.spent`, for the totals of the parent run."""
         account = {"usage": self.usage.to_dict(), "cost": self.cost, "tool_calls": self.calls}
-        return {**account, "in_budget": True}
+        is_unpriced = self.state is not None and self.state.cost is None
+        return {**account, **({"unpriced": True} if is_unpriced else {}), "in_budget": True}
 
     def call_name(self, call_id: str) -> str:
         """Return the id of a call for parents: prefixed, because each run numbers its own calls."""

@@ -298,6 +298,12 @@ class TaskStore:
         with contextlib.suppress(OSError):
             self._path(task_id, "kill").unlink(missing_ok=True)
 
+    def delete(self, task_id: str) -> None:
+        """Delete the record and the answer of a task."""
+        for suffix in ("json", "txt", "kill", "lock"):
+            with contextlib.suppress(OSError):
+                self._path(task_id, suffix).unlink(missing_ok=True)
+
     def _path(self, task_id: str, suffix: str) -> Path:
         if not _ID.fullmatch(task_id):
             raise TaskNotFoundError(f"Task {safe_str(task_id)!r:.80} not found: invalid id.")

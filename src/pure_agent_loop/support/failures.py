@@ -13,6 +13,8 @@ from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.support.text import FAILURE_LOGS, clean_text, safe_str
 
 if TYPE_CHECKING:
+    from types import TracebackType
+
     from pure_agent_loop.support.secrets.redaction import Redactor
 
 LOG = logging.getLogger("pure_agent_loop")
@@ -35,14 +37,22 @@ def is_meant(error: BaseException) -> bool:
         return not isinstance(error, ConfigError)
     if isinstance(error.__cause__, (StopIteration, StopAsyncIteration)):  # converted to RuntimeError here
         error = error.__cause__
+    trace = _raised_at(error)
+    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("pure_agent_loop.")
+
+
+def _raised_at(error: BaseException) -> TracebackType | None:
+    """Return the traceback entry where an error was raised; None if it never was."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
-    return trace is not None and str(trace.tb_frame.f_globals.get("__name__")).startswith("pure_agent_loop.")
+    return trace
 
 
 def log_failure(owner: str, error: BaseException) -> None:
     """Log what a function raised, with its traceback, unless it is an error of this package.
+
+    The place in the record, such as ``%(filename)s``, is where the error was raised.
 
     Args:
         owner: The function, such as ``The tool 'look'``.
@@ -59,7 +69,12 @@ def log_failure(owner: str, error: BaseException) -> None:
     text, words = (line if redactor is None else redactor.redact(line) for line in (text, safe_str(error)))
     details = (owner, f"{type(error).__name__}: {words}")
     raised = (type(error), error, error.__traceback__)
-    record = LOG.makeRecord(LOG.name, logging.ERROR, __file__, 0, "%s failed: %s", details, raised)
+    trace = _raised_at(error)
+    code, line = (log_failure.__code__, 0) if trace is None else (trace.tb_frame.f_code, trace.tb_lineno)
+    place = (code.co_filename, line)
+    record = LOG.makeRecord(
+        LOG.name, logging.ERROR, *place, "%s failed: %s", details, raised, func=code.co_name
+    )
     # A handler's text may hold a lone surrogate, which no file or stream can encode.
     record.exc_text = clean_text(text).rstrip("\n")
     LOG.handle(record)

@@ -42,7 +42,7 @@ def message_in(language: str, id: str, /, **values: object) -> str:  # noqa: A00
     """Return a message of the catalogue in one of `LANGUAGES`, with its placeholders filled in.
 
     Args:
-        id: ``SECTION.NAME``; a name alone stands in the section ``model``.
+        id: ``SECTION.NAME``; a name alone is in the section ``model``.
         values: Values of the placeholders. A `TranslatedText`, or an error with one, is translated too.
     """
     section, _, name = id.rpartition(".")

@@ -1,4 +1,4 @@
-"""Lazy package exports and lazy patterns."""
+"""Lazy package exports, deprecated names and lazy patterns."""
 
 from __future__ import annotations
 
@@ -26,6 +26,27 @@ def lazy_exports(
         return value
 
     return load, lambda: sorted({*vars(sys.modules[package]), *places})
+
+
+def warn_deprecated(old: str, new: str, removed_in: str) -> None:
+    """Warn the caller of this package that a public name or parameter will go; the one way to deprecate.
+
+    The warning points at the line outside this package, so that Python shows it there, once a line.
+
+    Args:
+        old: The name, such as ``Agent(tool_timeout=...)``.
+        new: What to use instead.
+        removed_in: The first version without the old name, such as ``0.4.0``.
+    """
+    import inspect  # neither is needed without such a name
+    import warnings
+
+    root = __name__.partition(".")[0]
+    depth, frame = 1, inspect.currentframe()
+    while frame and frame.f_back and frame.f_globals["__name__"].partition(".")[0] == root:
+        depth, frame = depth + 1, frame.f_back
+    text = f"{old} is deprecated and will be removed in {removed_in}. Use {new}."
+    warnings.warn(text, DeprecationWarning, stacklevel=depth)
 
 
 class _Lazy:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TextIO
 
 from pure_agent_loop.support.text import clean_text
@@ -51,6 +51,130 @@ def one_line(text: str, limit: int = 200) -> str:
     return line if len(line) <= limit else line[: limit - 4].rstrip() + " ..."
 
 
+def width_of(text: str) -> int:
+    """Return the width of a text on a terminal, in columns; a Chinese character takes two, a colour none."""
+    if "\x1b" in text:
+        text = _COLOUR.sub("", text)
+    if text.isascii():
+        return len(text)
+    import unicodedata  # other texts only
+
+    return sum(
+        0
+        if unicodedata.category(sign) in ("Mn", "Me", "Cf")
+        else 2
+        if unicodedata.east_asian_width(sign) in "WF"
+        else 1
+        for sign in text
+    )
+
+
+# A word with the blanks after it: letters up to the next blank, or one Chinese character, which needs none,
+# with the punctuation that is not allowed at the beginning or the end of a line.
+_WIDE = "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
+_OPENING, _CLOSING = "（「『《【〔［｛〈“", "，。；：、！？）」』》】〕］｝〉”…—％"
+_WORD = re.compile(
+    rf"\s+|(?:[{_OPENING}(\[{{]*[{_WIDE}][,.;:!?)}}%\]]*|[{_OPENING}]*[^\s{_WIDE}{_OPENING}{_CLOSING}]+"
+    rf"|[{_OPENING}]+|[{_CLOSING}])[{_CLOSING}]*\s*"
+)
+
+_PLAIN = re.compile(rf"[^\s{_WIDE}{_OPENING}{_CLOSING}]*")
+_ENDS = re.compile(rf"[{_CLOSING}]+")
+_STOPS = re.compile(r"[,.;:!?)}%\]]+")  # may follow a Chinese character
+
+DEEPER = 4  # columns
+_SECOND_COLUMN = re.compile(r"\S {2,}(?=\S)")
+
+
+def line_breaks(text: str, width: int, *, fold: bool = True, indent: int = 0) -> list[int]:
+    """Return the offsets at which a line is broken between words, so that it fits.
+
+    Args:
+        width: Columns; blanks at the end of a line may lie beyond.
+        fold: Break a word that is wider than a line too; else it stays whole, so that it can be copied.
+        indent: Columns that further lines lose to blanks before them.
+    """
+    breaks: list[int] = []
+    column, is_blank = 0, True
+    for match in _WORD.finditer(text) if width_of(text) > width else ():
+        word = match[0].rstrip()
+        size = width_of(word)
+        if column + size > width and not is_blank:
+            breaks.append(match.start())
+            column = indent
+        if fold and column + size > width:
+            for offset, sign in enumerate(word, match.start()):
+                if column + width_of(sign) > width and column:
+                    breaks.append(offset)
+                    column = indent
+                column += width_of(sign)
+        else:
+            column += size
+        is_blank = is_blank and not word
+        column += len(match[0]) - len(word)
+    return breaks
+
+
+def words_of(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the words of a line, each with the blanks after it; the first may be empty."""
+    for match in _WORD.finditer(text):
+        word = match[0].rstrip()
+        yield word, match[0][len(word) :]
+
+
+def is_plain(text: str) -> bool:
+    """Return True for letters that are one word, whatever plain letters follow."""
+    return _PLAIN.fullmatch(text) is not None
+
+
+def continues(word: str, text: str, *, plain: bool) -> bool:
+    """Return True if `text` extends the last word of a line; only `text` is scanned.
+
+    Args:
+        word: The end of that word.
+        plain: True if the word `is_plain`.
+    """
+    if plain and is_plain(text):
+        return True
+    return _ENDS.fullmatch(text) is not None or _STOPS.fullmatch(word[-1:] + text) is not None
+
+
+def wrap_text(text: str, width: int, *, fold: bool = False) -> str:
+    """Return a text with each line wrapped between words; a word wider than a line stays whole unless folded.
+
+    Further lines begin at the second column of the line, which two blanks or more precede, or are indented
+    deeper than an indented line: the rest of an argument must not look like another one.
+    """
+    lines: list[str] = []
+    for line in text.split("\n"):
+        column = _SECOND_COLUMN.search(line)
+        space = width_of(line[: column.end()]) if column else 0
+        if not 0 < space <= width // 2:
+            leading = len(line) - len(line.lstrip())
+            space = min(leading + DEEPER, width // 2) if leading else 0
+        breaks = line_breaks(line, width, fold=fold, indent=space)
+        parts = [line[start:end] for start, end in zip([0, *breaks], [*breaks, len(line)], strict=True)]
+        parts[:-1] = [part.rstrip() for part in parts[:-1]]
+        lines += [parts[0], *(" " * space + part.lstrip() for part in parts[1:])]
+    return "\n".join(lines)
+
+
+def one_row(text: str, columns: int) -> str:
+    """Return `text` made safe, on one line, cut between words so that it fits."""
+    line = one_line(text, max(len(text), 200))
+    if width_of(line) <= columns:
+        return line
+    return line[: line_breaks(line, max(columns - 4, 2))[0]].rstrip() + " ..."
+
+
+def aligned(texts: Iterable[str], *, right: bool = False) -> list[str]:
+    """Return the cells of a column, filled up to one width."""
+    cells = list(texts)
+    width = max(map(width_of, cells), default=0)
+    blanks = [" " * (width - width_of(cell)) for cell in cells]
+    return [blank + cell if right else cell + blank for cell, blank in zip(cells, blanks, strict=True)]
+
+
 def excerpt(text: str, max_lines: int = 12, max_width: int = 400) -> str:
     """Return the head and the tail of a long text, with a count of the lines left out.
 
@@ -79,6 +203,21 @@ def is_terminal(stream: TextIO | None) -> bool:
         return stream is not None and stream.isatty()
     except ValueError:  # the stream is closed
         return False
+
+
+def columns_of(stream: TextIO | None) -> int | None:
+    """Return the columns of a terminal; None if `stream` is not a terminal."""
+    if not is_terminal(stream):
+        return None
+    import shutil  # only at a terminal
+
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+def fitted(text: str, stream: TextIO | None) -> str:
+    """Return a text wrapped between words for a terminal; unchanged for any other stream."""
+    columns = columns_of(stream)
+    return text if columns is None else wrap_text(text, columns)
 
 
 def knows_escapes(environ: Mapping[str, str] | None = None) -> bool:

@@ -48,6 +48,12 @@ def _inside(value: Any, kind: type, args: tuple[Any, ...], where: str) -> str:
         parts = [(getattr(value, name), hint, name) for name, hint in hints.items() if name[0] != "_"]
     elif issubclass(kind, Mapping) and args and args[1] is not Any:
         parts = [(entry, args[1], f"{where}[{key!r:.40}]") for key, entry in value.items()]
+    elif kind is tuple and args and args[-1] is not ...:
+        if len(value) != len(args):
+            return f"{where} has {len(value)} items, not {len(args)}"
+        parts = [
+            (entry, hint, f"{where}[{n}]") for n, (entry, hint) in enumerate(zip(value, args, strict=True))
+        ]
     elif issubclass(kind, Sequence) and args and args[0] is not Any:
         parts = [(entry, args[0], f"{where}[{number}]") for number, entry in enumerate(value)]
     return next(filter(None, (mistyped(*entry) for entry in parts)), "")

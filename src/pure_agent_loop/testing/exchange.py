@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import itertools
 import json
@@ -12,7 +13,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from typing import Any
+from typing import Any, ClassVar
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
@@ -51,6 +52,7 @@ class Writing:
         empty: Content of an answer without text: None or "".
     """
 
+    stream_type: ClassVar[str] = "text/event-stream"
     number: int
     model: str
     empty: str | None = None
@@ -64,9 +66,17 @@ class Writing:
         """Return the events that end a stream; with ``[DONE]`` if `done`."""
         return [sse(b"[DONE]")] if done else []
 
+    def stream_error(self, body: bytes) -> bytes:
+        """Return an error as an event of a stream."""
+        return self.error(body)
+
     def error(self, body: bytes) -> bytes:
         """Return the body of an error in the protocol's form."""
         return body
+
+    def framed(self, events: bytes) -> bytes:
+        """Return server-sent events in the protocol's frames."""
+        return events
 
     def chunk(self, delta: Delta) -> bytes:
         """Return the payload of one streamed chunk."""
@@ -161,11 +171,15 @@ def _usage(usage: TokenUsage | None) -> dict[str, Any]:
     }
     if usage.reasoning_tokens is not None:
         data["completion_tokens_details"] = {"reasoning_tokens": usage.reasoning_tokens}
-    if usage.cached_tokens is not None:
-        data["prompt_tokens_details"] = {"cached_tokens": usage.cached_tokens}
+    details = {"cached_tokens": usage.cached_tokens, "cache_write_tokens": usage.cache_write_tokens}
+    if known := {name: count for name, count in details.items() if count is not None}:
+        data["prompt_tokens_details"] = known
+    if usage.cost is not None:
+        data["cost"] = usage.cost
     return {"usage": data}
 
 
+_STREAMS = (":streamGenerateContent", "/invoke-with-response-stream")  # parts of paths
 _ABORT_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
@@ -216,8 +230,8 @@ class ServerRequest:
 
     @property
     def streamed(self) -> bool:
-        """True if the request asks for a stream: in its body, or by its URL, as for Gemini."""
-        return self._get("stream") is True or ":streamGenerateContent" in self.path
+        """True if the request asks for a stream: in its body, or by its URL."""
+        return self._get("stream") is True or any(end in self.path for end in _STREAMS)
 
     @property
     def wants_usage(self) -> bool:
@@ -311,12 +325,13 @@ class Exchange:
         """Send status 200 and the headers, unless they were already sent; the body follows in pieces."""
         if not self.begun:
             self.begun = True
-            kind = "text/event-stream" if self.streamed else "application/json"
+            kind = self.writing.stream_type if self.streamed else "application/json"
             await self._send(_head(200, [("Content-Type", kind), ("Transfer-Encoding", "chunked")]))
 
     async def write(self, data: bytes) -> None:
         """Send bytes of the body, cut to the sizes of `rechunk`."""
         await self.begin()
+        data = self.writing.framed(data) if self.streamed else data
         if self._sizes is None:
             await self._chunk(data)
             return
@@ -373,7 +388,8 @@ class Exchange:
         """Close the connection with a TCP reset."""
         await self.hang_up()
         sock: socket.socket = self._writer.get_extra_info("socket")
-        sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT_ON_CLOSE)
+        with contextlib.suppress(OSError):  # the client was faster
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _ABORT_ON_CLOSE)
 
     async def hold(self, gate: Gate) -> None:
         """Send nothing until the gate opens.

@@ -141,10 +141,10 @@ class ErrorChunk(ServerFault):
         """Send the error and end the answer."""
         body = to_json(error_body(self.message, self.kind, self.code))
         if out.streamed:
-            await out.event(body)
+            await out.event(out.writing.stream_error(body))
             await out.end()
         else:
-            await out.respond(200, body)
+            await out.respond(200, out.writing.error(body))
         return False
 
 

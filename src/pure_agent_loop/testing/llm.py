@@ -137,7 +137,7 @@ class ScriptedLLM(BaseLLMClient):
         """
         if self.tool_errors and not self._tools_may_fail:
             failures = [(name, type(error).__name__, safe_str(error)) for name, error in self.tool_errors]
-            words = "; ".join(map(": ".join, failures))
+            words = "; ".join(map(": ".join, failures)).removesuffix(".")
             raise ScriptError(
                 f"Tools failed: {words}. If the test expects this: ScriptedLLM(..., tools_may_fail=True)."
             ) from self.tool_errors[0][1]

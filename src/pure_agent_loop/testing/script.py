@@ -136,7 +136,7 @@ def deltas(
     Args:
         parts: In order: a `Delta`, a string (one delta), a call, a `Gate` to wait at, an exception to
             raise there, or (server only) a fault to happen there.
-        finish_reason: Added at the end unless a delta brings one; ``"auto"`` for the one that fits,
+        finish_reason: Added at the end unless a delta has one; ``"auto"`` for the one that fits,
             None for an answer that ends without any.
         usage: The tokens, added with the finish reason; None for none.
         done: Send the closing ``[DONE]`` (server only).

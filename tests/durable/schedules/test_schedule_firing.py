@@ -58,19 +58,70 @@ def desk(request, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("missed", "expected"),
-    [("skip", [1_500]), ("once", [1_200]), ("all", [600, 900, 1_200])],
+    ("missed", "away", "skipped", "count", "expected"),
+    [
+        ("skip", 1_300, 1_200, "4", []),
+        ("once", 1_300, 900, "3", [1_200]),
+        ("all", 1_300, 300, "1", [600, 900, 1_200]),
+        ("skip", 1_210, 900, "3", [1_200]),  # the newest is on time
+        ("once", 1_210, 900, "3", [1_200]),
+        ("skip", 310, None, "", [300]),
+        ("once", 400, None, "", [300]),
+        ("all", 1_000, None, "", [300, 600, 900]),
+        ("skip", 10_002 * 300, 3_000_300, "more than 10000", [3_000_600]),
+    ],
 )
-def test_after_a_time_without_workers(desk, missed, expected):
-    desk.add(missed=missed, max_missed=3, overlap="queue")
-    desk.time = START + 1_300
+def test_each_time_without_workers_runs_or_is_recorded(desk, caplog, missed, away, skipped, count, expected):
+    desk.add(missed=missed, max_missed=3, overlap="queue", timezone="Europe/Oslo")
+    desk.time = START + away
     desk.first.fire()
-    assert desk.schedules.get("a").next == START + 1_500
-    if missed == "skip":
-        assert desk.states() == []
-        desk.time = START + 1_500
-        desk.first.fire()
-    assert desk.states() == [(each, "due") for each in expected]
+    record = [] if skipped is None else [(skipped, "skipped")]
+    assert desk.states() == [*record, *((at, "due") for at in expected)]
+    reason = f"due times left out since 2026-01-01T01:05:00+01:00: {count}"
+    assert [each.getMessage() for each in caplog.records if each.levelname == "WARNING"] == [
+        f"Schedule a: {firing.run_id} is skipped: {firing.detail}."
+        for firing in desk.schedules.runs("a")
+        if firing.detail == f"{reason} (no worker fired them in time; missed={missed!r})"
+    ] * len(record)
+    assert len(caplog.records) == len(record)
+    next_at = desk.schedules.get("a").next
+    assert START + away < next_at <= START + away + 300
+    desk.second.submit()
+    assert desk.states()[len(record) :][:1] == [(at, "running") for at in expected[:1]]
+    desk.time = next_at
+    desk.first.fire()
+    assert desk.states()[-1] == (next_at - START, "due")
+
+
+@pytest.mark.parametrize("missed", ["skip", "once"])
+def test_a_worker_that_was_held_up_for_seconds_records_what_it_left_out(desk, caplog, missed):
+    desk.add(every=2, overlap="queue", missed=missed)
+    desk.time += 10
+    desk.first.fire()
+    assert desk.states() == [(8, "skipped"), (10, "due")]
+    (warning,) = caplog.records
+    assert "left out since 2026-01-01T00:00:02+00:00: 4 (" in warning.getMessage()
+    assert warning.levelname == "WARNING"
+
+
+def test_a_misspelt_agent_is_named_when_it_is_added_and_when_it_does_not_start(tmp_path, caplog):
+    url = f"sqlite:///{tmp_path / 'd.sqlite'}"
+    client = Client(Database(url))
+    schedules = Schedules(client, lambda: START)
+    schedules.add(Schedule("early", "wroker", "put 1", every=300))
+    (record,) = caplog.records
+    assert "Schedule early: agent 'wroker' is unchecked until a worker runs" in record.getMessage()
+    client.queue.register_agents({"worker": "model scripted"})
+    with pytest.raises(ConfigError, match=r"Unknown agent 'wroker'\. Known agents: worker"):
+        schedules.add(Schedule("late", "wroker", "put 1", every=300))
+    Firings(client, "host-aa", lambda: START + 300).look()
+    (error,) = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert error.getMessage() == (
+        "Schedule early: schedule.early.20260101T000500Z did not start: "
+        "Unknown agent 'wroker'. Known agents: worker."
+    )
+    assert schedules.runs("early")[0].state == "failed"
+    client.close()
 
 
 def test_one_of_those_that_look_at_the_same_moment_fires(desk):

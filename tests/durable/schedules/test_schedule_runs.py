@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import signal
 import socket
 import stat
@@ -14,6 +15,7 @@ import pytest
 from tests.durable.fleet import Fleet
 
 from pure_agent_loop.durable import Schedule, heartbeat, to_command, to_file, to_session
+from pure_agent_loop.sessions.cost import expenses_of, totals_by
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -85,6 +87,14 @@ def test_to_a_file(working, until):
     assert [each.name for each in working.folder.glob(".answers*")] == []
 
 
+def test_what_it_cost_is_summed_up_by_schedule(working, until):
+    for _ in range(2):
+        now(working, until, "costly")
+    totals = totals_by("schedule", expenses_of(working.engine.sessions))
+    assert totals["costly"].requests >= 2
+    assert totals["costly"].tokens > 0
+
+
 def test_to_a_command(working, until, monkeypatch):
     path = working.folder / "copied"
     firing = now(working, until, "copy", to_command([sys.executable, "-c", COPY, str(path)]))
@@ -153,10 +163,15 @@ def test_the_command_line(working, until):
     assert "paused" in working.pal("schedule", "pause", "typed").stderr
     shown = working.pal("schedule", "show", "typed").stdout
     assert "delivered" in shown
-    assert "schedule.typed.2" in shown
+    rows = [line for line in shown.splitlines() if "schedule.typed.2" in line]
+    assert rows
+    assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+]00:00  [a-z]+ +schedule", row) for row in rows), (
+        rows
+    )
     (found,) = [each for each in working.pal_json("schedule", "list")["schedules"] if each["name"] == "typed"]
     assert (found["enabled"], found["next"], found["every"]) == (False, None, 1.0)
-    assert "typed" in working.pal("schedule", "list").stdout
+    listed = working.pal("schedule", "list").stdout
+    assert re.search(r"; last [a-z]+ \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+]00:00\n", listed), listed
     assert working.pal_json("schedule", "run", "typed")["run_id"].startswith("schedule.typed.now-")
     assert working.pal("schedule", "resume", "typed").returncode == 0
     assert working.pal("schedule", "remove", "typed").returncode == 0

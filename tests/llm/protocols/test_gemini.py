@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop import Agent, EventType, GeminiClient
+from pure_agent_loop import Agent, EventType, GeminiClient, RetryConfig
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.gemini.request import GeminiWriter
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultFloat
@@ -18,6 +18,7 @@ from pure_agent_loop.testing import answer, call, deltas
 from pure_agent_loop.testing.faults import EndEarly, ErrorChunk, Reset, status
 from pure_agent_loop.testing.protocols import GeminiServer, check_gemini_request, model_parts
 from pure_agent_loop.testing.protocols.gemini import IssuedSignatures
+from tests.llm.protocols.histories import histories
 from tests.llm.protocols.loops import in_a_loop
 from tests.llm.protocols.typed import HAS_GOOGLE, assert_typed
 
@@ -87,6 +88,12 @@ def test_all_results_of_a_round_are_one_content():
     ]
 
 
+def test_a_failed_result_is_an_error():
+    history = [*USER, made("add"), {**result(0, "no such file"), "meta": {"failed": True}}]
+    (part,) = body(history, [ADD])["contents"][2]["parts"]
+    assert part["functionResponse"]["response"] == {"error": "no such file"}
+
+
 def test_a_request_begins_and_ends_with_a_user():
     contents = body([{"role": "assistant", "content": "x"}])["contents"]
     assert [content["role"] for content in contents] == ["user", "model", "user"]
@@ -125,6 +132,11 @@ def test_files_that_results_cannot_hold_follow_them():
     assert "parts" not in parts[0]["functionResponse"]
 
 
+def allowed_tools(mode):
+    tools = [{"type": "function", "function": {"name": "add"}}]
+    return {"type": "allowed_tools", "allowed_tools": {"mode": mode, "tools": tools}}
+
+
 @pytest.mark.parametrize(
     ("choice", "expected"),
     [
@@ -133,6 +145,8 @@ def test_files_that_results_cannot_hold_follow_them():
         ("none", {"mode": "NONE"}),
         ("validated", {"mode": "VALIDATED"}),
         ({"type": "function", "function": {"name": "add"}}, {"mode": "ANY", "allowedFunctionNames": ["add"]}),
+        (allowed_tools("auto"), {"mode": "VALIDATED", "allowedFunctionNames": ["add"]}),
+        (allowed_tools("required"), {"mode": "ANY", "allowedFunctionNames": ["add"]}),
     ],
 )
 def test_tool_choice_is_translated(choice, expected):
@@ -202,6 +216,11 @@ def test_a_typed_answer_is_constrained():
         ("gemini-3-pro", None, {"response_format": {"type": "grammar"}}, "response_format="),
         ("gemini-2.5-pro", None, {"response_format": {"type": "json_object"}}, "response_format: gemini-2.5"),
         ("gemini-3-pro", None, {"tool_choice": {"type": "allowed_tools"}}, "tool_choice="),
+        ("gemini-3-pro", "medium", {}, "Use one of: low, high"),
+        ("gemini-3.1-pro", "off", {}, "always thinks"),
+        ("gemini-3.8-flash", "off", {}, "always thinks"),
+        ("gemini-3.8-flash", None, {"reasoning_effort": "minimal"}, "Use one of: low, medium, high"),
+        ("gemini-flash-latest", "off", {}, "always thinks"),
         ("gemini-3-pro", "off", {}, "always thinks"),
         ("gemini-2.5-pro", "off", {}, "always thinks"),
         ("gemini-2.0-flash", "low", {}, "cannot think"),
@@ -218,6 +237,10 @@ def test_what_a_model_rejects_is_refused_before_a_request(model, level, options,
     [
         ("gemini-3-pro-preview", "high", {"includeThoughts": True, "thinkingLevel": "HIGH"}),
         ("gemini-3.5-flash", "off", {"thinkingLevel": "MINIMAL"}),
+        ("gemini-3.1-flash-lite", "off", {"thinkingLevel": "MINIMAL"}),
+        ("gemini-flash-lite-latest", "off", {"thinkingLevel": "MINIMAL"}),
+        ("gemini-3.1-pro-preview", "medium", {"includeThoughts": True, "thinkingLevel": "MEDIUM"}),
+        ("gemini-3.8-flash", "low", {"includeThoughts": True, "thinkingLevel": "LOW"}),
         ("gemini-flash-latest", "low", {"includeThoughts": True, "thinkingLevel": "LOW"}),
         ("gemini-2.5-flash", "off", {"thinkingBudget": 0}),
         ("gemini-2.5-flash", "low", {"includeThoughts": True, "thinkingBudget": 1_024}),
@@ -273,31 +296,16 @@ def test_the_stand_in_is_base64():
     assert base64.urlsafe_b64decode(STAND_IN)
 
 
-TEXTS = st.sampled_from(["", " ", "a", "b c"])
+def signed(draw, content):
+    parts = [{"text": content}, {"text": "", "thoughtSignature": "c2ln"}]
+    return {"role": "assistant", "content": content, **kept(*parts)}
 
 
-@st.composite
-def histories(draw):
-    history, count = [], 0
-    for _ in range(draw(st.integers(1, 6))):
-        role, content = draw(st.sampled_from(["user", "assistant", "round", "signed"])), draw(TEXTS)
-        if role == "round":
-            ids = [f"c{count + n}" for n in range(draw(st.integers(1, 3)))]
-            count += len(ids)
-            calls = [
-                {"id": i, "type": "function", "function": {"name": "add", "arguments": "{}"}} for i in ids
-            ]
-            history.append({"role": "assistant", "content": content or None, "tool_calls": calls})
-            history += [{"role": "tool", "tool_call_id": i, "content": draw(TEXTS)} for i in ids]
-        elif role == "signed":
-            parts = [{"text": content}, {"text": "", "thoughtSignature": "c2ln"}]
-            history.append({"role": "assistant", "content": content, **kept(*parts)})
-        else:
-            history.append({"role": role, "content": content})
-    return history
-
-
-@given(histories(), st.booleans(), st.sampled_from(["gemini-3-pro", "gemini-2.5-flash", "gemini-2.0-flash"]))
+@given(
+    histories(signed),
+    st.booleans(),
+    st.sampled_from(["gemini-3-pro", "gemini-2.5-flash", "gemini-2.0-flash"]),
+)
 def test_any_history_is_accepted(history, has_tools, model):
     body(history, [ADD] if has_tools else None, model=model)
 
@@ -671,3 +679,79 @@ def test_the_environments_key_goes_to_google_only(monkeypatch):
 )
 def test_the_address_of_a_model(base_url, model, endpoint):
     assert GeminiClient(model, "k", base_url, prepared=False)._settings["endpoint"] == endpoint
+
+
+# -- everything that the SDK's types name --------------------------------------------------------------------
+
+
+def members(name):
+    if not HAS_GOOGLE:
+        return []
+    from google.genai import types
+
+    return [member.value for member in getattr(types, name) if not member.value.endswith("UNSPECIFIED")]
+
+
+ENDS = {
+    "stop": {"STOP"},
+    "length": {"MAX_TOKENS", "CONTINUATION"},
+    "incomplete": {
+        "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE",
+        "OTHER", "IMAGE_OTHER", "NO_IMAGE",
+    },
+    "bad_request": {"MISSING_THOUGHT_SIGNATURE"},
+    "auth": {"PUP_LIMITED_DISABLED"},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", members("FinishReason"))
+@in_a_loop
+async def test_every_finish_reason_has_a_meaning(reason):
+    expected = next((end for end, reasons in ENDS.items() if reason in reasons), "content_filter")
+    with GeminiServer([model_parts({"text": "x"}, finish_reason=reason)]) as server:
+        try:
+            end = (await respond(server, True)).finish_reason
+        except LLMError as error:
+            end = error.kind
+    assert end == expected
+
+
+@pytest.mark.parametrize("reason", members("BlockedReason"))
+@in_a_loop
+async def test_every_reason_for_a_block_is_a_refusal(reason):
+    ratings = [{"category": "HARM_CATEGORY_X", "blocked": True}, {"category": "HARM_CATEGORY_Y"}]
+    feedback = {"blockReason": reason, "safetyRatings": ratings}
+    with GeminiServer([model_parts(candidates=[], promptFeedback=feedback)]) as server:
+        client = GeminiClient("gemini-3-flash", "k", server.base_url)
+        seen = [delta async for delta in client.chat_stream(USER)]
+        await client.aclose()
+    assert seen[-1].finish_reason == "content_filter"
+    assert seen[-1].notice == f"The prompt was blocked ({reason}): HARM_CATEGORY_X"
+
+
+@pytest.mark.parametrize(
+    "reason", ["MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE"]
+)
+@pytest.mark.parametrize("streams", [True, False])
+def test_a_malformed_response_is_repeated_with_a_word_to_the_model(reason, streams):
+    bad = model_parts({"text": "x"}, finish_reason=reason, finish_message="call: add(")
+    worse = model_parts(finish_reason=reason, finish_message="call: add((")
+    script = [answer(call("add", a=1, b=2)), bad, worse, "It is 3.", "Bye."]
+    retry = RetryConfig(base_delay=0, jitter=0)
+    with GeminiServer(script) as server:
+        client = GeminiClient("gemini-3-flash", "k", server.base_url)
+        agent = Agent(llm=client, tools=[add], retry=retry, stream=streams)
+        result = agent.run("1 + 2?")
+        agent.run("Bye.", messages=result.messages)
+        bodies = [request.body for request in server.requests]
+    assert result.output == "It is 3."
+    for written in bodies:
+        assert_typed(written)
+    plain = bodies[1]["contents"]
+    for written, why in ((bodies[2], "call: add("), (bodies[3], "call: add((")):
+        said = written["contents"]
+        assert said[:-1] == plain[:-1]
+        assert said[-1]["parts"][:-1] == plain[-1]["parts"]
+        assert f"({reason}): {why}\n" in said[-1]["parts"][-1]["text"]
+    assert "could not be read" not in json.dumps([bodies[4], result.messages])
+    assert result.usage.prompt_tokens > 0

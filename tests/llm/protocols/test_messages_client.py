@@ -5,14 +5,16 @@ from typing import TypedDict
 
 import pytest
 
-from pure_agent_loop import Agent, AnthropicClient, EventType
+from pure_agent_loop import Agent, AnthropicClient, EventType, File, Image, OpenAIClient, tool
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.anthropic.stream import MessagesReader
 from pure_agent_loop.llm.response import assembled
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.testing import answer, call, deltas, raw_call
+from pure_agent_loop.sessions import JsonlStore
+from pure_agent_loop.testing import ScriptedServer, answer, call, deltas, raw_call
 from pure_agent_loop.testing.faults import EndEarly, ErrorChunk, Reset, status
-from pure_agent_loop.testing.protocols import MessagesServer, message_blocks
+from pure_agent_loop.testing.protocols import MessagesServer as StrictServer
+from pure_agent_loop.testing.protocols import message_blocks
 from tests.llm.protocols.loops import in_a_loop
 from tests.llm.protocols.typed import assert_typed
 
@@ -21,6 +23,16 @@ class Number(TypedDict):
     """A number."""
 
     n: int
+
+
+class MessagesServer(StrictServer):
+    """The strict server; at its end, the SDK's types check every request that came."""
+
+    def __exit__(self, *details):
+        super().__exit__(*details)
+        if details[0] is None:
+            for request in self.requests:
+                assert_typed(request.body, is_beta="anthropic-beta" in request.headers)
 
 
 USER = [{"role": "user", "content": "q"}]
@@ -89,18 +101,80 @@ async def test_unknown_blocks_and_citations_are_kept(streams):
     assert response.extra["content_blocks"] == blocks
 
 
+CITATIONS = [
+    {
+        "type": "web_search_result_location",
+        "url": "https://example.org",
+        "title": "t",
+        "cited_text": "x",
+        "encrypted_index": "e",
+    },
+    {
+        "type": "page_location",
+        "cited_text": "y",
+        "document_index": 0,
+        "document_title": None,
+        "start_page_number": 1,
+        "end_page_number": 2,
+    },
+]
+
+
+def test_citations_and_results_of_server_tools_go_back_as_they_came(streams):
+    found = {
+        "type": "web_search_result",
+        "url": "https://example.org",
+        "title": "t",
+        "encrypted_content": "c",
+        "page_age": None,
+    }
+    blocks = [
+        {"type": "server_tool_use", "id": "srv_1", "name": "web_search", "input": {"query": "x"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srv_1", "content": [found]},
+        {"type": "text", "text": "Found it, ", "citations": CITATIONS[:1]},
+        {"type": "text", "text": "and this.", "citations": CITATIONS},
+    ]
+    search = {"type": "web_search_20250305", "name": "web_search"}
+    with MessagesServer([message_blocks(*blocks), "a"]) as server:
+        agent = Agent(llm=client_of(server), stream=streams, extra_body={"tools": [search]})
+        result = agent.run("one")
+        assert result.content == "Found it, and this."
+        agent.run("two", messages=json.loads(json.dumps(result.messages)))
+        assert server.requests[1].messages[1]["content"] == blocks
+
+
+def test_images_and_files_of_tools_follow_the_results(streams):
+    @tool
+    def draw() -> list:
+        """Draw."""
+        return ["drawn", Image(url="https://example.org/a.png")]
+
+    @tool
+    def print_it() -> File:
+        """Print."""
+        return File(b"%PDF-1.4", media_type="application/pdf", name="a.pdf")
+
+    with MessagesServer([(call("draw"), call("print_it")), "done"]) as server:
+        Agent(llm=client_of(server), tools=[draw, print_it], stream=streams).run("q")
+        content = server.requests[1].messages[2]["content"]
+    kinds = ["tool_result", "tool_result", "text", "image", "text", "document"]
+    assert [block["type"] for block in content] == kinds
+    assert content[5]["source"]["media_type"] == "application/pdf"
+
+
 @in_a_loop
 async def test_cached_tokens_are_part_of_the_prompt(streams):
     usage = {
         "input_tokens": 5,
         "cache_creation_input_tokens": 20,
+        "cache_creation": {"ephemeral_5m_input_tokens": 5, "ephemeral_1h_input_tokens": 15},
         "cache_read_input_tokens": 100,
         "output_tokens": 9,
         "output_tokens_details": {"thinking_tokens": 4},
     }
     with MessagesServer([message_blocks({"type": "text", "text": "x"}, usage=usage)]) as server:
         response = await respond(server, streams)
-    assert response.usage == TokenUsage(125, 9, 134, 4, 100)
+    assert response.usage == TokenUsage(125, 9, 134, 4, 100, cache_write_tokens=20, cache_write_1h_tokens=15)
 
 
 @in_a_loop
@@ -157,6 +231,8 @@ async def test_a_refusal_has_its_category():
         ("stop_sequence", "stop"),
         ("max_tokens", "output_limit"),
         ("model_context_window_exceeded", "output_limit"),
+        ("refusal", "content_filter"),
+        ("a_reason_of_the_future", "a_reason_of_the_future"),
     ],
 )
 @in_a_loop
@@ -212,14 +288,19 @@ async def test_unreadable_events_end_the_response():
 
 @in_a_loop
 async def test_dropped_thinking_is_a_notice(streams):
-    changes = [{"path": "messages.1", "reason": "prefix_mismatch"}]
+    reason = "prefix_binding_mismatch"
+    changes = [
+        {"type": "thinking_dropped", "path": "messages.1.content.0", "reason": reason},
+        {"type": "thinking_dropped", "path": "messages.1.content.2", "reason": reason},
+        {"type": "thinking_mismatch_allowed", "path": "messages.3.content.0", "reason": reason},
+    ]
     item = message_blocks({"type": "text", "text": "x"}, input_transformations=changes)
     with MessagesServer([item]) as server:
         client = client_of(server)
         seen = [delta async for delta in client.chat_stream(USER, stream=streams)]
         await client.aclose()
     notices = [delta.notice for delta in seen if delta.notice]
-    assert notices[0] == "The server dropped the thinking of 1 earlier responses (prefix_mismatch)."
+    assert notices[0] == "The server dropped the thinking of 1 earlier responses (prefix_binding_mismatch)."
 
 
 @in_a_loop
@@ -241,6 +322,51 @@ async def test_limits_are_asked_of_the_server_once():
         assert await client.find_context_window() == client.context_window == 200_000
         assert [request.path for request in server.other_requests] == ["/v1/models/claude-haiku-4-5"]
         await client.aclose()
+
+
+@in_a_loop
+async def test_what_the_server_lists_of_a_model_is_in_force():
+    """A model that no table knows yet: the server lists no effort, no thinking and no typed answers."""
+    capabilities = {
+        "effort": {"supported": False},
+        "thinking": {"supported": False, "types": {"disabled": {"supported": True}}},
+        "structured_outputs": {"supported": False},
+    }
+    with Listing({"type": "model", "capabilities": capabilities, "max_tokens": 77}) as server:
+        client = client_of(server, "claude-newest-9")
+        assert client.profile.output_mode == "native"
+        await client.find_context_window()
+        assert client.profile.output_mode == "tool"
+        body = client.request_body(USER, None, {}, stream=False)
+        assert (body["max_tokens"], "thinking" in body) == (77, False)
+        with pytest.raises(ConfigError, match="effort 'low' is not supported"):
+            client.request_body(USER, None, {"reasoning_effort": "low"}, stream=False)
+        await client.aclose()
+
+
+class Listing(MessagesServer):
+    """A server that lists this about each model."""
+
+    def __init__(self, info):
+        super().__init__([])
+        self.info = info
+
+    def _other(self, request, path):
+        return self.info
+
+
+def test_thinking_with_a_lone_surrogate_does_not_go_back(streams):
+    """It has no bytes: replaced, it would no longer be what was signed."""
+    items = [
+        answer(call("add", a=1, b=2), reasoning="a\ud800b"),
+        answer(call("add", a=1, b=3), reasoning="good"),
+        "done",
+    ]
+    with MessagesServer(items) as server:
+        result = Agent(llm=client_of(server, level="low"), tools=[add], stream=streams).run("q")
+        bodies = [request.body for request in server.requests]
+    assert result.content == "done"
+    assert [thoughts_in(body) for body in bodies] == [[], [], ["good"]]
 
 
 @pytest.mark.parametrize("model", ["claude-sonnet-4-20250514", "claude-opus-4-6"])
@@ -431,8 +557,6 @@ def test_a_run_keeps_its_thinking(model, streams):
         result = agent.run("Add.")
         bodies = [request.body for request in server.requests]
     assert result.output == "It is 6."
-    for body in bodies:
-        assert_typed(body)
     thoughts = [
         block["thinking"]
         for message in bodies[-1]["messages"]
@@ -440,6 +564,215 @@ def test_a_run_keeps_its_thinking(model, streams):
         if block["type"] == "thinking"
     ]
     assert thoughts == ["first", "second", "third"]
+
+
+def fail(why: str) -> str:
+    """Fail."""
+    raise ValueError(why)
+
+
+def errors_in(body):
+    """Which results of a request are marked as failures."""
+    blocks = [block for m in body["messages"] for block in m["content"] if block["type"] == "tool_result"]
+    return [block.get("is_error", False) for block in blocks]
+
+
+FAILS = (call("fail", why="x"), call("gone"), call("add", a=1, b=2))
+
+
+def test_failed_calls_are_marked_as_errors_in_every_turn():
+    with MessagesServer([answer(*FAILS, reasoning="hm"), "a", "b", "c"]) as server:
+        agent = Agent(llm=client_of(server), tools=[add, fail])
+        conversation = agent.conversation()
+        conversation.send_sync("one")
+        result = conversation.send_sync("two")
+        agent.run("three", messages=result.messages)
+        bodies = [request.body for request in server.requests]
+    assert [errors_in(sent) for sent in bodies] == [[], *[[True, True, False]] * 3]
+
+
+def test_a_chat_server_gets_no_mark_of_a_failure_and_claude_gets_it_later():
+    with ScriptedServer([FAILS, "a"], strict=True) as chat, MessagesServer(["b"]) as server:
+        history = Agent(llm=OpenAIClient("m", "k", chat.base_url), tools=[add, fail]).conversation()
+        result = history.send_sync("one")
+        assert "meta" not in json.dumps([request.body for request in chat.requests])
+        assert "meta" not in json.dumps(result.messages)
+        claude = Agent(llm=client_of(server), tools=[add, fail]).conversation()
+        claude.messages = result.state.full_history()
+        claude.send_sync("two")
+        assert errors_in(server.requests[0].body) == [True, True, False]
+
+
+def look(at: str) -> str:
+    """Look at something."""
+    return f"{at} is red"
+
+
+def thoughts_in(body):
+    return [b["thinking"] for m in body["messages"] for b in m["content"] if b["type"] == "thinking"]
+
+
+def changes_in(body):
+    """Each change of the tools: the number of the message, the kind, and the name of the tool."""
+    return [
+        (number, block["type"], (block["tool"].get("definition") or block["tool"])["name"])
+        for number, message in enumerate(body["messages"])
+        for block in message["content"]
+        if message["role"] == "system"
+    ]
+
+
+def test_tools_change_in_a_conversation_and_its_thinking_stays(streams):
+    """The tools at the start stay what they were; what changes is an entry at its place, for ever."""
+
+    def add(a: int, b: int) -> int:
+        """Add two whole numbers."""
+        return a + b
+
+    items = [
+        answer(call("add", a=1, b=2), reasoning="first"),
+        answer("3", reasoning="second"),
+        answer(call("look", at="it"), reasoning="third"),
+        answer("red", reasoning="fourth"),
+        answer("again", reasoning="fifth"),
+        answer("new", reasoning="sixth"),
+    ]
+    old = globals()["add"]
+    with MessagesServer(items) as server:
+        client = client_of(server, "claude-fable-5-2", "low")
+        history = []
+        for tools in ([old], [old, look], [look], [look, add]):
+            result = Agent(llm=client, tools=tools, stream=streams).run("go", messages=history)
+            history = json.loads(json.dumps(result.messages))
+            assert not [e for e in result.events if e.type is EventType.NOTICE]
+        bodies = [request.body for request in server.requests]
+        betas = [request.headers.get("anthropic-beta") for request in server.requests]
+    assert [len(thoughts_in(body)) for body in bodies] == [0, 1, 2, 3, 4, 5]
+    assert all(body["tools"][0]["name"] == "add" and len(body["tools"]) == 1 for body in bodies)
+    added = [(5, "tool_addition", "look")]
+    gone = [*added, (10, "tool_removal", "add")]
+    last = [*gone, (13, "tool_addition", "add")]
+    assert [changes_in(body) for body in bodies] == [[], [], added, added, gone, last]
+    assert betas == [None, None, *["inline-tools-2026-09-15"] * 4]
+
+
+SUMMARY = {"type": "compaction", "content": "They added 1 and 2."}
+BY_TOKENS = {"edits": [{"type": "compact_20260112"}]}
+
+
+def test_a_summary_of_the_server_takes_the_place_of_what_it_sums_up(streams):
+    items = [
+        answer(call("add", a=1, b=2), reasoning="first"),
+        answer("3", reasoning="second"),
+        message_blocks(SUMMARY, stop_reason="compaction"),
+        answer("4", reasoning="third"),
+        answer("5", reasoning="fourth"),
+    ]
+    with MessagesServer(items) as server:
+        client = client_of(server, "claude-fable-5-2")
+        agent = Agent(llm=client, tools=[add], stream=streams)
+        asking = Agent(llm=client, tools=[add], extra_body={"compaction": {"type": "summarize"}})
+        first = agent.run("one")
+        summed_up = asking.run("Sum up.", messages=first.messages)
+        assert summed_up.content == SUMMARY["content"]
+        second = agent.run("two", messages=summed_up.messages)
+        last = agent.run("three", messages=second.messages)
+        bodies = [request.body for request in server.requests]
+        betas = [request.headers.get("anthropic-beta") for request in server.requests]
+    assert not [e for e in last.events if e.type is EventType.NOTICE]
+    assert bodies[2]["compaction"] == {"type": "summarize"}
+    block = bodies[3]["messages"][0]["content"][0]
+    assert (block["type"], block["content"]) == ("compaction", SUMMARY["content"])
+    assert [m["role"] for m in bodies[3]["messages"]] == ["assistant", "user"]
+    assert [m["role"] for m in bodies[4]["messages"]] == ["assistant", "user", "assistant", "user"]
+    assert thoughts_in(bodies[4]) == ["third"]
+    assert betas == [None, None, *["compact-2026-09-04"] * 3]
+
+
+def test_another_model_reads_a_summary_as_text():
+    with (
+        MessagesServer([message_blocks(SUMMARY, stop_reason="compaction")]) as server,
+        MessagesServer(["b"]) as other,
+    ):
+        client = client_of(server, "claude-fable-5-2")
+        first = Agent(llm=client, extra_body={"compaction": {"type": "summarize"}}).run("one")
+        Agent(llm=client_of(other)).run("two", messages=first.messages)
+        texts = [m["content"][0]["text"] for m in other.requests[0].messages]
+    assert texts == ["one", SUMMARY["content"], "two"]
+
+
+@pytest.mark.parametrize("pauses", [True, False])
+def test_a_summary_at_a_number_of_tokens_goes_back_where_it_came(pauses, streams):
+    """The server itself leaves out what came before it."""
+    block = {**SUMMARY, "encrypted_content": "e"}
+    content = [block] if pauses else [block, {"type": "text", "text": "3"}]
+    text = SUMMARY["content"] if pauses else "3"
+    first = message_blocks(*content, stop_reason="compaction" if pauses else "end_turn")
+    with MessagesServer([first, "4", "5"]) as server:
+        client = client_of(server, "claude-fable-5-2")
+        agent = Agent(llm=client, stream=streams, extra_body={"context_management": BY_TOKENS})
+        result = agent.run("one")
+        assert result.content == text
+        agent.run("two", messages=result.messages)
+        Agent(llm=client).run("three", messages=result.messages)  # nobody asks for summaries any more
+        bodies = [request.body for request in server.requests]
+        betas = [request.headers.get("anthropic-beta") for request in server.requests]
+    assert bodies[1]["messages"][1]["content"] == content
+    assert bodies[2]["messages"][1]["content"] == [{"type": "text", "text": text}]
+    assert betas == ["compact-2026-01-12", "compact-2026-01-12", None]
+
+
+def test_tools_come_in_the_middle_of_a_round(streams, tmp_path):
+    """Also in another process: what a session records is enough."""
+
+    class Growing:
+        async def __aenter__(self):
+            return self
+
+        async def __aexit__(self, *error):
+            pass
+
+        async def list(self, context):
+            return [tool(add)] if context.step < 2 else [tool(add), tool(look)]
+
+        async def call(self, name, args):
+            raise AssertionError(name)
+
+    items = [
+        answer(call("add", a=1, b=2), reasoning="first"),
+        answer(call("look", at="it"), reasoning="second"),
+        answer("red", reasoning="third"),
+        answer("again", reasoning="fourth"),
+    ]
+    with MessagesServer(items) as server:
+        for task in ("one", "two"):
+            client = client_of(server, "claude-fable-5-2", "low")
+            agent = Agent(llm=client, tools=[Growing()], sessions=JsonlStore(tmp_path), stream=streams)
+            result = agent.run(task, session_id="s")
+            assert not [e for e in result.events if e.type is EventType.NOTICE]
+        bodies = [request.body for request in server.requests]
+    assert [len(thoughts_in(body)) for body in bodies] == [0, 1, 2, 3]
+    added = [(3, "tool_addition", "look")]
+    gone = [(8, "tool_removal", "look")]  # in its first step, the second run has one tool again
+    assert [changes_in(body) for body in bodies] == [[], added, added, [*added, *gone]]
+
+
+def test_other_tools_at_the_start_leave_out_what_they_made_invalid():
+    """Another system prompt makes all thinking invalid: the tools of now are those at the start then."""
+    items = [answer("a", reasoning="first"), answer("b", reasoning="second"), answer("c", reasoning="third")]
+    with MessagesServer(items) as server:
+        client = client_of(server, "claude-fable-5-2")
+        first = Agent(llm=client, tools=[add], system_prompt="x").run("one")
+        other = Agent(llm=client, tools=[add, look], system_prompt="y")
+        second = other.run("two", messages=first.messages)
+        third = other.run("three", messages=second.messages)
+        assert [m for m in third.messages if "tools_at_start" in m] == [
+            m for m in second.messages if "tools_at_start" in m
+        ]
+        bodies = [request.body for request in server.requests]
+    assert [len(body["tools"]) for body in bodies] == [1, 2, 2]
+    assert [thoughts_in(body) for body in bodies] == [[], [], ["second"]]
+    assert [changes_in(body) for body in bodies] == [[], [], []]
 
 
 def test_a_conversation_whose_tools_change_loses_its_thinking_with_a_notice():

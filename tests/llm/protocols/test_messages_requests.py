@@ -1,18 +1,26 @@
 """Requests of the Messages protocol: what is written for a history, its tools and options."""
 
+import dataclasses
 import itertools
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import TypeAdapter
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.anthropic.families import FAMILIES, OTHER, ClaudeFamily, family_for
+from pure_agent_loop.llm.anthropic.families import FAMILIES, OTHER, ClaudeFamily, family_for, refined
 from pure_agent_loop.llm.anthropic.request import RequestWriter
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultFloat, DefaultText
 from pure_agent_loop.testing.protocols import check_messages_request
-from tests.llm.protocols.typed import assert_typed
+from pure_agent_loop.testing.protocols.messages import IssuedThinking, model_info
+from tests.llm.protocols.histories import histories
+from tests.llm.protocols.typed import HAS_TYPES, assert_typed
+
+if HAS_TYPES:
+    from anthropic.types import ModelInfo
 
 ORIGIN = "https://api.anthropic.com m"
 SAMPLING = ("temperature", "top_p", "top_k")
@@ -31,7 +39,8 @@ def write(messages, tools=None, options=None, *, model="claude-opus-4-6", level=
     assert check_messages_request(request.body, headers) == []
     if family_for(model) is not OTHER:  # other vendors' thinking has no budget
         # The types are those of the newest API version, which has no sampling fields.
-        assert_typed({name: field for name, field in request.body.items() if name not in SAMPLING})
+        typed = {name: field for name, field in request.body.items() if name not in SAMPLING}
+        assert_typed(typed, is_beta=bool(request.betas))
     return request
 
 
@@ -72,6 +81,14 @@ def test_results_of_a_round_are_one_message_and_come_first():
     assert [block["type"] for block in written[2]["content"]] == ["tool_result", "tool_result", "text"]
 
 
+def test_a_failed_result_is_an_error():
+    failed = {**result(1, "no such file"), "meta": {"failed": True}}
+    written = unmarked(body([user("q"), calls("add", "add"), result(0), failed], [ADD])["messages"])
+    good, bad = written[2]["content"]
+    assert good == {"type": "tool_result", "tool_use_id": "c0", "content": "3"}
+    assert (bad["content"], bad["is_error"]) == ("no such file", True)
+
+
 def test_images_and_files_are_blocks():
     parts = [
         {"type": "text", "text": "look"},
@@ -86,6 +103,16 @@ def test_images_and_files_are_blocks():
     assert blocks[2]["source"] == {"type": "url", "url": "https://example.org/a.png"}
     assert blocks[3]["source"]["media_type"] == "application/pdf"
     assert blocks[3]["title"] == "a.pdf"
+
+
+def test_images_and_files_of_a_result_are_inside():
+    parts = [
+        {"type": "text", "text": "look"},
+        {"type": "image_url", "image_url": {"url": PNG}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": PDF}},
+    ]
+    written = unmarked(body([user("q"), calls("add"), result(0, parts)], [ADD])["messages"])
+    assert [block["type"] for block in written[2]["content"][0]["content"]] == ["text", "image", "document"]
 
 
 def test_blank_texts_and_empty_answers_are_left_out():
@@ -111,6 +138,23 @@ def test_ids_of_other_servers_are_cleaned_and_stay_different():
     written = body(history, [ADD])["messages"]
     ids = [b["id"] for m in written for b in m["content"] if b["type"] == "tool_use"]
     assert len(set(ids)) == 2
+
+
+def test_long_ids_are_shortened_alike_in_call_and_result():
+    history = [user("q")]
+    for number in ("x" * 65 + "a", "x" * 65 + "b", "y" * 64):
+        call = {"id": number, "type": "function", "function": {"name": "add", "arguments": "{}"}}
+        history += [
+            {"role": "assistant", "content": None, "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": number, "content": "1"},
+        ]
+    written = body(history, [ADD])["messages"]
+    blocks = [b for m in written for b in m["content"]]
+    ids = [b["id"] for b in blocks if b["type"] == "tool_use"]
+    assert len(set(ids)) == 3
+    assert ids == [b["tool_use_id"] for b in blocks if b["type"] == "tool_result"]
+    assert ids[2] == "y" * 64
+    assert ids == [b["id"] for m in body(history, [ADD])["messages"] for b in m["content"] if "id" in b]
 
 
 def test_calls_of_a_history_without_tools_are_declared_and_not_called():
@@ -173,11 +217,21 @@ def test_defaults_are_dropped_where_the_protocol_has_none():
             "response_format: Claude 3.7",
         ),
         ("claude-haiku-4-5", None, {"reasoning_effort": "low"}, "effort 'low' is not supported"),
+        ("claude-haiku-4-5", "low", {"temperature": 0.5}, "temperature=0.5: Claude Sonnet 4.5 and Haiku 4.5"),
+        ("claude-opus-4-6", "low", {"temperature": 0}, "while it thinks"),
+        ("claude-opus-4-6", "low", {"top_k": 5}, "top_k=5"),
+        ("claude-opus-4-6", None, {"top_p": 0.9, "thinking": {"type": "adaptive"}}, "top_p=0.9"),
     ],
 )
 def test_what_a_model_rejects_is_refused_before_a_request(model, level, options, words):
     with pytest.raises(ConfigError, match=words):
         write([user("q")], [ADD], options, model=model, level=level)
+
+
+def test_sampling_beside_thinking_is_written_where_it_is_accepted():
+    written = body([user("q")], None, {"temperature": 1, "top_p": 0.95}, level="low")
+    assert (written["temperature"], written["top_p"]) == (1, 0.95)
+    assert body([user("q")], None, {"temperature": 0.5}, level="off")["temperature"] == 0.5
 
 
 def test_a_forced_call_by_default_is_dropped_where_it_is_rejected():
@@ -192,8 +246,10 @@ MODELS = (
     "claude-opus-4-5",
     "claude-haiku-4-5",
     "claude-sonnet-4-6",
+    "claude-opus-4-7",
     "claude-opus-4-8",
     "claude-sonnet-5",
+    "claude-opus-5",
     "claude-fable-5",
     "claude-haiku-5-5",
     "claude-sonnet-5-5",
@@ -218,6 +274,26 @@ def test_every_level_of_every_family_is_accepted_or_refused(model, level):
 
 def test_each_family_is_met_by_a_model():
     assert {family_for(model).name for model in MODELS} >= {family.name for family in FAMILIES}
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_what_a_server_lists_agrees_with_the_table(model):
+    """Any family may be refined by what is listed of any model; nothing but the name decides the rest."""
+    if family_for(model) is OTHER:
+        return
+    info = model_info(model)
+    if HAS_TYPES:
+        TypeAdapter(ModelInfo).validate_python(info)
+    listed = family_for(model)
+    assert refined(listed, info) == listed
+    strange = refined(ClaudeFamily("strange", "", "none", off=None, efforts=(), takes_format=False), info)
+    for name in ("thinking", "off", "efforts", "takes_format", "max_output"):
+        assert getattr(strange, name) == getattr(listed, name), name
+
+
+@pytest.mark.parametrize("info", [{}, {"capabilities": ["completion"], "max_tokens": "many"}, {"id": "x"}])
+def test_what_a_server_does_not_list_stays(info):
+    assert refined(family_for("claude-opus-4-6"), info) == family_for("claude-opus-4-6")
 
 
 def test_a_typed_answer_is_a_closed_schema():
@@ -277,7 +353,7 @@ def test_thinking_of_a_changed_message_is_left_out(changes):
 
 def bound(history, tools):
     """The history with its last answer, bound to what came before it."""
-    after = write(history, tools, model="claude-fable-5-2").prefix
+    after = write(history, tools, model="claude-fable-5-2").kept["blocks_after"]
     return [*history, thoughtful(after=after)]
 
 
@@ -321,7 +397,7 @@ def test_thinking_after_a_change_is_valid_again():
 
 def test_the_open_round_leaves_its_thinking_to_the_server():
     before = [{"role": "system", "content": "s"}, user("q")]
-    after = write(before, [ADD], model="claude-fable-5-2").prefix
+    after = write(before, [ADD], model="claude-fable-5-2").kept["blocks_after"]
     history = [*before, thoughtful("add", after=after), result(0)]
     other = [{**ADD, "function": {**ADD["function"], "description": "Sum."}}]
     request = write(history, other, model="claude-fable-5-2")
@@ -349,6 +425,141 @@ def test_a_text_file_is_text():
     assert block["source"] == {"type": "text", "media_type": "text/plain", "data": "hi"}
 
 
+# -- tools that change, summaries -------------------------------------------------------------------------
+
+
+TOOL = {"name": "old", "input_schema": {"type": "object"}}
+ADDED = {"type": "tool_addition", "tool": {"type": "tool_definition", "definition": {**TOOL, "name": "new"}}}
+
+
+def changing(history, *tools):
+    """A history of `claude-fable-5-2`, each response after one of these lists of tools."""
+    for listed in tools:
+        history = [*history, user("q")]
+        history.append({**thoughtful(), **write(history, listed, model="claude-fable-5-2").kept})
+    return history
+
+
+LOOK = {**ADD, "function": {**ADD["function"], "name": "look"}}
+SEARCH = {"type": "web_search_20250305", "name": "add"}
+
+
+def roles(request):
+    return [message["role"] for message in request.body["messages"]]
+
+
+@pytest.mark.parametrize(
+    ("now", "entries", "left_out"),
+    [
+        ([ADD], [], 0),
+        ([LOOK, ADD], ["tool_addition"], 0),  # the order says nothing
+        ([{**ADD, "function": {**ADD["function"], "description": "Sum."}}], ["tool_addition"], 0),
+        ([LOOK], ["tool_removal", "tool_addition"], 0),
+        (None, [], 0),  # no call is allowed
+        ([ADD, {"type": "computer_toolset_20260801", "name": "computer"}], [], 1),
+        ([SEARCH], [], 1),  # another type of tool with the same name
+        ([ADD, {"type": "mcp_toolset", "mcp_server_name": "x"}], [], 1),
+    ],
+)
+def test_tools_are_changed_by_an_entry(now, entries, left_out):
+    writer = RequestWriter("claude-fable-5-2", family_for("claude-fable-5-2"), None, ORIGIN, caches=False)
+    request = writer.write([*changing([], [ADD]), user("r")], now, {}, stream=False)
+    last = request.body["messages"][-1]
+    assert [block["type"] for block in last["content"] if last["role"] == "system"] == entries
+    assert len(request.left_out) == left_out
+    assert request.body["tools"][0]["name"] == "add"
+    assert request.betas == (("inline-tools-2026-09-15",) if entries else ())
+
+
+def test_tools_of_a_model_that_takes_no_changes_are_those_of_now():
+    history = changing([], [ADD])
+    family = dataclasses.replace(family_for("claude-fable-5-2"), takes_tool_changes=False)
+    request = RequestWriter("claude-fable-5-2", family, None, ORIGIN).write(
+        [*history, user("r")], [ADD, LOOK], {}, stream=False
+    )
+    assert roles(request) == ["user", "assistant", "user"]
+    assert len(request.body["tools"]) == 2
+    assert len(request.left_out) == 1
+
+
+def test_a_response_that_was_cut_away_takes_its_entry_with_it():
+    history = changing([], [ADD], [ADD, LOOK], [ADD, LOOK])
+    del history[3]
+    request = write([*history, user("r")], [ADD, LOOK], model="claude-fable-5-2")
+    assert roles(request) == ["user", "assistant", "user", "assistant", "user", "system"]
+    assert len(request.left_out) == 1
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [{"tools_at_start": "add"}, {"tools_at_start": [1]}, {"tool_changes": "add"}, {"tool_changes": [{}]}],
+)
+def test_a_damaged_record_of_tools_changes_nothing(damage):
+    first, second, third, fourth = changing([], [ADD], [ADD, LOOK])
+    history = [first, second, third, {**fourth, **damage}, user("r")]
+    request = write(history, [ADD], model="claude-fable-5-2")
+    assert [tool["name"] for tool in request.body["tools"]] == ["add"]
+    assert roles(request) == ["user", "assistant", "user", "assistant", "user"]
+
+
+def test_what_a_summary_has_of_changed_tools_is_in_force():
+    summary = {"type": "compaction", "content": "s", "signature": "g", "tool_changes": [ADDED]}
+    message = {"role": "assistant", "content": "s", "content_blocks": [summary], "meta": {"origin": ORIGIN}}
+    message |= {"tools_at_start": [TOOL]}
+    new = {"type": "function", "function": {"name": "new", "parameters": {"type": "object"}}}
+    old = {"type": "function", "function": {"name": "old", "parameters": {"type": "object"}}}
+    request = write([user("gone"), message, user("r")], [old, new], model="claude-fable-5-2")
+    assert roles(request) == ["assistant", "user"]
+    assert [tool["name"] for tool in request.body["tools"]] == ["old"]
+    assert request.betas == ("inline-tools-2026-09-15", "compact-2026-09-04")
+    assert roles(write([user("gone"), {**message, "content": "changed"}], [old])) == [
+        "user",
+        "assistant",
+        "user",
+    ]
+
+
+def test_two_ways_to_sum_up_exclude_each_other():
+    options = {"compaction": {"type": "summarize"}, "extra_body": {"context_management": {"edits": []}}}
+    with pytest.raises(ConfigError, match="compaction and context_management"):
+        write([user("q")], None, options)
+
+
+def entry(*blocks):
+    return {"role": "system", "content": list(blocks)}
+
+
+GONE = {"type": "tool_removal", "tool": {"type": "tool_reference", "name": "gone"}}
+ANSWER = {"role": "assistant", "content": [{"type": "text", "text": "a"}]}
+PLAIN_SUMMARY = {"role": "assistant", "content": [{"type": "compaction", "content": "s"}]}
+SIGNED = {"role": "assistant", "content": [{"type": "compaction", "content": "s", "signature": "g"}]}
+
+
+@pytest.mark.parametrize(
+    ("messages", "fields", "words"),
+    [
+        ([entry(ADDED), user("q")], {}, "must follow a user"),
+        ([user("q"), entry(ADDED), user("q")], {}, "must follow a user"),
+        ([user("q"), ANSWER, entry(ADDED)], {}, "must follow a user"),
+        ([user("q"), entry(ADDED)], {"model": "claude-sonnet-5"}, "not supported by this model"),
+        ([user("q"), entry(ADDED)], {"betas": ""}, "needs the beta inline-tools"),
+        ([user("q"), entry(GONE)], {}, "tool_reference_unresolved"),
+        ([user("q"), SIGNED, user("q")], {}, "compaction_block_misplaced"),
+        ([SIGNED, user("q")], {"betas": ""}, "needs the beta compact-2026-09-04"),
+        ([SIGNED, user("q")], {}, "compaction_content_mismatch"),
+        ([user("q"), PLAIN_SUMMARY, user("q")], {}, "require a compact_20260112"),
+        ([user("q")], {"compaction": {}, "context_management": {}}, "cannot be combined"),
+        ([user("q")], {"tools": [{**TOOL, "defer_loading": True, "cache_control": {}}]}, "deferred tool"),
+    ],
+)
+def test_the_strict_server_refuses(messages, fields, words):
+    betas = fields.pop("betas", "inline-tools-2026-09-15,compact-2026-09-04")
+    sent = {"model": "claude-fable-5-2", "max_tokens": 9, "tools": [TOOL], "messages": messages, **fields}
+    headers = {"anthropic-version": "x", "anthropic-beta": betas}
+    problems = check_messages_request(sent, headers, issued=IssuedThinking())
+    assert words in "\n".join(problems)
+
+
 # -- cache marks -------------------------------------------------------------------------------------------
 
 
@@ -372,6 +583,12 @@ def test_long_histories_have_marks_within_the_servers_reach():
     assert all(b - a <= 15 for a, b in itertools.pairwise(places[1:]))
 
 
+def test_a_deferred_tool_has_no_mark():
+    tools = [{**TOOL, "name": str(number), "defer_loading": number > 0} for number in range(3)]
+    written = body([user("q")], tools)
+    assert ["cache_control" in tool for tool in written["tools"]] == [True, False, False]
+
+
 def test_marks_can_be_switched_off():
     assert marks(body([{"role": "system", "content": "s"}, user("q")], caches=False)) == []
 
@@ -381,37 +598,48 @@ def test_marks_can_be_switched_off():
 TEXTS = st.sampled_from(["", " ", "a", "b c", "\ud800"])
 
 
-@st.composite
-def histories(draw):
-    history = [{"role": "system", "content": "s"}] if draw(st.booleans()) else []
-    count = 0
-    for _ in range(draw(st.integers(1, 6))):
-        role = draw(st.sampled_from(["user", "assistant", "round", "thought"]))
-        content = draw(TEXTS)
-        if role == "round":
-            ids = [f"call.{count + n}" for n in range(draw(st.integers(1, 3)))]
-            count += len(ids)
-            made = [
-                {"id": i, "type": "function", "function": {"name": "add", "arguments": "{}"}} for i in ids
-            ]
-            history.append({"role": "assistant", "content": content or None, "tool_calls": made})
-            history += [{"role": "tool", "tool_call_id": i, "content": draw(TEXTS)} for i in ids]
-        elif role == "thought":
-            history.append(thoughtful(content=content, after=draw(st.sampled_from(["", "x"]))))
-        else:
-            history.append({"role": role, "content": content})
-    return history
+def thought(draw, content):
+    changed = draw(st.sampled_from([{}, {"tools_at_start": [TOOL]}, {"tool_changes": [ADDED]}]))
+    return thoughtful(content=content, after=draw(st.sampled_from(["", "x"])), **changed)
 
 
 @given(
-    histories(), st.booleans(), st.sampled_from(["claude-opus-4-6", "claude-fable-5-2", "claude-haiku-4-5"])
+    histories(thought, TEXTS),
+    st.booleans(),
+    st.sampled_from(["claude-opus-4-6", "claude-fable-5-2", "claude-haiku-4-5"]),
 )
 def test_any_history_is_accepted(history, has_tools, model):
     writer = RequestWriter(model, family_for(model), None, ORIGIN)
     request = writer.write(history, [ADD] if has_tools else None, {}, stream=True)
     headers = {"anthropic-version": "x", "anthropic-beta": ",".join(request.betas)}
     assert check_messages_request(request.body, headers) == []
-    assert_typed(json.loads(json.dumps(request.body)))
+    assert_typed(json.loads(json.dumps(request.body)), is_beta=bool(request.betas))
+
+
+def row_of(family):
+    """The row of a family in the table of `docs/anthropic.md`."""
+    effort = ", ".join(family.efforts) or "no"
+    off = "always thinks" if family.off is None else "yes"
+    choice = {"yes": "yes", "no": "no", "without_thinking": "without thinking"}[family.takes_forced_choice]
+    words = [
+        family.name,
+        {"none": "none", "budget": "a budget", "adaptive": "adaptive", "enabled": "on or off"}[
+            family.thinking
+        ],
+        "" if family.thinking == "none" else off,
+        effort,
+        *("yes" if flag else "no" for flag in (family.takes_sampling, family.takes_format)),
+        choice,
+        *("yes" if flag else "no" for flag in (family.binds_thinking, family.takes_tool_changes)),
+        f"{family.max_output:,}",
+    ]
+    return f"| {' | '.join(words)} |"
+
+
+def test_the_table_of_families_is_in_the_documentation():
+    page = (Path(__file__).parents[3] / "docs" / "anthropic.md").read_text(encoding="utf-8")
+    rows = [line for line in page.splitlines() if line.startswith(("| Claude", "| another"))]
+    assert rows == [row_of(family) for family in (*FAMILIES, OTHER)]
 
 
 def test_a_family_of_your_own_comes_first():

@@ -1,7 +1,9 @@
 """How requests of makers' protocols travel: with proxies, redirects and options of the SDK."""
 
+import asyncio
 import http.server
 import threading
+import urllib.request
 
 import pytest
 
@@ -78,6 +80,68 @@ async def test_what_only_the_sdk_sends_is_sent(name):
         headers = server.requests[0].headers
     assert response.content == "a"
     assert ("authorization" in headers) == (name == "responses")
+
+
+class Breaking(http.server.ThreadingHTTPServer):
+    """A server whose body ends without its last chunk: the connection fails behind a whole response.
+
+    Its answer is that of another server, the first event apart from the rest.
+    """
+
+    def __init__(self, answering):
+        self.rest, self.was_closed = threading.Event(), threading.Event()
+        server = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self):
+                body = self.rfile.read(int(self.headers["content-length"]))
+                asked = urllib.request.Request(answering + self.path, body, dict(self.headers))
+                with urllib.request.urlopen(asked) as answer:
+                    kind, events = answer.headers["content-type"], answer.read()
+                self.send_response(200)
+                self.send_header("content-type", kind)
+                self.send_header("transfer-encoding", "chunked")
+                self.end_headers()
+                first = events.index(b"\n\n", events.index(b"delta")) + 2
+                self.wfile.write(b"%x\r\n%s\r\n" % (first, events[:first]))
+                server.rest.wait(30)
+                self.wfile.write(b"%x\r\n%s\r\n" % (len(events) - first, events[first:]))
+                self.close_connection = True
+
+            def log_message(self, *_):
+                pass
+
+        super().__init__(("127.0.0.1", 0), Handler)
+
+    def shutdown_request(self, request):
+        super().shutdown_request(request)
+        self.was_closed.set()
+
+
+@pytest.mark.parametrize("library", ["", "httpx"])
+@pytest.mark.parametrize("name", CLIENTS)
+@in_a_loop
+async def test_what_came_before_the_connection_failed_is_read(name, library):
+    kind, server_kind = CLIENTS[name]
+    with server_kind(["It is 3."]) as server, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PAL_HTTP", library)
+        breaking = Breaking(server.base_url)
+        threading.Thread(target=breaking.serve_forever, daemon=True).start()
+        client = kind("claude-opus-4-6", "k", f"http://127.0.0.1:{breaking.server_port}")
+        text, reason = "", None
+        async for delta in client.chat_stream(USER):
+            text, reason = text + delta.text, delta.finish_reason or reason
+            if not breaking.rest.is_set():
+                breaking.rest.set()
+                assert breaking.was_closed.wait(30)
+                for _ in range(50):  # the event loop reads all, also the end, before the next read
+                    await asyncio.sleep(0)
+        await client.aclose()
+        breaking.shutdown()
+        breaking.server_close()
+    assert (text, reason) == ("It is 3.", "stop")
 
 
 @pytest.mark.parametrize("library", ["", "httpx"])

@@ -7,6 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 try:  # older SDKs, as the oldest dependencies have them, have other types
+    from anthropic.types.beta import message_create_params as beta_params
     from anthropic.types.message_create_params import (
         MessageCreateParamsNonStreaming,
         MessageCreateParamsStreaming,
@@ -18,7 +19,7 @@ try:  # older SDKs, as the oldest dependencies have them, have other types
 except ImportError:
     HAS_TYPES = False
 else:
-    HAS_TYPES = True
+    HAS_TYPES = "background_options" in ResponseCreateParamsNonStreaming.__annotations__  # the newest field
 
 HAS_GOOGLE = find_spec("google") is not None and find_spec("google.genai") is not None  # Python 3.11 on
 
@@ -37,15 +38,23 @@ def _leaves(value: Any) -> Any:
     return [_leaves(inner) for inner in value]
 
 
-def assert_typed(body: dict[str, Any]) -> None:
-    """Fail unless the SDK's types accept a body, to its leaves and without unknown fields."""
+def assert_typed(body: dict[str, Any], *, is_beta: bool = False) -> None:
+    """Fail unless the SDK's types accept a body, to its leaves and without unknown fields.
+
+    Args:
+        is_beta: Whether the request has features in beta, which have types of their own.
+    """
     if not HAS_TYPES:
         return
     if "contents" in body:
         _assert_google(body)
         return
-    if "max_tokens" in body:
-        kind: Any = MessageCreateParamsStreaming if body.get("stream") else MessageCreateParamsNonStreaming
+    if is_beta:
+        streams = body.get("stream")
+        kind: Any = beta_params.MessageCreateParamsNonStreaming
+        kind = beta_params.MessageCreateParamsStreaming if streams else kind
+    elif "max_tokens" in body:
+        kind = MessageCreateParamsStreaming if body.get("stream") else MessageCreateParamsNonStreaming
     else:
         kind = ResponseCreateParamsStreaming if body.get("stream") else ResponseCreateParamsNonStreaming
     unknown = body.keys() - kind.__annotations__.keys()

@@ -14,7 +14,7 @@ from pure_agent_loop.sessions import Record, parse
 from pure_agent_loop.sessions.stores import records
 from pure_agent_loop.support.text import to_jsonable
 
-DOCUMENT = Path(__file__).parents[3] / "docs" / "sessions.md"
+DOCUMENT = Path(__file__).parents[3] / "docs" / "journal.md"
 TEXT = st.text(st.characters() | st.sampled_from('\0\n\r\x0b\x85\u2028\ud800\udc00"\\{}'))
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | TEXT,

@@ -7,9 +7,11 @@ import os
 import time
 from collections.abc import Coroutine, Sequence
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop._version import __version__
 from pure_agent_loop.cli.chat.completion import Arguments, InputCompletions
 from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.output import clean, theme_of
@@ -18,9 +20,10 @@ from pure_agent_loop.cli.chat.prompt import Prompt, wants_vi
 from pure_agent_loop.cli.chat.questions import PermissionPrompt
 from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
-from pure_agent_loop.cli.chat.transcript import TranscriptView
+from pure_agent_loop.cli.chat.transcript import TranscriptView, short
+from pure_agent_loop.cli.chat.words import Groups
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED, folder_trouble
-from pure_agent_loop.cli.output import CommandOutput, error_text
+from pure_agent_loop.cli.output import CommandOutput, error_text, money
 from pure_agent_loop.cli.task import media_named
 from pure_agent_loop.cli.which_session import SessionTarget, is_resuming
 from pure_agent_loop.errors import PureAgentLoopError
@@ -29,7 +32,7 @@ from pure_agent_loop.permissions import PermissionPolicy, PermissionRequest
 from pure_agent_loop.runs import Choice
 from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.support.language import user_language, user_text
-from pure_agent_loop.support.terminal import knows_escapes
+from pure_agent_loop.support.terminal import knows_escapes, width_of
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import run_in_thread
 from pure_agent_loop.tool_context import ToolContext, enter_call
@@ -39,6 +42,9 @@ if TYPE_CHECKING:
 
 TICK = 0.125  # seconds between checks for changes to print or draw
 _MODES = ("ask", "plan", "auto")  # in the order of Shift+Tab
+_INPUT_ROWS = 2  # the input and the status line
+_PINNED = 3  # lines of a question drawn under its title, where its own are out of sight
+LEAVE_WORDS = ("exit", "quit", ":q")  # typed alone, they leave, as in Python, bash, psql and vi
 _RUNNING = ("pending", "running")
 
 
@@ -60,13 +66,15 @@ class Chat:
         self.shared, self._output = shared, output
         self.set_theme(theme_of(shared.options.theme, os.environ))
         self.permission_prompt = PermissionPrompt(
-            shared, self._print_whole_notice, self._show_diff, self._changed
+            shared, partial(self.print_notice, is_whole=True), self._show_diff, self._changed
         )
-        self.talk = ChatSession(shared, choice, place, self.permission_prompt.ask, self.print_notice)
+        on_ask = self.permission_prompt.ask
+        self.talk = ChatSession(shared, choice, place, on_ask, self.print_notice, shows_reasoning=True)
         self.custom = CustomCommands(shared.workspace, self.permission_prompt.confirm)
         self.slash = Slash(self)
         self.prompt = self._new_prompt()
         self._work: asyncio.Task[None] | None = None
+        self._finding: asyncio.Task[None] | None = None  # looks the context window up
         self._above: list[str] = []
         self._note = ""
         self._tasks: dict[str, str] = {}  # states of subagent tasks, by id
@@ -84,7 +92,8 @@ class Chat:
             self.shared.workspace, self.slash.known, Arguments(self.talk, self.slash.sessions)
         )
         vi = wants_vi(Path.home())
-        return Prompt(self, completions, self.shared.workspace, vi=vi, color=self._output.colour)
+        plain = self.shared.options.screen_reader
+        return Prompt(self, completions, self.shared.workspace, vi=vi, color=self._output.colour, plain=plain)
 
     # -- start and end ----------------------------------------------------------------------------------
 
@@ -112,7 +121,9 @@ class Chat:
             self._print(self.screen.notice(user_text("chat.session", id=self.talk.place.session_id)))
             self._show_story(story)
         else:
-            self._print(self.screen.notice(user_text("chat.welcome")))
+            self._print(
+                self.screen.card(f"pal {__version__}", self._start_facts(), user_text("chat.welcome"))
+            )
         if first:
             entry = InputEntry.typed(
                 first
@@ -121,6 +132,13 @@ class Chat:
         elif story is not None and story.entries and story.stop_reason in ("", SUSPENDED):
             self._print(self.screen.notice(user_text("chat.resuming")))
             self._begin(self._converse(None))
+
+    def _start_facts(self) -> str:
+        """Return the model, the folder and what may happen unasked; `/status` tells more."""
+        folder, home = str(self.shared.workspace), str(Path.home())
+        shown = f"~{folder[len(home) :]}" if folder.startswith(f"{home}/") else folder
+        mode = user_text(f"mode_{self.shared.options.permission_mode}")
+        return " · ".join((self.talk.choice.model, shown, mode))
 
     def _show_story(self, story: Any) -> None:
         """Show the last task and the last answer."""
@@ -160,6 +178,8 @@ class Chat:
             text_to_edit = self.permission_prompt.answer(entry.text)
             if text_to_edit is not None:
                 self.prompt.put(text_to_edit)
+        elif entry.named in LEAVE_WORDS and entry.named == entry.text:
+            self.leave()
         elif not self.is_working:
             self._begin(self._do(entry))
         elif self._is_stopping:
@@ -218,9 +238,10 @@ class Chat:
         self.prompt.redraw()
 
     def live(self) -> list[str]:
-        """Return the live lines."""
+        """Return the live lines, with what the agent has not read yet."""
         self._measure()
-        return self.screen.live()
+        is_asking = self.permission_prompt.pending is not None  # the question needs the room
+        return self.screen.live(queued=() if is_asking else self.queued())
 
     def _measure(self) -> None:
         """Update the screen to the current size of the terminal."""
@@ -229,8 +250,37 @@ class Chat:
         self.screen.wide_lines = self.prompt.wide_lines
 
     def answer_choices(self) -> str:
-        """Return the possible answers to the pending question; empty if none is pending."""
-        return clean(self.permission_prompt.choices())
+        """Return the possible answers to the pending question; empty if none is pending.
+
+        The title of a question that is higher than the terminal is printed above them, in a small terminal
+        with the first changed lines.
+        """
+        pending, choices = self.permission_prompt.pending, clean(self.permission_prompt.choices())
+        if pending is None:
+            return choices
+        lines = choices.split("\n")
+        used = sum(max(-(-width_of(line) // self.screen.width), 1) for line in lines)
+        room = self.prompt.rows - _INPUT_ROWS - used
+        pinned: list[str] = []
+        if pending.height >= room:
+            is_hidden = room <= 2 * _PINNED  # what is left of the question may be lines without a change
+            shown = pending.pinned[: min(max(room - 1, 0), _PINNED) if is_hidden else 0]
+            pinned = self.screen.rows([pending.title, *shown])
+        count = len(pending.letters)
+        return "\n".join([*pinned, *self.screen.numbered(lines[:count]), *lines[count:]])
+
+    @property
+    def takes_keys(self) -> bool:
+        """True if the answer can be chosen by keys."""
+        return self.permission_prompt.takes_keys
+
+    def choose(self, key: str) -> None:
+        """Choose an answer with ``up`` and ``down``, and give it with ``enter``."""
+        if key == "enter":
+            self.permission_prompt.choose()
+        else:
+            self.permission_prompt.move(1 if key == "down" else -1)
+        self.prompt.redraw()
 
     def status(self) -> str:
         """Return the status line."""
@@ -239,29 +289,34 @@ class Chat:
         return self.screen.status(
             model=talk.choice.model,
             mode=self.shared.options.permission_mode,
-            cost=talk.usage.cost or None,
+            cost=None if talk.usage.all is None else talk.usage.all.cost,
             seconds=time.monotonic() - talk.begun if talk.is_working and not is_read else None,
             note=self.note(),
+            window=talk.window,
         )
 
     def note(self) -> str:
-        """Return a short notice, such as the number of queued messages; empty for none."""
-        queued = self.talk.queued + len(self._next)
-        return self._note or (user_text("chat.queued", count=queued) if queued else "")
+        """Return a short notice, such as that the run is stopping; empty for none."""
+        return self._note
+
+    def queued(self) -> list[str]:
+        """Return what was sent and the agent has not read yet; Esc gives it back."""
+        return [*self.talk.queued, *(entry.text for entry in self._next)]
 
     # -- output -----------------------------------------------------------------------------------------
 
-    def print_notice(self, text: str, role: str = "dim") -> None:
-        """Print a notice of the program."""
-        self._print(self.screen.close() + self.screen.notice(text, role))
-
-    def _print_whole_notice(self, text: str, role: str) -> None:
-        """Print a notice without cutting it."""
-        self._print(self.screen.close() + self.screen.notice(text, role, max_lines=None))
+    def print_notice(self, text: str, role: str = "dim", *, is_whole: bool = False) -> None:
+        """Print a notice of the program; a long one is cut unless `is_whole`."""
+        limits: dict[str, None] = {"max_lines": None} if is_whole else {}
+        self._print(self.screen.close() + self.screen.notice(text, role, **limits))
 
     def show(self, markdown: str) -> None:
         """Print Markdown."""
         self._print(self.screen.markdown(markdown))
+
+    def show_groups(self, groups: Groups) -> None:
+        """Print names with descriptions, by group."""
+        self._print(self.screen.groups(groups))
 
     def show_diff(self, name: str, text: str) -> None:
         """Print a whole diff."""
@@ -309,8 +364,10 @@ class Chat:
                 getting_ready = asyncio.ensure_future(run_in_thread(self.talk.prepare))
             if self._above:
                 self._flush()
-            elif self.is_working and self.screen.is_due():
-                self.prompt.redraw()
+            elif self.is_working:
+                self._print(self.screen.still_working(time.time()))
+                if self.screen.is_due():
+                    self.prompt.redraw()
 
     # -- work -------------------------------------------------------------------------------------------
 
@@ -356,8 +413,8 @@ class Chat:
             await self._shell(text[1:].strip())
         elif entry.sign == "#":
             note = text.lstrip("# \t")
-            self._print(self.screen.notice(f"# {note}", "bold"))
-            self.print_notice(user_text("chat.noted" if self.talk.memory().write(note) else "chat.known"))
+            word = "noted" if self.talk.memory().write(note) else "known"
+            self.print_notice(user_text(f"chat.{word}", note=note))
         else:
             await self._converse(text, named=entry.named)
 
@@ -382,6 +439,7 @@ class Chat:
             async for event in self.talk.run(message, media, named):
                 self._handle_event(event)
                 end = event.data["stop_reason"] if event.type is EventType.LOOP_END else end
+            self._print_cost()
             task = named = self.talk.left_over()
             if not task:
                 return
@@ -389,13 +447,29 @@ class Chat:
                 self.prompt.put(task)  # the model has not read it: return it to the user
                 return
 
+    def _print_cost(self) -> None:
+        """Print what the task has used, if it has cost money; `/cost` tells it also where it has not."""
+        spent, whole = self.talk.usage.task, self.talk.usage.all
+        if spent is None or whole is None or not spent.cost:
+            return
+        text = user_text(
+            "chat.task_cost",
+            sent=short(spent.usage.prompt_tokens),
+            received=short(spent.usage.completion_tokens),
+            cost=money(spent.cost),
+            all=user_text("chat.unknown") if whole.cost is None else money(whole.cost),
+        )
+        self._print(self.screen.notice(text))
+
     def _handle_event(self, event: Event) -> None:
         if event.type is EventType.TASK:
             task = event.data["task"]
             self._tasks[str(task.get("id") or task.get("task_id"))] = str(task.get("state"))
+        if event.type is EventType.STEP_END:
+            self._finding = asyncio.ensure_future(self.talk.find_window())
+            self._finding.add_done_callback(lambda _: self.prompt.redraw())
         if event.type is EventType.FILE_CHANGE and self.permission_prompt.has_shown(event.data["diff"]):
-            data = event.data  # the question has already shown the diff
-            self._print(self.screen.notice(f"~ {data['path']} +{data['added']} -{data['removed']}"))
+            self._print(self.screen.changed(event, has_diff=False))
         else:
             self._print(self.screen.feed(event))
 
@@ -418,7 +492,7 @@ class Chat:
                 PermissionRequest(call_id, "shell", args, permission.message)
             )
         if permission.behavior == "deny":
-            self.print_notice(permission.message or user_text("chat.stopping"), "error")
+            self.print_notice(permission.message or user_text("chat.not_run"))
             return
         command = str((permission.updated_args or args)["command"])
         enter_call(ToolContext("shell", call_id, 0, read_only=permission.read_only))

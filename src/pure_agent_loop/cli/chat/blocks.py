@@ -84,6 +84,13 @@ class Blocks:
         language = line.strip(" `~") if opening else self._language
         return Block(kind, "\n".join(lines), gap, language, before, not self._pieces, last=False)
 
+    @property
+    def settled(self) -> int:
+        """Length of the tail's source before a line that the next one may make the head of a table."""
+        lines = [*self._lines, self._line]
+        head = "\n".join(lines[-2:] if self._lines and not self._line.strip(" \t|:-") else lines[-1:])
+        return len("\n".join(lines)) - (len(head) if head.lstrip().startswith("|") else 0)
+
     def feed(self, text: str) -> list[Block]:
         """Add text; return the blocks that it finishes."""
         *lines, self._line = (self._line + text).split("\n")

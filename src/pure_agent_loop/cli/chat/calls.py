@@ -10,9 +10,9 @@ import select
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from pure_agent_loop.cli.chat.output import Styler, clean, one_line, reads_right_to_left
@@ -20,7 +20,8 @@ from pure_agent_loop.cli.chat.pasted import InputEntry
 from pure_agent_loop.cli.chat.prompt import PASTE_SECONDS, Acts
 from pure_agent_loop.cli.chat.words import Words
 from pure_agent_loop.events import Event
-from pure_agent_loop.support.language import user_text
+from pure_agent_loop.permissions import EDIT_TOOLS
+from pure_agent_loop.support.language import table, user_text
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.toolbox import TODO_TOOL
@@ -30,20 +31,24 @@ if TYPE_CHECKING:
 
 # The arguments that identify a call best, in this order.
 MAIN = ("command", "path", "file_path", "pattern", "query", "url", "question", "prompt", "task", "name")
+READ_TOOL = "read_file"
 SHORT_RESULT = 40  # characters of a result shown on the line of its call
+TAIL_LINES, TAIL_CHARS = 4, 2_000  # of a running call's output
 MIN_ARGUMENT = 8  # columns; the result is cut to leave them
 _ERROR = lazy_pattern(r"^(?:Error: |错误信息：)(.+)$", re.M)  # the first line of an error result
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 FRAMES_A_SECOND = 4
 _TODO = ("todo_pending", "todo_in_progress", "todo_done")
-_TODO_MARKS = {"pending": "[ ]", "in_progress": "[>]", "done": "[x]"}
+_TODO_MARKS = {"pending": "☐", "in_progress": "▸", "done": "☑"}
 
-CallState = Literal["waiting", "running", "done", "failed", "stopped"]
+CallState = Literal["waiting", "running", "done", "failed", "denied", "stopped"]
+_TEXT_ROLES: Mapping[CallState, str] = {"failed": "error", "denied": "warning"}
 _SIGNS: Mapping[CallState, tuple[str, str]] = {
     "waiting": ("warning", "?"),
     "running": ("label", "•"),
     "done": ("done", "✓"),
     "failed": ("error", "✗"),
+    "denied": ("warning", "⊘"),
     "stopped": ("warning", "■"),
 }
 
@@ -55,8 +60,9 @@ class CallView:
     Args:
         started: Seconds since the epoch.
         duration: In seconds.
-        result: The result; for a running call, its progress.
+        result: The result; for a running call, the end of its output so far.
         refused: Why it was denied; empty if it was not.
+        command: How its command ended; see `Event.observation`.
     """
 
     tool: str
@@ -66,6 +72,7 @@ class CallView:
     duration: float = 0.0
     result: str = ""
     refused: str = ""
+    command: Mapping[str, Any] = field(default_factory=dict)
 
 
 def id_of(event: Event) -> str:
@@ -135,7 +142,7 @@ class Lines:
     def call(self, call: CallView, width: int, now: float) -> Text:
         """Render a call."""
         detail, role = self._detail(call, now)
-        head = [self.sign(call.state, now), ("bold", one_line(call.tool, 60))]
+        head = [self.sign(call.state, now), ("bold", self.verb(call))]
         argument = "" if call.tool == TODO_TOOL else main_argument(call.args)
         if reads_right_to_left(argument):
             argument = f"({self._words('right_to_left')}) {argument}"
@@ -147,23 +154,47 @@ class Lines:
         line = self._styler.text(*head, ("", " " if argument else ""))
         return self._styler.fit(line.append_text(middle if argument else tail[:0]).append_text(tail), width)
 
+    def verb(self, call: CallView) -> str:
+        """Return what a call does, or did; the name of a tool that has no verb."""
+        key = f"{'did' if call.state in ('done', 'failed') else 'do'}_{call.tool}"
+        return self._words(key) if key in table("screen", "en") else one_line(call.tool, 60)
+
     def _detail(self, call: CallView, now: float) -> tuple[str, str]:
         if call.state == "waiting":
             return ("" if self._styler.reader else self._words("waiting")), "warning"
         if call.state == "running":
             took = now - call.started
-            facts = [seconds(took) if took >= 1 and self._animation else "", one_line(call.result, 60)]
-            return ", ".join(fact for fact in facts if fact), "dim"
+            return seconds(took) if took >= 1 and self._animation else "", "dim"
         if call.state == "stopped":
             return ("" if self._styler.reader else self._words("stopped")), "dim"
-        took_text = f"{seconds(call.duration)}, " if call.duration >= 0.05 else ""
-        return took_text + self._short_result(call), "error" if call.state == "failed" else "dim"
+        facts, output = [seconds(call.duration) if call.duration >= 1 else ""], self._short_result(call)
+        if code := call.command.get("exit_code"):
+            facts, output = [*facts, self._words("exit_code", code=code)], ""
+        if call.command.get("read_only"):
+            facts.append(self._words("read_only"))
+        parts = [", ".join(filter(None, facts)), output]
+        between = ", " if self._styler.reader else " · "
+        return between.join(filter(None, parts)), _TEXT_ROLES.get(call.state, "dim")
+
+    def tail(self, call: CallView, width: int) -> list[Text]:
+        """Render the last lines of a running call, or of a command that failed."""
+        text = call.result if call.state == "running" else ""
+        if call.command.get("exit_code"):
+            text = str(call.command.get("tail") or "")
+        lines = [one_line(line) for line in clean(text).split("\n") if line.strip()][-TAIL_LINES:]
+        return [self._styler.fit(self._styler.text(("dim", f"  {line}")), width) for line in lines]
 
     def _short_result(self, call: CallView) -> str:
         text = clean(call.result).strip()
         first, _, rest = text.partition("\n")
+        if call.command.get("exit_code") == 0 and call.state == "done":
+            return self._short_output(call.command)
         if call.tool == TODO_TOOL and call.state == "done":
-            return ""
+            items = [item for item in items_of(call.args) if isinstance(item, Mapping)]
+            done = sum(item.get("status") == "done" for item in items)
+            return f"{done}/{len(items)}" if items else ""
+        if call.tool in EDIT_TOOLS and call.state == "done":
+            return ""  # the change itself is shown
         if call.refused:
             denied, reason = self._words("refused"), one_line(call.refused)
             return denied if reason == denied else f"{denied}: {reason}"
@@ -175,13 +206,30 @@ class Lines:
             return one_line(first)
         return self._words("lines", count=rest.count("\n") + 1 + bool(rest))
 
+    def _short_output(self, command: Mapping[str, Any]) -> str:
+        """Return the output of a command that succeeded: its last line, or how many lines there are."""
+        count, last = int(number(command.get("lines"))), str(command.get("tail") or "").rpartition("\n")[2]
+        if not count:
+            return self._words("no_output")
+        return one_line(last) if len(last) <= SHORT_RESULT else self._words("lines", count=count)
+
     def folded(self, call: CallView, title: Text) -> Folded:
         """Return the arguments and the result of a call as a folded block."""
         args = call.args if isinstance(call.args, Mapping) else {"": call.args}
         sections = (
             (str(name), value if isinstance(value, str) else _json(value)) for name, value in args.items()
         )
-        return Folded(title, (*sections, ("result", call.result)))
+        return Folded(title, (*sections, ("result", self._output(call))))
+
+    def _output(self, call: CallView) -> str:
+        """Return what a command printed, without the lines for the model that follow; else the result."""
+        lines, tail = call.result.splitlines(), str(call.command.get("tail") or "").splitlines()
+        count = int(number(call.command.get("lines", -1)))
+        if count == 0:
+            return self._words("no_output")
+        # A result that a hook or a limit has changed does not have the last line there: show all of it.
+        is_whole = bool(tail) and 0 < count <= len(lines) and lines[count - 1].endswith(tail[-1])
+        return "\n".join(lines[:count]) if is_whole else call.result
 
     def task(self, task: Mapping[str, Any], width: int, now: float) -> Text:
         """Render a subagent task."""
@@ -202,15 +250,14 @@ class Lines:
             line.append_text(self._styler.text(("error", f": {error}" if error else ""))), width
         )
 
-    def todo(self, args: Any) -> list[Text]:
-        """Render a to-do list of the model; empty if `args` are invalid."""
-        items = args.get("items") if isinstance(args, Mapping) else None
+    def todo(self, items: Sequence[Any]) -> list[Text]:
+        """Render entries of a to-do list of the model, without the invalid ones."""
         lines = []
-        for item in items if isinstance(items, list) else ():
+        for item in items:
             if not isinstance(item, Mapping):
                 continue
             status = str(item.get("status", "pending"))
-            mark = _TODO_MARKS.get(status, "[ ]")
+            mark = _TODO_MARKS.get(status, "☐")
             if self._styler.reader and f"todo_{status}" in _TODO:
                 mark = f"{self._words(f'todo_{status}')}:"
             role = {"done": "dim", "in_progress": "bold"}.get(status, "")
@@ -218,6 +265,12 @@ class Lines:
                 self._styler.text(("label", f"  {mark} "), (role, one_line(str(item.get("task", "")))))
             )
         return lines
+
+
+def items_of(args: Any) -> Sequence[Any]:
+    """Return the entries of a to-do list; empty for invalid arguments."""
+    items = args.get("items") if isinstance(args, Mapping) else None
+    return items if isinstance(items, list) else ()
 
 
 def number(value: Any) -> float:
@@ -239,6 +292,7 @@ class LinePrompt:
 
     is_away = False
     live_lines = wide_lines = 1  # no live lines are drawn
+    rows = 1_000_000  # as nothing is drawn, nothing needs to fit
 
     def __init__(self, acts: Acts, write: Callable[[str], None]) -> None:
         self._acts, self._write = acts, write
@@ -275,7 +329,8 @@ class LinePrompt:
 
     def redraw(self) -> None:
         """Print a new question or notice, and a prompt if input is expected."""
-        notice = self._acts.answer_choices() or self._acts.note()
+        waiting = "\n".join(user_text("screen.queued", text=clean(text)) for text in self._acts.queued())
+        notice = self._acts.answer_choices() or self._acts.note() or waiting
         if notice and notice != self._shown:
             self.print_above(f"{notice}\n")
         self._shown = notice
@@ -321,7 +376,7 @@ class LinePrompt:
         if "\n" in text:
             self._acts.enter(InputEntry(text))
         elif text.strip():
-            self._acts.enter(InputEntry.typed("/help" if text.strip() == "?" else text))
+            self._acts.enter(InputEntry.typed("/help ?" if text.strip() == "?" else text))
         if has_ended:
             self._acts.leave()
         self.redraw()

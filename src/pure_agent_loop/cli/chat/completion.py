@@ -8,12 +8,12 @@ import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pure_agent_loop.cli.chat.custom import command_in
 from pure_agent_loop.cli.chat.output import THEMES, one_line
-from pure_agent_loop.cli.choose import models_at, plan_for
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out
@@ -85,7 +85,7 @@ class InputCompletions:
 
     def _paths(self) -> list[str]:
         if time.monotonic() - self._looked > FRESH_SECONDS:
-            self._files = list(files_in(self._workspace))
+            self._files = sorted(files_in(self._workspace), key=len)
             self._looked = time.monotonic()
         return self._files
 
@@ -137,17 +137,16 @@ class Arguments:
     def _known_models(self) -> list[str]:
         """Ask the server for its models once, in the completion thread."""
         if self._models is None:
-            options = self._talk.shared.options
-            plan = plan_for(options.model, options.base_url, os.environ, options.configured)
-            self._models = models_at(plan)
+            self._models = []
+            with suppress(PureAgentLoopError):
+                self._models = asyncio.run(self._talk.models())
         return self._models
 
 
 def _fitting(known: Iterable[tuple[str, str]], typed: str) -> Iterator[Candidate]:
-    rated = [
-        (rating, len(name), name, about) for name, about in known if (rating := rate(typed, name)) is not None
-    ]
-    for _, _, name, about in sorted(rated)[:MAX_SHOWN]:
+    """Yield the names that fit, best first; equal ones as they come: commands by use, files by length."""
+    rated = [(rating, name, about) for name, about in known if (rating := rate(typed, name)) is not None]
+    for _, name, about in sorted(rated, key=itemgetter(0))[:MAX_SHOWN]:
         yield Candidate(name, len(typed), one_line(name, 60), one_line(about, 60))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 MAX_LINES = 40  # lines of a diff shown at once
 MAX_WIDTH = 600  # characters of a line shown at once
 
-_NAMED = ("result", "reasoning", "prompt")  # sections named by a message key
+_NAMED = ("result", "reasoning", "prompt", "command")  # sections named by a message key
 _ROLES = {"+": "added", "-": "removed", "@": "label"}
 _MARKS = {"created": "+ ", "deleted": "- "}
 
@@ -25,18 +26,20 @@ def head(change: Mapping[str, Any], styler: Styler, words: Words) -> Text:
     """Render the path of a changed file and its line counts."""
     kind = str(change.get("kind"))
     name = one_line(str(change.get("path", "")), 400)
-    if change.get("is_binary"):
-        counts = [("dim", f" ({words('not_text')})")]
-    elif styler.reader:
-        plus, minus = (f"{words(side)} {number(change.get(side)):.0f}" for side in ("added", "removed"))
-        counts = [("", f", {plus}, {minus}")]
-    else:
-        plus, minus = (f"{number(change.get(side)):.0f}" for side in ("added", "removed"))
-        counts = [("added", f" +{plus}"), ("removed", f" -{minus}")]
     mark = _MARKS.get(kind, "~ ")
     if styler.reader:
         mark = f"{words(kind if kind in _MARKS else 'modified')}: "
-    return styler.text(("label", mark), ("bold", name), *counts)
+    return styler.text(("label", mark), ("bold", name), *counts(change, styler, words))
+
+
+def counts(change: Mapping[str, Any], styler: Styler, words: Words) -> list[tuple[str, str]]:
+    """Return the line counts of a change as spans."""
+    if change.get("is_binary"):
+        return [("dim", f" ({words('not_text')})")]
+    plus, minus = (f"{number(change.get(side)):.0f}" for side in ("added", "removed"))
+    if styler.reader:
+        return [("", f", {words('added')} {plus}, {words('removed')} {minus}")]
+    return [("added", f" +{plus}"), ("removed", f" -{minus}")]
 
 
 def body(
@@ -59,6 +62,25 @@ def body(
     if left:
         rendered.append(styler.text(("dim", words("more_diff", count=left))))
     return rendered, left
+
+
+_HUNK = re.compile(r"@@ -(\S+) \+(\S+) @@")
+
+
+def reverse(diff: str) -> str:
+    """Return the unified diff that undoes another, without its file header."""
+    lines, added, removed = list[str](), list[str](), list[str]()
+    for line in [*diff.splitlines(), "@@"]:
+        if line.startswith(("--- ", "+++ ")) and not lines:
+            continue
+        if line.startswith("+"):
+            removed.append(f"-{line[1:]}")
+        elif line.startswith("-"):
+            added.append(f"+{line[1:]}")
+        else:
+            lines += [*removed, *added, _HUNK.sub(r"@@ -\2 +\1 @@", line)]
+            added, removed = [], []
+    return "\n".join(lines[:-1])
 
 
 def unfolded(folded: Folded, styler: Styler, words: Words) -> list[Text]:

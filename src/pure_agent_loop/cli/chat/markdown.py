@@ -10,12 +10,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.chat.blocks import Block, Blocks
-from pure_agent_loop.cli.chat.output import TAB, VERBATIM, Styler, clean
+from pure_agent_loop.cli.chat.output import VERBATIM, Styler, clean
 from pure_agent_loop.cli.chat.words import Words
 from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.support.terminal import line_breaks, width_of
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
@@ -24,13 +26,15 @@ if TYPE_CHECKING:
 
 MAX_CODE_LINE = 1_000  # characters; code with longer lines is not highlighted
 MIN_ROOM = 8  # columns kept for text at any depth
-MIN_COLUMN = 8  # minimum width of a table column; a narrower table is shown row by row
+MIN_COLUMN = 8  # columns that a cell may be wrapped to; a table that needs less is shown row by row
+COLUMN_GAP = 2  # columns between those of a table
 UNPRINTED_LINES = 1  # lines of a paragraph in progress kept unprinted
 MAX_ROWS = 24  # rows of a paragraph examined together
 WORD = 7  # average columns lost per line to wrapping
 MAX_TAIL = 3_000  # characters of a block in progress that are rendered
 
 _MARKS = lazy_pattern(r"\*\*|\*|~~|(?<!\w)_|_(?!\w)")
+_BOX = lazy_pattern(r"\[([ xX])\] ")
 _STYLES = {"strong": "bold", "em": "italic", "s": "strike"}
 
 
@@ -40,6 +44,7 @@ class _Level:
 
     first: str
     rest: str
+    role: str = "label"
     used: bool = False
 
 
@@ -71,10 +76,10 @@ class Page:
         reader = self.styler.reader
         lines = self.code(block.source, language, block.before) if block.source else []
         if block.first:
-            opening = self.words("code", language=language).strip() if reader else f"```{language}"
-            lines.insert(0, self.styler.text(("dim", opening)))
-        if block.last:
-            lines.append(self.styler.text(("dim", self.words("code_end") if reader else "```")))
+            tag = language if language and not reader else self.words("code", language=language).strip()
+            lines.insert(0, self.styler.text(("dim", tag)))
+        if block.last and reader:
+            lines.append(self.styler.text(("dim", self.words("code_end"))))
         return lines
 
     def code(self, source: str, language: str, before: str = "") -> list[Text]:
@@ -123,11 +128,12 @@ class _Layout:
         return self._out
 
     def _emit(self, line: Text) -> None:
-        head = ""
+        heads = []
         for level in self._levels:
-            head += level.rest if level.used else level.first
+            heads.append((level.role, level.rest if level.used else level.first))
             level.used = True
-        whole = self._styler.text(("label", head[: self._width // 2]))
+        whole = self._styler.text(*heads)
+        whole.truncate(self._width // 2)
         whole.overflow = line.overflow
         self._out.append(whole.append_text(line))
 
@@ -137,7 +143,7 @@ class _Layout:
         return max(self._width - min(taken, self._width // 2), MIN_ROOM)
 
     def _wrapped(self, text: Text) -> None:
-        for line in text.wrap(self._styler.console, self._room, tab_size=TAB, overflow="fold") or [text]:
+        for line in self._styler.wrapped(text, self._room):
             self._emit(line)
 
     def _space(self, token: Token) -> None:
@@ -162,7 +168,20 @@ class _Layout:
             return
         if self._style == "heading" and not self._styler.color:
             text = self._styler.text(("", "# ")).append_text(text)
-        self._wrapped(text)
+        self._wrapped(self._boxed(text))
+
+    def _boxed(self, text: Text) -> Text:
+        """Replace the sign of a list item by the box that its text begins with."""
+        item = self._levels[-1] if self._levels else None
+        box = _BOX.match(text.plain)
+        if item is None or item.used or item.rest.strip() or box is None:
+            return text
+        if self._styler.reader:
+            item.first = f"{self._page.words('todo_pending' if box[1] == ' ' else 'todo_done')}: "
+        else:
+            item.first = "☐ " if box[1] == " " else "☑ "
+        item.rest = " " * width_of(item.first)
+        return text[box.end() :]
 
     def _on_bullet_list_open(self, _token: Token) -> None:
         self._numbers.append(None)
@@ -190,7 +209,11 @@ class _Layout:
 
     def _on_blockquote_open(self, token: Token) -> None:
         self._space(token)
-        self._levels.append(_Level("> ", "> "))
+        if self._styler.reader:
+            first = f"{self._page.words('quote')}: "
+            self._levels.append(_Level(first, " " * width_of(first)))
+        else:
+            self._levels.append(_Level("│ ", "│ ", "dim"))
 
     def _on_blockquote_close(self, _token: Token) -> None:
         self._levels.pop()
@@ -215,44 +238,58 @@ class _Layout:
 
     def _on_table_close(self, _token: Token) -> None:
         self._in_table = False
-        columns = max(map(len, self._rows))
-        if self._styler.reader or self._room < columns * MIN_COLUMN:
-            self._table_by_rows()
-        else:
-            for line in self._table(columns):
-                self._emit(line)
+        widths = None if self._styler.reader else self._column_widths()
+        for line in self._table_by_rows() if widths is None else self._table(widths):
+            self._wrapped(line) if widths is None else self._emit(line)
 
-    def _table_by_rows(self) -> None:
-        head, *rows = self._rows
-        for row in rows or [head]:
-            line = self._styler.text()
+    def _column_widths(self) -> list[int] | None:
+        """Return the widths of the columns; None if the table does not fit without breaking words."""
+        least, most = [0] * max(map(len, self._rows)), [0] * max(map(len, self._rows))
+        for row in self._rows:
             for number, cell in enumerate(row):
-                line.append("; " if number else "")
-                if rows and number < len(head) and head[number].plain:
-                    line.append_text(head[number]).append(": ")
-                line.append_text(cell)
-            line.no_wrap = False
-            self._wrapped(line)
+                words = cell.divide(line_breaks(cell.plain, 1, fold=False))
+                word = max((width_of(part.plain.rstrip()) for part in words), default=0)
+                least[number] = max(least[number], word, min(cell.cell_len, MIN_COLUMN))
+                most[number] = max(most[number], cell.cell_len)
+        room = self._room - COLUMN_GAP * (len(most) - 1)
+        if sum(least) > room:
+            return None
+        while sum(most) > room:
+            widest = max(range(len(most)), key=lambda number: (most[number] > least[number], most[number]))
+            most[widest] -= 1
+        return most
 
-    def _table(self, columns: int) -> Iterator[Text]:
-        from rich import box
-        from rich.segment import Segment
-        from rich.table import Table
-
-        table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
+    def _table_by_rows(self) -> Iterator[Text]:
+        """Yield ``name: value`` for each cell, or for a screen reader a row on one line."""
         head, *rows = self._rows
-        for number in range(columns):
-            title = head[number].copy() if number < len(head) else self._styler.text()
-            title.stylize(self._styler.styles["bold"])
-            table.add_column(title, overflow="fold")
-        for row in rows:
-            table.add_row(*row)
-        options = self._styler.console.options.update(width=self._room)
-        for segments in self._styler.console.render_lines(table, options, pad=False):
-            line = self._styler.text()
-            for segment in Segment.strip_links(segments):
-                line.append(segment.text, segment.style)
-            yield line
+        for row_number, row in enumerate(rows or [head]):
+            cells = []
+            for number, cell in enumerate(row):
+                named = rows and number < len(head) and head[number].plain
+                name = (
+                    self._styler.text(("bold", f"{head[number].plain}: ")) if named else self._styler.text()
+                )
+                cells.append(name.append_text(cell))
+            if self._styler.reader:
+                yield self._styler.text(("", "; ")).join(cells)
+                continue
+            yield from [self._styler.text()] * bool(row_number)
+            yield from cells
+
+    def _table(self, widths: Sequence[int]) -> Iterator[Text]:
+        for number, row in enumerate(self._rows):
+            cells = [self._styler.wrapped(cell, width) for cell, width in zip(row, widths, strict=False)]
+            for pieces in zip_longest(*cells):
+                line = self._styler.text()
+                for piece, width in zip(pieces, widths, strict=False):
+                    line.append_text(piece or self._styler.text())
+                    line.append(" " * (width + COLUMN_GAP - (piece.cell_len if piece else 0)))
+                if number == 0:
+                    line.stylize(self._styler.styles["bold"])
+                line.rstrip()
+                yield line
+            if number == 0:
+                yield self._styler.text(("dim", "─" * (sum(widths) + COLUMN_GAP * (len(widths) - 1))))
 
     def _inline(self, tokens: Sequence[Token]) -> Text:
         text = self._styler.text()
@@ -345,7 +382,7 @@ class Flow:
 
     def _piece(self, width: int) -> list[Text]:
         """Return the first lines of a long paragraph, cut at the end of a rendered line."""
-        source = self._blocks.tail.source[: width * MAX_ROWS]
+        source = self._blocks.tail.source[: min(width * MAX_ROWS, self._blocks.settled)]
         whole = self._plain(source, width)
         for forced in (False, True) if len(whole) > MAX_ROWS // 2 else (False,):  # the markup may never close
             for end in self._ends(source, len(whole) - UNPRINTED_LINES, width):

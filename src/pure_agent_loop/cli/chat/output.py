@@ -259,11 +259,16 @@ _DARK = {
     "link": "underline",
     "dim": "dim",
     "error": "red",
+    "error_label": "bold red",
     "warning": "yellow",
     "added": "green",
     "removed": "red",
     "label": "cyan",
     "done": "green",
+    "ask": "bold",
+    "plan": "blue",
+    "auto": "green",
+    "bypass": "reverse red",
 }
 THEMES: Mapping[str, Mapping[str, str]] = {
     "dark": _DARK,
@@ -360,6 +365,16 @@ class Styler:
 
         line = Text(no_wrap=True, overflow=VERBATIM)
         return line.append(clean(words).replace("\n", " "), self.styles[role])
+
+    def wrapped(self, text: Text, width: int) -> list[Text]:
+        """Wrap a text between words; a word wider than a line is broken, so that each line fits."""
+        lines = []
+        for line in text.split("\n", allow_blank=True):
+            line.expand_tabs(TAB)
+            for piece in line.divide(terminal.line_breaks(line.plain, width)):
+                piece.rstrip()
+                lines.append(piece)
+        return lines
 
     def fit(self, line: Text, width: int) -> Text:
         """Cut a line at `width` columns."""

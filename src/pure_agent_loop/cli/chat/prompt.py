@@ -46,6 +46,20 @@ _SYNC, _END_SYNC = (
 )  # terminals that support it draw what is in between in one frame
 _MAX_ROWS = 10  # rows of the input
 MAX_LIVE, _OWN_ROWS = 8, 6  # maximum live lines; rows for everything else
+_RULED_ROWS = 20  # rows of a terminal with room for lines around the input
+_DIM, _GROUND = "ansibrightblack", "bg:default"
+_NAME, _ABOUT = f"{_GROUND} ansicyan", f"{_GROUND} {_DIM}"
+_STYLES = {  # the menu has no background
+    "rule": _DIM,
+    "placeholder": _DIM,
+    "completion-menu": _GROUND,
+    "completion-menu.completion": _NAME,
+    "completion-menu.completion.current": f"{_NAME} reverse",
+    "completion-menu.meta.completion": _ABOUT,
+    "completion-menu.meta.completion.current": f"{_ABOUT} reverse",
+    "scrollbar.background": _GROUND,
+    "scrollbar.button": f"bg:{_DIM}",
+}
 PASTE_SECONDS = 0.02  # pause that ends a paste without bracketed-paste markers
 _LINES_AT_ONCE = re.compile(r"[^\r\n\t ][\r\n]+[^\r\n]")
 
@@ -84,11 +98,21 @@ class Acts(Protocol):
     def answer_choices(self) -> str:
         """Return the possible answers to the pending question."""
 
+    @property
+    def takes_keys(self) -> bool:
+        """True if the answer can be chosen by keys."""
+
+    def choose(self, key: str) -> None:
+        """Choose an answer with ``up`` and ``down``, and give it with ``enter``."""
+
     def status(self) -> str:
         """Return the status line."""
 
     def note(self) -> str:
         """Return a short notice, such as that the run is stopping."""
+
+    def queued(self) -> list[str]:
+        """Return what was sent and the agent has not read yet."""
 
 
 class Prompt:
@@ -96,18 +120,27 @@ class Prompt:
 
     Args:
         workspace: The folder; each has a separate input history.
+        plain: Draw nothing around the input, for a screen reader.
     """
 
     def __init__(
-        self, acts: Acts, completions: InputCompletions, workspace: Path, *, vi: bool, color: bool
+        self,
+        acts: Acts,
+        completions: InputCompletions,
+        workspace: Path,
+        *,
+        vi: bool,
+        color: bool,
+        plain: bool = False,
     ) -> None:
         from prompt_toolkit.application import Application
         from prompt_toolkit.buffer import Buffer
         from prompt_toolkit.enums import EditingMode
         from prompt_toolkit.history import FileHistory, InMemoryHistory
         from prompt_toolkit.output import ColorDepth
+        from prompt_toolkit.styles import Style
 
-        self._acts, self.chips = acts, Chips()
+        self._acts, self._plain, self.chips = acts, plain, Chips()
         history = _history_of(workspace)
         self.buffer = Buffer(
             completer=_completer(completions),
@@ -127,6 +160,7 @@ class Prompt:
             color_depth=None if color else ColorDepth.DEPTH_1_BIT,
             input=_paste_aware_input(),
             output=output,
+            style=Style.from_dict(_STYLES),
             enable_page_navigation_bindings=False,
         )
         self._reflows, self._above = follow_reflow(self.app.renderer, output, os.environ), 0
@@ -146,6 +180,11 @@ class Prompt:
     def live_lines(self) -> int:
         """The maximum number of live lines."""
         return max(min(MAX_LIVE, self.rows - _OWN_ROWS), 1)
+
+    @property
+    def has_rules(self) -> bool:
+        """True if lines frame the input: there is room for them, and no screen reader reads them."""
+        return not self._plain and self.rows >= _RULED_ROWS
 
     @property
     def wide_lines(self) -> int:
@@ -227,8 +266,14 @@ class Prompt:
             Layout,
             Window,
         )
-        from prompt_toolkit.layout.processors import BeforeInput
+        from prompt_toolkit.layout.processors import AfterInput, BeforeInput
         from prompt_toolkit.widgets import SearchToolbar
+
+        def rule() -> ConditionalContainer:
+            # Short, since a line as wide as the window would be wrapped when that gets narrower.
+            text: Any = [("class:rule", "─" * MIN_COLUMNS)]
+            window = Window(FormattedTextControl(text), height=1)
+            return ConditionalContainer(window, Condition(lambda: self.has_rules))
 
         def lines(text: Callable[[], str], *, wrap: bool = False) -> ConditionalContainer:
             window = Window(
@@ -241,17 +286,26 @@ class Prompt:
         )
         control = BufferControl(
             self.buffer,
-            input_processors=[BeforeInput(self._label)],
+            input_processors=[BeforeInput(self._label), AfterInput(self._placeholder, "class:placeholder")],
             search_buffer_control=search.control,
             preview_search=True,
         )
         height = Dimension(min=1, max=_MAX_ROWS)
         entry = Window(control, height=height, wrap_lines=True, dont_extend_height=True)
-        menu = CompletionsMenu(max_height=6, scroll_offset=1)
+        menu = CompletionsMenu(max_height=8, scroll_offset=1)
         # One window per line: prompt_toolkit redraws the last line of a window when another line follows.
         live = [lines(partial(self._live_line, number)) for number in range(MAX_LIVE)]
         choices, status = lines(self._acts.answer_choices, wrap=True), lines(self._acts.status)
-        return Layout(HSplit([*live, choices, entry, search, menu, status]), focused_element=entry)
+        return Layout(
+            HSplit([*live, choices, rule(), entry, search, menu, rule(), status]), focused_element=entry
+        )
+
+    def _placeholder(self) -> str:
+        is_searching = self.app.layout.is_searching  # which draws the found line in the empty input
+        is_idle = not (
+            self.buffer.text or is_searching or self._acts.is_working or self._acts.answer_choices()
+        )
+        return user_text("chat.placeholder") if is_idle and not self._plain else ""
 
     def _label(self) -> str:
         """Return the prompt; it names the effect of the input where the first character could mislead."""
@@ -284,7 +338,10 @@ class Prompt:
         def add(*names: str, does: Callable[[Any], Any], when: Filter | bool = True) -> None:
             keys.add(*names, filter=when)(does)
 
-        add("enter", does=lambda _: self._enter())
+        asked = Condition(lambda: acts.takes_keys) & empty & ~vi_navigation_mode
+        for name in ("up", "down", "enter"):  # no letters: the first of a sentence must not answer
+            keys.add(name, filter=asked, eager=True)(partial(self._choose, name))
+        add("enter", does=lambda _: self._enter(), when=~asked)
         add("escape", "enter", does=lambda _: self._send(at_end=True), when=working)
         add("escape", "enter", does=lambda _: buffer.newline(copy_margin=False), when=~working)
         add("c-j", does=lambda _: buffer.newline(copy_margin=False))
@@ -301,7 +358,7 @@ class Prompt:
                 does=lambda event: self._typed.type(event.data),
                 when=at_start & (emacs_insert_mode | vi_insert_mode),
             )
-        add("?", does=lambda _: acts.enter(InputEntry.typed("/help")), when=empty & ~vi_navigation_mode)
+        add("?", does=lambda _: acts.enter(InputEntry.typed("/help ?")), when=empty & ~vi_navigation_mode)
         add("c-o", does=lambda _: acts.unfold())
         add("c-b", does=lambda _: acts.to_background(), when=working)
         add("tab", does=lambda _: self._complete(), when=Condition(lambda: self._only_one() is not None))
@@ -312,6 +369,9 @@ class Prompt:
         add("c-l", does=lambda _: self._clear())
         add("c-z", does=lambda event: event.app.suspend_to_background())
         return ConditionalKeyBindings(keys, ~is_searching)  # the Ctrl-R search has separate key bindings
+
+    def _choose(self, key: str, _: object) -> None:
+        self._acts.choose(key)
 
     def _enter(self) -> None:
         state = self.buffer.complete_state

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 from pure_agent_loop.assistant import is_trusted, trust_guidance
 from pure_agent_loop.cli.chat import diffs
 from pure_agent_loop.cli.chat.markdown import Flow, Page
-from pure_agent_loop.cli.chat.output import Cleaner
+from pure_agent_loop.cli.chat.output import Cleaner, reads_right_to_left
 from pure_agent_loop.cli.chat.talk import ChatConfig
 from pure_agent_loop.cli.output import error_text
 from pure_agent_loop.cli.questions import YES, blanks_shown, question_text, read_reply, rule_for
@@ -22,7 +22,7 @@ from pure_agent_loop.cli.settings.files import NAME, ConfigFile, project_file, r
 from pure_agent_loop.cli.toolset import settled
 from pure_agent_loop.cli.trust import settings_guidance
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.permissions import Permission, PermissionRequest
+from pure_agent_loop.permissions import EDIT_TOOLS, Permission, PermissionRequest, wider_rules
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.terminal import excerpt
@@ -32,11 +32,11 @@ from pure_agent_loop.toolbox import ShellPolicy, Workspace, WorkspaceError
 if TYPE_CHECKING:
     from rich.text import Text
 
-EDITS = ("write_file", "edit_file")
 _PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # a wildcard would allow more than the call in question
 _ALLOW = lazy_pattern(r"^allow\s*=\s*\[", re.M)
 _RULES = lazy_pattern(r"^\[rules\][ \t]*(?:#.*)?$", re.M)
 MAX_LINES, MAX_WIDTH, MAX_DIFF = 40, 2_000, 30
+QUIET_SECONDS = 0.6  # after a question appears, in which keys go into the input
 IN_DIFF = ("content", "old_text", "new_text", "replace_all")
 _MAX_BYTES = 300_000  # larger diffs take too long
 
@@ -49,6 +49,9 @@ class Pending:
         request: What an agent asks; None for a yes-or-no question of the program.
         diff: The file change; empty if the call does not change a file.
         is_edited: The user is editing the call; the next line is the new call.
+        is_unclear: The last line was no answer.
+        chosen: Number of the chosen answer; see `PermissionPrompt.letters`.
+        shown_at: When the question appeared, in seconds of the monotonic clock.
     """
 
     request: PermissionRequest | None
@@ -57,6 +60,36 @@ class Pending:
     text: str = ""
     diff: str = ""
     is_edited: bool = False
+    is_unclear: bool = False
+    chosen: int = 0
+    shown_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def letters(self) -> str:
+        """Letters of the answers to choose from; empty if the answer is typed."""
+        if self.is_edited or self.is_open:
+            return ""
+        return "ysn" if self.kind else "yn"
+
+    @property
+    def numbers(self) -> list[str]:
+        """Numbers of the answers, which can be typed in place of the letters."""
+        return [str(number + 1) for number in range(len(self.letters))]
+
+    @property
+    def height(self) -> int:
+        """Lines that the question takes, without those of its answers."""
+        return self.text.count("\n") + 1 + min(len(self.diff.split("\n")), MAX_DIFF)
+
+    @property
+    def title(self) -> str:
+        """The first line of the question."""
+        return self.text.partition("\n")[0]
+
+    @property
+    def pinned(self) -> list[str]:
+        """The lines below the title, then the changed ones of the diff."""
+        return [*self.text.split("\n")[1:], *_changes(self.diff)]
 
     @property
     def is_open(self) -> bool:
@@ -93,6 +126,8 @@ class PermissionPrompt:
                 return permission
             diff = await asyncio.to_thread(planned_diff, self._shared.workspace, request)
             text = question_text(request, IN_DIFF if diff else ())
+            if reads_right_to_left(json.dumps(request.args, ensure_ascii=False, default=str)):
+                text += f"\n  ({user_text('screen.right_to_left')})"
             kind = kind_of(request.tool, request.args)
             return await self._wait(Pending(request, _future(), kind, text, diff))
 
@@ -105,17 +140,22 @@ class PermissionPrompt:
         self.pending = pending
         self._show(pending, in_full=False)
         self._changed()
+        quiet = asyncio.get_running_loop().call_later(QUIET_SECONDS, self._changed)  # shows the mark
         try:
             return await pending.answered
         finally:
+            quiet.cancel()
             self.pending = None
             self._changed()
 
     def _show(self, pending: Pending, *, in_full: bool) -> None:
         text = pending.text if in_full else excerpt(pending.text, MAX_LINES, MAX_WIDTH)
         self._notify(text, "warning")
+        if in_full and pending.kind:
+            self._notify(user_text("chat.rules_of_answer", rules=", ".join(pending.kind)), "dim")
         if pending.diff and pending.request is not None:
-            name = str(pending.request.args.get("path", ""))
+            has_title = "\n" not in pending.text  # which names the file
+            name = "" if has_title else str(pending.request.args.get("path", ""))
             diff = blanks_shown(pending.diff, is_code=True)
             self._show_diff(name, diff, None if in_full else MAX_DIFF)
 
@@ -130,12 +170,39 @@ class PermissionPrompt:
             return ""
         if pending.is_edited:
             return user_text("chat.edit_call")
-        if pending.request is None:
-            return user_text("chat.choose_yes_no")
         if pending.is_open:
             return user_text("chat.choose_open")
-        kind = user_text("chat.choose_kind", kind=", ".join(pending.kind)) if pending.kind else ""
-        return user_text("chat.choose", kind=kind)
+        kind = kind_words(pending.kind)
+        words = [user_text(f"chat.choice_{letter}", kind=kind) for letter in pending.letters]
+        answers = [f"  {letter}  {text}" for letter, text in zip(pending.letters, words, strict=True)]
+        if self.takes_keys:
+            answers[pending.chosen] = f"❯{answers[pending.chosen][1:]}"
+        if pending.is_unclear:
+            letters = "no_answer" if pending.kind else "no_answer_yes_no"
+            return "\n".join([*answers, user_text(f"chat.{letters}")])
+        if pending.request is None:
+            return "\n".join([*answers, user_text("chat.choose_yes_no")])
+        always = user_text("chat.choose_always") if pending.kind else ""
+        return "\n".join([*answers, always + user_text("chat.choose")])
+
+    @property
+    def takes_keys(self) -> bool:
+        """True if keys choose the answer; those typed before the question was seen do not."""
+        pending = self.pending
+        if pending is None or not pending.letters:
+            return False
+        return time.monotonic() - pending.shown_at >= QUIET_SECONDS
+
+    def move(self, by: int) -> None:
+        """Choose the next answer, or with -1 the one before."""
+        if self.pending is not None:
+            self.pending.chosen = (self.pending.chosen + by) % len(self.pending.letters)
+            self._changed()
+
+    def choose(self) -> None:
+        """Give the chosen answer."""
+        if self.pending is not None:
+            self.answer(self.pending.letters[self.pending.chosen])
 
     def answer(self, line: str) -> str | None:
         """Handle a typed line as an answer.
@@ -152,34 +219,38 @@ class PermissionPrompt:
             self._end(pending, read_reply(line))
             return None
         word, _, rest = line.strip().partition(" ")
+        if word in pending.numbers:
+            word = pending.letters[pending.numbers.index(word)]
+        pending.is_unclear = False
         agreed = yes_or_no(word)
         if agreed is False:
             self._end(pending, Permission("deny", rest.strip()))
-        elif rest:
-            self._notify(user_text("chat.no_answer"), "dim")
-        elif agreed:
+        elif agreed and not rest:
             self._end(pending, YES)
-        elif word.lower() == "d":
-            self._show(pending, in_full=True)
-        elif pending.request is not None:
-            return self._answer_by_letter(pending, pending.request, word.lower())
+        else:
+            return self._answer_by_letter(pending, "" if rest else word.lower(), line)
         return None
 
-    def _answer_by_letter(self, pending: Pending, question: PermissionRequest, letter: str) -> str | None:
-        if letter in ("s", "a") and pending.kind:
+    def _answer_by_letter(self, pending: Pending, letter: str, line: str) -> str | None:
+        question = pending.request
+        if letter == "d":
+            self._show(pending, in_full=True)
+        elif letter in ("s", "a") and pending.kind:
             if letter == "a" and not self._save_rules(pending.kind):
                 return None
             options = self._shared.options
             options.allow = list(dict.fromkeys([*options.allow, *pending.kind]))
-            self._notify(user_text("chat.allowed", rules=", ".join(pending.kind)), "dim")
+            self._notify(user_text("chat.allowed", kind=kind_words(pending.kind)), "dim")
             self._end(pending, YES)
-        elif letter == "e":
+        elif letter == "e" and question is not None:
             pending.is_edited = True
             self._changed()
             args = question.args
             return str(args["command"]) if question.tool == "shell" else json.dumps(args, ensure_ascii=False)
         else:
-            self._notify(user_text("chat.no_answer"), "dim")
+            pending.is_unclear = True
+            self._changed()
+            return line  # to be edited, not lost
         return None
 
     def _save_rules(self, kind: list[str]) -> bool:
@@ -242,7 +313,7 @@ def planned_change(
 ) -> tuple[str, str | None, str] | None:
     """Return the file that a call would change, its old and its new text; None if unpredictable."""
     path, old, new = args.get("path"), args.get("old_text"), args.get("new_text")
-    if tool not in EDITS or not isinstance(path, str):
+    if tool not in EDIT_TOOLS or not isinstance(path, str):
         return None
     before = _text_of(workspace, path)
     if tool == "write_file":
@@ -269,12 +340,20 @@ def kind_of(tool: str, args: Mapping[str, Any]) -> list[str]:
     """Return rules that allow similar calls; empty if no rule is narrow enough."""
     if tool == "shell":
         return _of_commands(args.get("command"))
-    if tool in EDITS:
-        return _of_edits(args.get("path"))
-    if tool == "fetch":
-        return _of_pages(args.get("url"))
-    rule = rule_for(tool, args)
-    return [rule] if rule != tool and _PLAIN.fullmatch("".join(map(str, args.values()))) else []
+    if wider := wider_rules(tool, args):
+        return wider
+    rule = "" if tool in (*EDIT_TOOLS, "fetch") else rule_for(tool, args)
+    is_narrow = rule not in ("", tool) and _PLAIN.fullmatch("".join(map(str, args.values())))
+    return [rule] if is_narrow else []
+
+
+def kind_words(kind: Sequence[str]) -> str:
+    """Return what rules allow, in words for a person: the folder of edits, else the rules themselves."""
+    path = kind[0].partition("(path=")[2][:-1] if len(kind) == len(EDIT_TOOLS) else ""
+    if not path or kind != [f"{tool}(path={path})" for tool in EDIT_TOOLS]:
+        return ", ".join(kind)
+    name = "kind_edits_below" if path.endswith("/*") else "kind_edits"
+    return user_text(f"chat.{name}", path=path.removesuffix("*"))
 
 
 def _of_commands(command: object) -> list[str]:
@@ -295,29 +374,6 @@ def _allows(rules: Iterable[str], command: str) -> bool:
         return ShellPolicy(allow=rules).judge(command).behavior == "allow"
     except ConfigError:  # no rule can express this command
         return False
-
-
-def _of_edits(path: object) -> list[str]:
-    """Return rules for edits in the same top-level folder; for a top-level file, only that file."""
-    if not isinstance(path, str) or not _PLAIN.fullmatch(path):
-        return []
-    parts = PurePosixPath(path).parts
-    if not parts or parts[0] == "/" or ".." in parts or "=" in path or "," in path:
-        return []
-    pattern = parts[0] if len(parts) == 1 else f"{parts[0]}/*"
-    return [f"{tool}(path={pattern})" for tool in EDITS]
-
-
-def _of_pages(url: object) -> list[str]:
-    """Return a rule for pages of the same host."""
-    try:
-        parts = urlsplit(url if isinstance(url, str) else "")
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        return []
-    if parts.scheme not in ("http", "https") or not host or not _PLAIN.fullmatch(host) or "@" in parts.netloc:
-        return []
-    return [f"fetch(url={parts.scheme}://{host}{f':{port}' if port else ''}/*)"]
 
 
 def keep_rules(workspace: Path, rules: list[str]) -> str:
@@ -382,6 +438,8 @@ class AnswerInProgress:
         self.writing = ""  # the tool of the call that is being written
         self.has_text = self.has_reasoning = self.has_printed = False
         self.words = 0  # words of the reasoning in progress
+        self.speed = 0  # tokens a second of the text in progress, about; 0 in its first second
+        self._tokens, self._written_since, self._last_piece = 0, 0.0, 0.0
         self._since = 0.0
         self._reasoning: list[str] = []
         self._cleaner = Cleaner()
@@ -403,6 +461,17 @@ class AnswerInProgress:
         self._reasoning, self._since, self.words = [], 0.0, 0
         return text, took, len(_WORD.findall(text))
 
+    def note_speed(self, piece: str, now: float) -> None:
+        """Take a piece of text into the speed, which changes once a second at most."""
+        from pure_agent_loop.llm.tokens import estimate_tokens
+
+        self._written_since = self._written_since or now
+        before, took = self._last_piece - self._written_since, now - self._written_since
+        if took >= 1 and int(took) > int(before):
+            self.speed = round(self._tokens / took)
+        self._last_piece = now
+        self._tokens += estimate_tokens(piece)
+
     def write(self, piece: str, width: int, room: int | None) -> list[Text]:
         """Add a piece of text; return finished lines, in batches because each print costs a redraw.
 
@@ -421,7 +490,7 @@ class AnswerInProgress:
 
     def close(self, width: int) -> list[Text]:
         """End the text; return its remaining lines."""
-        self.writing = ""
+        self.writing, self.speed = "", 0
         lines = [*self._ready, *self._flow.feed(self._cleaner.close(), width), *self._flow.close(width)]
         self._ready = []
         return lines

@@ -5,32 +5,40 @@ from __future__ import annotations
 import asyncio
 import io
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from pure_agent_loop.cli.chat.calls import seconds
 from pure_agent_loop.cli.chat.custom import CustomCommands, command_in, no_command
+from pure_agent_loop.cli.chat.diffs import reverse
 from pure_agent_loop.cli.chat.output import THEMES, one_line
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
-from pure_agent_loop.cli.chat.transcript import context_rows
-from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, keys_help
+from pure_agent_loop.cli.chat.transcript import short
+from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, Groups, commands_help, keys_help
 from pure_agent_loop.cli.choose import choose
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import CommandOutput, error_text, money
 from pure_agent_loop.cli.parser import parse, run_command
 from pure_agent_loop.cli.toolset import rules_of, skills_loader
 from pure_agent_loop.cli.which_session import MAX_TO_PICK, in_folder, numbered, preview, title_of
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
+from pure_agent_loop.runs import protocol_of, show_url
 from pure_agent_loop.sessions.stores.records import file_name
 from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.terminal import aligned
 
 if TYPE_CHECKING:
+    from pure_agent_loop import QueryState
+    from pure_agent_loop.cli.chat.talk import Spent
     from pure_agent_loop.snapshots import UndoReport, WorkspaceSnapshots
 
 BAR = 40  # columns
 _READ_ONLY = (
     "help",
+    "status",
     "permissions",
     "tools",
     "context",
@@ -58,11 +66,14 @@ class ChatHost(Protocol):
     def talk(self) -> ChatSession:
         """The session and its run."""
 
-    def print_notice(self, text: str, role: str = "dim") -> None:
-        """Print a notice."""
+    def print_notice(self, text: str, role: str = "dim", *, is_whole: bool = False) -> None:
+        """Print a notice; a long one is cut unless `is_whole`."""
 
     def show(self, markdown: str) -> None:
         """Print Markdown."""
+
+    def show_groups(self, groups: Groups) -> None:
+        """Print names with descriptions, by group."""
 
     def show_diff(self, name: str, text: str) -> None:
         """Print a diff."""
@@ -157,15 +168,18 @@ class Slash:
 
     # -- read-only commands -----------------------------------------------------------------------------
 
-    def _help(self, _: str) -> None:
-        rows = [f"- `/{name}` {one_line(about)}" for name, about in self.known()]
-        self._host.show("\n".join([keys_help(), "", "---", "", *rows]))
+    def _help(self, words: str) -> None:
+        if words == "?":
+            self._host.show_groups(keys_help())
+            return
+        own = [(f"/{name}", one_line(about)) for name, about in self.known() if name not in COMMANDS]
+        self._host.show_groups(commands_help(own))
 
     def _tools(self, _: str) -> None:
         toolset = self._host.shared.toolset
         tools = [*toolset.tools, *(toolset.subagents.tools() if toolset.subagents else [])]
         tools += toolset.mcp.known_tools if toolset.mcp else []
-        self._list(f"`{tool.name}` {one_line(tool.description, 120)}" for tool in tools)
+        self._list((f"`{tool.name}` {one_line(tool.description, 120)}" for tool in tools), "no_tools")
 
     def _permissions(self, words: str) -> None:
         options = self._host.shared.options
@@ -175,44 +189,59 @@ class Slash:
             self._host.print_notice(user_text("chat.rule_gone", rule=rule.strip()))
             return
         self._mode("")
-        self._list(f"{kind} `{rule}`" for kind in ("deny", "ask", "allow") for rule in getattr(options, kind))
+        kinds = ("deny", "ask", "allow")
+        self._list((f"{kind} `{rule}`" for kind in kinds for rule in getattr(options, kind)), "no_rules")
+
+    def _status(self, _: str) -> None:
+        shared = self._host.shared
+        shell = shared.toolset.shell.describe() if shared.toolset.shell else user_text("cli.no_shell")
+        mode = user_text(f"mode_{shared.options.permission_mode}")
+        facts = [self._model_line(), str(shared.workspace), f"{mode}; {shell}"]
+        self._host.print_notice("\n".join(facts), "")
 
     def _context(self, _: str) -> None:
         talk = self._host.talk
         state, known = talk.state, talk.usage.context
         if state is None:  # no request has been sent yet
-            self._host.print_notice(user_text("chat.nothing"))
+            self._host.print_notice(user_text("chat.no_context"))
             return
         prompt = self._host.prompt  # None in an editor
         is_plain = prompt is None or self._host.shared.options.screen_reader
         width = 0 if is_plain else max(5, min(BAR, prompt.columns - 32))  # columns left by names and numbers
+        known = {**known, "window": talk.window}
         self._host.print_notice(context_rows(state, known, width), "")
 
     def _cost(self, _: str) -> None:
         usage = self._host.talk.usage
-        cost = f", {usage.cost:.4f}" if usage.cost else ""
-        self._host.print_notice(user_text("chat.cost", tokens=usage.tokens, steps=usage.steps, cost=cost))
+        if usage.task is None or usage.all is None:
+            self._host.print_notice(user_text("chat.no_cost"))
+        else:
+            self._host.print_notice(cost_rows(usage.task, usage.all), "")
 
     def _memory(self, words: str) -> None:
         memory = self._host.talk.memory()
-        self._list(map(str, memory.search(words) if words else memory.read()))
+        notes = map(str, memory.search(words) if words else memory.read())
+        self._list(notes, "no_such_note" if words else "no_notes")
 
     def _skills(self, _: str) -> None:
         loader = skills_loader(self._host.shared.workspace, self._host.shared.trusted)
-        self._list(f"`{skill.name}` {one_line(skill.description)}" for skill in loader.skills)
+        skills = (f"`{skill.name}` {one_line(skill.description)}" for skill in loader.skills)
+        self._list(skills, "no_skills")
 
     def _agents(self, _: str) -> None:
         from pure_agent_loop.subagents.definitions import in_language
 
         manager = self._host.shared.toolset.subagents
         agents = [] if manager is None else manager.definitions
-        self._list(f"`{agent.name}` {one_line(in_language(agent.description, None))}" for agent in agents)
+        rows = (f"`{agent.name}` {one_line(in_language(agent.description, None))}" for agent in agents)
+        self._list(rows, "no_agents")
 
     def _tasks(self, _: str) -> None:
         from pure_agent_loop.subagents import TaskStore
 
         tasks = TaskStore().list(self._host.talk.place.session_id or "")
-        self._list(f"`{task.id}` {task.state}: {one_line(task.prompt, 80)}" for task in tasks)
+        rows = (f"`{task.id}` {task.state}: {one_line(task.prompt, 80)}" for task in tasks)
+        self._list(rows, "no_tasks")
 
     async def _mcp(self, _: str) -> None:
         servers = await self._host.talk.servers()
@@ -221,7 +250,7 @@ class Slash:
             return
         from pure_agent_loop.cli.protocols.mcp_talk import lines_about
 
-        self._list(await lines_about(servers))
+        self._list(await lines_about(servers), "no_mcp")
 
     def _copy(self, _: str) -> None:
         answers = [
@@ -230,7 +259,7 @@ class Slash:
         if answers:
             self._host.prompt.copy(answers[-1])
         self._host.print_notice(
-            user_text("chat.copied", count=len(answers[-1])) if answers else user_text("chat.nothing")
+            user_text("chat.copied", count=len(answers[-1])) if answers else user_text("chat.no_answer_yet")
         )
 
     def _editor(self, _: str) -> None:
@@ -246,46 +275,67 @@ class Slash:
         for change in await snapshots.diff(session, number) if session and number else []:
             self._host.show_diff(change.path, change.diff)
         if not (session and number):
-            self._host.print_notice(user_text("chat.nothing"))
+            self._host.print_notice(user_text("chat.no_changes"))
 
     async def _doctor(self, _: str) -> None:
         """Run `pal doctor` for the current model and show its output."""
         options = self._host.shared.options
         words = [*(["--base-url", options.base_url] if options.base_url else [])]
         out, model = io.StringIO(), self._host.talk.choice.model
+        if protocol := protocol_of(options.model or os.environ.get("PAL_MODEL", "")):
+            model = f"{protocol}:{model}"
         arguments = parse(["doctor", "--model", model, *words])
-        await asyncio.to_thread(run_command, arguments, CommandOutput(out, out, colour=False))
-        self._host.print_notice(out.getvalue(), "")
+        self._host.print_notice(user_text("chat.examining"))
+        err = io.StringIO()  # progress, which the results repeat, or an error
+        await asyncio.to_thread(run_command, arguments, CommandOutput(out, err, colour=False))
+        self._host.print_notice(out.getvalue() or err.getvalue(), "", is_whole=True)
 
-    def _list(self, rows: Iterable[str]) -> None:
+    def _list(self, rows: Iterable[str], empty: str) -> None:
+        """Print rows, or the message `empty` without any."""
         text = "\n".join(f"- {row}" for row in rows)
         if text:
             self._host.show(text)
         else:
-            self._host.print_notice(user_text("chat.nothing"))
+            self._host.print_notice(user_text(f"chat.{empty}"))
 
     # -- commands that change something -----------------------------------------------------------------
 
     def _mode(self, words: str) -> None:
         options = self._host.shared.options
         if words and words not in PERMISSION_MODES:
-            raise ConfigError(
-                user_text("chat.mode", mode=one_line(words, 40), all=", ".join(PERMISSION_MODES))
-            )
-        options.permission_mode = words or options.permission_mode
-        self._host.print_notice(
-            user_text("chat.mode", mode=options.permission_mode, all=", ".join(PERMISSION_MODES))
-        )
+            every = ", ".join(PERMISSION_MODES)
+            raise ConfigError(user_text("chat.no_mode", mode=one_line(words, 40), all=every))
+        mode = options.permission_mode = words or options.permission_mode
+        others = ", ".join(name for name in PERMISSION_MODES if name != mode)
+        self._host.print_notice(user_text("chat.mode", mode=mode, others=others))
 
     async def _model(self, words: str) -> None:
         talk, options = self._host.talk, self._host.shared.options
         if words:
             quiet = CommandOutput(io.StringIO(), io.StringIO(), colour=False)
-            talk.choice = await asyncio.to_thread(
-                choose, words, options.base_url, options.thinking, os.environ, quiet, options.configured
-            )
+            named = replace(options, model=words)
+            talk.choice = await asyncio.to_thread(choose, named, options.thinking, quiet)
             options.model = words
-        self._host.print_notice(user_text("chat.model", model=talk.choice.model, reason=talk.choice.reason))
+        self._host.print_notice(user_text("chat.model", model=self._model_line()))
+        if not words:
+            await self._list_models()
+
+    def _model_line(self) -> str:
+        """Return the model and the server that it is at."""
+        choice = self._host.talk.choice
+        url = getattr(getattr(choice.client, "inner", choice.client), "base_url", "")
+        return f"{choice.model} · {show_url(str(url))}" if url else choice.model
+
+    async def _list_models(self) -> None:
+        """Print the models that the server has, without the one in use."""
+        try:
+            names = await self._host.talk.models()
+        except PureAgentLoopError as error:
+            self._host.print_notice(user_text("chat.no_models", why=one_line(error_text(error))))
+            return
+        others = [one_line(name) for name in names if name != self._host.talk.choice.model]
+        word = "models" if others else "no_other_model"
+        self._host.print_notice("\n".join([user_text(f"chat.{word}"), *others]), "" if others else "dim")
 
     def _theme(self, words: str) -> None:
         if words and words not in THEMES:
@@ -313,15 +363,15 @@ class Slash:
         shown = [
             (number, row) for number, row in enumerate(sessions, 1) if words.lower() in " ".join(row).lower()
         ]
-        self._host.print_notice(
-            "\n".join(f"{number:>2}  {name}  {about}" for number, (name, about) in shown)
-            or user_text("chat.nothing"),
-            "",
-        )
+        rows = "\n".join(f"{number:>2}  {name}  {about}" for number, (name, about) in shown)
+        if rows:
+            self._host.print_notice(rows, "")
+        self._host.print_notice(user_text("chat.pick_session" if rows else "chat.no_sessions"))
 
     def _new(self, _: str) -> None:
+        word = "new_session_after" if self._host.talk.story().entries else "new_session"
         self._host.talk.move_to(None)
-        self._host.print_notice(user_text("chat.session", id=self._host.talk.place.session_id or "-"))
+        self._host.print_notice(user_text(f"chat.{word}"))
 
     def _fork(self, words: str) -> None:
         from pure_agent_loop.sessions.fork import fork_session
@@ -361,7 +411,7 @@ class Slash:
         store, session = self._recorded_session()
         path = self._host.shared.workspace / Path(words or f"{file_name(session)}.md").expanduser()
         make = to_html if path.suffix in (".html", ".htm") else to_markdown
-        text = make(store.read(session).records, session)
+        text = make(store.read(session).records)
         try:
             with path.open("x", encoding="utf-8", newline="\n") as file:
                 file.write(text)
@@ -389,7 +439,7 @@ class Slash:
         report = await snapshots.undo(session, force=words == "force", dry_run=words not in ("yes", "force"))
         for step in report.steps if report.is_dry else ():
             for change in await snapshots.diff(session, step):
-                self._host.show_diff(change.path, change.diff)
+                self._host.show_diff(change.path, reverse(change.diff))
         self._report(report)
 
     async def _redo(self, _: str) -> None:
@@ -415,11 +465,72 @@ class Slash:
         if not report.steps:
             self._host.print_notice(user_text("chat.nothing_undone"))
         elif report.is_dry:
-            self._host.print_notice(
-                f"{user_text('chat.would_undo', steps=paths)}\n{user_text('chat.undo_first')}"
-            )
+            self._host.print_notice(user_text("chat.would_undo", files=paths))
         else:
-            self._host.print_notice(user_text(f"chat.{done}", steps=paths))
+            self._host.print_notice(user_text(f"chat.{done}", files=paths))
 
     def _exit(self, _: str) -> None:
         self._host.leave()
+
+
+# -- tables ----------------------------------------------------------------------------------------------
+
+_ROLES = ("system", "user", "assistant", "tool")
+
+
+def context_rows(state: QueryState, known: Mapping[str, Any], width: int) -> str:
+    """Return what fills the context window, one row per kind, and the sum.
+
+    Args:
+        known: ``tokens`` of the last request and the ``window``; empty or 0 if unknown.
+        width: Columns of the bars; 0 for no bars.
+    """
+    from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
+
+    sizes = dict.fromkeys(_ROLES, 0)
+    sizes["system"] = estimate_tokens(state.system_prompt)
+    for message in state.messages:
+        role = str(message.get("role"))
+        sizes[role] = sizes.get(role, 0) + estimate_message(message)
+    used, window = known.get("tokens") or sum(sizes.values()), known.get("window") or 0
+    sizes["definitions"] = max(0, used - sum(sizes.values()))
+    if window:
+        sizes["free"] = max(0, window - used)
+    whole = max(window or used, *sizes.values(), 1)
+    rows = [
+        (user_text(f"chat.context_{name}"), f"{size:,}", _bar(size, whole, width))
+        for name, size in sizes.items()
+        if size or name in _ROLES
+    ]
+    total = (
+        user_text("chat.context_of", used=short(used), window=short(window), share=f"{used / window:.0%}")
+        if window
+        else user_text("chat.context_unknown", used=short(used))
+    )
+    return "\n".join([*_aligned(rows), total])
+
+
+def _bar(size: int, whole: int, width: int) -> str:
+    filled = min(width, -(-width * size // whole))
+    return "█" * filled + "░" * (width - filled)
+
+
+def cost_rows(task: Spent, every: Spent) -> str:
+    """Return what the last task and all tasks have used: tokens, money and time."""
+    unknown = user_text("chat.unknown")
+    rows: list[tuple[str, ...]] = [("", user_text("chat.cost_task"), user_text("chat.cost_all"))]
+    for name in ("prompt", "cached", "completion"):
+        counts = [getattr(spent.usage, f"{name}_tokens") for spent in (task, every)]
+        if name != "cached" or any(counts):
+            rows.append((user_text(f"chat.cost_{name}"), *(f"{count or 0:,}" for count in counts)))
+    costs = (unknown if spent.cost is None else money(spent.cost) for spent in (task, every))
+    rows.append((user_text("chat.cost_money"), *costs))
+    rows.append((user_text("chat.cost_time"), *(seconds(round(spent.seconds)) for spent in (task, every))))
+    return "\n".join(_aligned(rows))
+
+
+def _aligned(rows: Sequence[tuple[str, ...]]) -> list[str]:
+    """Return rows as lines: the first column left-aligned, the others right-aligned."""
+    first, *others = zip(*rows, strict=True)
+    columns = [aligned(first), *(aligned(column, right=True) for column in others)]
+    return ["  ".join(row).rstrip() for row in zip(*columns, strict=True)]

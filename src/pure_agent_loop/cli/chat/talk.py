@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import importlib
+import os
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import CancelToken
+from pure_agent_loop.cli.choose import models_of, plan_of
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.options import CommandOptions
 from pure_agent_loop.cli.toolset import RunToolset
@@ -22,14 +24,14 @@ from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.llm.base import close_client
 from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import AskFunction
-from pure_agent_loop.runs import Choice
+from pure_agent_loop.runs import Choice, Embedded, protocol_of
 from pure_agent_loop.sessions import new_session_id
 from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.language import message, user_text
 from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
-    from pure_agent_loop import QueryState
+    from pure_agent_loop import QueryState, TokenUsage
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.assistant import Guidance, MemoryStore
     from pure_agent_loop.kernel.kit import Compactor, Kit
@@ -54,13 +56,25 @@ class ChatConfig:
     trusted: Guidance | None
 
 
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """Tokens, cost in dollars (None if unknown) and seconds of one or more runs."""
+
+    usage: TokenUsage
+    cost: float | None
+    seconds: float
+
+    def __add__(self, other: Spent) -> Spent:
+        cost = None if self.cost is None or other.cost is None else self.cost + other.cost
+        return Spent(self.usage + other.usage, cost, self.seconds + other.seconds)
+
+
 @dataclass(slots=True)
 class UsageTotals:
-    """Tokens, cost and steps since the conversation started."""
+    """What the last task and all tasks since the conversation started have used."""
 
-    tokens: int = 0
-    cost: float = 0.0
-    steps: int = 0
+    task: Spent | None = None  # None before the first task has ended
+    all: Spent | None = None
     context: dict[str, Any] = field(default_factory=dict)
 
 
@@ -101,7 +115,11 @@ class CompactOnce:
 
 
 class ChatSession:
-    """A conversation: yields events and asks the user through `on_ask`."""
+    """A conversation: yields events and asks the user through `on_ask`.
+
+    Args:
+        shows_reasoning: Yield also reasoning that the server sends unasked.
+    """
 
     def __init__(
         self,
@@ -110,7 +128,10 @@ class ChatSession:
         place: SessionTarget,
         on_ask: AskFunction,
         notify: Callable[[str], None],
+        *,
+        shows_reasoning: bool = False,
     ) -> None:
+        self._shows_reasoning = shows_reasoning
         self.shared, self.choice, self.place = shared, choice, place
         self.usage = UsageTotals()
         self.begun = time.monotonic()
@@ -120,8 +141,9 @@ class ChatSession:
         self._on_ask, self._notify = on_ask, notify
         self._token: CancelToken | None = None
         self._inbox = Inbox()
-        self._queued = 0
+        self._queued: list[str] = []
         self._has_servers = False
+        self._windows: dict[str, int] = {}  # tokens of context windows that servers list, by model
 
     @property
     def is_working(self) -> bool:
@@ -134,9 +156,9 @@ class ChatSession:
         return self._token is not None and self._token.is_cancelled
 
     @property
-    def queued(self) -> int:
-        """The number of queued messages."""
-        return 0 if self._inbox.is_empty else self._queued
+    def queued(self) -> list[str]:
+        """The messages that the agent has not read yet."""
+        return [text for text in self._queued if text in self._inbox]
 
     def stop(self) -> None:
         """Ask the run to stop; the conversation is kept."""
@@ -145,7 +167,7 @@ class ChatSession:
 
     def steer(self, text: str, *, at_end: bool = False) -> None:
         """Send a message to the running agent, which reads it after this step or when it would stop."""
-        self._queued = self.queued + 1
+        self._queued = [*self.queued, text]
         self._inbox.put(text, when="end" if at_end else "step")
 
     def left_over(self) -> str:
@@ -192,9 +214,8 @@ class ChatSession:
                     self._note(event)
                     yield event
             result = run.result()
-            self.usage.tokens += result.usage.total_tokens
-            self.usage.cost += result.cost
-            self.usage.steps += result.steps
+            self.usage.task = Spent(result.usage, result.cost, time.monotonic() - self.begun)
+            self.usage.all = self.usage.task if self.usage.all is None else self.usage.all + self.usage.task
         finally:
             self._token = None
 
@@ -212,6 +233,7 @@ class ChatSession:
             trusted=shared.trusted,
             extra_prompt=notes,
             compaction=True if self.compact_next is None else CompactOnce(self.compact_next),
+            shows_reasoning=self._shows_reasoning,
         )
         self.compact_next = None
         return agent
@@ -220,6 +242,34 @@ class ChatSession:
         self.step = event.step or self.step
         if event.type is EventType.STEP_END:
             self.usage.context = dict(event.data.get("context") or {})
+
+    # -- the server -------------------------------------------------------------------------------------
+
+    @property
+    def window(self) -> int:
+        """Tokens of the context window; 0 if unknown."""
+        return int(self.usage.context.get("window") or self._windows.get(self.choice.model) or 0)
+
+    async def find_window(self) -> None:
+        """Look an unknown context window up in the server's list of models, once per model."""
+        if not self.window and self.choice.model not in self._windows:
+            self._windows[self.choice.model] = 0
+            with suppress(Exception):  # without a list, the window stays unknown
+                await self.models()
+
+    async def models(self) -> list[str]:
+        """Return the names of the models that the server has.
+
+        Raises:
+            PureAgentLoopError: The server has no list, or the request failed.
+        """
+        options, model = self.shared.options, self.choice.model
+        plan = await in_thread(lambda: plan_of(options))
+        if not isinstance(plan, Embedded):
+            protocol = protocol_of(options.model or os.environ.get("PAL_MODEL", ""))
+            plan = plan._replace(model=f"{protocol}:{model}" if protocol else model)
+        names, self._windows[model] = await models_of(plan)
+        return names
 
     # -- storage ----------------------------------------------------------------------------------------
 

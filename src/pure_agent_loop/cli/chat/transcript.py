@@ -12,7 +12,7 @@ The application owns the terminal (prompt_toolkit, not full screen); this module
     above = screen.unfold(1)         # the last folded block (reasoning, call, diff, paste), in full
     lines = screen.live()            # up to `screen.live_lines` lines to draw below, without "\n"
     if screen.is_due(): ...          # at each tick: draw them again only then
-    line = screen.status(model="m", mode="ask", cost=0.02, seconds=65.0, note="2 queued")
+    line = screen.status(model="m", mode="ask", cost=0.02, seconds=65.0, note="Stopping")
 
 `live()` and `status()` have no side effects. To write few bytes: draw at a tick (8 per second) only if
 `is_due()` or after printing or typing; print lines of several events together; keep the live region at its
@@ -33,28 +33,40 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.cli.chat import calls, diffs
-from pure_agent_loop.cli.chat.calls import CallState, CallView, Folded, Lines, number, seconds
+from pure_agent_loop.cli.chat.calls import (
+    READ_TOOL,
+    CallState,
+    CallView,
+    Folded,
+    Lines,
+    number,
+    seconds,
+)
 from pure_agent_loop.cli.chat.markdown import Flow, Page
 from pure_agent_loop.cli.chat.output import MIN_COLUMNS, MIN_NEW, Pace, Styler, clean, one_line, positive
 from pure_agent_loop.cli.chat.questions import AnswerInProgress
-from pure_agent_loop.cli.chat.words import Words, words_in
+from pure_agent_loop.cli.chat.words import Groups, Words, words_in
+from pure_agent_loop.cli.output import money
 from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.permissions import EDIT_TOOLS
+from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.stop_reasons import STOP_REASONS
+from pure_agent_loop.support.terminal import width_of
 from pure_agent_loop.toolbox import TODO_TOOL
 
 if TYPE_CHECKING:
     from rich.text import Text
-
-    from pure_agent_loop import QueryState
 
 
 # -- the status line, shortened to the width of the terminal ---------------------------------------------
 
 MIN_NAME = 10  # columns kept for the model name
 FULL = 0.8  # share of the context window that causes a warning
+MODE_KEY = "⇧⇥"  # Shift+Tab
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +74,35 @@ class Facts:
     """The fields of the status line; an empty, None or 0 field is not shown.
 
     Args:
-        note: A notice, such as the number of queued messages.
+        note: A notice, such as that the run is stopping.
+        used: Tokens of the next request.
         window: Size of the context window, in tokens.
+        speed: Tokens a second of the answer that is being written.
     """
 
     model: str = ""
     mode: str = ""
     note: str = ""
-    step: int = 0
     used: int = 0
     window: int = 0
-    tokens: int = 0
     cost: float | None = None
     seconds: float | None = None
+    speed: int = 0
 
 
 def status_line(facts: Facts, styler: Styler, words: Words, width: int) -> Text:
     """Render the status line, dropping the least important fields until it fits."""
     fields = _fields(facts, styler, words)
     # The first fields to drop are the least useful; the last are the ones the user chose.
-    for name in ("tokens", "step", "cost", "model", "seconds", "note", "context", "mode"):
+    for name in ("speed", "seconds", "shorten", "key", "cost", "model", "context", "note", "mode"):
         over = _line(fields, styler).cell_len - width
         if over <= 0:
             break
-        role, words_shown = fields.pop(name, ("", ""))
-        if name == "model":
-            shorter = max(len(words_shown) - over, MIN_NAME)
-            fields = {name: (role, _shortened(words_shown, shorter)), **fields}
+        role, model = fields.get("model", ("", ""))
+        if name != "shorten":
+            fields.pop(name, None)
+        elif model:
+            fields["model"] = (role, _shortened(model, max(len(model) - over, MIN_NAME)))
     return styler.fit(_line(fields, styler), width)
 
 
@@ -101,23 +115,23 @@ def _fields(facts: Facts, styler: Styler, words: Words) -> dict[str, tuple[str, 
     full = facts.used / facts.window if facts.window else 0.0
     used = f"{full:.0%}" if facts.window else short(facts.used)
     fields = {
-        "model": ("bold", model),
-        "mode": ("label", mode),
+        "mode": (facts.mode if facts.mode in styler.styles else "label", mode),
+        "key": ("dim", "" if styler.reader or not mode else MODE_KEY),
         "note": ("warning", one_line(facts.note, 60)),
-        "step": ("dim", words("step", number=facts.step) if facts.step else ""),
+        "model": ("dim", model),
         "context": ("warning" if full >= FULL else "dim", words("context", used=used) if facts.used else ""),
-        "tokens": ("dim", words("tokens", count=short(facts.tokens)) if facts.tokens else ""),
-        "cost": ("dim", f"${facts.cost:.2f}" if facts.cost else ""),
+        "cost": ("dim", money(facts.cost) if facts.cost else ""),
         "seconds": ("dim", "" if facts.seconds is None else seconds(int(facts.seconds))),
+        "speed": ("dim", words("speed", count=facts.speed) if facts.speed else ""),
     }
     return {name: field for name, field in fields.items() if field[1]}
 
 
 def _line(fields: dict[str, tuple[str, str]], styler: Styler) -> Text:
     line = styler.text()
-    for field in fields.values():
+    for name, field in fields.items():
         if line:
-            line.append(", " if styler.reader else " · ", styler.styles["dim"])
+            line.append(", " if styler.reader else " " if name == "key" else " · ", styler.styles["dim"])
         line.append_text(styler.text(field))
     return line
 
@@ -135,37 +149,36 @@ def short(count: int) -> str:
     return str(count)
 
 
-def context_rows(state: QueryState, known: Mapping[str, Any], width: int) -> str:
-    """Return what fills the context window, one row per role.
-
-    Args:
-        known: ``tokens`` of the last request and the ``window``, if known.
-        width: Columns of the bars; 0 for no bars.
-    """
-    from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
-
-    sizes = {"system": estimate_tokens(state.system_prompt)}
-    for message in state.messages:
-        role = str(message.get("role"))
-        sizes[role] = sizes.get(role, 0) + estimate_message(message)
-    used, window = known.get("tokens") or sum(sizes.values()), known.get("window")
-    sizes["tools"] = max(0, used - sum(sizes.values()))
-    whole = max(window or used, 1)
-    rows = [f"{name:<10} {_bar(size, whole, width)}{size}" for name, size in sizes.items()]
-    return "\n".join([*rows, f"{'':<10} {_bar(used, whole, width)}{used} / {window or '?'}"])
-
-
-def _bar(size: int, whole: int, width: int) -> str:
-    filled = min(width, round(width * size / whole))
-    return "█" * filled + "░" * (width - filled) + " " * bool(width)
-
-
 MAX_LINES = 12  # lines of a notice, an error or user input; `unfold` shows all
+MAX_QUEUED = 3  # lines of messages that the agent has not read yet
+MAX_CAUSE = 120  # characters of a failure that is retried
 MAX_FOLDED = 100  # blocks kept for `unfold`
+# After these a request is made; with those, a response has come or will not.
+_BEFORE_MODEL = (EventType.LOOP_START, EventType.STEP_END)
+_AFTER_MODEL = (EventType.THOUGHT, EventType.REASONING, EventType.PART, EventType.ACTION, EventType.LOOP_END)
 _PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
+QUIET_SECONDS = 5.0  # of waiting, after which a screen without motion says once that the model is working
 # Stop reasons that need no notice: the answer or an error precedes them.
 _SILENT_REASONS = {str(name) for name, meaning in STOP_REASONS.items() if meaning.kind in ("done", "failed")}
 _TOGETHER = {"call", "notice", "reasoning"}  # kinds of lines without an empty line in between
+
+
+class FailedRequest(NamedTuple):
+    """A failed attempt of a request that was sent again.
+
+    Args:
+        tries: Attempts so far.
+        cause: Why it failed, as a sentence.
+        error: The whole error.
+    """
+
+    tries: int
+    cause: str
+    error: str
+
+
+def _sentence(text: str) -> str:
+    return text if text.endswith((".", "!", "?", "。", "！", "？")) else f"{text}."
 
 
 class TranscriptView:
@@ -197,7 +210,8 @@ class TranscriptView:
     ) -> None:
         self.width, self.live_lines = width, live_lines
         self._styler = Styler(color, theme, screen_reader)
-        self._words = words_in(language)
+        self._words, self._language = words_in(language), language
+        self._is_still = screen_reader or not animation
         self._page = Page(self._styler, self._words)
         self._lines = Lines(self._styler, self._words, animation and not screen_reader)
         self._answer = AnswerInProgress(self._page)
@@ -206,8 +220,14 @@ class TranscriptView:
         self._tasks: dict[str, Mapping[str, Any]] = {}
         self._ended: set[str] = set()  # ids of tasks whose end was printed
         self._pace = Pace(animation and not screen_reader)
+        self._reads: list[tuple[str, Folded]] = []  # successive reads, printed as one line
+        self._edits: dict[str, Text] = {}  # lines of edits by path, printed with what they changed
+        self._plan: list[Any] = []  # the to-do list that was printed last
         self._facts = Facts()
         self._last = ""  # the kind of the last printed lines
+        self._waits_since: float | None = None  # when a request began that has no response yet
+        self._has_told_of_work = False
+        self._failed: FailedRequest | None = None  # the last one of this request
 
     @property
     def width(self) -> int:
@@ -230,10 +250,17 @@ class TranscriptView:
     def feed(self, event: Event) -> str:
         """Add an event; return the lines that it finishes, to print once."""
         handler = _HANDLERS.get(event.type)
+        if event.type in _BEFORE_MODEL:
+            self._waits_since = event.timestamp
+        if event.type is EventType.LOOP_START:
+            self._has_told_of_work = False
         begun = self._answer.has_text or self._answer.has_reasoning
         if handler:
             self._pace.note(len(event.content) if begun and event.type in _PIECES else MIN_NEW)
-        return handler(self, event) if handler else ""
+        lines = handler(self, event) if handler else ""
+        if event.type in _PIECES + _AFTER_MODEL:
+            self._waits_since = self._failed = None
+        return lines
 
     def user_input(self, text: str) -> str:
         """Render user input, cut if long; `unfold` shows all."""
@@ -247,8 +274,18 @@ class TranscriptView:
             role: ``dim``, ``warning`` or ``error``, or another role of `safe.THEMES`.
             max_lines: Maximum number of lines; None for all, as in a question.
         """
-        mark = f"{self._words('error')}: " if role == "error" else "" if self._styler.reader else "· "
+        mark = "" if self._styler.reader or not role else "· "  # none before a table or output
+        mark = f"{self._words('error')}: " if role == "error" else mark
+        text = text.replace(" · ", ", ") if self._styler.reader else text
         return self._print(self._excerpt(text, role, mark, max_lines), "notice")
+
+    def card(self, title: str, *lines: str) -> str:
+        """Render the first lines of a conversation, wrapped between words."""
+        shown = self._excerpt(title, "bold", "")
+        for line in lines:
+            text = line.replace(" · ", ", ") if self._styler.reader else line
+            shown += self._excerpt(text, "dim", "")
+        return self._print(shown, "card")
 
     def markdown(self, text: str) -> str:
         """Render a whole Markdown text."""
@@ -256,16 +293,58 @@ class TranscriptView:
         lines = flow.feed(clean(text), self.width) + flow.close(self.width)
         return self.close() + self._print(lines, "text")
 
+    def groups(self, groups: Groups) -> str:
+        """Render names with descriptions by group, in two columns if the window is wide enough."""
+        names = [name for rows in groups.values() for name, _ in rows]
+        indent = 0 if self._styler.reader else max(map(width_of, names)) + 2
+        blocks = [self._group(title, rows, indent) for title, rows in groups.items()]
+        columns: list[list[Text]] = [[], []]
+        for block in blocks:
+            column = min(columns, key=len)
+            column += [self._styler.text(), *block] if column else block
+        size = max(line.cell_len for line in columns[0]) + 2
+        if self._styler.reader or size + max((line.cell_len for line in columns[1]), default=0) > self.width:
+            lines = [line for block in blocks for line in (self._styler.text(), *block)][1:]
+            return self.close() + self._print(lines, "groups")
+        pairs = zip_longest(*columns, fillvalue=self._styler.text())
+        lines = [self._padded(first, size).append_text(second) for first, second in pairs]
+        return self.close() + self._print(lines, "groups")
+
+    def _padded(self, line: Text, size: int) -> Text:
+        return line.copy().append(" " * (size - line.cell_len))
+
+    def _group(self, title: str, rows: Sequence[tuple[str, str]], indent: int) -> list[Text]:
+        lines = [self._styler.text(("bold", title))]
+        for name, about in rows:
+            head = self._styler.text(("label", f"{name}: " if self._styler.reader else name))
+            pieces = self._styler.wrapped(self._styler.text(("", about)), max(self.width - indent, MIN_NAME))
+            lines.append(self._padded(head, indent).append_text(pieces[0]))
+            lines += [self._styler.text(("", " " * indent)).append_text(piece) for piece in pieces[1:]]
+        return lines
+
     def diff(self, name: str, text: str, max_lines: int | None = None) -> str:
         """Render a diff.
 
         Args:
-            name: The title, such as a path.
+            name: The title, such as a path; empty if the line above names it.
             max_lines: Maximum number of lines; None for all.
         """
-        return self._print_diff(
-            self._styler.text(("label", "~ "), ("bold", one_line(name, 400))), text, max_lines
-        )
+        title = self._styler.text(("label", "~ "), ("bold", one_line(name, 400)))
+        return self._print_diff(title, text, max_lines, has_title=bool(name))
+
+    def rows(self, lines: Sequence[str]) -> list[str]:
+        """Render lines of a question or of a diff, each cut to one row."""
+        rendered = diffs.body("\n".join(lines), self._styler, self._words, None)[0]
+        return [self._styler.ansi(self._styler.fit(line, self.width)) for line in rendered]
+
+    def numbered(self, answers: Sequence[str]) -> list[str]:
+        """Render answers to choose from, each followed by its number if the window has room for it."""
+        lines = []
+        for index, answer in enumerate(answers, 1):
+            line = self._styler.text(("", answer), ("dim", f"  {index}"))
+            has_room = line.cell_len <= self.width and not self._styler.reader
+            lines.append(self._styler.ansi(line) if has_room else answer)
+        return lines
 
     def unfold(self, last: int = 1) -> str:
         """Render a folded block in full.
@@ -278,20 +357,30 @@ class TranscriptView:
         return self._print(diffs.unfolded(self._folded[-last], self._styler, self._words), "unfolded")
 
     def close(self) -> str:
-        """Finish the reasoning and the text in progress."""
+        """Finish the reasoning, the text and the lines in progress."""
+        return self._close() + self._print_edits() + self._print_reads()
+
+    def _close(self) -> str:
         return self._end_thinking(time.time()) + self._print_text(self._answer.close(self.width))
 
-    def live(self, now: float | None = None) -> list[str]:
+    def live(self, now: float | None = None, queued: Sequence[str] = ()) -> list[str]:
         """Return the live lines.
 
         Args:
             now: Seconds since the epoch; None for the current time.
+            queued: Messages that the agent has not read yet.
         """
         now = time.time() if now is None else now
-        width, max_lines = self.width, self.live_lines
-        work = [self._lines.call(call, width, now) for call in self._calls.values()]
+        words = [self._words("queued", text=one_line(text)) for text in queued[:MAX_QUEUED]]
+        if len(queued) > MAX_QUEUED:
+            words[-1] = self._words("more_running", count=len(queued) - MAX_QUEUED + 1)
+        waiting = [self._styler.text(("dim", text)) for text in words]
+        width, max_lines = self.width, max(self.live_lines - len(waiting), 1)
+        working = [call for call in self._calls.values() if call.state != "waiting"]  # a question asks
+        work = [line for call in working for line in self._call_lines(call, width, now)]
         work += [self._lines.task(task, width, now) for task in self._tasks.values()]
         work = work or self._activity(now)
+        work = [*([self._reading()] if self._reads else []), *work]
         if len(work) > max_lines:
             omitted = self._words("more_running", count=len(work) - max_lines + 1)
             work = [*work[: max_lines - 1], self._styler.text(("dim", omitted))]
@@ -300,9 +389,15 @@ class TranscriptView:
             if self._styler.reader
             else self._answer.tail(width, min(max_lines, self._text_lines) - len(work))
         )
-        lines = [*text, *work]
+        lines = [*text, *work, *waiting]
         columns = width if len(lines) <= self.wide_lines else min(width, MIN_COLUMNS)
         return [self._styler.ansi(self._styler.fit(line, columns)) for line in lines]
+
+    def _call_lines(self, call: CallView, width: int, now: float) -> list[Text]:
+        """Render a call that has not ended, with the end of its output if there is room for it."""
+        running = [other for other in self._calls.values() if other.state == "running"]
+        tail = self._lines.tail(call, width) if running == [call] and not self._styler.reader else []
+        return [self._lines.call(call, width, now), *tail[-max(self.live_lines - 1, 0) :]]
 
     @property
     def _text_lines(self) -> int:
@@ -318,13 +413,25 @@ class TranscriptView:
         return self._pace.is_due(now, bool(self._calls or self._tasks or self._activity(now)))
 
     def _activity(self, now: float) -> list[Text]:
-        """Return a line for reasoning or for a call that is being written."""
-        if not (self._answer.words or self._answer.writing):
-            return []
-        words = self._words("writing_call", tool=self._answer.writing)
+        """Return a line while the model thinks, writes a call, or has sent nothing yet."""
         if self._answer.words:
             words = self._words("thinking", count=self._answer.words)
+        elif self._answer.writing:
+            words = self._words("writing_call", tool=self._answer.writing)
+        elif self._waits_since is not None and not (self._styler.reader or self._answer.has_text):
+            took = "" if self._is_still else f" {seconds(int(max(now - self._waits_since, 0)))}"
+            words = self._words("waiting_for_model", seconds=took)
+        else:
+            return []
         return [self._styler.text(self._lines.sign("running", now), ("dim", words))]
+
+    def still_working(self, now: float) -> str:
+        """Return a notice, once per run, if nothing moves and the model has been silent for some seconds."""
+        since, told = self._waits_since, self._has_told_of_work
+        if told or not self._is_still or since is None or now - since < QUIET_SECONDS:
+            return ""
+        self._has_told_of_work = True
+        return self.notice(self._words("still_working"))
 
     def status(
         self,
@@ -334,26 +441,57 @@ class TranscriptView:
         cost: float | None = None,
         seconds: float | None = None,
         note: str = "",
+        window: int = 0,
     ) -> str:
-        """Render the status line; step, context and tokens come from the events.
+        """Render the status line; the context comes from the events.
 
         Args:
             mode: The permission mode.
             cost: Cost so far, in dollars.
             seconds: Duration of the run so far.
-            note: A notice, such as the number of queued messages.
+            note: A notice, such as that the run is stopping.
+            window: Tokens of the context window, where the events do not tell; 0 if unknown.
         """
         facts = replace(self._facts, model=model, mode=mode, cost=cost, seconds=seconds, note=note)
+        speed = 0 if self._is_still else self._answer.speed
+        facts = replace(facts, window=facts.window or window, speed=speed)
         return self._styler.ansi(status_line(facts, self._styler, self._words, self.width))
 
     def _print(self, lines: Sequence[Text], kind: str) -> str:
         """Render finished lines, after an empty line if their kind differs from the last."""
         if not lines:
             return ""
+        before = self._print_reads()
         together = kind == self._last or {kind, self._last} <= _TOGETHER
         gap = "\n" if self._last and not together else ""
         self._last = kind
-        return gap + "".join(f"{self._styler.ansi(line)}\n" for line in lines)
+        return before + gap + "".join(f"{self._styler.ansi(line)}\n" for line in lines)
+
+    def _print_reads(self) -> str:
+        """Print the successive reads as one line."""
+        if not self._reads:
+            return ""
+        line, reads, self._reads = self._reading(), self._reads, []
+        sections = tuple((path, folded.sections[-1][1]) for path, folded in reads)
+        self._folded.append(reads[0][1] if len(reads) == 1 else Folded(line, sections))
+        return self._print([line], "call")
+
+    def _reading(self) -> Text:
+        """Render the successive reads."""
+        count = len({path for path, _ in self._reads})
+        if count == 1:
+            return self._reads[-1][1].title
+        return self._styler.text(
+            self._lines.sign("done", 0),
+            ("bold", self._words("did_read_file")),
+            ("", " "),
+            ("", self._words("files", count=count)),
+        )
+
+    def _print_edits(self) -> str:
+        """Print the edits whose changes nothing reported."""
+        lines, self._edits = list(self._edits.values()), {}
+        return self._print(lines, "call")
 
     def _print_text(self, lines: Sequence[Text]) -> str:
         if lines and not self._answer.has_printed:
@@ -361,20 +499,21 @@ class TranscriptView:
             self._last = self._last and "another"  # an empty line also separates two answers
         return self._print(lines, "text")
 
-    def _print_diff(self, title: Text, text: str, max_lines: int | None) -> str:
+    def _print_diff(self, title: Text, text: str, max_lines: int | None, *, has_title: bool = True) -> str:
         lines, left = diffs.body(text, self._styler, self._words, max_lines)
         if left:
             self._folded.append(Folded(title, (("diff", text),)))
-        return self.close() + self._print([title, *lines], "diff")
+        if not has_title:
+            return self._close() + self._print(lines, self._last)
+        return self._close() + self._print([title, *lines], "diff")
 
     def _excerpt(self, text: str, role: str, mark: str, max_lines: int | None = MAX_LINES) -> list[Text]:
         """Wrap the start of a text after a mark; `unfold` shows all of it."""
         lines = clean(text).strip("\n").split("\n")
         shown: list[Text] = []
         for words in lines[:max_lines]:
-            line = self._styler.text(("label", mark), (role, words))
-            line.no_wrap = False
-            shown += line.wrap(self._styler.console, self.width, overflow="fold")
+            line = self._styler.text(("error_label" if role == "error" else "label", mark), (role, words))
+            shown += self._styler.wrapped(line, self.width)
             mark = mark if mark == "> " else " " * min(len(mark), 2)
         if max_lines is not None and len(lines) > max_lines:
             self._folded.append(Folded(shown[0], (("", text),)))
@@ -382,18 +521,19 @@ class TranscriptView:
         return shown
 
     def _note(self, role: str, name: str, **values: object) -> str:
-        return self.close() + self.notice(self._words(name, **values), role)
+        return self._close() + self.notice(self._words(name, **values), role)
 
     def _text_delta(self, event: Event) -> str:
         before = self._end_thinking(event.timestamp)
+        self._answer.note_speed(event.content, event.timestamp)
         room = None if self._styler.reader else min(self.live_lines, self._text_lines)
         return before + self._print_text(self._answer.write(event.content, self.width, room))
 
     def _thought(self, event: Event) -> str:
-        return ("" if self._answer.has_text else self._text_delta(event)) + self.close()
+        return ("" if self._answer.has_text else self._text_delta(event)) + self._close()
 
     def _reasoning_delta(self, event: Event) -> str:
-        self._answer.think(event.content, event.timestamp)
+        self._answer.think(event.content, self._waits_since or event.timestamp)
         return ""
 
     def _reasoning(self, event: Event) -> str:
@@ -406,7 +546,9 @@ class TranscriptView:
         if reasoning is None:
             return ""
         text, took, count = reasoning
-        words = self._words("thought", seconds=seconds(took), count=count)
+        words = self._words("words", count=count)
+        words = self._words("thought", seconds=seconds(took), words=words) if took >= 1 else words
+        words = words if took >= 1 else self._words("thought_briefly", words=words)
         line = self._styler.text(("dim", words if self._styler.reader else f"· {words}"))
         self._folded.append(Folded(line, (("reasoning", text),)))
         return self._print([line], "reasoning")
@@ -420,9 +562,25 @@ class TranscriptView:
         if event.data.get("discard"):
             self._answer = AnswerInProgress(self._page)
             lines = self._note("warning", "again")
-        tries, delay = int(number(event.data.get("attempt"))) + 1, seconds(number(event.data.get("delay")))
-        error = one_line(event.content)
-        return lines + self._note("warning", "retry", seconds=delay, number=tries, error=error)
+        tries, every = (int(number(event.data.get(name))) for name in ("attempt", "attempts"))
+        cause, before = self._cause(event), self._failed
+        self._failed = FailedRequest(tries, cause, event.content)
+        if not every:  # at once, with another model or a shorter history
+            return lines + self._note("warning", "retry_at_once", cause=cause)
+        delay = seconds(round(number(event.data.get("delay"))))
+        shown = {"seconds": delay, "number": tries + 1, "all": every}
+        if before is not None and before.cause == cause:
+            return lines + self._note("warning", "retry_again", **shown)
+        lines += self._note("warning", "retry", cause=cause, **shown)
+        self._folded.append(Folded(self._styler.text(("warning", cause)), (("", event.content),)))
+        return lines
+
+    def _cause(self, event: Event) -> str:
+        """Return why a request failed, as a sentence."""
+        said = one_line(str(event.data.get("said") or ""), MAX_CAUSE)
+        if status := event.data.get("status"):
+            return self._words("server_answered", status=status, said=said)
+        return _sentence(one_line(event.content, MAX_CAUSE))
 
     def _permission(self, event: Event) -> str:
         if (behavior := event.data.get("behavior")) == "ask":
@@ -430,7 +588,7 @@ class TranscriptView:
         elif behavior == "deny":
             call = self._calls[calls.id_of(event)] = calls.made_of(event, "failed")
             call.refused = str(event.data.get("reason") or self._words("refused"))
-        return self.close()
+        return self._close()
 
     def _part(self, event: Event) -> str:
         part = event.data["part"]
@@ -446,29 +604,60 @@ class TranscriptView:
         known = self._calls.get(calls.id_of(event))
         if not known or (known.state != "running" and not known.refused):
             self._calls[calls.id_of(event)] = calls.made_of(event, "running")
-        return self.close()
+        return self._close()
 
     def _progress(self, event: Event) -> str:
         if call := self._calls.get(calls.id_of(event)):
-            call.result = str(event.data.get("text", ""))
+            call.result = (call.result + str(event.data.get("text", "")))[-calls.TAIL_CHARS :]
         elif not event.data.get("call_id"):  # a message of a toolset
             return self._message(event)
         return ""
 
     def _observation(self, event: Event) -> str:
-        state: CallState = "failed" if event.data.get("is_error") else "done"
-        return self.close() + self._print_call(event, state, str(event.data.get("result", "")))
+        command = event.data.get("command") or {}
+        failed = event.data.get("is_error") or command.get("exit_code")
+        known = self._calls.get(calls.id_of(event))
+        state: CallState = "denied" if known and known.refused else "failed" if failed else "done"
+        return self._close() + self._print_call(event, state, str(event.data.get("result", "")))
 
     def _print_call(self, event: Event, state: CallState, result: str) -> str:
         call = self._calls.pop(calls.id_of(event), None) or calls.made_of(event, state)
         call.state, call.result, call.duration = state, result, number(event.data.get("duration"))
+        call.command = event.data.get("command") or {}
         line = self._lines.call(call, self.width, event.timestamp)
-        self._folded.append(self._lines.folded(call, line))
-        todo = self._lines.todo(call.args) if call.tool == TODO_TOOL and state == "done" else []
-        return self._print([line, *todo], "call")
+        folded = self._lines.folded(call, line)
+        is_plain = state == "done" and not self._styler.reader
+        path = call.args.get("path") if isinstance(call.args, Mapping) and is_plain else None
+        if call.tool == READ_TOOL and isinstance(path, str):
+            self._reads.append((path, folded))
+            return ""
+        self._folded.append(folded)
+        if call.tool in EDIT_TOOLS and isinstance(path, str):
+            self._edits[path] = line
+            return ""
+        tail = self._lines.tail(call, self.width)
+        todo = self._print_plan(call.args) if call.tool == TODO_TOOL and state == "done" else []
+        return self._print([line, *tail, *todo], "call")
 
-    def _file_change(self, event: Event) -> str:
+    def _print_plan(self, args: Any) -> list[Text]:
+        """Render a to-do list: all of it at first, then only what has changed."""
+        before, self._plan = self._plan, list(calls.items_of(args))
+        return self._lines.todo([item for item in self._plan if item not in before])
+
+    def changed(self, event: Event, *, has_diff: bool = True) -> str:
+        """Render a changed file, on the line of the edit that changed it if there is one.
+
+        Args:
+            has_diff: False leaves the diff out, because it has just been shown.
+        """
+        edit = self._edits.pop(str(event.data.get("path", "")), None)
         title = diffs.head(event.data, self._styler, self._words)
+        if edit is not None:
+            counts = self._styler.text(*diffs.counts(event.data, self._styler, self._words))
+            room = self.width - counts.cell_len
+            title = self._styler.fit(edit, room).append_text(counts)
+        if not has_diff:
+            return self._close() + self._print([title], "call" if edit is not None else "notice")
         return self._print_diff(title, str(event.data.get("diff") or ""), diffs.MAX_LINES)
 
     def _task(self, event: Event) -> str:
@@ -483,36 +672,54 @@ class TranscriptView:
         line = self._lines.task(task, self.width, event.timestamp)
         sections = tuple((key, str(task.get(key, ""))) for key in ("prompt", "result"))
         self._folded.append(Folded(line, sections))
-        return self.close() + self._print([line], "call")
+        return self._close() + self._print([line], "call")
 
     def _step_end(self, event: Event) -> str:
-        before = self.close()
-        usage, context = (event.data.get(name) or {} for name in ("usage", "context"))
+        before = self._close() + self._print_edits()
+        context = event.data.get("context") or {}
         used, window = (int(number(context.get(name))) for name in ("tokens", "window"))
-        self._facts = Facts("", "", "", event.step, used, window, int(number(usage.get("total_tokens"))))
+        self._facts = Facts(used=used, window=window)
         self._answer = AnswerInProgress(self._page)
         return before
 
     def _loop_end(self, event: Event) -> str:
         lines = self.close()
-        self._answer = AnswerInProgress(self._page)
+        self._answer, self._plan = AnswerInProgress(self._page), []
+        tells_of_stop = bool(self._calls)  # the line of a stopped call
         for name, call in list(self._calls.items()):
             stopped = replace(event, data={"call_id": name, "tool": call.tool})
             lines += self._print_call(stopped, "stopped", "")
         reason = str(event.data.get("stop_reason", ""))
         if reason in _SILENT_REASONS:
             return lines
-        return lines + self._note("warning", "ended", reason=one_line(reason))
+        if reason == "cancelled":
+            return lines if tells_of_stop else lines + self._note("dim", "stopped_run")
+        told = prompts_for(self._language).stopped.get(reason)
+        return lines + self.notice(told or self._words("ended", reason=one_line(reason)), "warning")
 
     def _message(self, event: Event) -> str:
-        return self.close() + self.notice(event.content, "error" if event.type is EventType.ERROR else "dim")
+        return self._close() + self.notice(event.content)
+
+    def _notice(self, event: Event) -> str:
+        """Render a notice; a message that the user sent meanwhile as what it is."""
+        if event.data.get("synthetic") is False:
+            return self.user_input(event.content)
+        return self._message(event)
+
+    def _error(self, event: Event) -> str:
+        before, self._failed, text = self._failed, None, event.content
+        if before is not None:
+            cause = before.cause if text == before.error else _sentence(text)
+            text = self._words("gave_up", count=before.tries + 1, cause=cause)
+        return self._close() + self.notice(text, "error")
 
     def _soft_limit(self, event: Event) -> str:
         return self._note("warning", "soft_limit", reason=one_line(str(event.data.get("reason", ""))))
 
     def _compaction(self, event: Event) -> str:
-        before, after = (short(int(number(event.data.get(f"tokens_{when}")))) for when in ("before", "after"))
-        return self._note("dim", "compaction", before=before, after=after)
+        counts = {"before": "tokens_before", "after": "tokens_after", "cost": "cost", "saving": "saving"}
+        shown = {name: short(int(number(event.data.get(key)))) for name, key in counts.items()}
+        return self._note("dim", "compaction", **shown)
 
 
 _HANDLERS: Mapping[EventType, Callable[[TranscriptView, Event], str]] = {
@@ -527,12 +734,12 @@ _HANDLERS: Mapping[EventType, Callable[[TranscriptView, Event], str]] = {
     EventType.ACTION: TranscriptView._action,
     EventType.PROGRESS: TranscriptView._progress,
     EventType.OBSERVATION: TranscriptView._observation,
-    EventType.FILE_CHANGE: TranscriptView._file_change,
+    EventType.FILE_CHANGE: TranscriptView.changed,
     EventType.TASK: TranscriptView._task,
     EventType.STEP_END: TranscriptView._step_end,
     EventType.LOOP_END: TranscriptView._loop_end,
-    EventType.ERROR: TranscriptView._message,
-    EventType.NOTICE: TranscriptView._message,
+    EventType.ERROR: TranscriptView._error,
+    EventType.NOTICE: TranscriptView._notice,
     EventType.SOFT_LIMIT: TranscriptView._soft_limit,
     EventType.COMPACTION: TranscriptView._compaction,
 }

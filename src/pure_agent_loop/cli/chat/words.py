@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from pure_agent_loop.support.language import LANGUAGES, in_language, message_in, user_text
+from pure_agent_loop.support.language import LANGUAGES, in_language, message_in, table, user_text
 
 Words = Callable[..., str]
 
@@ -23,6 +23,9 @@ def words_in(language: str | None) -> Words:
 
 
 def _word(language: str, name: str, /, **values: object) -> str:
+    """Return a message; for a count of one, the message ``one_NAME`` if there is one."""
+    if str(values.get("count")) == "1" and f"one_{name}" in table("screen", language):
+        name = f"one_{name}"
     return message_in(language, f"screen.{name}", **values)
 
 
@@ -43,36 +46,43 @@ KEYS = (
     "!command",
     "#note",
 )
-COMMANDS = [
+COMMANDS = [  # the most used first
     "help",
+    "status",
     "model",
-    "mcp",
     "mode",
-    "permissions",
-    "tools",
-    "sessions",
     "new",
-    "fork",
-    "rewind",
-    "copy",
-    "editor",
+    "sessions",
     "undo",
-    "redo",
-    "diff",
-    "compact",
     "context",
     "cost",
+    "compact",
+    "diff",
+    "permissions",
+    "mcp",
+    "tools",
+    "rewind",
+    "fork",
+    "redo",
+    "copy",
+    "editor",
     "memory",
     "skills",
     "agents",
     "tasks",
     "export",
-    "theme",
     "doctor",
+    "theme",
     "unfold",
     "keys",
     "exit",
 ]
+GROUPS = {  # of `/help`
+    "session": ["new", "sessions", "context", "cost", "compact", "fork", "rewind", "export", "exit"],
+    "model": ["model", "mode", "permissions", "tools", "mcp", "skills", "agents", "tasks", "doctor"],
+    "files": ["diff", "undo", "redo", "memory", "copy", "editor"],
+    "more": ["help", "status", "theme", "keys", "unfold"],
+}
 HABITS = ["add", "ask", "web", "run", "drop", "init"]  # commands of other programs, answered by a hint
 SAME: Mapping[str, str] = {
     "quit": "exit",
@@ -99,6 +109,22 @@ SAME: Mapping[str, str] = {
 }
 
 
-def keys_help() -> str:
-    """Return the help on keys, as Markdown."""
-    return "\n".join(f"- `{key}` {user_text(f'chat.key_{key}')}" for key in KEYS)
+Groups = Mapping[str, Sequence[tuple[str, str]]]  # title -> names with descriptions
+
+
+def keys_help() -> Groups:
+    """Return the keys with their descriptions."""
+    return {user_text("chat.group_keys"): [(key, user_text(f"chat.key_{key}")) for key in KEYS]}
+
+
+def commands_help(own: Sequence[tuple[str, str]]) -> Groups:
+    """Return the commands by group with their descriptions.
+
+    Args:
+        own: Commands of the user, the project and MCP servers.
+    """
+    groups = {
+        user_text(f"chat.group_{group}"): [(f"/{name}", user_text(f"chat.command_{name}")) for name in names]
+        for group, names in GROUPS.items()
+    }
+    return {**groups, user_text("chat.group_own"): own} if own else groups

@@ -11,7 +11,7 @@ from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.output import CommandOutput, counted
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import in_user_language, notice
-from pure_agent_loop.support.terminal import one_line, safe_text
+from pure_agent_loop.support.terminal import one_line, one_row, safe_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.subagents import TaskRecord, TaskStore
@@ -56,7 +56,7 @@ def _list(options: argparse.Namespace, store: TaskStore, output: CommandOutput) 
     if options.json:
         output.json({"tasks": [record.to_dict() for record in records]})
         return DONE
-    output.result("".join(_row(record, output.width) for record in records[:DEFAULT_LISTED]))
+    output.lines("".join(_row(record, output.width) for record in records[:DEFAULT_LISTED]))
     if len(records) > DEFAULT_LISTED:
         output.info(notice("cli.more_agents", number=len(records) - DEFAULT_LISTED))
     if not records:
@@ -69,7 +69,7 @@ def _row(record: TaskRecord, width: int) -> str:
 
     what = f"{record.id:<24}  {moment(record.created)}  {record.state:<18}"
     used = "  ".join(map(in_user_language, (counted(record.calls, "call"), counted(record.tokens, "token"))))
-    return f"{what}  {used}\n    {one_line(record.prompt, width - 4)}\n"
+    return f"{what}  {used}\n    {one_row(record.prompt, width - 4)}\n"
 
 
 def _show(options: argparse.Namespace, store: TaskStore, output: CommandOutput) -> int:
@@ -82,7 +82,7 @@ def _show(options: argparse.Namespace, store: TaskStore, output: CommandOutput) 
     answer = store.output(record.id) or str(fields.pop("result"))
     fields.pop("result", None)
     lines = [f"{name:<14} {one_line(str(value), 400)}\n" for name, value in fields.items() if value]
-    output.result("".join(lines) + (f"\n{safe_text(answer)}\n" if answer else ""))
+    output.lines("".join(lines) + (f"\n{safe_text(answer)}\n" if answer else ""))
     return DONE
 
 

@@ -6,8 +6,8 @@ import argparse
 import json
 import math
 import re
-import shutil
 import time
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,13 @@ from typing import Any
 from pure_agent_loop.audit import ToolCallEntry, default_folder, find_call, history, verify
 from pure_agent_loop.cli.arguments import add_actions, add_count, add_json, describe
 from pure_agent_loop.cli.exits import DONE, FAILED
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import RED, CommandOutput, counted
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import positive
-from pure_agent_loop.support.terminal import excerpt, one_line, safe_text
+from pure_agent_loop.support.terminal import excerpt, one_line, one_row, safe_text, width_of
 
-WIDTH = 80  # columns without a terminal
-MAX_WIDTH = 140
+_SIGNS = {"ok": "✓", "denied": "⊘", "unfinished": "…"}
 _LONG_TEXT = 40  # lines
 _AGO = re.compile(r"(\d{1,6}(?:\.\d{1,3})?)\s*([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
@@ -76,7 +75,7 @@ def point_in_time(text: str) -> float:
     """Return seconds since the epoch for ``2h`` (ago), a date or a time, local without a zone.
 
     Raises:
-        argparse.ArgumentTypeError: The text is none of these.
+        argparse.ArgumentTypeError: The text has another form.
     """
     ago = _AGO.fullmatch(text.strip())
     if ago is not None:
@@ -119,8 +118,9 @@ def _list(options: argparse.Namespace, output: CommandOutput) -> int:
     if options.json:
         output.json({"calls": [entry.to_dict() for entry in calls]})
         return DONE
-    width = shutil.get_terminal_size((WIDTH, 24)).columns if output.out_is_terminal else WIDTH
-    output.result("".join(_row(entry, min(width, MAX_WIDTH)) for entry in calls))
+    for title, group in _by_session(calls):
+        rows = "".join(_row(entry, output.width, output) for entry in group)
+        output.lines(f"{title}\n{rows}")
     if not calls:
         output.info(notice("cli.audit_none") if log.exists() else _no_log(log))
     return DONE
@@ -130,12 +130,31 @@ def _no_log(log: Path) -> str:
     return notice("cli.audit_no_log", log=log)
 
 
-def _row(entry: ToolCallEntry, width: int) -> str:
-    seconds = "" if entry.seconds is None else f"{entry.seconds:.3f} s"
-    session = one_line(entry.session or "-", 24)
-    first = f"{entry.number:>6}  {moment(entry.time)}  {entry.status:<10}  {seconds:>10}  {session}"
-    args = one_line(json.dumps(entry.args, ensure_ascii=False), max(20, width - 10 - len(entry.tool[:40])))
-    return f"{first}\n        {one_line(entry.tool, 40)} {args}\n"
+def _by_session(calls: Sequence[ToolCallEntry]) -> Iterator[tuple[str, list[ToolCallEntry]]]:
+    """Yield the title of each session and day with its calls, the last used one last."""
+    groups: dict[str, list[ToolCallEntry]] = {}
+    for entry in calls:
+        day = " ".join(moment(entry.time).split(" ")[::2])  # with the zone
+        title = f"{one_line(entry.session, 60) or user_text('cli.audit_no_session')}  {day}"
+        groups[title] = [*groups.pop(title, ()), entry]
+    yield from groups.items()
+
+
+def _row(entry: ToolCallEntry, width: int, output: CommandOutput) -> str:
+    clock, sign = moment(entry.time).split(" ")[1], _SIGNS.get(entry.status, "✗")
+    sign = output.paint(RED, sign) if sign == "✗" else sign
+    first = f"  {sign} {entry.number:>6}  {clock}  {one_line(entry.tool, 40)} "
+    facts = [] if entry.status == "ok" else [entry.status]
+    if entry.exit_code:
+        facts = [user_text("screen.exit_code", code=entry.exit_code)]
+    if entry.seconds is not None and entry.seconds >= 1:
+        facts.append(f"{entry.seconds:.1f} s")
+    end = f"  {', '.join(facts)}" if facts else ""
+    room = max(20, width - width_of(first) - width_of(end))
+    values = list(entry.args.values()) if isinstance(entry.args, dict) else []
+    is_plain = len(values) == 1 and isinstance(values[0], str) and bool(values[0].strip())
+    shown = values[0] if is_plain else json.dumps(entry.args, ensure_ascii=False)
+    return f"{first}{one_row(shown, room)}{end}\n"
 
 
 def moment(seconds: float) -> str:
@@ -153,7 +172,7 @@ def _show(options: argparse.Namespace, output: CommandOutput) -> int:
     if options.json:
         output.json({"call": entry.to_dict()})
         return DONE
-    output.result("".join(_line(name, value) for name, value in _shown(entry)))
+    output.lines("".join(_line(name, value) for name, value in _shown(entry)))
     return DONE
 
 
@@ -167,6 +186,7 @@ def _shown(entry: ToolCallEntry) -> list[tuple[str, str]]:
         ("arguments", json.dumps(entry.args, ensure_ascii=False, indent=2)),
         ("verdict", f"{entry.verdict}: {entry.reason}" if entry.reason else entry.verdict),
         ("status", entry.status),
+        ("exit", "" if entry.exit_code is None else str(entry.exit_code)),
         ("duration", seconds),
         ("session", entry.session),
         ("step", str(entry.step)),
@@ -200,8 +220,10 @@ def _verify(options: argparse.Namespace, output: CommandOutput) -> int:
         output.fail(notice("cli.audit_damaged", first_problem=report.first_problem, lines=report.lines))
         return FAILED
     sealed = notice("cli.audit_sealed" if report.keyed else "cli.audit_unsealed")
-    output.result(
-        user_text("cli.audit_intact", lines=report.lines, sealed=sealed, last_hash=report.last_hash)
+    output.lines(
+        user_text(
+            "cli.audit_intact", lines=counted(report.lines, "line"), sealed=sealed, last_hash=report.last_hash
+        )
     )
     return DONE
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
 import sys
 from contextlib import closing
-from pathlib import Path
 
-from pure_agent_loop.cli.choose import choose, plan_for
+from pure_agent_loop.cli.choose import allow_download, ask_for_model, choose, plan_of
 from pure_agent_loop.cli.commands.run import add_run, run
-from pure_agent_loop.cli.exits import DONE, USAGE
+from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.options import CommandOptions
 from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
@@ -21,7 +19,7 @@ from pure_agent_loop.cli.task import with_attached
 from pure_agent_loop.cli.toolset import check_given_rules, make_toolset, rules_of, workspace_of
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import is_resuming, place_for_run
-from pure_agent_loop.errors import ConfigError, MissingExtraError
+from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL
 from pure_agent_loop.runs import Embedded, model_at, show_url
 from pure_agent_loop.support.language import notice, user_text
@@ -33,7 +31,7 @@ NEEDED = ("prompt_toolkit", "rich")  # packages of the extra [cli]
 
 def add_chat(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``run``."""
-    add_run(parser)
+    add_run(parser, "[TASK]")
     parser.description = "Chat with an agent in this folder. Without a terminal: one answer, as 'pal run'."
 
 
@@ -51,9 +49,7 @@ def chat(options: CommandOptions, output: CommandOutput) -> int:
         output.info(error_text(MissingExtraError(notice("library.feature_conversation"), "cli")))
         if options.task or is_resuming(options):
             return run(options, output)
-        workspace = workspace_of(options.workspace)
-        configure(options, output, workspace, TerminalQuestions.at_terminal(output))
-        return _first_lines(options, output, workspace)
+        return _first_lines(options, output)
     return _converse(options, output)
 
 
@@ -67,23 +63,16 @@ def _converse(options: CommandOptions, output: CommandOutput) -> int:
         toolset = make_toolset(options, workspace, output, trusted=trusted)
         toolset = with_servers(toolset, options, workspace, questions, output)
         check_given_rules(typed, options, toolset, output)
-        try:
-            choice = choose(
-                options.model,
-                options.base_url,
-                options.thinking,
-                os.environ,
-                output,
-                options.configured,
-                prepared=False,  # prepared while the user types
-            )
-        except ConfigError:
-            if options.task or is_resuming(options):
-                raise
-            return _first_lines(options, output, workspace)
+        ask_for_model(options, output, questions)
+        choice = choose(
+            options,
+            options.thinking,
+            output,
+            questions=questions,
+            prepared=False,  # prepared while the user types
+            announced=False,
+        )
         toolset = toolset.for_model(is_tiny=choice.is_tiny)
-        shell = toolset.shell.describe() if toolset.shell else user_text("cli.no_shell")
-        output.info(user_text("cli.may", folder=workspace, shell=shell))
         from pure_agent_loop.cli.chat.app import converse
         from pure_agent_loop.cli.chat.talk import ChatConfig
 
@@ -96,29 +85,23 @@ def _converse(options: CommandOptions, output: CommandOutput) -> int:
         )
 
 
-def _first_lines(options: CommandOptions, output: CommandOutput, workspace: Path) -> int:
-    """Print the model, the permissions and the next step."""
-    model, is_available = _model_line(options)
-    shell = Shell(workspace, sandbox=options.sandbox, network=options.network, any_folder=options.any_folder)
-    output.info(model)
-    output.info(user_text("cli.may", folder=workspace, shell=shell.describe()))
-    output.info(user_text("cli.next" if is_available else "cli.next_nothing"))
-    return DONE if is_available else USAGE
+def _first_lines(options: CommandOptions, output: CommandOutput) -> int:
+    """Print the model, the permissions and the next step, where a conversation cannot be shown.
 
-
-def _model_line(options: CommandOptions) -> tuple[str, bool]:
-    """Return a line about the model, without starting it, and whether one is available."""
-    try:
-        plan = plan_for(options.model, options.base_url, os.environ, options.configured)
-        if isinstance(plan, Embedded) and importlib.util.find_spec("xllamacpp") is None:
-            return user_text(
-                "cli.nothing", why=error_text(MissingExtraError(notice("library.feature_model"), "local"))
-            ), False
-        if isinstance(plan, Embedded):
-            return user_text("cli.embedded", model=plan.name, why=plan.why), True
+    Raises:
+        ConfigError: No model is available.
+    """
+    workspace, questions = workspace_of(options.workspace), TerminalQuestions.at_terminal(output)
+    configure(options, output, workspace, questions)
+    ask_for_model(options, output, questions)
+    plan = plan_of(options)
+    if isinstance(plan, Embedded):
+        allow_download(plan, questions, download=options.download)
+        output.info(user_text("cli.embedded", model=plan.name, why=plan.why))
+    else:
         model = plan.model or model_at(plan) or DEFAULT_MODEL
-        return user_text("cli.uses", model=model, place=show_url(plan.base_url), why=plan.why), True
-    except ConfigError as error:
-        return user_text(
-            "cli.nothing", why=error_text(error).partition(user_text("cli.ways_out"))[0].strip()
-        ), False
+        output.info(user_text("cli.uses", model=model, place=show_url(plan.base_url), why=plan.why))
+    shell = Shell(workspace, sandbox=options.sandbox, network=options.network, any_folder=options.any_folder)
+    output.info(user_text("cli.may", folder=workspace, shell=shell.describe()))
+    output.info(user_text("cli.next"))
+    return DONE

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,12 @@ from pure_agent_loop.budget import Price
 from pure_agent_loop.cli.arguments import add_actions, add_json, add_options, describe, read_options
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.options import CommandOptions, EndpointOptions
-from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.output import BOLD, CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import in_force
 from pure_agent_loop.cli.settings.files import project_file, user_path
+from pure_agent_loop.cli.settings.layers import DEFAULT
+from pure_agent_loop.support.language import in_user_language, notice
 from pure_agent_loop.support.terminal import one_line
 
 _EPILOG = """\
@@ -33,7 +34,7 @@ def add_config(parser: argparse.ArgumentParser) -> None:
     describe(parser, "Show the settings that 'pal run' reads from the environment and from files.", _EPILOG)
     actions = add_actions(parser)
     show = actions.add_parser("show", help="show the effective settings")
-    show.add_argument("--origin", action="store_true", help="show the origin of each value")
+    show.add_argument("--origin", action="store_true", help="show the origin of defaults too")
     add_options(show, EndpointOptions, only=("profile",))
     show.add_argument("--env-file", metavar="FILE", help="read variables from a file such as .env")
     show.add_argument("--trust-folder", action="store_true", help="trust the pal.toml of this folder")
@@ -63,13 +64,12 @@ def config(options: argparse.Namespace, output: CommandOutput) -> int:
         values = {name: {"value": value, "origin": origin} for name, (value, origin) in rows.items()}
         output.json({"settings": values})
         return DONE
-    width = max(map(len, rows))
-    output.result(
-        "".join(
-            f"{name:<{width}}  {_shown(name, value)}{f'  ({one_line(origin)})' if options.origin else ''}\n"
-            for name, (value, origin) in rows.items()
-        )
-    )
+    width = min(max(map(len, rows)), output.width // 2)
+    for name, (value, origin) in rows.items():
+        place = in_user_language(notice("cli.origin_default")) if origin == DEFAULT else one_line(origin)
+        is_told = options.origin or origin != DEFAULT
+        row = f"{name:<{width}}  {_shown(name, value)}{f'  ({place})' if is_told else ''}"
+        output.lines(f"{output.dim(row) if origin == DEFAULT else output.paint(BOLD, row)}\n")
     return DONE
 
 
@@ -77,7 +77,8 @@ def _plain(value: Any) -> Any:
     """Return a price in its command-line form, other values unchanged."""
     if not isinstance(value, Price):
         return value
-    return ",".join(f"{amount:g}" for amount in astuple(value) if amount is not None)
+    amounts = (value.input, value.output, value.cached, value.cache_write)
+    return ",".join(f"{amount:g}" for amount in amounts if amount is not None)
 
 
 def _shown(name: str, value: Any) -> str:

@@ -11,18 +11,23 @@ from contextlib import closing
 from dataclasses import asdict
 from typing import Any
 
-from pure_agent_loop.cli.arguments import add_count, add_durable_database, add_json, describe
+from pure_agent_loop.cli.arguments import (
+    add_count,
+    add_durable_database,
+    add_json,
+    describe,
+)
 from pure_agent_loop.cli.exits import DENIED, DONE, FAILED, INTERRUPTED, code_for_stop
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.task import read_task
-from pure_agent_loop.cli.which_session import at_database, to_resume
+from pure_agent_loop.cli.which_session import at_database, database_of, is_deletion_confirmed, to_resume
 from pure_agent_loop.durable import TASK_STATES, Engine, Handle, TaskInfo
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import Permission
 from pure_agent_loop.sessions.export import moment
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import positive
-from pure_agent_loop.support.terminal import one_line, safe_text
+from pure_agent_loop.support.terminal import one_line, one_row, safe_text
 
 MAX_ID_WIDTH = 40  # columns
 _EPILOG = """\
@@ -33,9 +38,13 @@ examples:
   pal worker --agents my_agents:agents    # 'agents' in ./my_agents.py; in another terminal
   pal submit --agent helper --wait "Which files are in the docs folder?"
   pal tasks --status waiting_permission
+  pal tasks show RUN_ID
   pal answer RUN_ID CALL_ID allow
   pal logs -f RUN_ID
 """
+# Options of 'pal tasks' that its actions have too: unless typed there, those before the action count.
+_LISTING = {"database", "status", "agent", "limit", "json"}
+_WHY_VOID = {"UnknownTool": "cli.void_tool"}
 _EXITS = {"waiting_permission": DENIED, "waiting_tool": DENIED, "cancelled": INTERRUPTED, "killed": FAILED}
 
 
@@ -85,7 +94,8 @@ def submit(options: argparse.Namespace, output: CommandOutput) -> int:
         except KeyboardInterrupt:
             output.info(notice("cli.durable_continues", hint=hint))
             return INTERRUPTED
-        shown = engine.database.display_url
+        # Without the option and the variable it is a file that `pal run` does not look into.
+        shown = options.database if database_of(options.database) else engine.database.display_url
     code = _end(info, options.database, output)
     if code == DONE:
         output.info(
@@ -104,9 +114,7 @@ def _end(info: TaskInfo, database: str | None, output: CommandOutput) -> int:
     for line in _questions(info, database):
         output.info(line)
     if info.status != "completed":
-        output.info(
-            info.status if info.stop_reason in ("", info.status) else f"{info.status} ({info.stop_reason})"
-        )
+        output.info(_status(info))
     code = code_for_stop(info.stop_reason, str(info.details.get("error_kind", "")))
     return _EXITS.get(info.status, code)
 
@@ -114,6 +122,25 @@ def _end(info: TaskInfo, database: str | None, output: CommandOutput) -> int:
 def add_tasks(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe_durable(parser)
+    _add_listing(parser)
+    actions = parser.add_subparsers(dest="action", metavar="ACTION")
+    listing = actions.add_parser("list", help="list durable runs, newest first")
+    show = actions.add_parser("show", help="show a durable run: its state, answer and questions")
+    show.add_argument("run_id", metavar="RUN_ID", help="run ID")
+    add_json(show)
+    delete = actions.add_parser("delete", help="delete durable runs with all that was said in them")
+    delete.add_argument("run_ids", nargs="+", metavar="RUN_ID", help="run ID")
+    delete.add_argument("--stop", action="store_true", help="cancel those that have not ended")
+    delete.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
+    _add_listing(listing)
+    for action in (listing, show, delete):
+        add_durable_database(action)
+        for option in action._actions:
+            if option.dest in _LISTING:
+                option.default = argparse.SUPPRESS
+
+
+def _add_listing(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--status", choices=TASK_STATES, metavar="STATUS", help=f"one of {', '.join(TASK_STATES)}"
     )
@@ -123,7 +150,54 @@ def add_tasks(parser: argparse.ArgumentParser) -> None:
 
 
 def tasks(options: argparse.Namespace, output: CommandOutput) -> int:
-    """List the runs and return the exit code."""
+    """List, show or delete runs, and return the exit code."""
+    return {"show": _show, "delete": _delete}.get(options.action, _list)(options, output)
+
+
+def _delete(options: argparse.Namespace, output: CommandOutput) -> int:
+    with closing(Engine(options.database)) as engine:
+        run_ids = list(dict.fromkeys(engine.handle(run_id).run_id for run_id in options.run_ids))
+        if not options.yes and not is_deletion_confirmed(run_ids, output):
+            output.info(notice("cli.nothing_deleted"))
+            return FAILED
+        engine.delete(*run_ids, stop=options.stop)
+    for run_id in run_ids:
+        output.info(notice("cli.deleted", session_id=run_id))
+    return DONE
+
+
+def _show(options: argparse.Namespace, output: CommandOutput) -> int:
+    with closing(Engine(options.database)) as engine:
+        info = engine.handle(options.run_id).info()
+    if options.json:
+        output.json({"task": asdict(info)})
+        return DONE
+    fields = {
+        "run": info.run_id,
+        "status": _status(info),
+        "agent": info.agent,
+        "session": info.session_id,
+        "worker": info.worker,
+        "created": moment(info.created),
+        "updated": moment(info.updated),
+        "steps": info.details.get("steps"),
+        "tokens": info.details.get("tokens"),
+        "cost": info.details.get("cost"),
+        "ahead": info.details.get("run_ahead"),
+        "task": info.task,
+        "error": info.error,
+    }
+    lines = [f"{name:<10} {one_line(str(value), 400)}\n" for name, value in fields.items() if value]
+    lines += [f"{line}\n" for line in [*_void(info), *_questions(info, options.database)]]
+    output.result("".join(lines) + (f"\n{safe_text(info.content)}\n" if info.content else ""))
+    return DONE
+
+
+def _status(info: TaskInfo) -> str:
+    return info.status if info.stop_reason in ("", info.status) else f"{info.status} ({info.stop_reason})"
+
+
+def _list(options: argparse.Namespace, output: CommandOutput) -> int:
     with closing(Engine(options.database)) as engine:
         runs = engine.tasks(options.status, options.agent, options.limit + 1)
         shown = engine.database.display_url
@@ -133,9 +207,10 @@ def tasks(options: argparse.Namespace, output: CommandOutput) -> int:
         output.json({"tasks": [asdict(run) for run in runs]})
         return DONE
     columns = min(max((len(run.run_id) for run in runs), default=0), MAX_ID_WIDTH)
-    output.result("".join(_row(run, columns, options.database, output.width) for run in runs))
+    output.lines("".join(_row(run, columns, options.database, output.width) for run in runs))
     if not runs:
-        output.info(notice("cli.durable_none", shown=shown))
+        is_chosen = options.status or options.agent
+        output.info(notice("cli.durable_none", shown=shown) if is_chosen else notice("cli.durable_none_yet"))
     if not is_all:
         output.info(
             notice("cli.durable_more", number=2 * options.limit, at_database=at_database(options.database))
@@ -146,11 +221,23 @@ def tasks(options: argparse.Namespace, output: CommandOutput) -> int:
 def _row(info: TaskInfo, columns: int, database: str | None, width: int) -> str:
     lines = [
         f"{info.run_id:<{columns}}  {moment(info.updated)}  {info.status}",
-        f"    {one_line(f'{info.agent}: {info.task}', width - 4)}",
-        *([f"    {one_line(info.error, width - 4)}"] if info.error else []),
-        *(f"    {line}" for line in _questions(info, database)),
+        f"    {one_row(f'{info.agent}: {info.task}', width - 4)}",
+        *([f"    {one_row(info.error, width - 4)}"] if info.error else []),
+        *(f"    {line}" for line in [*_void(info), *_questions(info, database)]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _void(info: TaskInfo) -> list[str]:
+    """Return a line for each approved call that was not made."""
+    return [
+        user_text(
+            "cli.approval_void",
+            tool=one_line(void["tool"], 60),
+            why=user_text(_WHY_VOID.get(void["reason"], "cli.void_arguments")),
+        )
+        for void in info.details.get("void_approvals", ())
+    ]
 
 
 def _questions(info: TaskInfo, database: str | None) -> list[str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import os
 import runpy
+import shutil
 import sys
+import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +38,7 @@ lines. The agent comes from the file or from --agent; the default is the chosen 
 Exit codes with FILE: 0 enough cases passed and, with --compare, none got worse; else 1.
 """
 _OF_FILES = ("agent", "repeats", "compare", "at_least")
-_OF_QUESTIONS = ("sets", "max_tokens")
+_OF_QUESTIONS = ("sets", "max_tokens", "yes")
 
 
 def add_evaluate(parser: argparse.ArgumentParser) -> None:
@@ -68,13 +69,21 @@ def evaluate(options: argparse.Namespace, output: CommandOutput) -> int:
     configure(model, output, Path.cwd(), TerminalQuestions.at_terminal(output))
     if options.file is not None:
         return _evaluate_file(options, model, output)
+    is_chosen = options.yes or options.sets is not None or options.limit is not None
+    questions = TerminalQuestions.at_terminal(output)
+    if not is_chosen and questions is None:
+        raise ConfigError(notice("cli.eval_unchosen"))
+
+    def confirm(plan: str) -> bool:
+        lines = textwrap.fill(plan, shutil.get_terminal_size().columns - 1)
+        return questions is not None and questions.confirm(f"{lines}\n{user_text('cli.eval_start')}")
 
     def client_for(_: argparse.Namespace) -> ChatModel:
-        choice = choose(model.model, model.base_url, model.thinking, os.environ, output, model.configured)
+        choice = choose(model, model.thinking, output, questions=questions)
         return ToolModeClient(choice.client, model.tool_mode, prompts_for())
 
     vars(options).update(vars(model))
-    return run(options, client_for)
+    return run(options, client_for, confirm=None if is_chosen else confirm)
 
 
 def _refuse(options: argparse.Namespace, names: tuple[str, ...]) -> None:
@@ -176,6 +185,7 @@ def _agent_for(name: str | None, agent: Agent | None, options: ModelOptions, out
     chosen = {
         "model": options.model,
         "base-url": options.base_url,
+        "fallback": options.fallback or None,
         "temperature": options.temperature,
         "thinking": None if options.thinking == "off" else options.thinking,
         "tool-mode": None if options.tool_mode == "auto" else options.tool_mode,
@@ -185,7 +195,7 @@ def _agent_for(name: str | None, agent: Agent | None, options: ModelOptions, out
         if conflict is not None:
             raise ConfigError(notice("cli.eval_conflict", conflict=conflict))
         return agent
-    choice = choose(options.model, options.base_url, options.thinking, os.environ, output, options.configured)
+    choice = choose(options, options.thinking, output, questions=TerminalQuestions.at_terminal(output))
     return Agent(
         llm=choice.client,
         system_prompt="",

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import json
 import os
-import re
 import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pure_agent_loop.cli.arguments import CommandOption, describe
+from pure_agent_loop.cli.choose import server_name, servers_here
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.options import SETTINGS
 from pure_agent_loop.cli.output import CommandOutput
@@ -21,7 +20,6 @@ from pure_agent_loop.cli.translated_help import help_text
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.disk import private_folder
 from pure_agent_loop.support.language import notice, user_text
-from pure_agent_loop.support.portal import run_sync
 
 _EPILOG = """\
 examples:
@@ -61,7 +59,8 @@ def init(options: argparse.Namespace, output: CommandOutput) -> int:
     path = Path.cwd() / NAME if options.project else user_path()
     if path.exists() and not options.force:
         raise ConfigError(notice("cli.init_exists", path=path))
-    servers = {} if options.project else _servers_here(output)
+    found = {} if options.project else servers_here(output.info)
+    servers = {server_name(name): (url, models[0]) for name, (url, models) in found.items()}
     keys = [name for name in KEY_VARIABLES if os.environ.get(name, "").strip()]
     text = _text(servers, keys, project=options.project)
     try:
@@ -77,19 +76,8 @@ def init(options: argparse.Namespace, output: CommandOutput) -> int:
     for name in keys:
         output.info(notice("cli.init_is_set", name=name))
     output.result(f"{path}\n")
+    output.info(notice("cli.init_next"))
     return DONE
-
-
-def _servers_here(output: CommandOutput) -> dict[str, tuple[str, str]]:
-    """Detect usable model servers on this machine; return URL and model by name."""
-    from pure_agent_loop.local import KNOWN_PORTS, Found, find_server
-
-    async def look() -> list[Found | None]:
-        searches = [find_server({name: port}, on_refusal=output.info) for name, port in KNOWN_PORTS.items()]
-        return await asyncio.gather(*searches)
-
-    servers = [server for server in run_sync(look()) if server is not None]
-    return {re.sub(r"\W+", "-", server.name.lower()): (server.base_url, server.model) for server in servers}
 
 
 def _text(servers: dict[str, tuple[str, str]], keys: list[str], *, project: bool) -> str:

@@ -33,7 +33,7 @@ def model(options: argparse.Namespace, output: CommandOutput) -> int:
 def _list(options: argparse.Namespace, output: CommandOutput) -> None:  # noqa: ARG001 - the signature of all actions
     lines = list_models()
     width = max((len(line.name) for line in lines), default=0)
-    output.result("".join(_line(line, width) for line in lines))
+    output.lines("".join(_line(line, width) for line in lines))
     output.info(notice("cli.model_default"))
 
 

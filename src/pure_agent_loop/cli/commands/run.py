@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.arguments import add_options, describe
-from pure_agent_loop.cli.choose import choose
+from pure_agent_loop.cli.choose import ask_for_model, choose
 from pure_agent_loop.cli.exits import INTERRUPTED, USAGE
 from pure_agent_loop.cli.options import (
     AnswerOptions,
@@ -76,15 +75,20 @@ examples:
 """
 
 
-def add_run(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
+def add_run(parser: argparse.ArgumentParser, arguments: str = "TASK") -> None:
+    """Add its arguments.
+
+    Args:
+        arguments: The arguments after the options, as the usage shows them.
+    """
     parser.set_defaults(options_type=CommandOptions)
     summary = "Run a task with a model and tools in the working folder, and print the answer."
     describe(parser, summary, _EPILOG)
-    add_help_all(parser)
+    add_help_all(parser, arguments)
     parser.add_argument(
         "task",
         nargs="*",
+        metavar="TASK",
         help="the task; piped text is its context, or the task if missing",
     )
     add_options(parser.add_argument_group("model"), ModelOptions)
@@ -129,9 +133,9 @@ def run(options: CommandOptions, output: CommandOutput) -> int:
 
             task = stack.enter_context(held(toolset.mcp, task, typed_task))
         check_given_rules(typed, options, toolset, output)
-        choice = choose(
-            options.model, options.base_url, options.thinking, os.environ, output, options.configured
-        )
+        _answer_settings(options)  # an invalid schema too
+        ask_for_model(options, output, questions)
+        choice = choose(options, options.thinking, output, questions=questions)
         toolset = toolset.for_model(is_tiny=choice.is_tiny)
         on_ask = _ask_function(options, toolset, questions)
         agent = make_agent(options, choice, on_ask, toolset, workspace, trusted=trusted)
@@ -178,12 +182,14 @@ def make_agent(
     trusted: Guidance | None,
     extra_prompt: str = "",
     compaction: Compactor | bool = True,
+    shows_reasoning: bool = False,
 ) -> Agent:
     """Make the agent that the options describe.
 
     Args:
         on_ask: Asks the user; None without a terminal.
         trusted: Instructions of the folder, if trusted.
+        shows_reasoning: Show the reasoning that the server sends, even if it was not requested.
     """
     from pure_agent_loop.agent import Agent
 
@@ -194,10 +200,7 @@ def make_agent(
         prompt = f"{prompts_for().system_prompt if prompt is None else prompt}\n\n{extra_prompt}"
     if prompt is not None:
         settings["system_prompt"] = prompt
-    if options.schema is not None:
-        from pure_agent_loop.cli.load import answer_type
-
-        settings["output_type"] = answer_type(options.schema)
+    settings |= _answer_settings(options)
     return Agent(
         llm=choice.client,
         tools=[*toolset.tools, *([toolset.mcp] if toolset.mcp else [])],
@@ -207,12 +210,21 @@ def make_agent(
         name="pal run",
         cwd=workspace,
         limits=limits_of(options),
-        emit_reasoning_events=options.thinking != "off",
+        emit_reasoning_events=shows_reasoning or options.thinking != "off",
         permission_rules=rules_of(options),
         on_ask=on_ask,
         compaction=compaction,
         **settings,
     )
+
+
+def _answer_settings(options: CommandOptions) -> dict[str, Any]:
+    """Return the agent's settings for the type of the answer. Raises `ConfigError` for an invalid schema."""
+    if options.schema is None:
+        return {}
+    from pure_agent_loop.cli.load import answer_type
+
+    return {"output_type": answer_type(options.schema)}
 
 
 def _ask_function(

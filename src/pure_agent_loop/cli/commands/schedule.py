@@ -24,7 +24,6 @@ from pure_agent_loop.durable import (
     to_session,
 )
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.sessions.export import moment
 from pure_agent_loop.support.language import in_user_language, notice, user_text
 from pure_agent_loop.support.terminal import one_line, safe_text
 
@@ -132,7 +131,7 @@ def schedule(options: argparse.Namespace, output: CommandOutput) -> int:
     if options.json:
         output.json(data)
         return DONE
-    output.result(text)
+    output.lines(text)
     if message or not text:
         output.info(message or notice("cli.schedule_none", database=shown))
     return DONE
@@ -185,7 +184,7 @@ def _show(options: argparse.Namespace, schedules: Schedules, width: int) -> _Don
     del fields["last"], fields["enabled"]
     lines = [f"{name:<12} {one_line(str(value), width - 13)}\n" for name, value in fields.items() if value]
     data = {"schedule": _plain(info), "runs": [asdict(run) for run in runs]}
-    return data, "".join([*lines, *(_run_row(run, width) for run in runs)]), ""
+    return data, "".join([*lines, *(_run_row(info.schedule, run, width) for run in runs)]), ""
 
 
 def _remove(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
@@ -247,7 +246,7 @@ def _row(info: ScheduleInfo, width: int) -> str:
     last = (
         ""
         if info.last is None
-        else user_text("cli.schedule_last", state=info.last.state, at=moment(info.last.changed))
+        else user_text("cli.schedule_last", state=info.last.state, at=planned.shown_due(info.last.changed))
     )
     what = planned.prompt or user_text("cli.schedule_file", path=planned.prompt_file)
     where = "" if planned.deliver is None else f" -> {planned.deliver}"
@@ -255,8 +254,8 @@ def _row(info: ScheduleInfo, width: int) -> str:
     return f"{head}\n    {in_user_language(_next(info))}{last}\n    {one_line(f'{what}{where}', width - 4)}\n"
 
 
-def _run_row(firing: Firing, width: int) -> str:
-    head = f"{moment(firing.due)}  {firing.state:<11}  {firing.run_id}"
+def _run_row(planned: Schedule, firing: Firing, width: int) -> str:
+    head = f"{planned.shown_due(firing.due)}  {firing.state:<11}  {firing.run_id}"
     details = [one_line(safe_text(text), width - 4) for text in (firing.answer, firing.detail) if text]
     return "\n".join([head, *(f"    {detail}" for detail in details)]) + "\n"
 

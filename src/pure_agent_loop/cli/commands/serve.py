@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import logging
 import os
-import sys
 from pathlib import Path
 
+from pure_agent_loop._version import __version__
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
-from pure_agent_loop.cli.arguments import add_options, describe, read_options, seconds
+from pure_agent_loop.cli.arguments import add_options, describe, options_of, read_options, seconds
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.worker import load_agents, load_deps
 from pure_agent_loop.cli.exits import DONE
@@ -21,13 +20,17 @@ from pure_agent_loop.cli.options import (
     PermissionOptions,
     ServingOptions,
     ToolsetOptions,
+    limits_of,
 )
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
+from pure_agent_loop.cli.service_log import add_log_options, service_log
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import servers_for
+from pure_agent_loop.cli.which_session import database_of
+from pure_agent_loop.durable import hide_password
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.limits import LoopLimits
+from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.toolbox import check_workspace, starter_tools
 
@@ -68,12 +71,13 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     add_options(parser.add_argument_group("model of the default agent"), EndpointOptions)
     servers = parser.add_argument_group("MCP servers of the default agent")
     add_options(servers, ToolsetOptions, only=("mcp_config", "no_mcp", "trust_folder"))
+    add_options(parser.add_argument_group("limits of the default agent"), LimitOptions)
     work = parser.add_argument_group("work")
     add_options(work, PermissionOptions, only=("any_folder",))
     work.add_argument(
         "--database",
         metavar="URL",
-        help="run durably on sqlite:///PATH or postgresql://...",
+        help="run durably on sqlite:///PATH or postgresql://... (default: PAL_DATABASE)",
     )
     work.add_argument(
         "--folder", metavar="DIR", help="folder for the server's data (default: the data folder)"
@@ -93,7 +97,11 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
         metavar="NAME",
         help="header with the user name, set by a trusted proxy",
     )
-    for name, what in (("host", "accepted Host header"), ("origin", "origin allowed by CORS")):
+    for name, what in (
+        ("host", "accepted Host header"),
+        ("origin", "origin allowed by CORS"),
+        ("model", "model that people may choose besides the agent's own"),
+    ):
         safety.add_argument(
             f"--allow-{name}", action="append", default=[], metavar=name.upper(), help=f"{what}; repeatable"
         )
@@ -102,7 +110,9 @@ def add_serve(parser: argparse.ArgumentParser) -> None:
     )
     safety.add_argument("--tls-cert", metavar="FILE", default="", help="TLS certificate chain")
     safety.add_argument("--tls-key", metavar="FILE", default="", help="TLS private key")
-    safety.add_argument("--access-log", action="store_true", help="log each request as a line of JSON")
+    log = parser.add_argument_group("log")
+    add_log_options(log)
+    log.add_argument("--access-log", action="store_true", help="log each request as a line of JSON")
 
 
 def serve(options: argparse.Namespace, output: CommandOutput) -> int:
@@ -113,6 +123,11 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
     """
     if not all(map(importlib.util.find_spec, ("starlette", "uvicorn", "websockets"))):
         raise MissingExtraError(notice("library.feature_server"), "server")
+    with service_log(options, output.progress):
+        return _serve(options, output)
+
+
+def _serve(options: argparse.Namespace, output: CommandOutput) -> int:
     from pure_agent_loop.server import Serving, Settings, bind_socket, check_host, create_app, uvicorn_config
 
     questions = TerminalQuestions.at_terminal(output)
@@ -123,29 +138,31 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
         origins=tuple(options.allow_origin),
         grace=options.grace,
         prefix=options.prefix,
+        models=tuple(options.allow_model),
     )
     check_host(options.host, settings, has_tls=bool(options.tls_cert))
     if options.agents and options.mcp_config:
         raise ConfigError(notice("cli.serve_mcp"))
+    limited = [option.flags[0] for option in options_of(LimitOptions) if option.name in default.typed_options]
+    if options.agents and limited:
+        raise ConfigError(notice("cli.serve_limits", option=limited[0]))
     agents = load_agents(options.agents, output) if options.agents else _default(default, questions, output)
+    database = database_of(options.database)
     own_token = options.token or os.environ.get(TOKEN_VARIABLE) or None
     app = create_app(
         agents,
         own_token,
         users=options.users,
         user_header=options.user_header,
-        database=options.database,
+        database=database,
         folder=options.folder,
         deps=load_deps(options.deps),
         hosts=settings.hosts,
         origins=settings.origins,
         grace=settings.grace,
         prefix=settings.prefix,
+        models=settings.models,
     )
-    if options.access_log:
-        _log_to_stderr("pure_agent_loop.server.access", logging.INFO, "%(message)s")
-    _log_to_stderr("pure_agent_loop.server", logging.WARNING, "pal: %(message)s")
-    _log_to_stderr("uvicorn", logging.WARNING, "pal: %(message)s")
     sockets = bind_socket(options.host, options.port)
     port = sockets.getsockname()[1]
     config = uvicorn_config(app, settings, options.host, port, options.tls_cert, options.tls_key)
@@ -153,7 +170,9 @@ def serve(options: argparse.Namespace, output: CommandOutput) -> int:
     def ready() -> None:
         scheme = "https" if options.tls_cert else "http"
         host = options.allow_host[0] if options.allow_host else _shown(options.host)
-        output.info(notice("cli.worker_agents", agents=", ".join(agents)))
+        shown = str(options.folder or data_folder()) if database is None else hide_password(database)
+        about = {"version": __version__, "database": shown, "agents": ", ".join(agents)}
+        output.info(notice("cli.serve_started", **about))
         token = "YOUR_TOKEN" if own_token else app.state.token  # stderr may be a log that others can read
         address = f"{scheme}://{host}:{port}{options.prefix}/#token={token}"
         output.info(notice("cli.serve_at", address=address))
@@ -174,12 +193,12 @@ def _default(
     if not options.any_folder:
         check_workspace(workspace)
     servers = servers_for(options, workspace, questions, output)
-    choice = choose(options.model, options.base_url, "off", os.environ, output, options.configured)
+    choice = choose(options, "off", output, questions=questions)
     return {
         "default": Agent(
             llm=choice.client,
             tools=[*starter_tools("."), *([servers] if servers else [])],
-            limits=LoopLimits(max_turns=LimitOptions.max_turns, max_tokens=None),
+            limits=limits_of(options),
             audit=AuditLog(),
             permission_mode="ask",
         )
@@ -194,12 +213,3 @@ def _port(text: str) -> int:
 
 def _shown(host: str) -> str:
     return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)  # noqa: S104 - only displayed
-
-
-def _log_to_stderr(name: str, level: int, form: str) -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter(form))
-    log = logging.getLogger(name)
-    log.addHandler(handler)
-    log.setLevel(level)
-    log.propagate = False

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
-import sys
-import textwrap
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -22,32 +21,44 @@ from pure_agent_loop.cli.arguments import (
 )
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.options import SessionOptions
-from pure_agent_loop.cli.output import CommandOutput, counted
-from pure_agent_loop.cli.questions import TerminalQuestions, question_text
+from pure_agent_loop.cli.output import BOLD, RED, CommandOutput, counted
+from pure_agent_loop.cli.questions import question_text
 from pure_agent_loop.cli.which_session import (
+    DAY,
     MAX_TITLE,
     at_database,
     checked,
+    deletion_for,
     existing,
     folder_of,
     in_folder,
+    is_deletion_confirmed,
     last_of,
     prune,
     store_for,
     to_resume,
 )
-from pure_agent_loop.errors import ConfigError, SessionError, SessionWriteError
+from pure_agent_loop.errors import ConfigError, MissingExtraError, SessionError, SessionWriteError
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import JsonlStore, Record, SessionInfo, SessionStore
-from pure_agent_loop.sessions.export import about, moment, to_html, to_markdown
+from pure_agent_loop.sessions.export import moment, to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.story import Entry, read_story
 from pure_agent_loop.subagents import TaskStore
-from pure_agent_loop.support.language import in_user_language, notice, user_text
+from pure_agent_loop.support.language import in_user_language, notice, user_language, user_text
 from pure_agent_loop.support.numbers import positive
-from pure_agent_loop.support.terminal import excerpt, is_terminal, one_line, safe_text
+from pure_agent_loop.support.terminal import (
+    aligned,
+    excerpt,
+    one_line,
+    one_row,
+    safe_text,
+    width_of,
+    wrap_text,
+)
 
 LONG_ANSWER, LONG_RESULT = 40, 8  # lines
+MIN_TITLE = 20  # columns
 FORMATS = ("markdown", "html", "jsonl")
 MARKS = {"call": "->", "result": "<-", "thinking": "..", "notice": "--", "user": ">"}
 _EPILOG = """\
@@ -71,6 +82,7 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     add_json(listing)
     add_options(listing, SessionOptions, only=("database",))
     listing.add_argument("--all", action="store_true", help="include sessions of subagents")
+    listing.add_argument("-v", "--verbose", action="store_true", help="add times, sizes and messages")
     listing.add_argument("--here", action="store_true", help="only sessions started in this folder")
     listing.add_argument("words", nargs="*", metavar="WORD", help="only sessions that contain every WORD")
     show = actions.add_parser("show", help="show the history of a session, long texts shortened")
@@ -91,6 +103,9 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     pruned = actions.add_parser("prune", help="delete finished sessions that were not used for long")
     pruned.add_argument(
         "--days", type=positive, default=90, metavar="N", help="days since the last use (default: 90)"
+    )
+    pruned.add_argument(
+        "--dry-run", action="store_true", help="list what would be deleted, and delete nothing"
     )
     add_options(pruned, SessionOptions, only=("database",))
     _with_id(actions, "repair", "copy the intact records of a session into a new one")
@@ -130,8 +145,7 @@ def _list(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
     if options.json:
         output.json({"sessions": shown, "total": len(matches)})
         return DONE
-    width = output.width
-    output.result("".join(_row(row, width) for row in shown))
+    _print_rows(shown, options.verbose, output)
     if len(matches) > len(shown):
         output.info(notice("cli.sessions_more", number=len(matches) - len(shown), count=len(matches)))
     if len(sessions) > len(matches):
@@ -172,19 +186,44 @@ def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
     return {**row, "problem": "; ".join(loaded.problems)} if loaded.problems else row
 
 
-def _row(row: dict[str, Any], width: int) -> str:
-    parts = [f"{row['id']:<24}", moment(row["updated"]), _size(row["size_bytes"])]
-    if "steps" in row:
-        parts += [in_user_language(counted(row[f"{noun}s"], noun)) for noun in ("step", "message")]
+def _print_rows(rows: Sequence[dict[str, Any]], is_verbose: bool, output: CommandOutput) -> None:
+    now, width = time.time(), output.width
+    ages = [_age(row["updated"], now) for row in rows]
+    steps = [_counts(row, "step") for row in rows]
+    room = width - 6 - max(map(width_of, [*ages, ""])) - max(map(width_of, [*steps, ""]))
+    texts = [one_row(_titled(row), max(MIN_TITLE, room - len(row["id"]))) for row in rows]
+    cells_of = [aligned(cells) for cells in (ages, texts, steps)]
+    for row, *cells in zip(rows, *cells_of, strict=True):
+        output.lines(f"{'  '.join(cells)}  {output.dim(row['id'])}\n")
+        if is_verbose:
+            facts = f"{moment(row['updated'])} UTC  {_size(row['size_bytes'])}  {_counts(row, 'message')}"
+            output.lines(f"    {facts.rstrip()}\n")
+        if "said" in row:
+            output.lines(f"    {user_text('cli.said', text=one_row(row['said'], width - 10))}\n")
+
+
+def _counts(row: dict[str, Any], noun: str) -> str:
+    return in_user_language(counted(row[f"{noun}s"], noun)) if f"{noun}s" in row else ""
+
+
+def _age(moment_of_use: float, now: float) -> str:
+    """Return how long ago a session was used; the day, in UTC, if that is over a week ago."""
+    minutes = (now - moment_of_use) / 60
+    for text_id, size, most in (
+        ("cli.ago_minutes", 1, 60),
+        ("cli.ago_hours", 60, 24),
+        ("cli.ago_days", 1_440, 8),
+    ):
+        if 1 <= minutes // size < most:
+            return user_text(text_id, count=int(minutes // size))
+    return user_text("cli.ago_now") if minutes < 1 else moment(moment_of_use)[:10]
+
+
+def _titled(row: dict[str, Any]) -> str:
     notes = [] if row.get("stop_reason") == "completed" or "steps" not in row else [_end_of(row)]
     if row.get("problem"):
         notes.append(user_text("cli.damaged"))
-    text = user_text("cli.row_notes", notes=", ".join(notes), text=_tasks(row)) if notes else _tasks(row)
-    task = one_line(text, width - 4)
-    excerpt = (
-        f"\n    {user_text('cli.said', text=one_line(row['said'], width - 10))}" if "said" in row else ""
-    )
-    return f"{'  '.join(parts)}\n    {task}".rstrip() + f"{excerpt}\n"
+    return user_text("cli.row_notes", notes=", ".join(notes), text=_tasks(row)) if notes else _tasks(row)
 
 
 def _tasks(row: dict[str, Any]) -> str:
@@ -202,7 +241,8 @@ def _end_of(row: dict[str, Any]) -> str:
 
 
 def _show(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
-    session = last_of(store, None if options.database else Path.cwd()) if options.id is None else options.id
+    folder = Path.cwd() if isinstance(store, JsonlStore) else None
+    session = last_of(store, folder) if options.id is None else options.id
     loaded = store.read(existing(session, store))
     if options.answer:
         answers = [entry.text for entry in read_story(loaded.records).entries if entry.kind == "answer"]
@@ -214,44 +254,56 @@ def _show(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
         return DONE
     story = read_story(loaded.records)
     width = output.width
-    parts = [
-        _block(
-            "", user_text("cli.session_about", session=session, about=about(story, loaded.records)), width, 1
-        )
-    ]
-    parts += [_entry(entry, width) for entry in story.entries]
+    counts = (counted(story.steps, "step"), counted(story.messages, "message"))
+    begun = [f"{moment(loaded.records[0].time)} UTC"] if loaded.records else []
+    about = ", ".join(filter(None, [*map(in_user_language, counts), *begun, story.model]))
+    parts = [_block("", user_text("cli.session_about", session=session, about=about), width, 1)]
+    if any(entry.kind in MARKS for entry in story.entries):
+        parts.append(output.dim(user_text("cli.session_marks")) + "\n")
+    parts += [_entry(entry, width, output) for entry in story.entries]
     if story.entries and not story.stop_reason:
         parts.append(f"   {user_text('cli.session_unfinished')}\n")
-    output.result("".join(parts))
+    output.lines("".join(parts))
     for problem in loaded.problems:
         output.info(notice("cli.damaged_why", problem=problem))
     return DONE
 
 
-def _entry(entry: Entry, width: int) -> str:
+def _entry(entry: Entry, width: int, output: CommandOutput) -> str:
     number = f"{entry.step:>2} " if entry.step and entry.kind in ("answer", "call") else "   "
     if entry.kind == "task":
-        return "\n" + _block("# ", entry.text, width, LONG_ANSWER)
+        return "\n" + output.paint(BOLD, _block("# ", entry.text, width, LONG_ANSWER))
     if entry.kind == "answer":
-        return _block(number, entry.text, width, LONG_ANSWER)
+        return _answer_text(number, entry.text, width, output)
     if entry.kind == "call":
-        return f"{number}-> {one_line(entry.tool, 60)} {one_line(entry.text, max(20, width - 10))}\n"
+        tool = one_line(entry.tool, 60)
+        args = one_row(entry.text, max(20, width - 7 - width_of(tool)))
+        return f"{number}-> {output.paint(BOLD, tool)} {args}\n"
     if entry.kind == "end":
         return f"   ({one_line(entry.text, 60)})\n"
     if entry.kind == "shortened":
         return f"   {user_text('cli.session_compacted')}\n"
     text = user_text("cli.result_failed", text=entry.text) if entry.failed else entry.text
-    return _block(f"   {MARKS[entry.kind]} ", text, width, LONG_RESULT)
+    block = _block(f"   {MARKS[entry.kind]} ", text, width, LONG_RESULT)
+    return block if entry.kind == "user" else output.paint(RED, block) if entry.failed else output.dim(block)
+
+
+def _answer_text(mark: str, text: str, width: int, output: CommandOutput) -> str:
+    """Return an answer after its step; at a terminal its Markdown is rendered as in a conversation."""
+    if output.out_is_terminal and text.strip():
+        with suppress(MissingExtraError):
+            from pure_agent_loop.cli.chat.transcript import TranscriptView
+
+            screen = TranscriptView(width - len(mark), color=output.result_colour, language=user_language())
+            shown = screen.markdown(excerpt(text, LONG_ANSWER)).rstrip("\n")
+            return f"{mark}{shown}\n".replace("\n", "\n" + " " * len(mark)).rstrip(" ")
+    return _block(mark, text, width, LONG_ANSWER)
 
 
 def _block(mark: str, text: str, width: int, lines: int) -> str:
     """Return a text after a mark, wrapped to the width and indented by the width of the mark."""
     room = max(20, width - len(mark))
-    shown = [
-        piece
-        for line in excerpt(safe_text(text), lines).expandtabs(4).split("\n")
-        for piece in textwrap.wrap(line, room, drop_whitespace=False, replace_whitespace=False) or [""]
-    ]
+    shown = wrap_text(excerpt(safe_text(text), lines).expandtabs(4), room, fold=True).split("\n")
     indent = " " * len(mark)
     return "".join(
         f"{mark if number == 0 else indent}{line}".rstrip() + "\n" for number, line in enumerate(shown)
@@ -262,7 +314,7 @@ def _export(options: argparse.Namespace, store: SessionStore, output: CommandOut
     loaded = store.read(existing(options.id, store))
     for problem in loaded.problems:
         output.info(notice("cli.export_omitted", problem=problem))
-    text = _document(options.format, options.id, loaded.records)
+    text = _document(options.format, loaded.records)
     if options.output is None:
         output.result(text)
         return DONE
@@ -275,11 +327,10 @@ def _export(options: argparse.Namespace, store: SessionStore, output: CommandOut
     return DONE
 
 
-def _document(form: str, session_id: str, records: Sequence[Record]) -> str:
+def _document(form: str, records: Sequence[Record]) -> str:
     if form == "jsonl":
         return b"".join(record.to_line() for record in records).decode("ascii")
-    title = f"Session {session_id}"
-    return to_html(records, title) if form == "html" else to_markdown(records, title)
+    return to_html(records) if form == "html" else to_markdown(records)
 
 
 def _fork(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
@@ -292,27 +343,28 @@ def _fork(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
 
 
 def _prune(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
-    for session_id in prune(store, options.days, time.time()):
-        output.info(notice("cli.deleted", session_id=session_id))
+    now = time.time()
+    with deletion_for(options.database, is_trial=options.dry_run) as deletion:
+        deleted = prune(store, options.days, now, deletion.delete)
+        deleted += deletion.delete_stray(now - options.days * DAY)
+    for name in deleted:
+        if options.dry_run:
+            output.result(f"{name}\n")
+        else:
+            output.info(notice("cli.deleted", session_id=name))
     return DONE
 
 
 def _delete(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     ids = list(dict.fromkeys(existing(session_id, store) for session_id in options.ids))
-    if not options.yes and not _confirmed(ids, output):
+    if not options.yes and not is_deletion_confirmed(ids, output):
         output.info(notice("cli.nothing_deleted"))
         return FAILED
-    for session_id in ids:
-        store.delete(session_id)
-        output.info(notice("cli.deleted", session_id=session_id))
+    with deletion_for(options.database) as deletion:
+        for session_id in ids:
+            deletion.delete(session_id)
+            output.info(notice("cli.deleted", session_id=session_id))
     return DONE
-
-
-def _confirmed(ids: Sequence[str], output: CommandOutput) -> bool:
-    questions = TerminalQuestions.at_terminal(output) if is_terminal(sys.stdin) else None
-    if questions is None:
-        raise ConfigError(notice("cli.needs_yes"))
-    return questions.confirm(user_text("cli.delete_question", sessions=", ".join(ids)))
 
 
 def _repair(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
@@ -346,7 +398,7 @@ def _waiting(options: argparse.Namespace, store: SessionStore, output: CommandOu
             call = shlex.quote(one_line(question.call_id))
             answer = f"{shlex.quote(session_id)} {call} allow{database}"
             lines.append(f"    {user_text('cli.answer_how', answer=answer)}")
-        output.result("\n".join(lines) + "\n")
+        output.lines("\n".join(lines) + "\n")
     if not pending:
         output.info(notice("cli.no_questions"))
     return DONE

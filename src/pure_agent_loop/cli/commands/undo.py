@@ -107,7 +107,7 @@ def _show(steps: list[StepInfo], output: CommandOutput, *, as_json: bool) -> int
             f"{one_line(step.session_id, 60)}  run {step.run}  step {step.step}  {when}  "
             f"{files} +{step.added} -{step.removed}{suffix}\n"
         )
-    output.result("".join(lines))
+    output.lines("".join(lines))
     return DONE
 
 
@@ -120,7 +120,7 @@ def _report(report: UndoReport, output: CommandOutput, *, as_json: bool) -> int:
         output.info(notice("cli.undo_none"))
         return DONE
     rows = [("restored", path) for path in report.restored] + [("removed", path) for path in report.removed]
-    output.result("".join(f"{user_text(f'cli.{what}', path=one_line(path))}\n" for what, path in rows))
+    output.lines("".join(f"{user_text(f'cli.{what}', path=one_line(path))}\n" for what, path in rows))
     for conflict in report.conflicts:
         output.info(notice("cli.left", path=one_line(conflict.path), reason=conflict.reason))
     steps = ", ".join(str(step) for step in report.steps)

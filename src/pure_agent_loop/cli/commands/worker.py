@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import os
 import signal
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
+from pure_agent_loop._version import __version__
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cli.arguments import add_options, seconds
@@ -21,9 +21,11 @@ from pure_agent_loop.cli.exits import DONE, INTERRUPTED
 from pure_agent_loop.cli.load import load_object
 from pure_agent_loop.cli.options import CommandOptions, PermissionOptions, ServingOptions
 from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions
+from pure_agent_loop.cli.service_log import add_log_options, service_log
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.toolset import RunToolset
-from pure_agent_loop.durable import Engine, Rate, Worker
+from pure_agent_loop.durable import Engine, HealthServer, Rate, Worker
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.schema.build import checked_in_run
 from pure_agent_loop.support.language import notice, user_text
@@ -42,7 +44,7 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         help="agent, dict of agents by name, or function that makes it "
         "(default: agent 'default', model of 'pal run', read-only tools)",
     )
-    add_options(parser, ServingOptions, only=("deps",))
+    add_options(parser, ServingOptions, only=("deps", "download"))
     add_options(parser, PermissionOptions, only=("any_folder",))
     parser.add_argument(
         "--concurrency",
@@ -72,11 +74,23 @@ def add_worker(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds for running tools after SIGTERM (default: 20)",
     )
+    parser.add_argument(
+        "--health",
+        type=_address,
+        metavar="[ADDRESS:]PORT",
+        help="serve /live, /ready and /metrics there, without a token (address: 127.0.0.1)",
+    )
+    add_log_options(parser)
 
 
 def worker(options: argparse.Namespace, output: CommandOutput) -> int:
     """Run tasks until a signal stops the worker; return the exit code."""
-    agents = load_agents(options.agents, output, any_folder=options.any_folder)
+    with service_log(options, output.progress):
+        return _work(options, output)
+
+
+def _work(options: argparse.Namespace, output: CommandOutput) -> int:
+    agents = load_agents(options.agents, output, any_folder=options.any_folder, download=options.download)
     engine = Engine(
         options.database,
         agents=agents,
@@ -87,23 +101,36 @@ def worker(options: argparse.Namespace, output: CommandOutput) -> int:
         deps=load_deps(options.deps),
     )
 
-    def ready(begun: Worker) -> None:
-        output.info(notice("cli.worker_begun", executor=begun.executor))
-        output.info(notice("cli.worker_database", database=engine.database.display_url))
-        output.info(notice("cli.worker_agents", agents=", ".join(_described(agents))))
-        output.info(notice("cli.worker_queues", queues=", ".join(sorted(set(begun.queues.values())))))
+    health: HealthServer | None = None
 
-    with closing(engine), _log_shown(output):
+    def ready(begun: Worker) -> None:
+        if health is not None:
+            health.worker = begun
+        output.info(
+            notice(
+                "cli.worker_started",
+                worker=begun.executor,
+                version=__version__,
+                database=engine.database.display_url,
+                agents=", ".join(_described(agents)),
+                queues=", ".join(sorted(set(begun.queues.values()))),
+            )
+        )
+        if health is not None:
+            output.info(notice("cli.worker_health", url=health.url))
+
+    with ExitStack() as stack:
+        stack.enter_context(closing(engine))
+        if options.health is not None:
+            health = stack.enter_context(HealthServer(engine.database, *options.health))
         engine.run_worker(ready, _Stopping(options.grace, output).on_signal)
     output.info(notice("cli.worker_stopped"))
     return DONE
 
 
 def _described(agents: Mapping[str, Agent]) -> list[str]:
-    return [
-        f"{name} ({getattr(agent.llm, 'model', '') or user_text('cli.own_client')})"
-        for name, agent in agents.items()
-    ]
+    models = {name: getattr(agent.llm, "model", "") for name, agent in agents.items()}
+    return [f"{name} ({model})" if model else name for name, model in models.items()]
 
 
 def _rate(text: str) -> tuple[str, Rate]:
@@ -113,6 +140,13 @@ def _rate(text: str) -> tuple[str, Rate]:
         return model, Rate(int(limit), float(period))
     except ValueError as error:
         raise ConfigError(notice("cli.rate", text=text)) from error
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not port.isdecimal() or int(port) > 65_535:
+        raise argparse.ArgumentTypeError(user_text("cli.port", text=text))
+    return host.strip("[]") or "127.0.0.1", int(port)
 
 
 def load_deps(where: str | None) -> Callable[..., Any] | None:
@@ -127,33 +161,42 @@ def load_deps(where: str | None) -> Callable[..., Any] | None:
     return factory
 
 
-def load_agents(where: str | None, output: CommandOutput, *, any_folder: bool = False) -> dict[str, Agent]:
+def load_agents(
+    where: str | None,
+    output: CommandOutput,
+    *,
+    any_folder: bool = False,
+    download: bool = False,
+    own_name: bool = False,
+) -> dict[str, Agent]:
     """Load the agents by name. Without ``--agents``, make one that reads this folder.
 
     Args:
         where: MODULE:NAME, or None.
         any_folder: Allow a home directory and other folders that are not projects.
+        download: Download the demo model if no model is found, without asking.
+        own_name: Use the name of a single agent, if it has one, instead of ``default``.
 
     Raises:
         PureAgentLoopError: The agents cannot be loaded, or no model is available.
     """
     if where is None:
-        return {_DEFAULT_AGENT: _default_agent(output, any_folder)}
+        return {_DEFAULT_AGENT: _default_agent(output, any_folder, download)}
     loaded = load_object("--agents", where)
     if isinstance(loaded, Agent):
-        return {_DEFAULT_AGENT: loaded}
+        return {(own_name and loaded.config.name) or _DEFAULT_AGENT: loaded}
     if isinstance(loaded, Mapping) and loaded and all(isinstance(agent, Agent) for agent in loaded.values()):
         return dict(loaded)
     raise ConfigError(notice("cli.agents_kind", where=where, kind=type(loaded).__name__))
 
 
-def _default_agent(output: CommandOutput, any_folder: bool) -> Agent:
+def _default_agent(output: CommandOutput, any_folder: bool, download: bool) -> Agent:
     """Make an agent with read-only tools, and with model, limits and rules from ``pal.toml``."""
-    options = CommandOptions()
+    options = CommandOptions(download=download)
     if not any_folder:
         check_workspace(Path.cwd())
     configure(options, output, Path.cwd(), None)
-    choice = choose(options.model, options.base_url, options.thinking, os.environ, output, options.configured)
+    choice = choose(options, options.thinking, output, questions=TerminalQuestions.at_terminal(output))
     toolset = RunToolset(starter_tools(Path.cwd()), audit=AuditLog())
     return make_agent(options, choice, None, toolset, Path.cwd(), trusted=None)
 
@@ -171,31 +214,3 @@ class _Stopping:
         if not self._was_asked:
             self._output.info(notice("cli.worker_stopping", grace=self._grace))
         self._was_asked = True
-
-
-@contextmanager
-def _log_shown(output: CommandOutput) -> Iterator[None]:
-    """Show the worker's log on standard error within the block."""
-    log, handler = logging.getLogger("pure_agent_loop"), _LogOutput(output)
-    before = log.level
-    log.addHandler(handler)
-    log.setLevel(logging.INFO)
-    try:
-        yield
-    finally:
-        log.setLevel(before)
-        log.removeHandler(handler)
-
-
-class _LogOutput(logging.Handler):
-    """Logging handler that writes to the output and skips repeated messages."""
-
-    def __init__(self, output: CommandOutput) -> None:
-        super().__init__()
-        self._output, self._last = output, ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        text = record.getMessage()
-        if text != self._last:
-            self._last = text
-            self._output.info(text)

@@ -34,7 +34,8 @@ from pure_agent_loop.cli.chat.custom import CustomCommands
 from pure_agent_loop.cli.chat.questions import IN_DIFF, keep_rules, kind_of, planned_change
 from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
-from pure_agent_loop.cli.choose import choose, plan_for
+from pure_agent_loop.cli.chat.words import Groups
+from pure_agent_loop.cli.choose import choose, plan_of
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.options import (
     CommandOptions,
@@ -110,7 +111,7 @@ class EditorQuestions(TerminalQuestions):
     def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:
         """Ask with the full text: an editor can scroll. Anything but yes is no."""
         details = [part for part in (*self._collector.messages, text, more() if more else "") if part]
-        asked = "\n".join([*details, question.partition(" [y]")[0]])
+        asked = "\n".join([*details, question.partition(" [y")[0]])
         self._collector.messages.clear()
         return asyncio.run_coroutine_threadsafe(self._editor.confirm(asked), self._loop).result()
 
@@ -282,7 +283,7 @@ class _Folders:
 
 def _require_model(options: CommandOptions) -> None:
     try:
-        plan_for(options.model, options.base_url, os.environ, options.configured)
+        plan_of(options)
     except ConfigError as error:
         raise NoModelError(error_text(error)) from error
 
@@ -355,9 +356,7 @@ class _Session:
         if self._runs_alone:
             for tool in toolset.tools:
                 tool.exclusive = tool.exclusive or tool.name in THROUGH_EDITOR
-        choice = choose(
-            options.model, options.base_url, options.thinking, os.environ, output, options.configured
-        )
+        choice = choose(options, options.thinking, output, questions=asking)
         toolset = with_servers(toolset, options, self.folder, asking, output)
         toolset, editors = (
             toolset.for_model(is_tiny=choice.is_tiny),
@@ -451,13 +450,24 @@ class _Session:
 
     # -- the conversation that `Slash` is about ---------------------------------------------------------
 
-    def print_notice(self, text: str, role: str = "dim") -> None:  # noqa: ARG002 - an editor has its own colours
+    def print_notice(
+        self,
+        text: str,
+        role: str = "dim",  # noqa: ARG002 - an editor has its own colours
+        *,
+        is_whole: bool = False,  # noqa: ARG002 - it folds what is long
+    ) -> None:
         """Show a message."""
         self._said.append(text)
 
     def show(self, markdown: str) -> None:
         """Show Markdown."""
         self._said.append(markdown)
+
+    def show_groups(self, groups: Groups) -> None:
+        """Show names with descriptions, by group."""
+        for title, rows in groups.items():
+            self.show("\n".join([f"**{title}**", "", *(f"- `{name}` {about}" for name, about in rows)]))
 
     def show_diff(self, name: str, text: str) -> None:  # noqa: ARG002 - part of the text
         """Show a diff."""

@@ -83,7 +83,7 @@ def serve_here(options: ServingOptions, output: CommandOutput) -> int:
     )
     if options.deps and not options.agents:
         raise ConfigError(user_text("cli.mcp_deps"))
-    agents = load_agents(options.agents, output) if options.agents else {}
+    agents = load_agents(options.agents, output, own_name=True) if options.agents else {}
     deps = load_deps(options.deps)
     store, started = SessionManager().store, set[str]()
 
@@ -331,9 +331,9 @@ async def _list(
             place=row["place"],
             file=row["from"],
         )
-        output.result(f"{line}\n")
+        output.lines(f"{line}\n")
         if row["error"]:
-            output.result(f"    {row['error']}\n")
+            output.lines(f"    {row['error']}\n")
     return DONE
 
 
@@ -371,12 +371,12 @@ async def _test(settings: ServerSettings, output: CommandOutput, *, agrees: bool
         for tool in server.known_tools:
             marks = [name for name in ("read_only", "destructive", "idempotent") if getattr(tool, name)]
             marked = f" [{', '.join(marks)}]" if marks else ""
-            output.result(f"{tool.name}{marked}: {one_line(tool.description, _MAX_CHARS)}\n")
+            output.lines(f"{tool.name}{marked}: {one_line(tool.description, _MAX_CHARS)}\n")
         for text in server.left_out:
             output.info(text)
         for tool in server.changed_tools:
             text = one_line(tool.description, _MAX_CHARS)
-            output.result(f"{user_text('cli.mcp_changed', tool=tool.name, text=text)}\n")
+            output.lines(f"{user_text('cli.mcp_changed', tool=tool.name, text=text)}\n")
             output.result(f"    {json.dumps(tool.parameters)}\n")
         if server.changed_tools and agrees:
             await server.agree()

@@ -16,10 +16,11 @@ from pure_agent_loop.cli.options import (
 )
 from pure_agent_loop.cli.output import CommandOutput, former_names_notice
 from pure_agent_loop.cli.questions import TerminalQuestions
-from pure_agent_loop.cli.settings.files import ParsedConfig, Server, project_file, read, user_file
+from pure_agent_loop.cli.settings.files import KEYS, ParsedConfig, Server, project_file, read, user_file
 from pure_agent_loop.cli.settings.layers import EffectiveSetting, read_env_file, resolve, servers_of
 from pure_agent_loop.cli.trust import may_set
 from pure_agent_loop.runs import Configured
+from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.language import LANGUAGE_VARIABLE, notice
 from pure_agent_loop.support.variables import FORMER_NAMES
 
@@ -83,7 +84,8 @@ def configure(
         options.mcp_tables = {
             name: (table, sheet.shown) for sheet in settings.sheets for name, table in sheet.mcp.items()
         }
-    options.configured = _name_server(options, settings) if settings.values else Configured()
+    configured = _name_server(options, settings) if settings.values else Configured(fallback=options.fallback)
+    options.configured = configured._replace(download=options.download)
     if isinstance(options, OutputOptions):
         if options.theme == "plain":
             output.colour = False
@@ -101,6 +103,10 @@ def _read_variables(options: EndpointOptions, output: CommandOutput, sheets: Seq
                 os.environ.setdefault(name, value)
         for line in filter(None, (ignored, former_names_notice())):
             output.info(line)
+    kept = data_folder() / KEYS
+    if own and kept.exists():
+        for name, value in read_env_file(str(kept), own)[0].items():
+            os.environ.setdefault(name, value)
     for name in (*own, *KEY_VARIABLES):
         output.hide(os.environ.get(name))
 
@@ -115,4 +121,5 @@ def _name_server(options: EndpointOptions, settings: InForce) -> Configured:
         if server.model and model.rank > url.rank:
             options.model, origins["model"] = server.model, notice("cli.from_server", name=url.value)
     keys = {server.base_url: server.api_key_env for server in settings.servers.values() if server.api_key_env}
-    return Configured(origins, keys)
+    servers = {name: (server.base_url, server.model) for name, server in settings.servers.items()}
+    return Configured(origins, keys, servers, options.fallback)

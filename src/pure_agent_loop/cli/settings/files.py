@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
+import os
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +17,15 @@ from pure_agent_loop.cli.options import SETTINGS
 from pure_agent_loop.cli.parser import did_you_mean
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.permissions import Rule
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import safe_text
 
 NAME = "pal.toml"
 GROUPS = ("rules", "limits")
+KEYS = "keys.env"  # keys that a person typed, next to the settings
 MAX_BYTES = 64 * 1024
+_KEY = re.compile(r"""[!-~]+(?<!["'])""")
 _SERVER = ("base_url", "api_key_env", "model")
 
 
@@ -134,6 +139,56 @@ def user_file() -> ConfigFile | None:
         return ConfigFile(str(path), path.read_bytes(), is_project=False) if path.exists() else None
     except OSError as error:
         raise ConfigError(notice("cli.cannot_be_read", path=path, error=error.strerror)) from error
+
+
+def keep_settings(values: Mapping[str, str], name: str = "", server: Server | None = None) -> str:
+    """Add settings and a named server to the user's file, whose other lines stay; return its path.
+
+    Raises:
+        ConfigError: They cannot be added safely; the file is unchanged.
+    """
+    path, existing = user_path(), user_file()
+    before = "" if existing is None else existing.data.decode("utf-8-sig")
+    text = "".join(f"{key} = {_quoted(value)}\n" for key, value in values.items()) + before
+    try:
+        old = ParsedConfig("") if existing is None else read(existing)
+        if server is not None and name not in old.servers:
+            rows = (f"{key} = {_quoted(value)}\n" for key, value in asdict(server).items() if value)
+            text = f"{text.rstrip()}\n\n[servers.{_quoted(name)}]\n{''.join(rows)}"
+        new = read(ConfigFile(str(path), text.encode(), is_project=False))
+    except (ConfigError, MissingExtraError) as error:
+        raise ConfigError(notice("cli.not_changed", path=path, error=error)) from error
+    if new.values != {**old.values, **values} or new.servers.get(name) != server:
+        raise ConfigError(notice("cli.not_changed", path=path, error=notice("cli.set_already", name=name)))
+    _write_private(path, text, os.O_TRUNC)
+    return str(path)
+
+
+def keep_key(variable: str, key: str) -> str:
+    """Save the key of a named server in a file that only the user can read; return its path.
+
+    Raises:
+        ConfigError: The key has other than printable characters, or the file cannot be written.
+    """
+    if not _KEY.fullmatch(key):
+        raise ConfigError(notice("cli.not_a_key"))
+    _write_private(data_folder() / KEYS, f'{variable}="{key}"\n', os.O_APPEND)
+    return str(data_folder() / KEYS)
+
+
+def _write_private(path: Path, text: str, mode: int) -> None:
+    try:
+        private_folder(path.parent)
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | mode, 0o600), "w", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise ConfigError(
+            notice("cli.cannot_be_written", path=path, error=error.strerror or error)
+        ) from error
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
 
 
 def project_file(workspace: Path, name: str = NAME) -> ConfigFile | None:

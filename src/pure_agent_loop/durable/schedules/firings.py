@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,16 +17,18 @@ from typing import Any, NamedTuple
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Change
 from pure_agent_loop.durable.schedules.delivery import Delivery
-from pure_agent_loop.durable.schedules.schedule import HEARTBEAT_OK, Schedule, due_times
+from pure_agent_loop.durable.schedules.schedule import HEARTBEAT_OK, Schedule, Times, due_times
 from pure_agent_loop.durable.schedules.schedules import FIRE, stamp
 from pure_agent_loop.durable.values import TaskInfo
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.media import ImageError
+from pure_agent_loop.sessions.cost import SCHEDULE
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 
 LOG = logging.getLogger("pure_agent_loop")
 MAX_ENDED = 100  # ended firings kept per schedule
+MAX_COUNTED = 10_000  # due times counted one by one for the detail of a skipped firing
 MAX_PROMPT_BYTES = 1_000_000
 _DUE = "SELECT name, spec, anchor, next_at, revision FROM @schedules WHERE enabled = 1 AND next_at <= ?"
 _ADVANCE = """
@@ -102,9 +104,19 @@ class Firings:
                 continue
             times = schedule.times(anchor)
             dues = due_times(times, next_at, now, schedule.missed, schedule.max_missed)
+            planned = [*_left_out(schedule, times, next_at, dues, now), *((due, "due", "") for due in dues)]
             advance = (times.after(now), name, next_at, revision)
-            fired += self._database.transaction(partial(_fire, schedule, spec, dues, now, advance))
+            for run_id, state, detail in self._database.transaction(
+                partial(_fire, schedule, spec, planned, now, advance)
+            ):
+                fired.append(run_id)
+                if state == "skipped":
+                    LOG.warning("Schedule %s: %s is skipped: %s.", name, run_id, detail)
         return fired
+
+    def is_loss(self, error: BaseException) -> bool:
+        """Return True if an error means that the database is away; see `Database.is_loss`."""
+        return self._database.is_loss(error)
 
     def submit(self) -> None:
         """Submit pending firings, one run per schedule at a time; the run's id prevents duplicates."""
@@ -120,8 +132,13 @@ class Firings:
                 prompt = prompt.replace("{due}", schedule.shown_due(due))
                 session = schedule.session_id()
                 media = [_check_file("media", Path(name)) for name in schedule.media] or None
-                self._client.submit(schedule.agent, prompt, run_id=run_id, session_id=session, media=media)
+                about = {SCHEDULE: schedule.name}
+                self._client.submit(
+                    schedule.agent, prompt, run_id=run_id, session_id=session, media=media, metadata=about
+                )
             except (ConfigError, ImageError, OSError) as error:
+                why = safe_str(error)
+                LOG.error("Schedule %s: %s did not start: %s", schedule.name, run_id, why)  # noqa: TRY400 - no bug
                 self._move(run_id, "due", "failed", detail=safe_str(error))
             else:
                 self._move(run_id, "due", "running")
@@ -198,19 +215,42 @@ class Firings:
         self._database.change(_NEXT_STATE, new, answer, detail, self.now(), run_id, old)
 
 
+def _left_out(
+    schedule: Schedule, times: Times, next_at: float, dues: Sequence[float], now: float
+) -> Iterator[tuple[float, str, str]]:
+    """Yield the newest due time that does not run, with its state; the detail counts all of them."""
+    if dues and dues[0] <= next_at:
+        return
+    until = dues[0] - 0.001 if dues else now  # times have milliseconds
+    if times_left := times.latest(next_at, until, MAX_COUNTED + 1):
+        count = len(times_left) if len(times_left) <= MAX_COUNTED else f"more than {MAX_COUNTED}"
+        since, reason = schedule.shown_due(next_at), "no worker fired them in time"
+        detail = f"due times left out since {since}: {count} ({reason}; missed={schedule.missed!r})"
+        yield times_left[-1], "skipped", detail
+
+
 def _fire(
-    schedule: Schedule, spec: str, dues: list[float], now: float, advance: tuple[Any, ...], run: Change
-) -> list[str]:
+    schedule: Schedule,
+    spec: str,
+    planned: Sequence[tuple[float, str, str]],
+    now: float,
+    advance: tuple[Any, ...],
+    run: Change,
+) -> list[tuple[str, str, str]]:
+    """Write the rows of due times; return run id, state and detail of each."""
     if not run(_ADVANCE, *advance).rowcount:
         return []  # another worker was first, or the schedule has just been changed
     unfinished = run(_COUNT_UNFINISHED, schedule.name).fetchone()[0]
-    is_skipped = bool(unfinished) and schedule.overlap == "skip"
-    state, detail = ("skipped", "the previous run has not ended") if is_skipped else ("due", "")
+    is_busy = bool(unfinished) and schedule.overlap == "skip"
     fired = []
-    for due in dues:
+    for due, state, detail in planned:
         run_id = f"schedule.{schedule.name}.{stamp(due)}"
-        run(FIRE, run_id, schedule.name, due, spec, state, detail, now)
-        fired.append(run_id)
+        if is_busy and state == "due":
+            row = (run_id, "skipped", "the previous run has not ended")
+        else:
+            row = (run_id, state, detail)
+        run(FIRE, run_id, schedule.name, due, spec, *row[1:], now)
+        fired.append(row)
     run(_PRUNE, schedule.name, schedule.name, MAX_ENDED)
     return fired
 

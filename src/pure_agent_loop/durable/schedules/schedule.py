@@ -208,7 +208,8 @@ class Schedule:
         cron: Due times as five cron fields: ``0 9 * * 1-5``.
         every: Interval in seconds, 1 or more, instead of `cron`.
         timezone: Time zone of `cron`; ``local`` for that of this machine.
-        missed: Due times without a running worker: ``skip`` them, run ``once`` for all, or run ``all``.
+        missed: Due times that no worker fired in time: ``skip`` them, run the newest (``once``), or run
+            ``all``. What does not run is one firing with the state ``skipped``.
         max_missed: Maximum number of missed runs, the newest ones, for ``all``.
         deliver: Target of the answer; None to only store it.
         enabled: False to pause the schedule.

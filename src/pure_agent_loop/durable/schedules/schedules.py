@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import json
+import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from pure_agent_loop.durable.values import DurableNotFoundError
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice
 
+LOG = logging.getLogger("pure_agent_loop")
 _ALL = "SELECT name, spec, enabled, anchor, next_at, revision FROM @schedules"
 _ADD = "INSERT INTO @schedules (name, spec, enabled, anchor, next_at, revision) VALUES (?, ?, ?, ?, ?, 0)"
 _REPLACE = """ ON CONFLICT (name) DO UPDATE SET spec = excluded.spec, enabled = excluded.enabled,
@@ -97,8 +99,12 @@ class Schedules:
             ConfigError: The name is in use, or no worker has registered the agent.
             DurableError: The database is unavailable.
         """
-        if self._queue.agents():  # otherwise no worker has used the database yet
+        if self._queue.agents():
             self._queue.queue_for(schedule.agent)
+        else:  # no worker has used the database yet
+            LOG.warning(
+                "Schedule %s: agent %r is unchecked until a worker runs.", schedule.name, schedule.agent
+            )
         now = round(self._now(), 3)
         spec, next_at = json.dumps(schedule.to_dict()), schedule.times(now).after(now)
         ending = _REPLACE if replace else _KEEP

@@ -80,7 +80,8 @@ class Ticker:
             try:
                 await self.look()
             except Exception as error:  # noqa: BLE001 - database unavailable; the next tick tries again
-                LOG.warning("Checking schedules failed: %s", safe_str(error))
+                if not self._firings.is_loss(error):
+                    LOG.warning("Checking schedules failed: %s", safe_str(error))
             await asyncio.sleep(TICK_SECONDS)
 
     async def _deliver(self, run_id: str) -> None:

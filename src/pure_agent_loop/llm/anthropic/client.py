@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.anthropic.families import ClaudeFamily, family_for
+from pure_agent_loop.llm.anthropic.families import ClaudeFamily, family_for, refined
 from pure_agent_loop.llm.anthropic.request import MessagesRequest, RequestWriter
 from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
+from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.openai_client import PROBE_SECONDS, encode_body
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.response import OUTPUT_LIMIT
-from pure_agent_loop.llm.values import Delta, TokenUsage, count_of, get
+from pure_agent_loop.llm.values import Delta, TokenUsage, count_of
 from pure_agent_loop.llm.wire import parse_json
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ class AnthropicClient(ProtocolClient):
     key_variable = "ANTHROPIC_API_KEY"
     own_host = "anthropic.com"
     path = "/messages"
+    reader: ClassVar[type[MessagesReader]] = MessagesReader
 
     def __init__(
         self,
@@ -72,11 +74,11 @@ class AnthropicClient(ProtocolClient):
         self.family = family or family_for(str(model))
         super().__init__(model, api_key, base_url, thinking_level, **settings)
         self.family.thinking_fields(thinking_level)
-        # A typed answer is constrained, or else a call.
-        self.profile = replace(_PROFILE, output_mode="native" if self.family.takes_format else "tool")
+        self.profile = _profile_of(self.family)
         self._caches = caches
         self._is_refined = family is not None
         self._window: int | None = None
+        self._histories: WrittenHistories[Any] = WrittenHistories()
         self._left_out: set[str] = set()  # digests of responses whose thinking was left out, with a notice
 
     def request_body(
@@ -103,10 +105,11 @@ class AnthropicClient(ProtocolClient):
                 info = await (await self._connections.transport()).get(url, PROBE_SECONDS)
             except Exception:  # noqa: BLE001 - other servers list no models
                 return None
-            window, limit = get(info, "max_input_tokens"), get(info, "max_tokens")
-            self._window = window if type(window) is int and window > 0 else None
-            if type(limit) is int and limit > 0:
-                self.family = replace(self.family, max_output=limit)
+            if isinstance(info, Mapping):
+                window = info.get("max_input_tokens")
+                self._window = window if type(window) is int and window > 0 else None
+                self.family = refined(self.family, info)
+                self.profile = _profile_of(self.family)
         return self._window
 
     async def count_tokens(
@@ -153,7 +156,9 @@ class AnthropicClient(ProtocolClient):
         *,
         stream: bool,
     ) -> MessagesRequest:
-        writer = RequestWriter(self.model, self.family, self.thinking_level, self.origin, self._caches)
+        writer = RequestWriter(
+            self.model, self.family, self.thinking_level, self.origin, self._caches, self._histories
+        )
         return writer.write(messages, tools, options, stream)
 
     async def _ask(
@@ -173,7 +178,7 @@ class AnthropicClient(ProtocolClient):
         spent: TokenUsage | None = None
         calls = 0
         for _ in range(MAX_CONTINUATIONS):
-            reader = MessagesReader(request.prefix, calls)
+            reader = self.reader(request.kept, calls)
             async with aclosing(self._exchange(request.body, reader, options)) as deltas:
                 async for delta in deltas:
                     yield delta
@@ -207,6 +212,11 @@ class AnthropicClient(ProtocolClient):
             f"The thinking of {len(new)} earlier responses is left out: this model accepts it only after the "
             "same system prompt, tools and messages, and these have changed."
         )
+
+
+def _profile_of(family: ClaudeFamily) -> Profile:
+    """Return the profile: a typed answer is constrained, or else a call."""
+    return replace(_PROFILE, output_mode="native" if family.takes_format else "tool")
 
 
 def _sum(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | None:

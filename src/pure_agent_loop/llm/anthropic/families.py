@@ -1,13 +1,15 @@
-"""Families of Claude models: what each accepts, as data, checked 2026-11-25.
+"""Families of Claude models: what each accepts, as data, checked 2026-11-27.
 
-Source: the ``anthropic`` package 2.13.0, and pydantic-ai 2.68.0 (``profiles/anthropic.py``), which probed
-most of these rules. The first matching family wins; `register` puts yours first. Models of other vendors
-behind the same protocol get `OTHER`.
+Source: the ``anthropic`` package 2.14.0, and pydantic-ai 2.68.0 (``profiles/anthropic.py``), which probed
+most of these rules; for tool changes Anthropic's page "Mid-conversation system messages". The first
+matching family wins; `register` puts yours first. Models of other vendors behind the same protocol get
+`OTHER`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -36,6 +38,8 @@ class ClaudeFamily:
         takes_forced_choice: Whether ``tool_choice`` may force a call: ``yes``, ``no``, ``without_thinking``.
         takes_format: Whether ``output_config.format`` is accepted, for typed answers.
         binds_thinking: Whether thinking is valid only after the same system prompt, tools and messages.
+        takes_tool_changes: Whether messages of role ``system`` may change the tools in mid-conversation, a
+            beta of Anthropic's own servers.
         max_output: Largest ``max_tokens``, in tokens.
         version: Header ``anthropic-version``.
     """
@@ -50,6 +54,7 @@ class ClaudeFamily:
     takes_forced_choice: Literal["yes", "no", "without_thinking"] = "yes"
     takes_format: bool = True
     binds_thinking: bool = False
+    takes_tool_changes: bool = False
     max_output: int = 128_000
     version: str = VERSION
 
@@ -63,7 +68,7 @@ class ClaudeFamily:
             ConfigError: The family has no such level.
         """
         if level is None:
-            return {"thinking": _ADAPTIVE} if self.thinks_unasked else {}
+            return {"thinking": _ADAPTIVE} if self.thinks_unasked and self.thinking == "adaptive" else {}
         if level == "off":
             if self.off is None:
                 raise ConfigError(
@@ -101,8 +106,10 @@ _BUDGET = ClaudeFamily(
     max_output=64_000,
     version=OLD_VERSION,
 )
-_ADAPTS = ClaudeFamily("Claude Opus 4.7 and 4.8", _model("opus", "4.7", "4.8"), version=OLD_VERSION)
-_THINKS = ClaudeFamily("Claude 5", _model("sonnet|opus", "5", "5.0"), thinks_unasked=True)
+_ADAPTS = ClaudeFamily("Claude Opus 4.7", _model("opus", "4.7"), version=OLD_VERSION)
+_THINKS = ClaudeFamily(
+    "Claude Opus 5", _model("opus", "5", "5.0"), thinks_unasked=True, takes_tool_changes=True
+)
 _BINDS = replace(_THINKS, name="Claude Haiku 5.5", models=_model("haiku", "5.5"), binds_thinking=True)
 
 FAMILIES: list[ClaudeFamily] = [
@@ -133,6 +140,8 @@ FAMILIES: list[ClaudeFamily] = [
         takes_sampling=True,
     ),
     _ADAPTS,
+    replace(_ADAPTS, name="Claude Opus 4.8", models=_model("opus", "4.8"), takes_tool_changes=True),
+    replace(_THINKS, name="Claude Sonnet 5", models=_model("sonnet", "5", "5.0"), takes_tool_changes=False),
     _THINKS,
     replace(_THINKS, name="Claude Fable 5 and Mythos 5", models=_model("fable|mythos", "5", "5.0"), off=None),
     _BINDS,
@@ -179,6 +188,36 @@ def family_for(model: str) -> ClaudeFamily:
     """
     name = model.lower()
     return next((family for family in FAMILIES if re.search(family.models, name)), OTHER)
+
+
+def refined(family: ClaudeFamily, info: Mapping[str, Any]) -> ClaudeFamily:
+    """Return a family with what the server lists about the model.
+
+    Args:
+        family: The family by the model's name.
+        info: The ``ModelInfo`` of ``GET /v1/models/NAME``; what it lacks stays as it was.
+    """
+    capabilities, limit = _mapping(info.get("capabilities")), info.get("max_tokens")
+    known: dict[str, Any] = {"max_output": limit} if type(limit) is int and limit > 0 else {}
+    types = _mapping(_mapping(capabilities.get("thinking")).get("types"))
+    effort = _mapping(capabilities.get("effort"))
+    if types:
+        kinds: dict[Thinking, str] = {"adaptive": "adaptive", "budget": "enabled"}
+        known["thinking"] = next((k for k, name in kinds.items() if _is_supported(types, name)), "none")
+        known["off"] = next((n for n in ("disabled", "between_tools") if _is_supported(types, n)), None)
+    if effort:
+        known["efforts"] = tuple(level for level in EFFORTS if _is_supported(effort, level))
+    if capabilities.get("structured_outputs"):
+        known["takes_format"] = _is_supported(capabilities, "structured_outputs")
+    return replace(family, **known)
+
+
+def _is_supported(capabilities: Mapping[str, Any], name: str) -> bool:
+    return _mapping(capabilities.get(name)).get("supported") is True
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def register(family: ClaudeFamily) -> None:

@@ -16,17 +16,24 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.adapt import CACHE_MARK, MARK_EVERY, MAX_MARKS
 from pure_agent_loop.llm.anthropic.families import ClaudeFamily
-from pure_agent_loop.llm.messages import META, Message, is_question
+from pure_agent_loop.llm.histories import WrittenHistories
+from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, has_failed, is_question
 from pure_agent_loop.llm.profiles import Default
+from pure_agent_loop.llm.values import get
 from pure_agent_loop.media import part_words
 from pure_agent_loop.support.language import message as sentence
 
 BLOCKS = "content_blocks"  # of an assistant message: all blocks of the response, as they came
 PREFIX = "blocks_after"  # digest of what came before them
-MAX_MARKS = 4  # cache marks a request may hold
-MARK_EVERY = 15  # blocks; the server looks 20 blocks back for a cached prefix
+TOOLS = "tools_at_start"  # `tools` of the request, if no earlier response of the history has them
+CHANGES = "tool_changes"  # what the request changed about them, in a system entry before the response
 BINDING_BETA = "thinking-binding-controls-2026-08-01"
+TOOLS_BETA = "inline-tools-2026-09-15"
+SUMMARY_BETA = "compact-2026-09-04"
+_EDIT_BETAS = {"compact": "compact-2026-01-12", "clear": "context-management-2025-06-27"}  # by first word
+MAX_ID = 64  # letters of a call's id
 CONTINUE = "Continue."  # a request must end with a user's message, and begin with one
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _THINKING = ("thinking", "redacted_thinking")
@@ -56,13 +63,14 @@ class MessagesRequest:
     Args:
         body: The body.
         betas: Values of the header ``anthropic-beta``.
-        prefix: Digest of the system prompt, tools and messages; empty if the model does not bind thinking.
+        kept: Fields to keep with the response, if the model binds thinking: `PREFIX`, and for tools that
+            change `TOOLS` and `CHANGES`.
         left_out: Digests of responses whose thinking is no longer valid and was left out.
     """
 
     body: dict[str, Any]
     betas: tuple[str, ...] = ()
-    prefix: str = ""
+    kept: Mapping[str, Any] = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
 
@@ -76,6 +84,7 @@ class RequestWriter:
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
         caches: Whether to mark what the server shall cache.
+        histories: What was written for earlier requests.
     """
 
     model: str
@@ -83,6 +92,7 @@ class RequestWriter:
     level: str | None = None
     origin: str = ""
     caches: bool = True
+    histories: WrittenHistories[_Turns] | None = None
 
     def write(
         self,
@@ -106,26 +116,24 @@ class RequestWriter:
         if stream:
             body["stream"] = True
         body.update(self._options(options))
-        system = [text for m in messages if m["role"] in _SYSTEM for text in _text_blocks(m["content"])]
-        history = [m for m in messages if m["role"] not in _SYSTEM]
-        written = [_tool(tool) for tool in tools or ()] or _tools_in(history)
+        extra = options.get("extra_body") or {}
+        asked = {**body, **extra}
+        if "compaction" in asked and "context_management" in asked:
+            raise ConfigError("compaction and context_management exclude each other. Leave one of them out.")
+        system = [text for m in messages if m["role"] in SYSTEM_ROLES for text in _text_blocks(m["content"])]
+        history = self._since_summary([m for m in messages if m["role"] not in SYSTEM_ROLES])
+        turns = self._turns(history, system, [_tool(tool) for tool in tools or ()], asked)
         choice = self._choice(options, body, has_tools=bool(tools))
-        if not tools and written:
+        if not tools and turns.tools:
             choice = {"type": "none"}
-        if written:
-            body["tools"] = written
+        if turns.tools:
+            body["tools"] = [*turns.tools]
             if choice is not None:
                 body["tool_choice"] = choice
         if system:
             body["system"] = system
-        can_drop = (body.get("thinking") or {}).get("type") == "adaptive"
-        turns = _Turns(self.family.binds_thinking, self.origin, system, written, can_drop)
-        for number, message in enumerate(history):
-            turns.add(message, is_open=number > _last_question(history))
-        body["messages"] = turns.finish()
-        betas = [*options.get("betas", ())]
-        prefix = turns.digest()  # without cache marks, which move
-        extra = options.get("extra_body") or {}
+        body["messages"] = turns.messages
+        kept = turns.kept()  # without cache marks, which move
         if self.caches and not (_has_marks(body) or extra.keys() & {"cache_control", "system", "messages"}):
             _mark(body)
         body.update(extra)
@@ -133,10 +141,69 @@ class RequestWriter:
         if turns.keeps_invalid and thinking.get("type") == "adaptive":
             binding = {"prefix_mismatch_behavior": "drop_block", **(thinking.get("block_binding") or {})}
             body["thinking"] = {**thinking, "block_binding": binding}
-            betas.append(BINDING_BETA)
         if self.family.thinking == "budget":
             _fit_open_round(body)
-        return MessagesRequest(body, tuple(dict.fromkeys(betas)), prefix, tuple(turns.left_out))
+        betas = (*options.get("betas", ()), *_betas(body, turns))
+        return MessagesRequest(body, tuple(dict.fromkeys(betas)), kept, tuple(turns.left_out))
+
+    def _since_summary(self, history: list[Message]) -> list[Message]:
+        """Return the history from the newest summary of the server on, which replaces what came before."""
+        for number in range(len(history) - 1, -1, -1):
+            message = history[number]
+            if BLOCKS not in message or not _may_hold_summary(message[BLOCKS]):
+                continue
+            if any(map(_is_summary, _own_blocks(message, self.origin) or ())):
+                return history[number:]
+        return history
+
+    def _turns(
+        self,
+        history: list[Message],
+        system: list[dict[str, Any]],
+        tools: list[dict[str, Any]],
+        body: Mapping[str, Any],
+    ) -> _Turns:
+        """Write the history after the tools that keep the most thinking valid: earlier ones or those of now.
+
+        Earlier tools are changed by system entries, each where it was first sent. Only the newest ones that a
+        response has are tried: those before them were worse already.
+        """
+
+        def written(start: list[dict[str, Any]], *, is_earlier: bool) -> _Turns:
+            turns = self._written(history, _Turns(self.family, self.origin, system, start, body, is_earlier))
+            turns.finish(tools)
+            return turns
+
+        earlier: _Turns | None = None
+        if self.family.binds_thinking and self.family.takes_tool_changes:
+            known = (m for m in reversed(history) if TOOLS in m and _are_tools(m[TOOLS]))
+            start = next((m[TOOLS] for m in known if get(m.get(META), "origin") == self.origin), None)
+            earlier = written(start, is_earlier=True) if start else None
+            if earlier is not None and earlier.reaches_now and not earlier.invalid:
+                return earlier
+        now = written(tools or _tools_in(history), is_earlier=False)
+        if earlier is not None and earlier.reaches_now and earlier.valid >= max(now.valid, 1):
+            return earlier
+        return now
+
+    def _written(self, history: list[Message], turns: _Turns) -> _Turns:
+        """Add a history to empty turns; what was written for its beginning is taken over."""
+        binds = self.family.binds_thinking
+        settings = (
+            self.origin,
+            turns.edits,
+            *((turns.system, turns.tools, turns.is_earlier) if binds else ()),
+        )
+        earlier, known = self.histories.find(settings, history) if self.histories else (None, 0)
+        if earlier is not None:
+            turns = earlier.copy(turns.tools, turns.body)
+        last_question = _last_question(history) if binds else -1
+        for number in range(known, len(history)):
+            turns.add(history[number], is_open=number > last_question)
+        turns.digest()
+        if self.histories and not (turns.left_out or turns.keeps_invalid):
+            self.histories.keep(settings, history, turns.copy(turns.tools, turns.body), known)
+        return turns
 
     def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return the fields for the options, thinking included."""
@@ -158,6 +225,7 @@ class RequestWriter:
             elif target != "betas":
                 fields[target] = value
         self._translate(fields, options)
+        self._check_sampling(fields)
         budget = (fields.get("thinking") or {}).get("budget_tokens")
         limit = fields.get("max_tokens", self.family.max_output)
         if isinstance(budget, int) and budget >= limit:
@@ -173,6 +241,20 @@ class RequestWriter:
         if not self.family.takes_sampling:
             raise ConfigError(f"{name}={value!r}: {self.family.name} rejects sampling options. Leave it out.")
         fields[name] = value
+
+    def _check_sampling(self, fields: Mapping[str, Any]) -> None:
+        """Reject sampling options that exclude thinking. Source: Anthropic's page "Extended thinking"."""
+        kind = (fields.get("thinking") or {}).get("type")
+        if kind not in ("enabled", "adaptive") or self.family.thinking == "enabled":  # another vendor's
+            return
+        for name in fields.keys() & _SAMPLING:
+            value = fields[name]
+            is_close = name == "top_p" and 0.95 <= value <= 1
+            if not is_close and (name != "temperature" or value != 1):
+                raise ConfigError(
+                    f"{name}={value!r}: {self.family.name} rejects it while it thinks. Leave it out, or use "
+                    "thinking_level='off'."
+                )
 
     def _translate(self, fields: dict[str, Any], options: Mapping[str, Any]) -> None:
         """Add the options that have another form in this protocol."""
@@ -244,9 +326,6 @@ class RequestWriter:
         raise ConfigError(f"tool_choice={wanted!r}: {self.family.name} rejects a forced call. {way_out}.")
 
 
-_SYSTEM = ("system", "developer")
-
-
 def _last_question(history: Sequence[Message]) -> int:
     return next((n for n in range(len(history) - 1, -1, -1) if is_question(history[n])), -1)
 
@@ -259,20 +338,29 @@ class _Turns:
     """Messages of a request, neighbours of one role merged, and the digest of what they hold so far.
 
     Args:
-        binds: Whether thinking is valid only after the same bytes.
+        family: What the model accepts.
         origin: Server and model of the request.
         system: Blocks of the system prompt.
-        tools: Tools of the request.
-        can_drop: Whether the server can be asked to drop thinking that is no longer valid.
+        tools: The field ``tools`` of the request.
+        body: Other fields of the request.
+        is_earlier: Whether `tools` come from a response of the history, and may have changed since.
     """
 
-    binds: bool
+    family: ClaudeFamily
     origin: str
     system: list[dict[str, Any]]
     tools: list[dict[str, Any]]
-    can_drop: bool
+    body: Mapping[str, Any]
+    is_earlier: bool
     left_out: list[str] = field(default_factory=list)
     keeps_invalid: bool = False
+    valid: int = 0  # responses whose thinking is valid
+    invalid: int = 0  # responses whose thinking is no longer valid
+    reaches_now: bool = True  # whether the tools can be changed to those of now
+    changes_tools: bool = False
+    has_summary: bool = False
+    _in_force: dict[str, Any] | None = None  # tools by name, once the response with `tools` was added
+    _new_changes: list[dict[str, Any]] = field(default_factory=list)
     _turns: list[dict[str, Any]] = field(default_factory=list)
     _ids: dict[str, str] = field(default_factory=dict)
     _digested: int = 0
@@ -286,35 +374,106 @@ class _Turns:
         """
         role = message["role"]
         if role == "assistant":
+            self._change_tools(message)
             blocks = self._response(message, is_open=is_open)
         elif role == "tool":
             content = _result_content(message["content"])
-            blocks = [
-                {"type": "tool_result", "tool_use_id": self._id(message["tool_call_id"]), "content": content}
-            ]
+            failed = {"is_error": True} if has_failed(message) else {}
+            call_id = self._id(message["tool_call_id"])
+            blocks = [{"type": "tool_result", "tool_use_id": call_id, "content": content, **failed}]
         else:
             blocks = _parts(message["content"])
         if not blocks:
+            if self._turns and self._turns[-1]["role"] == "system":  # nothing follows the entry
+                self._turns.pop()
+                self._in_force = None
             return
         role = "assistant" if role == "assistant" else "user"
-        if role == "assistant" and not self._turns:
+        if role == "assistant" and not self._turns and not _is_summary(blocks[0]):
             self._turns.append({"role": "user", "content": [_text(CONTINUE)]})
         if self._turns and self._turns[-1]["role"] == role:
             if self._turns[-1]["content"][0]["type"] not in _THINKING:  # only first blocks may be thinking
                 blocks = [block for block in blocks if block["type"] not in _THINKING]
-            self._turns[-1]["content"] += blocks
+            self._turns[-1] = {"role": role, "content": [*self._turns[-1]["content"], *blocks]}
         else:
             self._turns.append({"role": role, "content": blocks})
 
-    def finish(self) -> list[dict[str, Any]]:
-        """Return the messages; the last is a user's."""
-        if not self._turns or self._turns[-1]["role"] == "assistant":
+    @property
+    def edits(self) -> list[str]:
+        """What the server is asked to edit; see `_edits`."""
+        return _edits(self.body)
+
+    def copy(self, tools: list[dict[str, Any]], body: Mapping[str, Any]) -> _Turns:
+        """Return a copy for another request that grows on its own; the turns are shared."""
+        twin = _Turns(self.family, self.origin, self.system, tools, body, self.is_earlier)
+        twin.left_out, twin.keeps_invalid = [*self.left_out], self.keeps_invalid
+        twin.valid, twin.invalid, twin.reaches_now = self.valid, self.invalid, self.reaches_now
+        twin.changes_tools, twin.has_summary = self.changes_tools, self.has_summary
+        twin._turns, twin._ids, twin._digested = [*self._turns], {**self._ids}, self._digested
+        twin._in_force = self._in_force and {**self._in_force}
+        twin._hash = self._hash and self._hash.copy()
+        return twin
+
+    @property
+    def messages(self) -> list[dict[str, Any]]:
+        """The messages; each is shared with later requests."""
+        return [*self._turns]
+
+    def finish(self, tools: list[dict[str, Any]]) -> None:
+        """End with a user's message, and with what has changed about the tools.
+
+        Args:
+            tools: The tools of now; none if no call is allowed.
+        """
+        ends_with_response = bool(self._turns) and self._turns[-1]["role"] == "assistant"
+        if not self._turns or (ends_with_response and "compaction" not in self.body):
             self._turns.append({"role": "user", "content": [_text(CONTINUE)]})
-        return self._turns
+        if self.is_earlier and tools:
+            changes = None if self._in_force is None else _changes(self._in_force, tools)
+            self.reaches_now = changes is not None and not (
+                changes and self._turns[-1]["role"] == "assistant"
+            )
+            self._new_changes = (changes or []) if self.reaches_now else []
+            self._add_changes(self._new_changes)
+
+    def _change_tools(self, message: Message) -> None:
+        """Add the system entry that came before a response."""
+        if not self.is_earlier or (message.get(META) or {}).get("origin") != self.origin:
+            return
+        if TOOLS in message:
+            is_start = message[TOOLS] == self.tools
+            self._in_force = {tool.get("name", ""): tool for tool in self.tools} if is_start else None
+            summary = next(filter(_is_summary, _own_blocks(message, self.origin) or ()), {})
+            if is_start and summary:
+                self.changes_tools = bool(summary.get("tool_changes"))
+                _apply(self._in_force or {}, summary.get("tool_changes") or ())
+        elif self._in_force is not None and self._turns and self._turns[-1]["role"] == "user":
+            try:
+                self._add_changes(message.get(CHANGES) or [])
+            except (KeyError, TypeError, AttributeError):  # a damaged record
+                self._in_force = None
+
+    def _add_changes(self, changes: list[dict[str, Any]]) -> None:
+        if changes:
+            _apply(self._in_force or {}, changes)
+            self.changes_tools = True
+            self._turns.append({"role": "system", "content": changes})
+
+    def kept(self) -> dict[str, Any]:
+        """Return the fields to keep with the response."""
+        if not self.family.binds_thinking:
+            return {}
+        kept: dict[str, Any] = {PREFIX: self.digest()}
+        if self.family.takes_tool_changes and _are_tools(self.tools):
+            if not self.is_earlier or "compaction" in self.body:
+                kept[TOOLS] = self.tools
+            if self._new_changes:
+                kept[CHANGES] = self._new_changes
+        return kept
 
     def digest(self) -> str:
         """Return the digest of the system prompt, the tools and all messages so far."""
-        if not self.binds:
+        if not self.family.binds_thinking:
             return ""
         if self._hash is None:
             self._hash = hashlib.blake2b(_encoded([self.system, self.tools]), digest_size=12)
@@ -329,15 +488,23 @@ class _Turns:
 
     def _response(self, message: Message, *, is_open: bool) -> list[dict[str, Any]]:
         calls = [self._call(call) for call in message.get("tool_calls") or ()]
-        blocks = None
-        if message.get(BLOCKS) and message.get(META, {}).get("origin") == self.origin:
-            blocks = _kept(message, calls)
+        blocks = _own_blocks(message, self.origin, calls)
         if blocks is None:
             return [*_parts(message.get("content")), *calls]
+        self.has_summary = self.has_summary or any(map(_is_summary, blocks))
+        if "compact" not in self.edits:  # the history is whole without the server's marks in it
+            blocks = [block for block in blocks if block["type"] != "compaction" or _is_summary(block)]
+            blocks = blocks or _parts(message["content"])
         after = message.get(PREFIX)
-        if not self.binds or not after or after == self.digest():
+        has_thinking = any(block["type"] in _THINKING for block in blocks)
+        if not self.family.binds_thinking or not has_thinking or not after:
             return blocks
-        if is_open and self.can_drop:  # the newest round needs its thinking; the server decides
+        if after == self.digest():
+            self.valid += 1
+            return blocks
+        self.invalid += 1
+        can_drop = (self.body.get("thinking") or {}).get("type") == "adaptive"
+        if is_open and can_drop:  # the newest round needs its thinking; the server decides
             self.keeps_invalid = True
             return blocks
         self.left_out.append(after)
@@ -352,17 +519,27 @@ class _Turns:
         """Return an id of letters, digits, ``_`` and ``-``, different for different ids."""
         if call_id not in self._ids:
             clean = _NOT_IN_ID.sub("_", call_id)
-            if clean != call_id or not clean:
+            if clean != call_id or not clean or len(clean) > MAX_ID:
                 clean = f"{clean[:40]}_{hashlib.sha256(call_id.encode('utf-8', 'replace')).hexdigest()[:12]}"
             self._ids[call_id] = clean
         return self._ids[call_id]
 
 
-def _kept(message: Message, calls: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
-    """Return the kept blocks of a response with the history's calls; None if the message has changed."""
+def _own_blocks(
+    message: Message, origin: str, calls: Sequence[dict[str, Any]] | None = None
+) -> list[dict[str, Any]] | None:
+    """Return the kept blocks of a response with the history's calls.
+
+    None if the message has none, has changed, or came from another server or model.
+    """
+    if not message.get(BLOCKS) or (message.get(META) or {}).get("origin") != origin:
+        return None
+    calls = message.get("tool_calls") or () if calls is None else calls
     try:
         blocks = [block for block in message[BLOCKS] if block["type"] != "text" or block["text"].strip()]
         text = "".join(block["text"] for block in blocks if block["type"] == "text")
+        if len(blocks) == 1 and blocks[0]["type"] == "compaction":
+            text = blocks[0]["content"]
     except (KeyError, TypeError, AttributeError):  # a damaged record
         return None
     if text.strip() != _plain(message.get("content")).strip():
@@ -371,6 +548,33 @@ def _kept(message: Message, calls: list[dict[str, Any]]) -> list[dict[str, Any]]
         return None
     rest = iter(calls)
     return [{**block, **next(rest)} if block["type"] == "tool_use" else dict(block) for block in blocks]
+
+
+def _betas(body: Mapping[str, Any], turns: _Turns) -> Iterator[str]:
+    """Yield the values of the header ``anthropic-beta`` that a request needs."""
+    if turns.changes_tools:
+        yield TOOLS_BETA
+    if "block_binding" in (body.get("thinking") or {}):
+        yield BINDING_BETA
+    if turns.has_summary or "compaction" in body:
+        yield SUMMARY_BETA
+    yield from (_EDIT_BETAS[word] for word in _edits(body) if word in _EDIT_BETAS)
+
+
+def _is_summary(block: Mapping[str, Any]) -> bool:
+    """Return True for a summary that the server signed: it takes the place of what it sums up."""
+    return bool(block["type"] == "compaction" and block.get("signature") and block.get("content"))
+
+
+def _may_hold_summary(blocks: Any) -> bool:
+    kinds = [get(block, "type") for block in blocks] if isinstance(blocks, list) else []
+    return "compaction" in kinds
+
+
+def _edits(body: Mapping[str, Any]) -> list[str]:
+    """Return the first word of each edit in ``context_management``: ``compact`` or ``clear``."""
+    edits = (body.get("context_management") or {}).get("edits") or ()
+    return [str(edit.get("type")).partition("_")[0] for edit in edits]
 
 
 def _plain(content: Any) -> str:
@@ -462,6 +666,44 @@ def _tools_in(history: Iterable[Message]) -> list[dict[str, Any]]:
     return [{"name": name, "input_schema": {"type": "object"}} for name in dict.fromkeys(names)]
 
 
+def _changes(in_force: Mapping[str, Any], tools: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+    """Return the blocks that change the tools in force to these; None if no blocks can."""
+    wanted = {tool.get("name", ""): tool for tool in tools}
+    if "" in wanted or "" in in_force:  # a whole MCP server
+        return None
+    if any(_kind(in_force[name]) != _kind(tool) for name, tool in wanted.items() if name in in_force):
+        return None
+    new = [tool for name, tool in wanted.items() if in_force.get(name) != tool]
+    if any(_kind(tool).startswith("computer") for tool in new):  # only allowed in `tools`
+        return None
+    gone = [{"type": "tool_reference", "name": name} for name in in_force if name not in wanted]
+    return [
+        *({"type": "tool_removal", "tool": tool} for tool in gone),
+        *({"type": "tool_addition", "tool": {"type": "tool_definition", "definition": t}} for t in new),
+    ]
+
+
+def _are_tools(value: Any) -> bool:
+    """Return True for a list of tools with names, as a request holds it."""
+    items = value if isinstance(value, list) else []
+    return bool(items) and all(isinstance(tool, Mapping) and tool.get("name") for tool in items)
+
+
+def _kind(tool: Mapping[str, Any]) -> str:
+    """Return the type of a tool without its version."""
+    return str(tool.get("type") or "custom").rstrip("_0123456789")
+
+
+def _apply(in_force: dict[str, Any], changes: Iterable[Mapping[str, Any]]) -> None:
+    """Change the tools in force."""
+    for change in changes:
+        tool = change["tool"]
+        if change["type"] == "tool_removal":
+            in_force.pop(tool.get("name"), None)
+        elif "definition" in tool:
+            in_force[tool["definition"]["name"]] = tool["definition"]
+
+
 # Keywords that constrained output rejects, by Anthropic's page "Structured outputs".
 _NOT_STRICT = frozenset({
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
@@ -532,25 +774,29 @@ def _fit_open_round(body: dict[str, Any]) -> None:
     content = turns[-2]["content"]
     has_thinking = content[0].get("type") in _THINKING
     if (body.get("thinking") or {}).get("type") != "enabled":
-        turns[-2]["content"] = [block for block in content if block.get("type") not in _THINKING]
+        kept = [block for block in content if block.get("type") not in _THINKING]
+        turns[-2] = {**turns[-2], "content": kept}
     elif not has_thinking:
         del body["thinking"]
 
 
 def _mark(body: dict[str, Any]) -> None:
     """Mark for the cache: the fixed prefix, the end of the history, and points between them."""
-    mark = {"type": "ephemeral"}
     fixed = body.get("system") or body.get("tools")
     marks = MAX_MARKS
-    if isinstance(fixed, list) and fixed:
-        fixed[-1] = {**fixed[-1], "cache_control": mark}
-        marks -= 1
+    if isinstance(fixed, list):
+        loaded = [number for number, block in enumerate(fixed) if not block.get("defer_loading")]
+        for number in loaded[-1:]:  # a deferred tool is not part of the prefix
+            fixed[number] = {**fixed[number], **CACHE_MARK}
+            marks -= 1
     distance = MARK_EVERY  # since the last mark: the last block gets one
-    for message in reversed(body["messages"]):
-        content = message["content"]
+    turns = body["messages"]
+    for place in range(len(turns) - 1, -1, -1):
+        content = turns[place]["content"]
         for number in range(len(content) - 1, -1, -1):
             if distance >= MARK_EVERY and marks and content[number]["type"] not in _THINKING:
-                content[number] = {**content[number], "cache_control": mark}
+                content = [*content[:number], {**content[number], **CACHE_MARK}, *content[number + 1 :]]
+                turns[place] = {**turns[place], "content": content}
                 marks, distance = marks - 1, 0
             distance += 1
         if not marks:

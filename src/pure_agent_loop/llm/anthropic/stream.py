@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.anthropic.request import BLOCKS, PREFIX
+from pure_agent_loop.llm.anthropic.request import BLOCKS, CHANGES
 from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, REFUSED
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of
@@ -33,6 +33,7 @@ _REASONS = {
     "end_turn": "stop",
     "stop_sequence": "stop",
     "tool_use": "tool_calls",
+    "compaction": "stop",
     "max_tokens": "length",
     "refusal": REFUSED,
     "model_context_window_exceeded": OUTPUT_LIMIT,
@@ -46,17 +47,17 @@ class MessagesReader(ProtocolReader):
     """Reader of a message; see `ProtocolReader`.
 
     Args:
-        prefix: Digest of the request, kept with the blocks of the response; see `MessagesRequest`.
+        kept: Fields to keep with the blocks of the response; see `MessagesRequest`.
         calls: Number of calls in earlier parts of the same response.
     """
 
-    def __init__(self, prefix: str = "", calls: int = 0) -> None:
+    def __init__(self, kept: Mapping[str, Any] | None = None, calls: int = 0) -> None:
         super().__init__()
         self.stop_reason = ""
         self.blocks: list[dict[str, Any]] = []  # complete ones, in order
         self.calls = calls
         self.usage: TokenUsage | None = None
-        self._prefix = prefix
+        self._kept = dict(kept or {})
         self._open: dict[int, _OpenBlock] = {}
         self._counts: dict[str, Any] = {}
         self._details: Any = None
@@ -84,15 +85,21 @@ class MessagesReader(ProtocolReader):
         if self.stop_reason == "max_tokens":  # a server tool without a result is rejected later
             while blocks and blocks[-1]["type"] == "server_tool_use":
                 blocks = blocks[:-1]
-        if any(set(block) - _PLAIN_KEYS.get(block["type"], set()) for block in blocks):
-            extra = {BLOCKS: blocks, **({PREFIX: self._prefix} if self._prefix else {})}
+        is_plain = not any(set(block) - _PLAIN_KEYS.get(block["type"], set()) for block in blocks)
+        if not is_plain or CHANGES in self._kept:
+            extra = {BLOCKS: blocks, **self._kept}
+        text = ""
+        if self.stop_reason == "compaction":  # a summary, which other models read too
+            text = "".join(block.get("content") or "" for block in blocks if block["type"] == "compaction")
+            if not text:
+                raise LLMError("The server sent no summary of the history.", kind="incomplete")
         notice = ""
         if self.stop_reason == "refusal":
             details = self._details if isinstance(self._details, Mapping) else {}
             category = details.get("category")
             notice = f"The model refused to answer{f' (category: {category})' if category else ''}."
         reason = _REASONS.get(self.stop_reason, self.stop_reason or "stop")
-        return Delta(finish_reason=reason, usage=self.usage, notice=notice, extra=extra)
+        return Delta(text, finish_reason=reason, usage=self.usage, notice=notice, extra=extra)
 
     def _end_of_stream(self) -> Iterator[Delta]:
         self._finish()
@@ -116,7 +123,7 @@ class MessagesReader(ProtocolReader):
             yield from _transformed(event)
         elif kind == "message_stop":
             self._finish()
-        elif kind == "error" or (kind is None and "error" in event):
+        elif kind == "error" or event.get("object") == "error" or (kind is None and "error" in event):
             raise error_of(event)
 
     def _begin(self, index: int, content: Mapping[str, Any]) -> Iterator[Delta]:
@@ -129,7 +136,8 @@ class MessagesReader(ProtocolReader):
         block = self._open.pop(index, None)
         if block is not None:
             yield from block.end()
-            self.blocks.append(block.content)
+            if not block.is_broken:
+                self.blocks.append(block.content)
 
     def _stop(self, delta: Mapping[str, Any]) -> None:
         if isinstance(delta.get("stop_reason"), str):
@@ -154,7 +162,16 @@ class MessagesReader(ProtocolReader):
         details = self._counts.get("output_tokens_details")
         thinking = count_of(details, "thinking_tokens")
         cached = count_of(self._counts, "cache_read_input_tokens")
-        self.usage = TokenUsage(prompt, written, prompt + written, thinking, cached)
+        stored = count_of(self._counts, "cache_creation_input_tokens")
+        self.usage = TokenUsage(
+            prompt,
+            written,
+            prompt + written,
+            thinking,
+            cached,
+            cache_write_tokens=stored,
+            cache_write_1h_tokens=count_of(self._counts.get("cache_creation"), "ephemeral_1h_input_tokens"),
+        )
 
 
 _COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
@@ -176,6 +193,15 @@ class _OpenBlock:
         self._pieces: dict[str, list[str]] = {
             name: [checked_string(content.get(name) or "")] for name in _PIECES.get(content["type"], ())
         }
+
+    @property
+    def is_broken(self) -> bool:
+        """True for thinking that cannot go back as it was signed: a lone surrogate has no bytes to send."""
+        try:
+            "".join(self._pieces.get("thinking", ())).encode()
+        except UnicodeEncodeError:
+            return True
+        return False
 
     def begin(self) -> Iterator[Delta]:
         """Yield the delta of the block's beginning."""
@@ -209,7 +235,10 @@ class _OpenBlock:
             content.update({name: value for name, value in delta.items() if name != "type"})
 
     def end(self) -> Iterator[Delta]:
-        """Complete the block; yield the arguments of a call that had no deltas."""
+        """Complete the block; yield the arguments of a call that had no deltas.
+
+        An empty object is not yielded: at the output limit it means that the arguments were cut off.
+        """
         content = self.content
         content.update({name: "".join(pieces) for name, pieces in self._pieces.items()})
         if content.get("citations") is None:
@@ -217,8 +246,8 @@ class _OpenBlock:
         if content.get("type") not in _CALLS:
             return
         if not "".join(self._input):
-            if self._call is not None:
-                yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=content.get("input") or {}),))
+            if self._call is not None and content.get("input"):
+                yield Delta(tool_calls=(ToolCallDelta(self._call, arguments=content["input"]),))
             return
         try:
             value = json.loads("".join(self._input))
@@ -228,13 +257,18 @@ class _OpenBlock:
 
 
 def _transformed(message: Mapping[str, Any]) -> Iterator[Delta]:
-    """Yield a notice if the server dropped thinking."""
+    """Yield a notice if the server dropped thinking; what it only found to differ has no effect."""
     changes = message.get("input_transformations")
-    listed = changes if isinstance(changes, list) else ()
-    reasons = [change.get("reason") for change in listed if isinstance(change, Mapping)]
-    if reasons:
-        named = ", ".join(dict.fromkeys(str(reason) for reason in reasons))
-        yield Delta(notice=f"The server dropped the thinking of {len(reasons)} earlier responses ({named}).")
+    listed = (
+        [change for change in changes if isinstance(change, Mapping)] if isinstance(changes, list) else []
+    )
+    dropped = [change for change in listed if change.get("type") != "thinking_mismatch_allowed"]
+    if dropped:
+        named = ", ".join(dict.fromkeys(str(change.get("reason")) for change in dropped))
+        responses = {str(change.get("path")).partition(".content")[0] for change in dropped}
+        yield Delta(
+            notice=f"The server dropped the thinking of {len(responses)} earlier responses ({named})."
+        )
 
 
 def error_of(event: Mapping[str, Any]) -> LLMError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import urllib.parse
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
@@ -10,16 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.llm.gemini.request import GeminiModel, GeminiWriter
 from pure_agent_loop.llm.gemini.stream import GeminiReader
+from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.http.connections import Connections
-from pure_agent_loop.llm.openai_client import PROBE_SECONDS
+from pure_agent_loop.llm.openai_client import PROBE_SECONDS, encode_body
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.values import Delta, get
+from pure_agent_loop.support.language import message as sentence
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
 
 _PROFILE = Profile("Gemini", control_tokens=())
+MAX_MALFORMED = 100  # malformed responses that are kept until their requests are repeated
 _VERSIONS = ("/v1", "/v1beta", "/v1alpha")
 
 
@@ -59,9 +63,11 @@ class GeminiClient(ProtocolClient):
         super().__init__(model, api_key, base_url, thinking_level, **settings)
         kind = GeminiModel(self.model)
         kind.thinking_config(thinking_level)
-        # A typed answer is constrained; beside tools only from Gemini 3 on, so before it is a call.
+        # A typed answer is constrained; with tools only from Gemini 3 on, so before it is a call.
         self.profile = replace(_PROFILE, output_mode="native" if kind.is_3 else "tool")
         self._whole = Connections(self._whole_transport)
+        self._histories: WrittenHistories[Any] = WrittenHistories()
+        self._malformed: dict[str, str] = {}  # why a response was malformed, by the digest of its contents
         self._window: int | None = None
         self._has_asked = False
 
@@ -73,7 +79,8 @@ class GeminiClient(ProtocolClient):
         stream: bool,  # noqa: ARG002 - named in the URL, not in the body
     ) -> dict[str, Any]:
         """Build the body of a request; see `ShowsRequest`."""
-        return GeminiWriter(self.model, self.thinking_level, self.origin).write(messages, tools, options)
+        writer = GeminiWriter(self.model, self.thinking_level, self.origin, self._histories)
+        return writer.write(messages, tools, options)
 
     @property
     def context_window(self) -> int | None:  # type: ignore[override] # read-only here
@@ -119,11 +126,30 @@ class GeminiClient(ProtocolClient):
         options: dict[str, Any],
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
-        """Send a request and stream its response."""
+        """Send a request and stream its response.
+
+        After a malformed response, the next request with the same contents says so to the model.
+        """
         body = self.request_body(messages, tools, options, stream)
+        contents: list[dict[str, Any]] = body["contents"]
+        why = self._malformed.pop(_digest(contents), "") if self._malformed else ""
+        if why:
+            words = {"text": sentence("malformed_response", why=why)}
+            body["contents"] = [*contents[:-1], {**contents[-1], "parts": [*contents[-1]["parts"], words]}]
         connections = self._connections if stream else self._whole
         if stream:
             options = {**options, "extra_query": {"alt": "sse", **(options.get("extra_query") or {})}}
-        async with aclosing(self._exchange(body, GeminiReader(), options, connections)) as deltas:
-            async for delta in deltas:
-                yield delta
+        reader = GeminiReader()
+        try:
+            async with aclosing(self._exchange(body, reader, options, connections)) as deltas:
+                async for delta in deltas:
+                    yield delta
+        finally:
+            if reader.malformed:
+                if len(self._malformed) >= MAX_MALFORMED:
+                    del self._malformed[next(iter(self._malformed))]
+                self._malformed[_digest(contents)] = reader.malformed
+
+
+def _digest(contents: Any) -> str:
+    return hashlib.sha256(encode_body(contents)).hexdigest()

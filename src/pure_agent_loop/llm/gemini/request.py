@@ -16,7 +16,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.llm.messages import META, Message, text_of
+from pure_agent_loop.llm.histories import WrittenHistories
+from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, has_failed, text_of
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
 from pure_agent_loop.support.language import message as sentence
@@ -27,6 +28,14 @@ STAND_IN = "skip_thought_signature_validator"  # signature for calls that anothe
 CONTINUE = "Continue."  # a request must begin and end with a user's content
 # Tokens for thinking, for models before Gemini 3, by thinking level.
 BUDGETS = {"minimal": 512, "low": 1_024, "medium": 8_192, "high": 24_576}
+# Thinking levels by the names of models from Gemini 3 on, as of 2026-11-27; the first match counts. Sources:
+# https://ai.google.dev/gemini-api/docs/generate-content/thinking#thinking-levels, BerriAI/litellm#41201.
+LEVELS = (
+    (r"gemini-3-pro", ("low", "high")),
+    (r"flash-lite|gemini-3(\.[0-6])?-flash", ("minimal", "low", "medium", "high")),
+    (r"gemini-3\.\d+-(pro|flash)", ("low", "medium", "high")),
+    (r"", ("low", "medium", "high", "xhigh")),  # newer models
+)
 _MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE", "validated": "VALIDATED"}
 _RENAMED = {
     "max_tokens": "maxOutputTokens",
@@ -47,7 +56,6 @@ _TOP_LEVEL = frozenset({
 _NOT_IN_BODY = frozenset(
     {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream"}
 )
-_SYSTEM = ("system", "developer")
 # Types of files that results may hold, from Gemini 3 on; others follow the results.
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
 _DATA_URL = re.compile(r"data:(?P<type>[^;,]*)[^,]*;base64,(?P<data>.*)", re.S)
@@ -74,12 +82,12 @@ class GeminiModel:
 
     @property
     def is_3(self) -> bool:
-        """True from Gemini 3 on: signed calls, thinking levels, files in results, schemas beside tools."""
+        """True from Gemini 3 on: signed calls, thinking levels, files in results, schemas with tools."""
         return self.version >= (3, 0)
 
     @property
     def thinks(self) -> bool:
-        """True if the model thinks unless it is told not to."""
+        """True if the model thinks by default."""
         return self.version >= (2, 5) and not re.search("image|tts|audio|live", self.name)
 
     def thinking_config(self, level: str | None) -> dict[str, Any] | None:
@@ -100,19 +108,22 @@ class GeminiModel:
             )
         if level is None:
             return {"includeThoughts": True}
+        levels = tuple(BUDGETS)
+        if self.is_3:
+            levels = next(names for pattern, names in LEVELS if re.search(pattern, self.name))
         if level == "off":
-            if "pro" in self.name and "flash" not in self.name:
+            is_pro = "pro" in self.name and "flash" not in self.name
+            if is_pro or "minimal" not in levels:
                 raise ConfigError(
                     f"thinking_level='off': {self.name} always thinks. Use 'low', or leave it out."
                 )
             return {"thinkingLevel": "MINIMAL"} if self.is_3 else {"thinkingBudget": 0}
-        if self.is_3:
-            return {"includeThoughts": True, "thinkingLevel": level.upper()}
-        if level not in BUDGETS:
+        if level not in levels:
             raise ConfigError(
-                f"Thinking level {level!r} is unknown to {self.name}. Use one of: {', '.join(BUDGETS)}."
+                f"Thinking level {level!r} is unknown to {self.name}. Use one of: {', '.join(levels)}."
             )
-        return {"includeThoughts": True, "thinkingBudget": BUDGETS[level]}
+        amount = {"thinkingLevel": level.upper()} if self.is_3 else {"thinkingBudget": BUDGETS[level]}
+        return {"includeThoughts": True, **amount}
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +134,13 @@ class GeminiWriter:
         model: Model name.
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
+        histories: What was written for earlier requests.
     """
 
     model: str
     level: str | None = None
     origin: str = ""
+    histories: WrittenHistories[_Contents] | None = None
 
     def write(
         self,
@@ -147,13 +160,11 @@ class GeminiWriter:
         """
         model = GeminiModel(self.model)
         body = self._options(model, options, has_tools=bool(tools))
-        contents = _Contents(self.origin, model.is_3)
-        for message in messages:
-            if message["role"] not in _SYSTEM:
-                contents.add(message)
-        body["contents"] = contents.finish()
+        body["contents"] = self._contents(messages, signs=model.is_3)
         if "cachedContent" not in body:  # a cache holds system prompt and tools, and excludes others
-            system = [_text(text) for m in messages if m["role"] in _SYSTEM for text in _texts(m["content"])]
+            system = [
+                _text(text) for m in messages if m["role"] in SYSTEM_ROLES for text in _texts(m["content"])
+            ]
             if system:
                 body["systemInstruction"] = {"parts": system}
             if tools:
@@ -165,6 +176,18 @@ class GeminiWriter:
             body.pop("toolConfig", None)
         body.update(options.get("extra_body") or {})
         return body
+
+    def _contents(self, messages: Sequence[Message], *, signs: bool) -> list[dict[str, Any]]:
+        """Write the contents of a history; those of its beginning that are known are taken over."""
+        history = [message for message in messages if message["role"] not in SYSTEM_ROLES]
+        settings = (self.origin, signs)
+        contents, known = self.histories.find(settings, history) if self.histories else (None, 0)
+        contents = contents.copy() if contents else _Contents(*settings)
+        for number in range(known, len(history)):
+            contents.add(history[number])
+        if self.histories:
+            self.histories.keep(settings, history, contents.copy(), known)
+        return contents.finish()
 
     def _options(self, model: GeminiModel, options: Mapping[str, Any], *, has_tools: bool) -> dict[str, Any]:
         """Return the fields for the options, thinking included."""
@@ -207,7 +230,7 @@ def _format(model: GeminiModel, form: Any, *, has_tools: bool) -> dict[str, Any]
         if isinstance(form, Default):
             return {}
         raise ConfigError(
-            f"response_format: {model.name} rejects it beside tools. Use output_type=... instead."
+            f"response_format: {model.name} rejects it together with tools. Use output_type=... instead."
         )
     if form.get("type") == "json_object":
         return {"responseMimeType": "application/json"}
@@ -239,15 +262,21 @@ def _choice(wanted: Any) -> dict[str, Any]:
     if wanted is None:
         return {}
     if isinstance(wanted, Mapping) and isinstance(wanted.get("function"), Mapping):
-        return {
-            "functionCallingConfig": {"mode": "ANY", "allowedFunctionNames": [wanted["function"]["name"]]}
-        }
+        return _allowed("ANY", [wanted])
+    allowed = wanted.get("allowed_tools") if isinstance(wanted, Mapping) else None
+    if isinstance(allowed, Mapping):
+        return _allowed("ANY" if allowed.get("mode") == "required" else "VALIDATED", allowed["tools"])
     if not isinstance(wanted, str) or wanted.lower() not in _MODES:
         raise ConfigError(
             f"tool_choice={wanted!r:.80} has no counterpart in the Gemini API. "
             f"Use one of: {', '.join(_MODES)}; or toolConfig=..."
         )
     return {"functionCallingConfig": {"mode": _MODES[wanted.lower()]}}
+
+
+def _allowed(mode: str, tools: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    names = [tool["function"]["name"] for tool in tools]
+    return {"functionCallingConfig": {"mode": mode, "allowedFunctionNames": names}}
 
 
 # -- contents ---------------------------------------------------------------------------------------------
@@ -281,19 +310,21 @@ class _Contents:
         if role == "model" and not self._contents:
             self._contents.append({"role": "user", "parts": [_text(CONTINUE)]})
         if self._contents and self._contents[-1]["role"] == role:
-            self._contents[-1]["parts"] += parts
-        else:
-            self._contents.append({"role": role, "parts": parts})
+            parts = [*self._contents.pop()["parts"], *parts]
+        if role == "model" and self.signs:
+            first = next((n for n, part in enumerate(parts) if "functionCall" in part), None)
+            if first is not None and SIGNATURE not in parts[first]:
+                parts[first] = {**parts[first], SIGNATURE: STAND_IN}
+        self._contents.append({"role": role, "parts": parts})
+
+    def copy(self) -> _Contents:
+        """Return a copy that grows on its own; the contents are shared."""
+        return _Contents(self.origin, self.signs, [*self._contents], {**self._calls})
 
     def finish(self) -> list[dict[str, Any]]:
         """Return the contents; the last is a user's."""
         if not self._contents or self._contents[-1]["role"] == "model":
             self._contents.append({"role": "user", "parts": [_text(CONTINUE)]})
-        for content in self._contents if self.signs else ():
-            parts = content["parts"]
-            first = next((n for n, part in enumerate(parts) if "functionCall" in part), None)
-            if first is not None and SIGNATURE not in parts[first]:
-                parts[first] = {**parts[first], SIGNATURE: STAND_IN}
         return self._contents
 
     def _response(self, message: Message) -> list[dict[str, Any]]:
@@ -316,7 +347,8 @@ class _Contents:
         media = [] if is_text else [part for part in _parts(content) if "text" not in part]
         inner = [part for part in media if self.signs and _type(part) in _IN_RESULTS]
         text = content if is_text else "\n".join(_texts(content))
-        response: dict[str, Any] = {"name": call.get("name") or "unknown", "response": {"output": text}}
+        outcome = {"error" if has_failed(message) else "output": text}
+        response: dict[str, Any] = {"name": call.get("name") or "unknown", "response": outcome}
         if "id" in call:
             response["id"] = call["id"]
         if inner:

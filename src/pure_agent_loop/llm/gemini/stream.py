@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pure_agent_loop.errors import LLMError
+from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.gemini.request import PARTS
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
@@ -18,13 +18,18 @@ from pure_agent_loop.support.text import shorten
 _REASONS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
 _BLOCKED = frozenset({
     "SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII", "IMAGE_SAFETY",
-    "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR",
+    "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION", "MODEL_ARMOR", "ESCALATION",
 })  # fmt: skip
-# The text so far is not a response; a further request may bring one.
-_FAILED = frozenset({
-    "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE", "OTHER",
-    "IMAGE_OTHER", "NO_IMAGE",
+# The text so far is not a response; another request that says so may produce one.
+_MALFORMED = frozenset({
+    "MALFORMED_FUNCTION_CALL", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS", "MALFORMED_RESPONSE",
 })  # fmt: skip
+# Other reasons without a response, by the kind of their error.
+_FAILED: dict[str, tuple[str, ErrorKind]] = {
+    **dict.fromkeys(("OTHER", "IMAGE_OTHER", "NO_IMAGE"), ("The model's response failed", "incomplete")),
+    "MISSING_THOUGHT_SIGNATURE": ("The server rejected the history", "bad_request"),
+    "PUP_LIMITED_DISABLED": ("The account is limited or disabled", "auth"),
+}
 _NO_REASON = "FINISH_REASON_UNSPECIFIED"
 _PLAIN = ({"text"}, {"text", "thought"}, {"functionCall"})
 
@@ -38,6 +43,7 @@ class GeminiReader(ProtocolReader):
         self._calls = 0
         self._reason = ""
         self._details: Any = None
+        self.malformed = ""  # why the model is to write its response again
         self._blocked: Mapping[str, Any] | None = None
         self._usage: TokenUsage | None = None
 
@@ -63,7 +69,7 @@ class GeminiReader(ProtocolReader):
                 yield from self._part(part)
             if candidate.get("finishReason", _NO_REASON) != _NO_REASON:
                 self._reason = candidate["finishReason"]
-                self._details = candidate.get("finishMessage")
+                self._details = candidate.get("finishMessage") or _blocked_categories(candidate)
 
     def _part(self, part: Mapping[str, Any]) -> Iterator[Delta]:
         """Keep a part; yield what it adds to the text, the reasoning or the calls."""
@@ -90,16 +96,17 @@ class GeminiReader(ProtocolReader):
         reason, notice = self._reason, ""
         if self._blocked is not None and not reason:
             reason = str(self._blocked["blockReason"])
-            notice = _with_details("The prompt was blocked", reason, self._blocked.get("blockReasonMessage"))
+            details = self._blocked.get("blockReasonMessage") or _blocked_categories(self._blocked)
+            notice = _with_details("The prompt was blocked", reason, details)
             return Delta(finish_reason="content_filter", usage=self._usage, notice=notice)
-        if reason == "MISSING_THOUGHT_SIGNATURE":
-            raise LLMError(
-                _with_details("The server rejected the history", reason, self._details), kind="bad_request"
-            )
-        if reason in _FAILED:
+        if reason in _MALFORMED:
+            self.malformed = _with_details("", reason, self._details).strip()
             raise LLMError(
                 _with_details("The model's response failed", reason, self._details), kind="incomplete"
             )
+        if reason in _FAILED:
+            what, kind = _FAILED[reason]
+            raise LLMError(_with_details(what, reason, self._details), kind=kind)
         if reason in _BLOCKED:
             notice = _with_details("The response was blocked", reason, self._details)
         finish = "content_filter" if notice else _REASONS.get(reason, reason.lower())
@@ -111,6 +118,12 @@ class GeminiReader(ProtocolReader):
 
 def _with_details(what: str, reason: str, details: Any) -> str:
     return f"{what} ({reason}){f': {shorten(str(details), 200)}' if details else '.'}"
+
+
+def _blocked_categories(rated: Mapping[str, Any]) -> str:
+    """Return the categories of harm that blocked a prompt or a response."""
+    ratings = rated.get("safetyRatings") or ()
+    return ", ".join(str(rating.get("category")) for rating in ratings if rating.get("blocked"))
 
 
 def _usage(usage: Any) -> TokenUsage | None:

@@ -6,6 +6,7 @@ import asyncio
 import io
 import json
 import select
+import sys
 import weakref
 from collections.abc import Awaitable, Callable
 from functools import lru_cache, partial
@@ -15,6 +16,7 @@ import aiohttp
 from yarl import URL
 
 from pure_agent_loop.cancel import Interrupt
+from pure_agent_loop.llm.failures import RefusedError
 from pure_agent_loop.llm.http.plain import (
     CONNECTIONS,
     KEPT_SECONDS,
@@ -106,7 +108,7 @@ class AioTransport(PlainTransport):
             async with shared.session.get(url, timeout=timeout, allow_redirects=False) as response:
                 data = await response.read()
                 if response.status != 200:
-                    raise ValueError(f"status {response.status}")
+                    raise RefusedError(response.status, data, response.headers)
                 return json.loads(data)
         finally:
             await shared.release()
@@ -222,7 +224,7 @@ class _Connector(aiohttp.TCPConnector):
 
 def _is_readable(transport: asyncio.BaseTransport) -> bool:
     socket = transport.get_extra_info("socket")
-    if _POLL is None:
+    if sys.platform == "win32" or _POLL is None:
         return bool(select.select([socket], [], [], 0)[0])
     poll = _POLL()
     poll.register(socket, select.POLLIN)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import has_proxy, proxy_variables
+from pure_agent_loop.llm.failures import RefusedError
 from pure_agent_loop.llm.http.plain import (
     CONNECTIONS,
     KEPT_SECONDS,
@@ -241,7 +242,7 @@ class DirectTransport(PlainTransport):
         response = await self._answered(request)
         data = await response.aread()
         if response.status_code != 200:
-            raise ValueError(f"status {response.status_code}")
+            raise RefusedError(response.status_code, data, response.headers)
         return json.loads(data)
 
     async def _close(self) -> None:

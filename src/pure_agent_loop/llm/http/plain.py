@@ -110,7 +110,7 @@ class PlainTransport(ABC):
     ) -> None:
         self.url = settings.get("endpoint") or f"{base_url.rstrip('/')}/chat/completions"
         self.headers = {
-            **(settings.get("auth_headers") or {"authorization": f"Bearer {key}"}),
+            **settings.get("auth_headers", {"authorization": f"Bearer {key}"}),
             "accept": "application/json",
             "accept-encoding": "gzip, deflate",
             "content-type": "application/json",

@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
+import asyncio
+import re
+import urllib.parse
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing, suppress
 from typing import Any
 
-from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.profiles import Profile, profile_for
+from pure_agent_loop.cancel import Interrupt
+from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.histories import WrittenHistories
+from pure_agent_loop.llm.messages import SYSTEM_ROLES
+from pure_agent_loop.llm.profiles import Profile, profile_for, takes_cache_key
 from pure_agent_loop.llm.protocol_client import ProtocolClient
-from pure_agent_loop.llm.responses.request import ENCRYPTED, ResponsesWriter
+from pure_agent_loop.llm.responses.request import (
+    ENCRYPTED,
+    OWN,
+    ResponsesWriter,
+    held_by_server,
+)
 from pure_agent_loop.llm.responses.stream import ResponsesReader
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.support.text import shorten
 
+MAX_FAILED_POLLS = 10  # of one background response, one after another
+POLL_SECONDS, CANCEL_SECONDS = 30.0, 5.0  # to wait for the answer to a poll, and to a cancellation
 _PROFILE = Profile("OpenAI Responses", control_tokens=(), output_mode="native")
 
 
 class ResponsesClient(ProtocolClient):
     """A model behind OpenAI's Responses protocol.
 
-    The server stores nothing (``store=False``): reasoning comes back encrypted, stays in the history, and is
-    sent with each step to the same model only.
+    The server stores nothing (``store=False``) unless `continues`, ``background`` or ``store`` is set:
+    reasoning comes back encrypted, stays in the history, and is sent with each step to the same model only.
+
+    A request with the option ``background=True`` is polled until its response has ended, and cancelled at the
+    server if the run is.
 
     Args:
         model: The model's name on the server.
@@ -29,6 +45,15 @@ class ResponsesClient(ProtocolClient):
             ``OPENAI_BASE_URL``. Not needed for servers on this machine.
         base_url: The server's URL; default ``OPENAI_BASE_URL``, else OpenAI.
         thinking_level: ``off``, ``low``, ``medium`` or ``high``; None for the model's default.
+        continues: Whether the server stores responses, so that a request holds only what came after the
+            newest one (``previous_response_id``). A history that has changed is sent in full.
+        custom_tools: Tools that the model calls with free text: the ``format`` of each, by name; None for
+            unconstrained text, ``{"type": "grammar", "syntax": "lark" or "regex", "definition": ...}`` for a
+            grammar. Each must have one parameter, a string.
+        appends_tools: Whether the field ``tools``, and with it the prompt cache, stays as it was in the first
+            request: tools that come later are items of the history (``additional_tools``), those that go
+            are left out of ``tool_choice`` (``allowed_tools``). Only for models that take both.
+        poll_seconds: Seconds between two polls of a background response.
         settings: ``prepared``, ``timeout`` and ``default_headers`` of `ProtocolClient`.
 
     Raises:
@@ -49,10 +74,28 @@ class ResponsesClient(ProtocolClient):
         api_key: str | None = None,
         base_url: str | None = None,
         thinking_level: str | None = None,
+        *,
+        continues: bool = False,
+        custom_tools: Mapping[str, Mapping[str, Any] | None] | None = None,
+        appends_tools: bool = False,
+        poll_seconds: float = 2.0,
         **settings: Any,
     ) -> None:
+        seconds: object = poll_seconds
+        if not isinstance(seconds, (int, float)) or not seconds > 0:
+            raise ConfigError(f"poll_seconds={seconds!r} must be a number above 0.")
+        named: object = custom_tools
+        if named is not None and not isinstance(named, Mapping):
+            raise ConfigError(f"custom_tools={named!r:.80} must be a dict: a format, or None, by tool name.")
+        self._custom = dict(custom_tools or {})
+        for name, form in self._custom.items():
+            _check_format(name, form)
         super().__init__(model, api_key, base_url, thinking_level, **settings)
+        self.origin += OWN
+        self.continues, self.appends_tools, self.poll_seconds = continues, appends_tools, poll_seconds
         self._encrypts = True
+        self._histories: WrittenHistories[Any] = WrittenHistories()
+        self._unknown_custom = dict.fromkeys(self._custom)  # names that no request has had so far
         self.context_window = profile_for(self.default_url, self.model).window
 
     def _endpoint(self) -> str:
@@ -66,21 +109,25 @@ class ResponsesClient(ProtocolClient):
         stream: bool,
     ) -> dict[str, Any]:
         """Build the body of a request; see `ShowsRequest`."""
-        return self._write(messages, tools, options, stream=stream, sends_reasoning=True)
+        return self._writer(messages).write(messages, tools, options, stream)
 
-    def _write(
-        self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
-        *,
-        stream: bool,
-        sends_reasoning: bool,
-    ) -> dict[str, Any]:
-        writer = ResponsesWriter(
-            self.model, self.thinking_level, self.origin, self._encrypts, sends_reasoning
+    def _writer(
+        self, messages: Sequence[dict[str, Any]], *, sends_reasoning: bool = True, is_gone: bool = False
+    ) -> ResponsesWriter:
+        held = held_by_server(messages, self.origin) if self.continues else None
+        return ResponsesWriter(
+            self.model,
+            self.thinking_level,
+            self.origin,
+            self._encrypts,
+            sends_reasoning,
+            self._histories,
+            self._custom,
+            held,
+            is_gone,
+            self.appends_tools,
+            takes_cache_key(self.base_url),
         )
-        return writer.write(messages, tools, options, stream)
 
     async def _ask(
         self,
@@ -89,34 +136,134 @@ class ResponsesClient(ProtocolClient):
         options: dict[str, Any],
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
-        """Send a request and stream its response; repeat it if the server rejects encrypted reasoning."""
-        sends_reasoning = True
+        """Send a request and stream its response; repeat it if the server rejects what it sent before."""
+        sends_reasoning, is_gone = True, False
+        if missing := self._missing_tools(tools):
+            yield Delta(notice=missing)
         while True:
-            body = self._write(messages, tools, options, stream=stream, sends_reasoning=sends_reasoning)
+            writer = self._writer(messages, sends_reasoning=sends_reasoning, is_gone=is_gone)
+            body = writer.write(messages, tools, options, stream)
             try:
-                async with aclosing(self._exchange(body, ResponsesReader(), options)) as deltas:
+                history = [message for message in messages if message["role"] not in SYSTEM_ROLES]
+                offer = writer.offer(history, tools, options.get("tool_choice"))
+                reader = ResponsesReader(writer.held, tools, offer.record)
+                async with aclosing(self._respond(body, reader, options)) as deltas:
                     async for delta in deltas:
                         yield delta
             except LLMError as error:
                 details = shorten(error.said, 200)
-                if sends_reasoning and _is_unverified(error):
+                if not is_gone and _is_gone(error, body):
+                    is_gone = True
+                    notice = f"The whole history is sent: the server has deleted responses ({details})."
+                elif sends_reasoning and _is_unverified(error):
                     sends_reasoning = False
                     notice = f"Earlier reasoning is left out: the server cannot verify it ({details})."
-                    yield Delta(notice=notice)
-                    continue
-                if not self._cannot_encrypt(body, error):
+                elif self._cannot_encrypt(body, error):
+                    self._encrypts = False
+                    notice = f"From now on no reasoning is kept: the server cannot encrypt it ({details})."
+                else:
                     raise
-                self._encrypts = False
-                notice = f"From now on no reasoning is kept: the server cannot encrypt it ({details})."
             else:
                 return
             yield Delta(notice=notice)
+
+    async def _respond(
+        self, body: dict[str, Any], reader: ResponsesReader, options: dict[str, Any]
+    ) -> AsyncGenerator[Delta, None]:
+        """Send one request and stream its response; poll a background response until it has ended."""
+        is_background = body.get("background") is True
+        if is_background and (options.get("extra_headers") or options.get("extra_query")):
+            raise ConfigError(
+                "extra_headers and extra_query are not sent when a background response is polled. Pass "
+                "default_headers=... to the client instead."
+            )
+        try:
+            try:
+                async with aclosing(self._exchange(body, reader, options)) as deltas:
+                    async for delta in deltas:
+                        yield delta
+            except LLMError as error:
+                if not (is_background and reader.is_running and error.is_transient):
+                    raise
+            while not reader.is_done:
+                for delta in reader.read_whole(await self._poll(reader.response_id, body)):
+                    yield delta
+        except BaseException:
+            if reader.is_running and (is_background or reader.is_document):
+                await self._cancel(reader.response_id, options)
+            raise
+
+    async def _poll(self, response_id: str, body: Mapping[str, Any]) -> Any:
+        """Return the state of a background response, after a pause.
+
+        Raises:
+            LLMError: The server rejects the query, or cannot be reached several times.
+        """
+        transport = await self._connections.transport()
+        query = urllib.parse.urlencode([("include[]", name) for name in body.get("include") or ()])
+        url = f"{self._settings['endpoint']}{_path_of(response_id)}{f'?{query}' if query else ''}"
+        failures = 0
+        while True:
+            await asyncio.sleep(self.poll_seconds)
+            try:
+                return await transport.get(url, POLL_SECONDS)
+            except Exception as error:
+                failure, failures = self._translated(error), failures + 1
+                is_final = isinstance(failure, LLMError) and not failure.is_transient
+                if is_final or failures >= MAX_FAILED_POLLS:
+                    raise failure from error
+
+    async def _cancel(self, response_id: str, options: Mapping[str, Any]) -> None:
+        """Cancel a background response; ignore a server that cannot be reached."""
+        with Interrupt() as block, suppress(Exception):
+            block.after(CANCEL_SECONDS)
+            transport = self._transport_to(f"{_path_of(response_id)}/cancel")
+            try:
+                await (await transport.post(b"{}", options)).aclose()
+            finally:
+                await transport.close()
+
+    def _missing_tools(self, tools: Sequence[Mapping[str, Any]] | None) -> str:
+        """Return a notice, once, for custom tools that no request has; empty for none."""
+        for tool in tools or ():
+            self._unknown_custom.pop(get(tool.get("function"), "name"), None)
+        if not tools or not self._unknown_custom:
+            return ""
+        names, self._unknown_custom = ", ".join(self._unknown_custom), {}
+        return f"custom_tools names tools that this request does not have: {names}."
 
     def _cannot_encrypt(self, body: Mapping[str, Any], error: LLMError) -> bool:
         """Return True for a refusal of encrypted reasoning."""
         said = error.said.lower()
         is_refusal = error.kind == "bad_request" and "encrypted" in said and "not supported" in said
         return is_refusal and self._encrypts and ENCRYPTED in body.get("include", ())
+
+
+def _check_format(name: str, form: Any) -> None:
+    """Reject the format of a custom tool that the protocol does not have."""
+    if form is None or form == {"type": "text"}:
+        return
+    fields = form if isinstance(form, Mapping) else {}
+    is_grammar = fields.get("type") == "grammar" and fields.get("syntax") in ("lark", "regex")
+    if not is_grammar or not isinstance(fields.get("definition"), str):
+        raise ConfigError(
+            f"custom_tools[{name!r}]={form!r:.120} is not a format. Use None, or "
+            "{'type': 'grammar', 'syntax': 'lark' or 'regex', 'definition': ...}."
+        )
+
+
+def _path_of(response_id: str) -> str:
+    return f"/{urllib.parse.quote(response_id, safe='')}"
+
+
+def _is_gone(error: LLMError, body: Mapping[str, Any]) -> bool:
+    """Return True for a refusal of a response, or an item, that the server no longer holds."""
+    if error.kind not in ("bad_request", "not_found"):
+        return False
+    if "previous_response_id" in body and re.search("previous[ _]response", error.said, re.I):
+        return True
+    ids = [str(item.get("id") or "") for item in body["input"]]
+    return "not found" in error.said and any(name and name in error.said for name in ids)
 
 
 def _is_unverified(error: LLMError) -> bool:

@@ -1,36 +1,118 @@
 """Requests of the Responses protocol: a history in the chat-completions shape, written as items. Pure.
 
 A response that holds more than plain text and calls (reasoning, phases, server tools) is kept whole, as
-`ITEMS` of its message, and sent back to the server and model it came from. Source of the rules: the types of
-the ``openai`` package 3.57.0, https://platform.openai.com/docs/api-reference/responses.
+`ITEMS` of its message, and sent back to the server and model it came from. If the server stores responses, a
+message has its `RESPONSE_ID` and the digest of the history that the server holds with it. Source of the
+rules: the types of the ``openai`` package 3.57.0, https://platform.openai.com/docs/api-reference/responses.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.messages import META, Message, text_of
+from pure_agent_loop.llm.adapt import cache_key
+from pure_agent_loop.llm.histories import WrittenHistories
+from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, text_of
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
 from pure_agent_loop.support.language import message as sentence
 
 ITEMS = "response_items"  # of an assistant message: all items of the response, as they came
+RESPONSE_ID = "response_id"  # of an assistant message: the response that the server stores
+HELD = "response_digest"  # of an assistant message: digest of the history up to it, as the server holds it
+TOOLS = "response_tools"  # of an assistant message: tools that its request had first
+CALL_TYPE = "response_type"  # of a call: the type of its item, if it is not a call of a function
+OWN = " (responses)"  # end of the origin, which is not that of chat completions on the same server
 ENCRYPTED = "reasoning.encrypted_content"  # value of `include`: reasoning that the server does not store
 _RENAMED = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
 _TRANSLATED = frozenset({"reasoning_effort", "response_format", "tool_choice", "verbosity"})
 _FIELDS = frozenset({
-    "background", "background_options", "context_management", "include", "max_output_tokens",
-    "max_tool_calls", "metadata", "moderation", "parallel_tool_calls", "prompt", "prompt_cache_key",
-    "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier", "service_tier",
-    "store", "stream_options", "temperature", "text", "top_logprobs", "top_p", "truncation", "user",
+    "access_programs", "background", "background_options", "context_management", "image", "include",
+    "max_output_tokens", "max_tool_calls", "metadata", "moderation", "parallel_tool_calls", "prompt",
+    "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning",
+    "safety_identifier", "service_tier", "store", "stream_options", "temperature", "text", "top_logprobs",
+    "top_p", "truncation", "user",
 })  # fmt: skip
 _NOT_IN_BODY = frozenset(
     {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream"}
 )
-_SYSTEM = ("system", "developer")
+_HISTORIES = {"conversation", "previous_response_id"}  # fields for a history that the server has
+_CALLS = ("function_call", "custom_tool_call")
+_UNSTREAMED = ("2h", "8h")  # values of `background_options.completion_window`
+
+
+class Held(NamedTuple):
+    """What a server holds of a history; see `held_by_server`.
+
+    Args:
+        response_id: The newest response that the server stores; empty for none.
+        size: Number of messages that the server holds with it, system messages left out.
+        digest: Hash of the whole history, to be continued with the next response.
+    """
+
+    response_id: str
+    size: int
+    digest: Any
+
+
+class Offer(NamedTuple):
+    """Tools of a request.
+
+    Args:
+        first: Those at its beginning, in the field ``tools``.
+        later: Those that came with a later message, by the number of the message.
+        record: `TOOLS` of the response; None for no change.
+        allowed: References to those that may be called; None for all.
+    """
+
+    first: list[dict[str, Any]]
+    later: dict[int, list[dict[str, Any]]]
+    record: dict[str, Any] | None = None
+    allowed: list[dict[str, Any]] | None = None
+
+    def replaces(self, history: Iterable[Message]) -> bool:
+        """Return True if a history has tools that came later, and these are now the first ones."""
+        if self.later or (self.record is not None and not self.record["is_first"]):
+            return False
+        has_later = False
+        for message in history:
+            if TOOLS in message:
+                has_later = not message[TOOLS]["is_first"]
+        return has_later
+
+
+def held_by_server(messages: Iterable[Message], origin: str) -> Held:
+    """Return the part of a history that a server holds unchanged, by the digests in its messages."""
+    digest, response_id, size = hashlib.sha256(), "", 0
+    for count, message in enumerate((m for m in messages if m["role"] not in SYSTEM_ROLES), 1):
+        add_to_digest(digest, message)
+        is_own = RESPONSE_ID in message and message.get(META, {}).get("origin") == origin
+        if is_own and message.get(HELD) == digest.hexdigest():
+            response_id, size = message[RESPONSE_ID], count
+    return Held(response_id, size, digest)
+
+
+def add_to_digest(digest: Any, message: Message) -> None:
+    """Continue the hash of a history with what a model reads of a message."""
+    content = message.get("content")
+    if message["role"] == "assistant":
+        content = plain_text(content).strip()
+    functions = [(call["id"], call["function"]) for call in message.get("tool_calls") or ()]
+    calls = [(number, f["name"], _parsed(f["arguments"])) for number, f in functions]
+    said = [message["role"], content, calls, message.get("tool_call_id")]
+    digest.update(json.dumps(said, sort_keys=True).encode() + b"\n")
+
+
+def _parsed(arguments: str) -> Any:
+    try:
+        return json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        return arguments
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +123,14 @@ class ResponsesWriter:
         model: Model name.
         level: Thinking level; None for the model's default.
         origin: Server and model, as in the messages' `meta`.
-        encrypts: Whether the server can encrypt reasoning that it does not store.
+        encrypts: Whether the server can encrypt reasoning.
         sends_reasoning: Whether to send the reasoning of earlier responses.
+        histories: What was written for earlier requests.
+        custom: Formats of the custom tools, by name; None for free text.
+        held: What the server holds of the history; None if responses are not stored to be continued.
+        is_gone: Whether the server has deleted earlier responses: all that it held is sent.
+        appends_tools: Whether tools that come later are sent after the messages before them.
+        sends_cache_key: Whether to send a ``prompt_cache_key`` of our own.
     """
 
     model: str
@@ -50,6 +138,12 @@ class ResponsesWriter:
     origin: str = ""
     encrypts: bool = True
     sends_reasoning: bool = True
+    histories: WrittenHistories[list[list[dict[str, Any]]]] | None = None
+    custom: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    held: Held | None = None
+    is_gone: bool = False
+    appends_tools: bool = False
+    sends_cache_key: bool = False
 
     def write(
         self,
@@ -69,24 +163,38 @@ class ResponsesWriter:
         Raises:
             ConfigError: An option has no counterpart.
         """
-        body: dict[str, Any] = {"model": self.model, "store": False, **self._options(options)}
-        if stream:
+        fields, extra = self._options(options), options.get("extra_body") or {}
+        for name in _HISTORIES & extra.keys():
+            _refuse(name, extra[name])
+        asked = {**fields, **extra}
+        need = "continues" if self.held is not None else "background" if asked.get("background") else ""
+        if need and asked.get("store") is False:
+            raise ConfigError(f"store=False: {need}=True needs a stored response. Leave store out.")
+        body: dict[str, Any] = {"model": self.model, "store": bool(need), **fields}
+        window = (asked.get("background_options") or {}).get("completion_window")
+        if stream and window not in _UNSTREAMED:
             body["stream"] = True
-        if body["store"] is False and self.encrypts:
+        if self.encrypts:  # also if stored: the server may delete it
             body["include"] = list(dict.fromkeys([*body.get("include", ()), ENCRYPTED]))
-        instructions = "\n\n".join(text_of(m["content"]) for m in messages if m["role"] in _SYSTEM)
+        instructions = "\n\n".join(text_of(m["content"]) for m in messages if m["role"] in SYSTEM_ROLES)
         if instructions.strip():
             body["instructions"] = instructions
-        history = [m for m in messages if m["role"] not in _SYSTEM]
-        body["input"] = [item for message in history for item in self._items(message, body["store"])]
-        if tools:
-            body["tools"] = [_tool(tool) for tool in tools]
-            choice = _choice(options.get("tool_choice"))
-            if choice is not None:
+        if self.sends_cache_key and body.get("prompt_cache_key") is None:
+            body["prompt_cache_key"] = cache_key(messages, tools)
+        history = [m for m in messages if m["role"] not in SYSTEM_ROLES]
+        offer, start = self.offer(history, tools, options.get("tool_choice")), 0
+        if self.held is not None and not self.is_gone and not offer.replaces(history[: self.held.size]):
+            start = self.held.size
+            body |= {"previous_response_id": self.held.response_id} if start else {}
+        has_stored = {**body, **extra}["store"] is not False and not self.is_gone
+        body["input"] = list(self._input(history, start, offer, has_stored=has_stored))
+        if offer.first:
+            body["tools"] = offer.first
+            if (choice := self._limited_choice(options.get("tool_choice"), offer)) is not None:
                 body["tool_choice"] = choice
         else:
             body.pop("parallel_tool_calls", None)
-        body.update(options.get("extra_body") or {})
+        body.update(extra)
         return body
 
     def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,31 +225,192 @@ class ResponsesWriter:
             fields["text"] = {**given, **fields.get("text", {})}
         return fields
 
-    def _items(self, message: Message, store: Any) -> Iterator[dict[str, Any]]:
-        role = message["role"]
+    def _by_message(self, history: list[Message], *settings: Any) -> list[list[dict[str, Any]]]:
+        """Return the items of each message; those of a beginning that is known are taken over."""
+        kept_with = (self.origin, self.sends_reasoning, self.custom, settings)
+        written, known = self.histories.find(kept_with, history) if self.histories else (None, 0)
+        new = (list(self._items(message, *settings)) for message in history[known:])
+        written = [*(written or ()), *new]
+        if self.histories:
+            self.histories.keep(kept_with, history, written, known)
+        return written
+
+    def _input(
+        self, history: list[Message], start: int, offer: Offer, *, has_stored: bool
+    ) -> Iterator[dict[str, Any]]:
+        """Yield the items of the messages from `start` on, with the tools that came later."""
+        written = self._by_message(history, has_stored, self._custom_ids(history))
+        for number in range(start, len(history) + 1):
+            if number in offer.later:
+                yield {"type": "additional_tools", "role": "developer", "tools": offer.later[number]}
+            if number < len(history):
+                yield from written[number]
+
+    def _items(
+        self, message: Message, has_stored: bool, custom_ids: frozenset[str]
+    ) -> Iterator[dict[str, Any]]:
+        role, content = message["role"], message["content"]
         if role == "tool":
-            output = (
-                _parts(message["content"]) if isinstance(message["content"], list) else message["content"]
-            )
-            yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": output}
+            call_id = message["tool_call_id"]
+            kind = "custom_tool_call_output" if call_id in custom_ids else "function_call_output"
+            output = _parts(content) if isinstance(content, list) else content
+            yield {"type": kind, "call_id": call_id, "output": output}
         elif role == "assistant":
-            yield from self._response(message, store)
-        elif parts := _parts(message["content"]):
+            yield from self._response(message, has_stored, custom_ids)
+        elif parts := _parts(content):
             is_text = len(parts) == 1 and parts[0]["type"] == "input_text"
             yield {"role": "user", "content": parts[0]["text"] if is_text else parts}
 
-    def _response(self, message: Message, store: Any) -> Iterator[dict[str, Any]]:
-        calls = [_call(call) for call in message.get("tool_calls") or ()]
-        is_own = message.get(META, {}).get("origin") == self.origin
+    def _response(
+        self, message: Message, has_stored: bool, custom_ids: frozenset[str]
+    ) -> Iterator[dict[str, Any]]:
+        calls = [_call(call, call["id"] in custom_ids) for call in message.get("tool_calls") or ()]
+        is_own = self._is_own(message)
         if message.get(ITEMS) and is_own and self.sends_reasoning:
-            items = _kept(message, calls, store)
+            items = _kept(message, calls, has_stored)
             if items is not None:
                 yield from items
                 return
         text = plain_text(message.get("content"))
         if text.strip():
-            yield {"role": "assistant", "content": text}
+            yield {"role": "assistant", "content": text, **_phase(message if is_own else {})}
         yield from calls
+
+    # -- calls and tools -----------------------------------------------------------------------------------
+
+    def _custom_ids(self, history: Iterable[Message]) -> frozenset[str]:
+        """Return the ids of the calls that are written as calls of custom tools."""
+        return frozenset(
+            call["id"]
+            for message in history
+            if "tool_calls" in message
+            for call in message["tool_calls"]
+            if (CALL_TYPE in call or self.custom) and self._is_custom(message, call)
+        )
+
+    def _is_custom(self, message: Message, call: Mapping[str, Any]) -> bool:
+        if self._is_own(message):
+            is_meant = call.get(CALL_TYPE) == "custom_tool_call"
+        else:
+            is_meant = call["function"]["name"] in self.custom
+        return is_meant and _only_text(call) is not None
+
+    def _is_own(self, message: Message) -> bool:
+        return message.get(META, {}).get("origin") in (self.origin, self.origin.removesuffix(OWN))
+
+    def offer(
+        self, history: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None, choice: Any = None
+    ) -> Offer:
+        """Return the tools of a request. If later ones are appended, the first ones never change.
+
+        Args:
+            history: The history without system messages.
+            tools: The tools that the request shall have.
+            choice: The option ``tool_choice``.
+        """
+        wanted = [self._tool(tool) for tool in tools or ()]
+        if not self.appends_tools:
+            return Offer(wanted, {})
+        first: list[dict[str, Any]] = []
+        later: dict[int, list[dict[str, Any]]] = {}
+        for number, message in enumerate(history):
+            record = message.get(TOOLS)
+            if record is None or message.get(META, {}).get("origin") != self.origin:
+                continue
+            if record["is_first"]:
+                first, later = record["tools"], {}
+            elif first:
+                later[number] = record["tools"]
+        if first and (choice == "none" or not wanted):
+            return Offer(first, later, allowed=[])
+        known = [tool for group in (first, *later.values()) for tool in group]
+        new = [tool for tool in wanted if tool not in known]
+        names = [_name(tool) for tool in known]
+        if not first or any(_name(tool) in names for tool in new):  # a changed definition
+            return Offer(wanted, {}, {"is_first": True, "tools": wanted} if wanted else None)
+        record = None
+        if new:
+            later[len(history)] = new
+            record = {"is_first": False, "tools": new}
+        has_all = all(tool in wanted for tool in known)
+        return Offer(first, later, record, None if has_all else [_reference(tool) for tool in wanted])
+
+    def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any]:
+        """Return a tool of this protocol for one of chat completions; others are tools of the server."""
+        function = tool.get("function")
+        if not isinstance(function, Mapping):
+            return dict(tool)
+        described = {"description": function["description"]} if function.get("description") else {}
+        if function["name"] in self.custom:
+            text_parameter(function)
+            form = self.custom[function["name"]]
+            formed = {} if form is None else {"format": dict(form)}
+            return {"type": "custom", "name": function["name"], **formed, **described}
+        return {
+            "type": "function",
+            "name": function["name"],
+            "parameters": function.get("parameters") or {"type": "object", "properties": {}},
+            "strict": bool(function.get("strict")),  # if missing, some routes assume true
+            **described,
+        }
+
+    def _limited_choice(self, wanted: Any, offer: Offer) -> Any:
+        """Return the ``tool_choice`` for an option, and for tools that may no longer be called."""
+        choice = self._choice(wanted)
+        if offer.allowed is None or choice not in (None, "auto", "required"):
+            return choice
+        allowed = {"type": "allowed_tools", "mode": choice or "auto", "tools": offer.allowed}
+        return allowed if offer.allowed else "none"
+
+    def _choice(self, wanted: Any) -> Any:
+        if not isinstance(wanted, Mapping):
+            return str(wanted) if isinstance(wanted, str) else wanted
+        if isinstance(wanted.get("function"), Mapping):
+            name = wanted["function"]["name"]
+            return {"type": "custom" if name in self.custom else "function", "name": name}
+        allowed = wanted.get("allowed_tools")
+        if isinstance(allowed, Mapping):
+            return {"type": "allowed_tools", **allowed, "tools": [self._choice(t) for t in allowed["tools"]]}
+        return dict(wanted)
+
+
+def _call(call: Mapping[str, Any], is_custom: bool) -> dict[str, Any]:
+    function = call["function"]
+    named = {"call_id": call["id"], "name": function["name"]}
+    if is_custom:
+        return {"type": "custom_tool_call", **named, "input": _only_text(call)}
+    return {"type": "function_call", **named, "arguments": function["arguments"] or "{}"}
+
+
+def _only_text(call: Mapping[str, Any]) -> str | None:
+    """Return the only argument of a call, if it is a string."""
+    arguments = _parsed(call["function"]["arguments"])
+    values = list(arguments.values()) if isinstance(arguments, dict) else []
+    return values[0] if len(values) == 1 and isinstance(values[0], str) else None
+
+
+def _reference(tool: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the part of a tool's definition that names it."""
+    return {name: tool[name] for name in ("type", "name", "server_label") if name in tool}
+
+
+def _name(tool: Mapping[str, Any]) -> Any:
+    return tool.get("name") or (tool.get("type"), tool.get("server_label"))
+
+
+def text_parameter(function: Mapping[str, Any]) -> str:
+    """Return the name of the only parameter of a custom tool.
+
+    Raises:
+        ConfigError: The tool has other parameters.
+    """
+    properties = (function.get("parameters") or {}).get("properties") or {}
+    if [schema.get("type") for schema in properties.values()] != ["string"]:
+        raise ConfigError(
+            f"custom_tools[{function['name']!r}]: the tool must have one parameter, a string; it has "
+            f"{', '.join(properties) or 'none'}. Change the function, or leave it out of custom_tools."
+        )
+    return str(next(iter(properties)))
 
 
 def _refuse(name: str, value: Any) -> None:
@@ -149,11 +418,16 @@ def _refuse(name: str, value: Any) -> None:
     if name == "stop":  # tool modes learn from an error of this kind
         said = "stop has no counterpart in OpenAI's Responses API"
         raise LLMError(f"{said}. Leave it out.", kind="bad_request", said=said)
+    if name in _HISTORIES:
+        raise ConfigError(
+            f"{name}={value!r:.80}: the history is sent already, so the model would read it twice. Leave it "
+            "out, and pass continues=True to ResponsesClient."
+        )
     if not isinstance(value, Default):
         raise ConfigError(f"{name} has no counterpart in OpenAI's Responses API. Leave it out.")
 
 
-def _kept(message: Message, calls: list[dict[str, Any]], store: Any) -> list[dict[str, Any]] | None:
+def _kept(message: Message, calls: list[dict[str, Any]], has_stored: bool) -> list[dict[str, Any]] | None:
     """Return the kept items of a response with the history's calls; None if the message has changed.
 
     A reasoning item goes with what followed it, and only if the server stores it or it is encrypted.
@@ -165,27 +439,33 @@ def _kept(message: Message, calls: list[dict[str, Any]], store: Any) -> list[dic
         return None
     if text.strip() != plain_text(message.get("content")).strip():
         return None
-    if sum(item.get("type") == "function_call" for item in items) != len(calls):
+    if [item["type"] for item in items if item.get("type") in _CALLS] != [call["type"] for call in calls]:
         return None
-    kept = [item for item in items if store is not False or not _is_lost(item)]
+    kept = [item for item in items if has_stored or not _is_lost(item)]
     rest = iter(calls)
     return [
-        {**item, **next(rest)} if item.get("type") == "function_call" else item
+        {**item, **next(rest)} if item.get("type") in _CALLS else item
         for item in (_sent(item, has_ids=len(kept) == len(items)) for item in kept)
     ]
 
 
+def _phase(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the phase of a response whose text has changed, if its texts had one phase."""
+    phases = {item.get("phase") for item in message.get(ITEMS) or () if item.get("type") == "message"}
+    return {"phase": phase} if len(phases) == 1 and (phase := phases.pop()) else {}
+
+
 def _is_lost(item: Mapping[str, Any]) -> bool:
-    """Return True for reasoning that nobody has: neither stored nor encrypted."""
+    """Return True for lost reasoning: neither stored nor encrypted."""
     return item.get("type") == "reasoning" and not item.get("encrypted_content")
 
 
 def _sent(item: Mapping[str, Any], *, has_ids: bool) -> dict[str, Any]:
     """Return an item to send. Without its reasoning, a response goes without its ids."""
     fields = {name: value for name, value in item.items() if value is not None}
-    if has_ids or item.get("type") not in ("message", "function_call"):
+    if has_ids or item.get("type") not in ("message", *_CALLS):
         return fields
-    if item["type"] == "function_call":
+    if item["type"] in _CALLS:
         return {name: value for name, value in fields.items() if name != "id"}
     phase = {"phase": fields["phase"]} if "phase" in fields else {}
     return {"role": "assistant", "content": text_of_item(item), **phase}
@@ -205,16 +485,6 @@ def text_of_item(item: Mapping[str, Any]) -> str:
     return "".join(part.get("text") or part.get("refusal") or "" for part in item.get("content") or ())
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call["function"]
-    return {
-        "type": "function_call",
-        "call_id": call["id"],
-        "name": function["name"],
-        "arguments": function["arguments"] or "{}",
-    }
-
-
 def _parts(content: Any) -> list[dict[str, Any]]:
     if isinstance(content, str):
         return [{"type": "input_text", "text": content}] if content else []
@@ -232,28 +502,6 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
         names = ("file_id", "filename", "file_data")
         return {"type": "input_file", **{name: part["file"][name] for name in names if name in part["file"]}}
     return {"type": "input_text", "text": sentence("media_gone", what=part_words(part))}
-
-
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a tool of this protocol for one of chat completions; others are tools of the server."""
-    function = tool.get("function")
-    if not isinstance(function, Mapping):
-        return dict(tool)
-    written = {
-        "type": "function",
-        "name": function["name"],
-        "parameters": function.get("parameters") or {"type": "object", "properties": {}},
-        "strict": bool(function.get("strict")),  # if missing, some routes assume true
-    }
-    if function.get("description"):
-        written["description"] = function["description"]
-    return written
-
-
-def _choice(wanted: Any) -> Any:
-    if isinstance(wanted, Mapping) and isinstance(wanted.get("function"), Mapping):
-        return {"type": "function", "name": wanted["function"]["name"]}
-    return str(wanted) if isinstance(wanted, str) else wanted
 
 
 def _format(form: Any) -> dict[str, Any] | None:

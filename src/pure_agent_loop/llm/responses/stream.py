@@ -6,73 +6,165 @@ Source of the event grammar: the types of the ``openai`` package 3.57.0 and the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
-from pure_agent_loop.errors import LLMError
+from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError
 from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
-from pure_agent_loop.llm.responses.request import ITEMS, text_of_item
+from pure_agent_loop.llm.responses.request import (
+    CALL_TYPE,
+    HELD,
+    ITEMS,
+    RESPONSE_ID,
+    TOOLS,
+    Held,
+    add_to_digest,
+    text_of_item,
+    text_parameter,
+)
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get
 from pure_agent_loop.llm.wire import parse_json
 
-_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter", "max_messages": "length"}
+_REASONS = {"content_filter": "content_filter"}  # all others cut the response off: ``length``
+# Kinds of errors by the codes of a failed response; others are classified by their words.
+_BUSY = ("server_error", "vector_store_timeout", "failed_to_download_image")
+_BAD = (
+    "invalid_prompt", "data_residency_mismatch", "bio_policy", "misalignment_policy_violation",
+    "invalid_image", "invalid_image_format", "invalid_base64_image", "invalid_image_url", "image_too_large",
+    "image_too_small", "image_parse_error", "image_content_policy_violation", "invalid_image_mode",
+    "image_file_too_large", "unsupported_image_media_type", "empty_image_file", "image_file_not_found",
+)  # fmt: skip
+_KINDS: dict[str, ErrorKind] = {
+    "rate_limit_exceeded": "rate_limit",
+    **dict.fromkeys(_BUSY, "overloaded"),
+    **dict.fromkeys(_BAD, "bad_request"),
+}
 _TEXTS = ("response.output_text.delta", "response.refusal.delta")
 _THOUGHTS = ("response.reasoning_summary_text.delta", "response.reasoning_text.delta")
 _ENDS = ("response.completed", "response.incomplete", "response.failed")
+_NO_ITEM = -1  # output index of deltas without one
 _PLAIN = {
     "message": {"type", "id", "role", "status", "content"},
     "function_call": {"type", "id", "call_id", "name", "arguments", "status"},
+    "custom_tool_call": {"type", "id", "call_id", "name", "input", "status"},
 }
+_CALLS = {"function_call": "arguments", "custom_tool_call": "input"}
+_CALL_DELTAS = ("response.function_call_arguments.delta", "response.custom_tool_call_input.delta")
+_RUNNING = ("queued", "in_progress")
 
 
 class ResponsesReader(ProtocolReader):
-    """Reader of a response; see `ProtocolReader`."""
+    """Reader of a response; see `ProtocolReader`.
 
-    def __init__(self) -> None:
+    Args:
+        held: What the server holds of the history before the response, if responses are to be continued.
+        tools: Tool schemas of the request, in the chat-completions shape.
+        record: The record of tools that the request has first; None for none.
+    """
+
+    def __init__(
+        self,
+        held: Held | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        record: Mapping[str, Any] | None = None,
+    ) -> None:
         super().__init__()
+        self.response_id = ""
+        self.is_running = False  # a background response: the server has not ended it
+        self._held = held
+        self._tools, self._record = tools or (), record
         self._items: dict[int, dict[str, Any]] = {}  # complete ones, by output index
         self._open: dict[int, dict[str, list[str]]] = {}  # what was streamed of the others
         self._calls: dict[int, int] = {}  # number of each call, by output index
+        self._indexes: dict[Any, int] = {}  # of items whose events have no output index
+        self._custom: dict[int, str] = {}  # parameter of each call of a custom tool, by output index
+
+    def read_whole(self, response: Any) -> Iterator[Delta]:
+        """Read the state of a background response; yield what is new if it has ended."""
+        self.is_document, self._document = True, [json.dumps(response).encode()]
+        yield from self.close()
 
     def _whole(self, response: Mapping[str, Any]) -> Iterator[Delta]:
+        if response.get("status") in _RUNNING and response.get("id"):
+            self._begin(response)
+            return
+        self.is_running = False
+        if response.get("error"):
+            raise error_of(response["error"])
         if not isinstance(response.get("output"), list):
-            raise error_of(response.get("error") or response)
+            raise LLMError("The server's response is not one of the Responses API.", kind="incomplete")
         yield from self._end(response)
+
+    def _begin(self, response: Mapping[str, Any]) -> None:
+        self.response_id = checked_string(response.get("id") or "")
+        self.is_running = bool(self.response_id)
 
     def _end_of_stream(self) -> Iterator[Delta]:
         raise LLMError("The model's response ended early: the server sent no final event.", kind="incomplete")
 
     def _event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
         kind = event.get("type")
-        if kind in _TEXTS:
-            self._open[event["output_index"]]["text"].append(checked_string(event["delta"]))
+        if kind == "response.created":
+            self._begin(event.get("response") or {})
+        elif kind in _TEXTS:
+            self._streamed(event)["text"].append(checked_string(event["delta"]))
             yield Delta(event["delta"])
-        elif kind == "response.function_call_arguments.delta":
-            yield self._arguments(event["output_index"], event["delta"])
+        elif kind in _CALL_DELTAS:
+            yield self._arguments(self._index(event), event["delta"])
         elif kind in _THOUGHTS:
-            self._open[event["output_index"]]["thought"].append(checked_string(event["delta"]))
+            self._streamed(event)["thought"].append(checked_string(event["delta"]))
             yield Delta(reasoning=event["delta"])
         elif kind == "response.reasoning_summary_part.added" and event.get("summary_index"):
             yield Delta(reasoning="\n\n")
         elif kind == "response.output_item.added":
-            yield from self._added(event["output_index"], event["item"])
+            yield from self._added(self._index(event), event["item"])
         elif kind == "response.output_item.done":
-            yield from self._complete(event["output_index"], event["item"])
+            yield from self._complete(self._index(event), event["item"])
         elif kind in _ENDS:
             yield from self._end(event["response"])
         elif kind == "error" or (kind is None and "error" in event):
             raise error_of(event.get("error") or event)
 
+    def _index(self, event: Mapping[str, Any]) -> int:
+        """Return the output index of an event; llama.cpp only names the item."""
+        if "output_index" in event:
+            return int(event["output_index"])
+        item = event.get("item") or {}
+        name = event.get("item_id") or item.get("id") or item.get("call_id")
+        return self._indexes.setdefault(name, len(self._indexes)) if name else _NO_ITEM
+
+    def _streamed(self, event: Mapping[str, Any]) -> dict[str, list[str]]:
+        """Return what was streamed of the item of an event; some gateways announce and name no items."""
+        index = self._index(event)
+        return self._open[index] if index != _NO_ITEM else self._open.setdefault(index, _nothing_streamed())
+
     def _added(self, index: int, item: Mapping[str, Any]) -> Iterator[Delta]:
-        self._open[index] = {"text": [], "thought": [], "arguments": []}
-        if item.get("type") == "function_call":
+        self._open[index] = _nothing_streamed()
+        if item.get("type") in _CALLS:
             self._calls[index] = number = len(self._calls)
             call_id, name = checked_string(item["call_id"]), checked_string(item["name"])
-            yield Delta(tool_calls=(ToolCallDelta(number, call_id, name),))
+            begun = extra = None
+            if item["type"] == "custom_tool_call":
+                self._custom[index] = self._parameter(name)
+                begun, extra = f'{{{json.dumps(self._custom[index])}: "', {CALL_TYPE: item["type"]}
+            yield Delta(tool_calls=(ToolCallDelta(number, call_id, name, begun, extra),))
+
+    def _parameter(self, name: str) -> str:
+        """Return the parameter that gets the text of a custom tool."""
+        for tool in self._tools:
+            if get(tool.get("function"), "name") == name:
+                with suppress(ConfigError):  # the tool rejects the call
+                    return text_parameter(tool["function"])
+        return "input"
 
     def _arguments(self, index: int, piece: str) -> Delta:
         self._open[index]["arguments"].append(checked_string(piece))
-        return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=piece),))
+        return self._piece(index, json.dumps(piece)[1:-1] if index in self._custom else piece)
+
+    def _piece(self, index: int, arguments: Any) -> Delta:
+        return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=arguments),))
 
     def _complete(self, index: int, item: Mapping[str, Any]) -> Iterator[Delta]:
         """Keep an item; yield what its deltas lacked."""
@@ -81,42 +173,72 @@ class ResponsesReader(ProtocolReader):
         if index not in self._open:
             yield from self._added(index, item)
         streamed = {name: "".join(pieces) for name, pieces in self._open.pop(index).items()}
+        loose = self._open.get(_NO_ITEM, {})
         self._items[index] = dict(item)
         kind = item.get("type")
-        if kind == "function_call" and streamed["arguments"] != (item.get("arguments") or "{}"):
-            yield self._rest(index, streamed["arguments"], item.get("arguments") or "{}")
-        elif kind == "message" and not streamed["text"] and (text := text_of_item(item)):
-            yield Delta(text)
-        elif kind == "reasoning" and not streamed["thought"]:
+        if kind in _CALLS:
+            yield from self._rest(index, streamed["arguments"], item.get(_CALLS[kind]) or "")
+        elif kind == "message" and not loose.get("text"):
+            text = text_of_item(item)
+            if text.startswith(streamed["text"]) and (rest := text[len(streamed["text"]) :]):
+                yield Delta(rest)
+        elif kind == "reasoning" and not (streamed["thought"] or loose.get("thought")):
             parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
             if thought := "\n\n".join(part["text"] for part in parts):
                 yield Delta(reasoning=thought)
 
-    def _rest(self, index: int, streamed: str, final: str) -> Delta:
-        """Return what the streamed arguments of a call lack; its final form is right."""
-        if final.startswith(streamed):
-            return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=final[len(streamed) :]),))
-        value = parse_json(final.encode())
-        return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=dict(value)),))
+    def _rest(self, index: int, streamed: str, final: str) -> Iterator[Delta]:
+        """Yield what the streamed arguments of a call lack; its final form is right."""
+        is_custom = index in self._custom
+        rest = final[len(streamed) :]
+        if is_custom and final.startswith(streamed):
+            yield self._piece(index, json.dumps(rest)[1:-1] + '"}')
+        elif is_custom:
+            yield self._piece(index, {self._custom[index]: final})
+        elif not final.startswith(streamed):
+            yield self._piece(index, dict(parse_json(final.encode())))
+        elif rest:
+            yield self._piece(index, rest)
 
     def _end(self, response: Mapping[str, Any]) -> Iterator[Delta]:
-        if response.get("status") == "failed" or response.get("error"):
-            raise error_of(response.get("error") or {"message": "The response failed."})
-        if response.get("status") in ("queued", "in_progress"):
-            raise LLMError(
-                "The server runs the response in the background. Stream it, or leave background=True out.",
-                kind="bad_request",
-            )
+        status = response.get("status")
+        self.is_running = False
+        if status in ("failed", "cancelled") or response.get("error"):
+            raise error_of(response.get("error") or {"message": f"The response has status {status!r}."})
+        if status in _RUNNING:
+            raise LLMError("The server ended a response that it still runs.", kind="incomplete")
         for index, item in enumerate(response.get("output") or ()):
             yield from self._complete(index, item)  # those that no event has completed
         reason = "tool_calls" if self._calls else "stop"
-        if response.get("status") == "incomplete":
-            details = get(response.get("incomplete_details"), "reason")
-            reason = _REASONS.get(str(details), "length")
+        if status == "incomplete":
+            reason = _REASONS.get(str(get(response.get("incomplete_details"), "reason")), "length")
         items = [self._items[index] for index in sorted(self._items)]
         self.is_done = True
-        extra = None if all(map(_is_plain, items)) else {ITEMS: items}
-        yield Delta(finish_reason=reason, usage=_usage(response.get("usage")), extra=extra)
+        is_known = self._open.keys() <= {_NO_ITEM}  # items that are still open are not in the list
+        extra: dict[str, Any] = {ITEMS: items} if is_known and not all(map(_is_plain, items)) else {}
+        if self._record is not None:
+            extra[TOOLS] = self._record
+        if self._held is not None and status == "completed" and response.get("id"):
+            digest = self._held.digest.copy()
+            add_to_digest(digest, self._message())
+            extra |= {RESPONSE_ID: str(response["id"]), HELD: digest.hexdigest()}
+        yield Delta(finish_reason=reason, usage=_usage(response.get("usage")), extra=extra or None)
+
+    def _message(self) -> dict[str, Any]:
+        """Return the message that the history has for the response."""
+        calls, text = [], ""
+        for index, item in sorted(self._items.items()):
+            text += text_of_item(item)
+            if item.get("type") in _CALLS:
+                custom = {self._custom.get(index, ""): item.get("input") or ""}
+                arguments = json.dumps(custom) if index in self._custom else item.get("arguments") or "{}"
+                function = {"name": item["name"], "arguments": arguments}
+                calls.append({"id": item["call_id"], "function": function})
+        return {"role": "assistant", "content": text, "tool_calls": calls}
+
+
+def _nothing_streamed() -> dict[str, list[str]]:
+    return {"text": [], "thought": [], "arguments": []}
 
 
 def _is_plain(item: Mapping[str, Any]) -> bool:
@@ -134,11 +256,15 @@ def _usage(usage: Any) -> TokenUsage | None:
     cached = count_of(usage.get("input_tokens_details"), "cached_tokens")
     thought = count_of(usage.get("output_tokens_details"), "reasoning_tokens")
     cached = None if cached is None else min(cached, prompt)
-    return TokenUsage(prompt, written, count_of(usage, "total_tokens") or prompt + written, thought, cached)
+    stored = count_of(usage.get("input_tokens_details"), "cache_write_tokens")
+    total = count_of(usage, "total_tokens") or prompt + written
+    return TokenUsage(prompt, written, total, thought, cached, cache_write_tokens=stored)
 
 
 def error_of(error: Any) -> LLMError:
     """Return the error that a server sent in place of a response."""
     from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
 
-    return error_from_body(error)
+    failure = error_from_body(error)
+    failure.kind = _KINDS.get(str(get(error, "code")), failure.kind)
+    return failure

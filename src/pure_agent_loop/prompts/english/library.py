@@ -6,6 +6,10 @@ MESSAGES = {
     "is_set": "{variable} is set",
     "server_found": "no key is set; found on the default port of {server}: {owner}",
     "no_server": "no key is set and no local model server is running{also}",
+    "model_failed": "{model} failed ({reason}); {other} answers instead.",
+    "model_failed_midway": "{model} failed ({reason}); {other} continues its response.",
+    "model_refused": "{model} refused to answer; {other} answers instead.",
+    "limit_wait": "Waiting {seconds} s: {model} is at its limit per minute.",
     "refused": "; {reason} (--base-url){also}",
     "no_key": "No API key for {url}. Set PAL_API_KEY (or OPENAI_API_KEY).",
     "no_own_key": "No API key for {url}. Set PAL_API_KEY, or {variable}, which is sent only to its maker.",
@@ -24,6 +28,18 @@ MESSAGES = {
     "starting": "Starting the local model {model} ({size} MB) ...",
     "server_ready": "Local model {model}: server ready (process {process}).",
     "not_used": "the server at {url} belongs to {owner}, who could read every task; it is used only if named",
+    # -- prompt cache ------------------------------------------------------------------------------
+    "prefix_changed": (
+        "Prompt cache: {place} changed at character {offset}; {share} % of the previous request before it is "
+        "unchanged. Changed by {writer}. Before: {before!r}. Now: {after!r}."
+    ),
+    "prefix_by_system_function": "the function that writes the system prompt",
+    "prefix_by_toolsets": "a toolset that lists other tools",
+    "prefix_by_read_result": "the tool read_result, listed from the first cut result on",
+    "prefix_by_compaction": "compaction ({rung})",
+    "prefix_by_handoff": "a handoff to another agent",
+    "prefix_by_program": "the calling program ({part})",
+    "prefix_by_client": "the model client: another model or tool mode, or a refusal it learned from",
     # -- sandbox -----------------------------------------------------------------------------------
     "sandbox_bubblewrap_offline": "shell: bubblewrap, no network",
     "sandbox_bubblewrap_network": "shell: bubblewrap, network allowed",
@@ -38,6 +54,14 @@ MESSAGES = {
     "sandbox_bubblewrap_fails": "bubblewrap does not work: {error}",
     "sandbox_landlock_linux": "Landlock needs Linux",
     "sandbox_landlock_missing": "Landlock: not supported or not enabled in this kernel",
+    "workspace_open": (
+        "workspace_root={root!r} is {kind}; everything in it could be read or changed. Choose a project "
+        "folder, or allow it with any_folder=True (--any-folder)."
+    ),
+    "workspace_system": "workspace_root={root!r} is a system folder. Choose a project folder.",
+    "folder_home": "a home",
+    "folder_temporary": "a shared temporary folder",
+    "folder_with_keys": "a folder with keys in it (.ssh)",
     "sandbox_not_here": "sandbox={name!r} does not work here: {why}.",
     "whole_number": "{text!r} is not a whole number of at least 1",
     "seconds_above": "{text!r} is not a number of seconds above 0 and up to {most:g}",
@@ -53,6 +77,45 @@ MESSAGES = {
     "unknown_choice": "{name}={value!r:.80} is unknown. Use one of: {choices}.",
     "run_still": "Run {run_id!r} is still {status} after {timeout:g} s{reason}.",
     "database_unavailable": "The database {place} is unavailable: {reason}",
+    "database_rights": (
+        ". The role needs CREATE on the database (SQL: GRANT CREATE ON DATABASE name TO role): the first "
+        "worker makes the schemas dbos, pal_durable and pure_agent_loop. If another role made them, this "
+        "one needs USAGE on the schemas and all rights on their tables and sequences."
+    ),
+    "database_lost": (
+        "The database {database} is lost: {reason} Running runs wait for it, and no run starts. Check its "
+        "server and network; nothing has to be restarted here."
+    ),
+    "database_back": "The database {database} is back after {seconds:.1f} s.",
+    "run_claimed": "Run {run}: running, agent {agent}.",
+    "run_ended": "Run {run}: {reason} after {seconds:.1f} s, {steps} steps, {tokens} tokens.",
+    "run_failed": (
+        "Run {run}: {reason} after {seconds:.1f} s: {error} To look into it: pal tasks show {run}, "
+        "pal logs {run}"
+    ),
+    "run_waits": "Run {run}: {reason}; pal tasks show {run} shows what it waits for.",
+    "run_retries": (
+        "Run {run}: the request of step {step} failed, attempt {attempt}; next in {delay:.1f} s: {error}"
+    ),
+    "run_parked": "Run {run} waits for the end of {ahead}, which is ahead in its session.",
+    "run_released": "Run {run} resumes: its session is free.",
+    "run_answered": "Run {run} resumes: all its questions are answered.",
+    "run_returned": "Run {run} was returned to its queue: this worker stops.",
+    "run_taken": "Run {run} was taken over by another worker.",
+    "run_handed_over": "Run {run} of dead worker {worker} resumes on another worker.",
+    "run_locked": "Run {run} waits for its session: {reason}",
+    "run_database": "Run {run} waits for its database: {reason}",
+    "run_again": "Run {run} starts again: {reason}",
+    "run_unfinished": (
+        "Not ended: {runs}. Nothing was deleted. Cancel them first (pal cancel RUN_ID), or delete with "
+        "--stop (stop=True)."
+    ),
+    "session_shared": (
+        "The session {session} holds more than these runs (others: {others}). Nothing was deleted. Name them "
+        "too, or delete the whole session: pal sessions delete {session} --database {database}"
+    ),
+    "sweep_failed": "Checking other workers failed: {error}",
+    "health_address": "--health {host}:{port} cannot be used: {reason}. Choose another port.",
     "sqlite_old": (
         "SQLite {sqlite_version} is too old for the durable engine, which needs 3.42 or later on Python 3.12 "
         "and later. Use PostgreSQL, a Python with a newer SQLite, or Python 3.11."
@@ -143,10 +206,31 @@ MESSAGES = {
     "unknown_evaluator": "{where}: unknown evaluator {name!r:.80}. Evaluators: {by_name}.",
     "case_expected": "Case {name!r} has no expected output, but an evaluator needs it. Set expected=...",
     "case_contains": "Case {name!r}: Contains needs a non-empty string.",
-    "max_cost_prices": "MaxCost: limits.prices of the agent has no price for the model {model!r}.",
+    "no_price": (
+        "{field} is set, but the price of the model {model!r} at its server is unknown, so that the limit "
+        "would never be reached. Give it: prices={{{model!r}: Price(input=..., output=...)}}, per million "
+        "tokens (0 for a server that costs nothing), or --price IN,OUT. `pal cost prices` lists known ones."
+    ),
+    "day_needs_session": (
+        "max_cost_per_day and max_cost_per_person_per_day add up what the sessions of a store recorded, and "
+        "this run has no session. Give it one: session_id=..., or leave these limits out."
+    ),
+    "day_limit": "limits.{name} is reached; the next day (UTC) begins in {hours:.1f} hours.",
+    "day_spent": (
+        "{note} {spent} of {most} is spent, and no request was sent. Raise the limit to continue earlier."
+    ),
+    "prices_file": (
+        "{path} cannot be used as a list of prices: {why}. Give prices/data.json of genai-prices, or a file "
+        "of the same form as the shipped one; delete a damaged copy to use the shipped prices again."
+    ),
+    "max_cost_prices": (
+        "MaxCost: the price of the model {model!r} is unknown. Give it in limits.prices of the agent."
+    ),
     "no_verdict": "The judge returned no verdict: {content!r:.200}",
     "evaluator_arguments": "{where}: invalid arguments of the evaluator {name!r}: {error}",
     "not_a_schema": "schema is not a JSON Schema: {message}",
+    "eval_progress": "eval: {done}/{total} done, {right} right, {mean:.2f} s each",
+    "pandas_missing": "to_dataframe() needs pandas. Install it: pip install pandas.",
     "not_a_report": "{path} is not a report of an evaluation: {wrong}",
     "no_score": "Unknown score {name!r}. Use one of: {scores}.",
     "cannot_be_written": "{path} cannot be written: {error}.",
@@ -186,6 +270,8 @@ MESSAGES = {
     "models_json": "{settings_file} is not valid JSON: {error}. Repair or delete it.",
     "local_not_started": "The local model server did not start. {tail}",
     "no_model_name": "{owner}={model!r} has no model name. Write {protocol}:NAME.",
+    "unknown_prefix": "{owner}={model!r}: {prefix!r} is not a prefix of models, and OpenAI has no such "
+    "model. Prefixes: {known}. For a model of another server also set its base URL.",
     "model_missing": "--model is missing for {address}. Add --model NAME.{known}",
     "no_response": "No response within {timeout:g} s.",
     "web_page": "base_url: the server returned a web page or text, not JSON.",
@@ -211,6 +297,48 @@ MESSAGES = {
     "server_setting": "{unknown}: unknown server setting. Available: {known}.",
     "server_prefix": "prefix={prefix!r:.80} is not a path. Write it like /agents.",
     "above_zero": "{name}={value!r:.40} must be a number above 0.",
+    "server_model": "model: {model!r:.80} may not be chosen here. Possible: {choice}.",
+    "server_models": "models={models!r:.80} must be names of models as non-blank text.",
+    "server_verdict": "'always' and 'similar' need the verdict 'allow'.",
+    "server_starters": "starters={starters!r:.80} must be tasks as non-blank text.",
+    "server_suspended": "A run of this session is suspended: answer or stop it.",
+    "server_session_suspended": "The session is suspended: answer its questions first.",
+    "server_stopping": "The server is shutting down. Try again soon.",
+    "server_too_many_runs": "Too many runs. Wait until one has ended.",
+    "server_run_in_session": (
+        "A run is already running in this session: steer it, stop it, or wait for its end."
+    ),
+    "server_run_over": "This run is not running.",
+    "server_engine_run": "A run of the engine cannot be steered. Send a message after its end.",
+    "server_role": "The role {role!r} is required.",
+    "server_export_role": "The role 'operate' is required: an export contains everything.",
+    "server_nothing_to_undo": "This session has no changes to undo.",
+    "server_needs_engine": "This needs an engine: set database= (--database).",
+    "server_too_many_streams": "Too many event streams are open.",
+    "server_rate": "Too many requests.",
+    "server_not_authenticated": (
+        "Not authenticated. Send Authorization: Bearer TOKEN, or open the link that the server printed."
+    ),
+    "server_token": "Invalid token.",
+    "server_body_too_large": "The request body exceeds {limit:,} bytes.",
+    "server_too_slow": "The request took too long to arrive.",
+    "server_not_found": "Not found.",
+    "server_no_id": "No {kind} with this id.",
+    "noun_session": "session",
+    "noun_file": "file",
+    "noun_request": "request",
+    "noun_schedule": "schedule",
+    "noun_agent": "agent",
+    "noun_server": "server",
+    "noun_run": "run",
+    "noun_model": "model",
+    "server_no_runs": "This server has no runs in a session with this id.",
+    "server_no_agent": "Unknown agent {name!r:.80}. Available: {agents}.",
+    "server_session_in_use": "The session is in use by another program.",
+    "server_database_away": "The database is unavailable.",
+    "server_internal": "Internal error. See the server's log.",
+    "server_host": "Host not allowed. Add it with hosts= (--allow-host).",
+    "server_origin_refused": "Origin not allowed. Add it with origins= (--allow-origin).",
     "server_origin": "origins: {origin!r:.80} is not an origin. Write it like https://app.example.",
     "mcp_form": (
         '{shown} must have the form {{"mcpServers": {{"NAME": {{"command": "...", "args": []}}}}}}, or '

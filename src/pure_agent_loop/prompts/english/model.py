@@ -6,6 +6,8 @@ MESSAGES = {
     "plan_mode": "Only read-only tools are allowed in plan mode.",
     "rule_asks": "the rule {rule!r}",
     "mode_asks": "the mode 'ask'",
+    "continue_for_other": "[Notice] Your answer was interrupted. Go on exactly where you stopped; do not "
+    "repeat anything. Make the tool calls that are still needed.",
     "no_calls_left": "The tool call limit is reached; this call was not made.",
     "question_failed": "The question failed: {error}",
     "audit_lost": "Records of the audit log {path} are missing: the file was moved or replaced.",
@@ -29,7 +31,7 @@ MESSAGES = {
     "out_of_range": "{value} is out of range",
     "key_twice": "the key {key!r} occurs twice",
     "image_too_large": "{name}: the image has {size:,} bytes; at most {limit:,}. Make it smaller.",
-    "image_extra": "pure-agent-loop[images] shrinks images automatically.",
+    "image_extra": "With the extra [images] of pure-agent-loop, images are shrunk automatically.",
     "image_shrunk": "[made smaller for the server: it was {width} x {height}, {size:,} bytes]",
     "no_image": "{name} is not a PNG, JPEG, GIF or WebP image. Convert it to one of these.",
     "file_too_large": "{name}: the file has {size:,} bytes; at most {limit:,}. Make it smaller.",
@@ -67,6 +69,10 @@ MESSAGES = {
         "Your final answer must be one JSON value of this JSON Schema, nothing around it:\n{schema}"
     ),
     "final_result": "Submit the final answer and end the task. Call it once, when you know the answer.",
+    "malformed_response": (
+        "Your last response could not be read {why}\nGive it again. Call only tools that you have, each with "
+        "complete arguments."
+    ),
     "correct_answer": "Your answer cannot be used: {why}\nGive the whole answer again, corrected.",
     "answer_no_json": "it is not JSON of the required form. The JSON Schema is {schema}",
     "cancelled_itself": "the tool cancelled itself",
@@ -327,6 +333,10 @@ MESSAGES = {
     "shell_brace": "a brace expansion",
     "shell_hash_word": "a word that begins with #",
     "shell_open_quote": "an unclosed quote",
+    "shell_sign_in_word": "{sign!r} in a word",
+    "shell_backslash_end": "a backslash at the end of a line",
+    "shell_backtick_in_quotes": "a backtick or a continued line in quotes",
+    "shell_expansion_in_quotes": "an expansion in quotes",
     "shell_expansion": "the expansion {what}",
     "shell_text_between": "text between the words",
     "shell_words_touch": "words without a space between them",

@@ -19,7 +19,7 @@ MESSAGES = {
         "when it is done; do not poll for it."
     ),
     "queued": (
-        "[task {id} pending] The subagent '{agent}' begins when another one is done. A message will bring "
+        "[task {id} pending] The subagent '{agent}' starts when another one is done. A message will contain "
         "its answer."
     ),
     "moved": (

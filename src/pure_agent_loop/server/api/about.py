@@ -16,9 +16,10 @@ from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.api.actions import servers_of
+from pure_agent_loop.server.api.actions import servers_of, snapshots_of
 from pure_agent_loop.server.api.openapi import ApiRequest, Operation, read_json, validated
 from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES, HttpProblem, Person, not_found
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.tool import Tool
 
 if TYPE_CHECKING:
@@ -35,12 +36,21 @@ def _me_model(person: Person, request: ApiRequest) -> models.Me:
     return models.Me(name=person.name, roles=roles, engine=engine, version=__version__)
 
 
+async def signed_in(request: ApiRequest) -> Response:
+    """Return the authenticated person, or None. Without an error, which browsers would log."""
+    person: Person | None = request.person
+    me = None if person is None else _me_model(person, request).model_dump(mode="json")
+    return JSONResponse({"person": me})
+
+
 async def login(request: ApiRequest) -> Response:
     """Exchange a token for a cookie. The page got the token from the URL fragment, which is never logged."""
     body = validated(models.Login, read_json(await request.http.body()), 422)
     person = request.service.people.by_token(body.token)
     if person is None:
-        raise HttpProblem(401, "Invalid token.", {"WWW-Authenticate": 'Bearer realm="pure-agent-loop"'})
+        raise HttpProblem(
+            401, notice("library.server_token"), {"WWW-Authenticate": 'Bearer realm="pure-agent-loop"'}
+        )
     response = JSONResponse(_me_model(person, request).model_dump(mode="json"))
     response.set_cookie(
         request.service.people.cookie_name,
@@ -65,15 +75,18 @@ async def _agents(request: ApiRequest) -> models.Agents:
             models.AgentAbout(
                 name=name,
                 description=agent.description or "",
-                model=str(model_of(agent.llm) or ""),
+                model=(model := str(model_of(agent.llm) or "")),
+                models=list(dict.fromkeys([model, *request.service.settings.models])),
                 tools=[tool.name for tool in agent.tools],
                 permission_mode=agent.config.permission_mode,
+                can_undo=snapshots_of(agent) is not None,
                 servers=[models.ServerAbout(**asdict(server.state)) for server in servers_of(agent)]
                 if request.person.may("operate")
                 else [],
             )
             for name, agent in request.service.hub.agents.items()
-        ]
+        ],
+        starters=list(request.service.settings.starters),
     )
 
 

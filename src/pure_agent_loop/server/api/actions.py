@@ -3,23 +3,32 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.errors import ConfigError, ToolExecutionError
-from pure_agent_loop.permissions import Permission
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError, ToolExecutionError
+from pure_agent_loop.llm.base import model_of
+from pure_agent_loop.permissions import Permission, PermissionRequest, wider_rules
 from pure_agent_loop.server import asking
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.hub import WAITS, hash_key
 from pure_agent_loop.server.people import HttpProblem, Person, not_found
 from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.server.serving import Service, session_named
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.sessions.story import read_story
+from pure_agent_loop.support.language import notice
+from pure_agent_loop.toolbox import Workspace, WorkspaceError
 from pure_agent_loop.toolbox.shell.syntax import simple_commands
 
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer
+
+TITLE = 200  # characters
+MAX_READ = 300_000  # bytes of a file in which a passage is looked for
+FORK = " (fork)"
+NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 
 
 def run_model(info: RunInfo, person: Person) -> models.Run:
@@ -53,10 +62,26 @@ async def _start(
     text = await _with_mentions(service, person, service.hub.agent_for(agent, session), body.text)
     if (existing := service.hub.find_by_key(key_hash)) is not None:  # started by a concurrent request
         return run_model(existing, person), False
+    model = _chosen_model(service, service.hub.agent_for(agent, session), body.model)
     await service.hub.wait_stopped(session)
     async with service.hub.turn(session or ""):
-        info = service.hub.start(person, text, agent, session, body.media, key_hash, body.text)
+        info = service.hub.start(person, text, agent, session, body.media, key_hash, body.text, model)
     return run_model(info, person), True
+
+
+def _chosen_model(service: Service, agent: str, model: str | None) -> str:
+    """Return the model for a run; empty for the agent's own.
+
+    Raises:
+        HttpProblem: The model may not be chosen.
+    """
+    own, allowed = model_of(service.hub.agents[agent].llm), service.settings.models
+    if model in (None, own):
+        return ""
+    if model not in allowed:
+        choice = ", ".join(filter(None, [own, *allowed]))
+        raise HttpProblem(404, notice("library.server_model", model=model, choice=choice))
+    return model
 
 
 async def _check_nothing_pending(service: Service, session: str) -> None:
@@ -66,7 +91,7 @@ async def _check_nothing_pending(service: Service, session: str) -> None:
         questions = await asyncio.to_thread(sessions.questions, session)
         calls = await asyncio.to_thread(sessions.open_calls, session)
         if questions or calls:
-            raise HttpProblem(409, "The session is suspended: answer its questions first.", type=WAITS)
+            raise HttpProblem(409, notice("library.server_session_suspended"), type=WAITS)
 
 
 async def _with_mentions(service: Service, person: Person, agent: str, text: str) -> str:
@@ -79,7 +104,7 @@ async def _with_mentions(service: Service, person: Person, agent: str, text: str
     try:
         return await expand_mentions(servers, text, text)
     except ToolExecutionError as error:
-        raise HttpProblem(422, safe_str(error)) from error
+        raise HttpProblem(422, error) from error
 
 
 def servers_of(agent: Agent) -> Sequence[MCPServer]:
@@ -122,6 +147,21 @@ async def edit(
     return await _start(service, person, body, agent, new, key_hash)
 
 
+def title_of(service: Service, session: str) -> str:
+    """Return the title of a session: the name that a person gave it, or its first task."""
+    named, runs = service.hub.file.labels["title"].get(session), service.hub.of_session(session)
+    title = named or service.titles.get(session) or (runs[0].task if runs else "")
+    if not title:
+        store = service.hub.sessions.store
+        first = getattr(store, "first", lambda _: None)(session)  # without reading the rest
+        title = str(first.data.get("task") or "") if first is not None else ""
+        if not title:
+            with contextlib.suppress(PureAgentLoopError, LookupError):
+                title = read_story(store.read(session).records).title
+        service.titles[session] = title
+    return title[:TITLE]
+
+
 async def fork(service: Service, person: Person, session: str, body: models.Fork) -> models.Forked:
     """Copy a session, up to a step if given."""
     service.session_of(person, session)
@@ -130,7 +170,10 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
         async with service.hub.turn(session):  # blocks concurrent answers
             await asyncio.to_thread(service.hub.sessions.fork, session, body.step, new)
     except ConfigError as error:
-        raise HttpProblem(409, safe_str(error)) from error
+        raise HttpProblem(409, error) from error
+    if title := await asyncio.to_thread(title_of, service, session):
+        fork_title = title if title.endswith(FORK) else f"{title[: TITLE - len(FORK)]}{FORK}"
+        service.hub.file.label("title", new, fork_title)
     return models.Forked(session=new)
 
 
@@ -139,10 +182,12 @@ async def answer(service: Service, person: Person, session: str, body: models.Ve
     live = service.hub.live(session)
     is_live = live is not None and body.call_id in live.asked
     if not (person.may("approve") or (is_live and person.owns(session))):
-        detail = "The role 'approve' is required."
+        detail = notice("library.server_role", role="approve")
         raise HttpProblem(403, detail) if person.owns(session) else not_found("session")
     session_named(session)
-    permission = Permission(body.verdict, body.message, always=body.always and body.verdict == "allow")
+    if body.verdict == "deny" and (body.always or body.similar):
+        raise HttpProblem(422, notice("library.server_verdict"))
+    permission = Permission(body.verdict, body.message, always=body.always, similar=body.similar)
     run = await asking.answer(service.hub, session, body.call_id, permission, person.name)
     return models.Done(run=run or None)
 
@@ -185,7 +230,7 @@ async def undo(service: Service, person: Person, session: str, body: models.Undo
                 else:
                     report = await snapshots.undo(session, to_step=body.step, **options)
             except ConfigError as error:
-                raise HttpProblem(409, safe_str(error)) from error
+                raise HttpProblem(409, error) from error
             return models.Undone(
                 session=session,
                 steps=list(report.steps),
@@ -194,7 +239,7 @@ async def undo(service: Service, person: Person, session: str, body: models.Undo
                 conflicts=[{"path": item.path, "reason": item.reason} for item in report.conflicts],
                 dry_run=report.is_dry,
             )
-    raise HttpProblem(409, "This session has no changes to undo.")
+    raise HttpProblem(409, notice("library.server_nothing_to_undo"), type=NOTHING_TO_UNDO)
 
 
 def snapshots_of(agent: Agent) -> Any:
@@ -203,14 +248,32 @@ def snapshots_of(agent: Agent) -> Any:
     return snapshots if hasattr(snapshots, "undo") else None
 
 
+def _first_line(agent: Agent | None, question: PermissionRequest) -> int | None:
+    """Return the line where the passage begins that an edit would replace; None if it is unclear."""
+    tool, path, old = agent and agent.tools.get(question.tool), *map(question.args.get, ("path", "old_text"))
+    if not (tool and tool.root and isinstance(path, str) and isinstance(old, str) and old):
+        return None
+    try:
+        with Workspace(tool.root).open_for_reading(path) as file:
+            text = file.read(MAX_READ).decode()
+    except (WorkspaceError, OSError, UnicodeDecodeError):
+        return None
+    return text.count("\n", 0, text.index(old)) + 1 if text.count(old) == 1 else None
+
+
 async def questions_of(service: Service, session: str) -> list[models.Question]:
     """Return the pending questions of a session."""
-    live = service.hub.live(session)
+    live, runs = service.hub.live(session), service.hub.of_session(session)
+    agent, owner = (runs[-1].agent, runs[-1].owner) if runs else ("", "")
     return [
         models.Question.of(
             question,
             session=session,
+            agent=agent,
+            owner=owner,
             commands=simple_commands(question.tool, question.args),
+            line=await asyncio.to_thread(_first_line, service.hub.agents.get(agent), question),
+            rules=wider_rules(question.tool, question.args),
             live=live is not None and question.call_id in live.asked,
         )
         for question in await asking.questions(service.hub, session)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 
-from pure_agent_loop.sessions.store import check_session_name
+from pure_agent_loop.sessions.store import MAX_ID, check_session_name
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -17,9 +17,13 @@ DATA_URL = (
     r"^data:(image/(png|jpeg|gif|webp)|application/pdf|audio/(wav|x-wav|mpeg|mp3));base64,[A-Za-z0-9+/]+=*$"
 )
 
-SessionId = Annotated[str, Field(min_length=1, max_length=300), AfterValidator(check_session_name)]
+# The schema is for the document only: `check_session_name` also takes what a repaired session is called.
+_FIT = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
+_SESSION_ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID, "pattern": _FIT}
+SessionId = Annotated[str, AfterValidator(check_session_name), WithJsonSchema(_SESSION_ID)]
 CallId = Annotated[str, Field(min_length=1, max_length=200)]
 Text = Annotated[str, Field(min_length=1, max_length=MAX_TEXT)]
+ModelName = Annotated[str, Field(min_length=1, max_length=200)]
 AgentName = Annotated[str, Field(min_length=1, max_length=100)]
 Media = Annotated[list[Annotated[str, Field(pattern=DATA_URL)]], Field(max_length=20)]
 Count = Annotated[int, Field(ge=0)]
@@ -71,6 +75,7 @@ class Message(Body):
     agent: AgentName | None = None
     session: SessionId | None = None
     media: Media = []
+    model: ModelName | None = None
 
 
 class Steer(Body):
@@ -86,13 +91,22 @@ class Stop(Body):
     reason: Annotated[str, Field(max_length=500)] = ""
 
 
+def _denial(schema: dict[str, Any]) -> None:
+    """Add to a schema that a denial allows nothing further."""
+    schema["if"] = {"properties": {"verdict": {"const": "deny"}}}
+    schema["then"] = {"properties": {"always": {"const": False}, "similar": {"const": False}}}
+
+
 class Verdict(Body):
     """The answer to a question."""
+
+    model_config = ConfigDict(json_schema_extra=_denial)
 
     call_id: CallId
     verdict: Literal["allow", "deny"]
     message: Annotated[str, Field(max_length=MAX_TEXT)] = ""
     always: bool = False
+    similar: bool = False
 
 
 class Result(Body):
@@ -116,6 +130,19 @@ class Edit(Body):
     text: Text
     agent: AgentName | None = None
     media: Media = []
+    model: ModelName | None = None
+
+
+class Title(Body):
+    """The name of a session in the list; empty for its first task."""
+
+    title: Annotated[str, Field(max_length=200)]
+
+
+class Pin(Body):
+    """Pin or unpin a session in the list."""
+
+    pinned: bool
 
 
 class Folder(Body):
@@ -138,6 +165,12 @@ class PageQuery(Query):
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
     cursor: Annotated[str, Field(max_length=300, description="`next` of the previous page")] | None = None
+
+
+class SessionsQuery(PageQuery):
+    """A search and page of sessions."""
+
+    q: Annotated[str, Field(max_length=200, description="words of a title, a task or an answer")] = ""
 
 
 class RunsQuery(PageQuery):
@@ -183,7 +216,7 @@ class Run(ApiModel):
     error: str
     steps: Count
     tokens: Count
-    cost: float
+    cost: float | None
     attempt: Count
     created: float
     updated: float
@@ -208,6 +241,8 @@ class SessionSummary(ApiModel):
     run: str | None = None
     state: str = ""
     folder: str = ""
+    pinned: bool = False
+    found: str = Field("", description="the text around what was searched for, if it is not in the title")
 
 
 class Sessions(ApiModel):
@@ -229,6 +264,10 @@ class SessionEntry(ApiModel):
     failed: bool = False
     state: str = ""
     seconds: float | None = None
+    exit_code: int | None = None
+    by: str = ""
+    verdict: str = ""
+    answered_at: float | None = None
 
 
 class Session(ApiModel):
@@ -254,10 +293,19 @@ class Question(ApiModel):
     call_id: str
     tool: str
     args: dict[str, Any]
-    commands: list[str] = []  # the commands of a shell line, if it has several
+    commands: list[str] = Field([], description="the commands of a shell line, if it has several")
+    line: int | None = Field(
+        None, description="of the file, at which the passage begins that an edit replaces"
+    )
+    rules: list[str] = Field(
+        [], description="what an answer with `similar` allows; empty for only the same call"
+    )
     reason: str
     step: Count
     live: bool
+    asked_at: float | None
+    agent: str
+    owner: str = Field(description="who started the run")
 
 
 class Questions(ApiModel):
@@ -349,15 +397,18 @@ class AgentAbout(ApiModel):
     name: str
     description: str
     model: str
+    models: list[str] = Field(description="that a person may choose; the first is its own")
     tools: list[str]
     permission_mode: str
+    can_undo: bool = Field(description="its changes of files have snapshots")
     servers: list[ServerAbout]
 
 
 class Agents(ApiModel):
-    """The agents. The first one is the default."""
+    """The agents. The first one is the default. `starters`: tasks that the page offers."""
 
     agents: list[AgentAbout]
+    starters: list[str]
 
 
 class Used(ApiModel):

@@ -17,6 +17,7 @@ from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.people import SLASH, TITLES, HttpProblem, Person
 from pure_agent_loop.server.serving import Service
+from pure_agent_loop.support.language import notice
 
 # -- REST operations: each is both a route and an entry of the OpenAPI document --------------------------
 
@@ -54,6 +55,7 @@ class Operation:
         answer: The response body; None for none.
         role: The required role; empty for any authenticated user.
         problems: Error statuses, in addition to those of every operation.
+        types: Problem types (URNs) of its conflicts.
         media: Content types of responses that are not JSON.
     """
 
@@ -68,6 +70,7 @@ class Operation:
     query: type[BaseModel] | None = None
     status: int = 200
     problems: tuple[int, ...] = ()
+    types: tuple[str, ...] = ()
     media: tuple[str, ...] = field(default=())
     keyed: bool = False
 
@@ -75,7 +78,7 @@ class Operation:
         """Answer a request."""
         person: Person = request.scope["state"]["person"]
         if self.role and not person.may(self.role):
-            raise HttpProblem(403, f"The role {self.role!r} is required.")
+            raise HttpProblem(403, notice("library.server_role", role=self.role))
         query = None if self.query is None else validated(self.query, _single(request), 400)
         body = None
         if self.body is not None:
@@ -162,7 +165,7 @@ _FRAME = {  # a Server-Sent Event
     "properties": {"id": _TEXT, "event": _TEXT, "data": {**_TEXT, "contentMediaType": "application/json"}},
 }
 _REF = "#/components/schemas/{model}"
-_ALWAYS = (400, 401, 403, 405, 413, 415, 421, 429, 500)
+ALWAYS = (400, 401, 403, 405, 413, 415, 421, 429, 500)
 _DESCRIPTION = """\
 Events are numbered per session. A client that reconnects sends its last number; it misses no event and gets
 none twice, even after a restart of the server."""
@@ -227,15 +230,18 @@ def _operation(operation: Operation) -> dict[str, Any]:
             "required": bool(operation.body.model_json_schema().get("required")),
             "content": content,
         }
-    if operation.role not in ("", "use"):
+    if operation.role:
         spec["description"] = f"Requires the role `{operation.role}`."
     return spec
 
 
 def _path(operation: Operation) -> list[dict[str, Any]]:
     names = re.findall(r"\{(\w+)\}", operation.path)
-    schema = {"type": "string", "pattern": "^[A-Za-z0-9_.:-]+$", "maxLength": 100}
-    return [{"name": name, "in": "path", "required": True, "schema": schema} for name in names]
+    plain = {"type": "string", "pattern": "^[A-Za-z0-9_.:-]+$", "maxLength": 100}
+    schemas = {"session": {"type": "string", "minLength": 1, "maxLength": 300}}  # any text, percent-encoded
+    return [
+        {"name": name, "in": "path", "required": True, "schema": schemas.get(name, plain)} for name in names
+    ]
 
 
 def _query(operation: Operation) -> list[dict[str, Any]]:
@@ -288,11 +294,14 @@ def _success(operation: Operation) -> dict[str, Any]:
 
 def _problems(operation: Operation) -> dict[str, Any]:
     content = {"application/problem+json": {"schema": _ref(models.ProblemAbout)}}
+    own = {422} if operation.body is not None else set()  # the body does not fit its model
     if operation.path.startswith("/v1/"):
-        content = {"application/json": {"schema": _ref(OpenAIError)}}
+        own, content = set(), {"application/json": {"schema": _ref(OpenAIError)}}
+    types = ", ".join(f"`{kind}`" for kind in operation.types)
+    titles = {**TITLES, **({409: f"Conflict; type {types} or `about:blank`"} if types else {})}
     return {
-        str(status): {"description": TITLES[status], "content": content}
-        for status in sorted({*_ALWAYS, *operation.problems})
+        str(status): {"description": titles[status], "content": content}
+        for status in sorted({*ALWAYS, *operation.problems, *own})
     }
 
 

@@ -5,33 +5,31 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import Field
 
 from pure_agent_loop.audit import AuditLog, history
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.request import Request, build_request
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.server.api.models import ApiModel, Count, Query
 from pure_agent_loop.server.api.openapi import ApiRequest, Operation
 from pure_agent_loop.server.api.sessions import session_in
 from pure_agent_loop.server.people import HttpProblem, not_found
-from pure_agent_loop.sessions.run_record import NoClient, rebuild
-from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.sessions.transcript import ResumePoint
+from pure_agent_loop.sessions.requests import SentRequest, requests_in
+from pure_agent_loop.support.language import LANGUAGES, TranslatedText, notice
 from pure_agent_loop.support.text import to_jsonable
 
-_UNREADABLE = (KeyError, TypeError, ValueError, ConfigError)  # a record of another version
+_COUNTS = (
+    "prompt_tokens", "cached_tokens", "completion_tokens", "cache_write_tokens", "cache_missed_tokens",
+)  # fmt: skip
+_TASK = 200  # characters
 
 
 class RequestAbout(ApiModel):
     """A request to a model. `parts` are estimates in tokens; the other counts come from the model's server.
 
     The first `same` messages, and the tools if `same_tools`, equal those of the previous request: a prompt
-    cache can reuse them.
+    cache can reuse them. `changed` says in each language what else changed first, and who changed it.
     """
 
     number: Count
@@ -46,7 +44,10 @@ class RequestAbout(ApiModel):
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    cache_write_tokens: int | None = None
+    cache_missed_tokens: int | None = None
     seconds: float | None = None
+    changed: dict[str, str] | None = None
 
 
 class Requests(ApiModel):
@@ -110,6 +111,7 @@ class FleetRun(ApiModel):
 
     id: str
     agent: str
+    task: str
     state: str
     worker: str
     session: str
@@ -133,45 +135,12 @@ class Newest(Query):
     limit: Annotated[int, Field(ge=1, le=500)] = 50
 
 
-def _requests_in(records: Sequence[Record], first: int) -> Iterator[tuple[RequestAbout, Request]]:
-    """Rebuild the requests of a session from a number on, with the code that sent them."""
-    past, run, number = ResumePoint(), dict[str, Any](), 0
-    before: Request | None = None
-    pending: tuple[RequestAbout, Request] | None = None
-    for record in records:
-        past.take(record)
-        if record.type == "run":
-            run = record.data
-        elif (
-            record.type == "answer" and pending is not None and str(record.data.get("key")).endswith(":model")
-        ):
-            _add_response(pending[0], record)
-        elif record.type == "state" and record.data.get("awaiting"):
-            number += 1
-            if number < first - 1:
-                continue
-            if pending is not None and pending[0].number >= first:
-                yield pending
-            request = _request(past, run)
-            pending = None if request is None else (_about(number, record, run, request, before), request)
-            before = request
-    if pending is not None and pending[0].number >= first:
-        yield pending
+def _in_each_language(text: TranslatedText) -> dict[str, str]:
+    return {language: text.translated(language) for language in LANGUAGES}
 
 
-def _request(past: ResumePoint, run: dict[str, Any]) -> Request | None:
-    try:
-        state, kit = past.to_state(), rebuild(run)
-        # takes_meta=False gives messages as they were sent.
-        client = NoClient(str(run["model"]), run.get("origin", ""), takes_meta=False)
-        return None if state is None else build_request(state, replace(kit, client=client))
-    except _UNREADABLE:
-        return None
-
-
-def _about(
-    number: int, record: Record, run: dict[str, Any], request: Request, before: Request | None
-) -> RequestAbout:
+def _about(sent: SentRequest) -> RequestAbout:
+    request, before, usage = sent.request, sent.before, sent.usage
     parts: Counter[str] = Counter()
     for message in request.messages:
         parts[message["role"]] += estimate_message(message)
@@ -181,37 +150,32 @@ def _about(
     pairs = enumerate(zip(request.messages, known, strict=False))
     same = next((index for index, (new, old) in pairs if new != old), min(len(request.messages), len(known)))
     return RequestAbout(
-        number=number,
-        step=int(record.data["ledger"]["steps"]),
-        time=record.time,
-        model=str(run["model"]),
+        number=sent.number,
+        step=int(sent.record.data["ledger"]["steps"]),
+        time=sent.record.time,
+        model=str(sent.run["model"]),
         messages=len(request.messages),
         same=same,
         same_tools=before is not None and request.tools == before.tools,
         parts=dict(parts),
-        window=run.get("window"),
+        window=sent.run.get("window"),
+        changed=None if sent.change is None else _in_each_language(sent.change.words()),
+        seconds=None if sent.answered is None else max(0.0, sent.answered - sent.record.time),
+        **{name: getattr(usage, name) for name in _COUNTS if usage is not None},
     )
 
 
-def _add_response(model: RequestAbout, record: Record) -> None:
-    value = record.data.get("value")
-    usage = value.get("usage") if isinstance(value, dict) else None
-    model.seconds = max(0.0, record.time - model.time)
-    for name in ("prompt_tokens", "cached_tokens", "completion_tokens"):
-        setattr(model, name, usage.get(name) if isinstance(usage, dict) else None)
-
-
-def _read(request: ApiRequest, first: int, last: int) -> list[tuple[RequestAbout, Request]]:
+def _read(request: ApiRequest, first: int, last: int) -> list[SentRequest]:
     """Return requests by number, from 1. Numbers up to 0 count from the end."""
     records = request.service.hub.sessions.store.read(session_in(request)).records
     total = sum(record.type == "state" and bool(record.data.get("awaiting")) for record in records)
     first = first if first > 0 else total + first
-    return [item for item in _requests_in(records, max(first, 1)) if last < 1 or item[0].number <= last]
+    return [item for item in requests_in(records, max(first, 1)) if last < 1 or item.number <= last]
 
 
 async def _requests(request: ApiRequest) -> Requests:
     items = await asyncio.to_thread(_read, request, 1 - request.query.limit, 0)
-    return Requests(requests=[model for model, _ in items], total=items[-1][0].number if items else 0)
+    return Requests(requests=[*map(_about, items)], total=items[-1].number if items else 0)
 
 
 async def _one(request: ApiRequest) -> RequestBody:
@@ -220,7 +184,7 @@ async def _one(request: ApiRequest) -> RequestBody:
     items = await asyncio.to_thread(_read, request, number, number) if number else []
     if not items:
         raise not_found("request")
-    (_, sent), *_ = items
+    sent = items[0].request
     tools = {"tools": sent.tools} if sent.tools else {}
     body = {"messages": sent.messages, **tools, **sent.options}
     return RequestBody(number=number, request=to_jsonable(body))
@@ -245,7 +209,7 @@ async def _audit(request: ApiRequest) -> Audit:
 async def _fleet(request: ApiRequest) -> Fleet:
     engine = request.service.engine
     if engine is None:
-        raise HttpProblem(404, "The fleet needs an engine: set database= (--database).")
+        raise HttpProblem(404, notice("library.server_needs_engine"))
     tasks, agents, handovers, hosts = await asyncio.to_thread(engine.fleet, request.query.limit)
     queues: dict[str, list[str]] = {}
     for agent, queue in sorted(agents.items()):
@@ -269,6 +233,7 @@ async def _fleet(request: ApiRequest) -> Fleet:
             FleetRun.of(
                 task,
                 id=task.run_id,
+                task=task.task[:_TASK],
                 state=task.status,
                 session=task.session_id,
                 handovers=handovers.get(task.run_id, 0),

@@ -13,6 +13,7 @@ from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop.server.api import actions, models
 from pure_agent_loop.server.api.openapi import ApiRequest, Operation, action_handler
+from pure_agent_loop.server.hub import WAITS
 from pure_agent_loop.server.people import HttpProblem
 
 T = TypeVar("T")
@@ -88,13 +89,13 @@ async def _get(request: ApiRequest) -> models.Run:
 _ONE = "/api/runs/{run}"
 OPERATIONS = [
     Operation("POST", "/api/runs", "start_run", "Start a run.", _start, models.Run,
-              body=models.Message, status=201, problems=(404, 409, 422, 503), keyed=True),
+              body=models.Message, status=201, problems=(404, 409, 503), types=(WAITS,), keyed=True),
     Operation("GET", "/api/runs", "list_runs", "List runs, newest first.", _list, models.Runs,
               query=models.RunsQuery, problems=(404,)),
     Operation("GET", _ONE, "get_run", "Get a run.", _get, models.Run, problems=(404,)),
     Operation("POST", f"{_ONE}/steer", "steer_run", "Send a message to a running run.",
               action_handler(actions.steer, "run"), models.Done,
-              body=models.Steer, problems=(404, 409, 422)),
+              body=models.Steer, problems=(404, 409)),
     Operation("POST", f"{_ONE}/stop", "stop_run", "Stop a run.", action_handler(actions.stop, "run"),
-              models.Done, body=models.Stop, problems=(404, 422)),
+              models.Done, body=models.Stop, problems=(404,)),
 ]  # fmt: skip

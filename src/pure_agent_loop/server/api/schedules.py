@@ -11,12 +11,12 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.api.openapi import ApiRequest, Handler, Operation
 from pure_agent_loop.server.people import HttpProblem, not_found
-from pure_agent_loop.support.text import safe_str
+from pure_agent_loop.support.language import notice
 
 
 def _schedules(request: ApiRequest) -> Any:
     if request.service.engine is None:
-        raise HttpProblem(404, "Schedules need an engine: set database= (--database).")
+        raise HttpProblem(404, notice("library.server_needs_engine"))
     return request.service.engine.schedules
 
 
@@ -33,7 +33,7 @@ class ScheduleBody(models.Body):
 
 
 class ScheduleAbout(models.ApiModel):
-    """A schedule and its next and last due times."""
+    """A schedule, its next due time, and its last one with the state of that firing."""
 
     name: str
     agent: str
@@ -44,6 +44,8 @@ class ScheduleAbout(models.ApiModel):
     enabled: bool
     next: float | None
     last: float | None
+    last_state: str | None
+    last_detail: str
 
 
 class Schedules(models.ApiModel):
@@ -54,8 +56,15 @@ class Schedules(models.ApiModel):
 
 def _model(info: Any) -> ScheduleAbout:
     schedule = info.schedule
-    last = info.last.due if info.last else None
-    return ScheduleAbout.of(schedule, enabled=info.next is not None, next=info.next, last=last)
+    due, state, detail = (info.last.due, info.last.state, info.last.detail) if info.last else (None, None, "")
+    return ScheduleAbout.of(
+        schedule,
+        enabled=info.next is not None,
+        next=info.next,
+        last=due,
+        last_state=state,
+        last_detail=detail,
+    )
 
 
 async def _list(request: ApiRequest) -> Schedules:
@@ -86,7 +95,7 @@ async def _add(request: ApiRequest) -> ScheduleAbout:
         schedule = Schedule(**request.body.model_dump())
         return _model(await asyncio.to_thread(schedules.add, schedule))
     except ConfigError as error:
-        raise HttpProblem(409, safe_str(error)) from error
+        raise HttpProblem(409, error) from error
 
 
 _ALL, _ONE = "/api/schedules", "/api/schedules/{name}"
@@ -94,7 +103,7 @@ _FAILS: dict[str, Any] = {"role": "operate", "problems": (404, 503)}
 OPERATIONS = [
     Operation("GET", _ALL, "list_schedules", "List schedules.", _list, Schedules, **_FAILS),
     Operation("POST", _ALL, "add_schedule", "Add a schedule.", _add, ScheduleAbout,
-              role="operate", body=ScheduleBody, status=201, problems=(404, 409, 422, 503)),
+              role="operate", body=ScheduleBody, status=201, problems=(404, 409, 503)),
     Operation("GET", _ONE, "get_schedule", "Get a schedule.", _on_schedule("get"), ScheduleAbout, **_FAILS),
     Operation("DELETE", _ONE, "remove_schedule", "Remove a schedule.", _on_schedule("remove"), status=204,
               **_FAILS),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping, Sequence
 from urllib.parse import quote
 
@@ -11,15 +12,19 @@ from starlette.responses import Response
 from pure_agent_loop.server.api import actions, models
 from pure_agent_loop.server.api.openapi import ApiRequest, Operation, action_handler
 from pure_agent_loop.server.api.runs import key_of, paginate, run_response
-from pure_agent_loop.server.people import HttpProblem
+from pure_agent_loop.server.asking import NOT_WAITING
+from pure_agent_loop.server.people import ALREADY_ANSWERED, HttpProblem
 from pure_agent_loop.server.runs_file import Visibility
 from pure_agent_loop.server.serving import Service, session_named
 from pure_agent_loop.sessions.store import SessionInfo
 from pure_agent_loop.sessions.stores.records import file_name
 from pure_agent_loop.sessions.story import Entry, Story, read_story
+from pure_agent_loop.support.language import notice
 
-_TITLE = 200
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|]')  # in a file name
 _TYPES = {"markdown": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8"}
+PINNED = 1e12  # seconds: above every time
+AROUND = 30  # characters before what was searched for
 _HIDDEN = ("thinking", "notice")  # from people without full visibility
 
 
@@ -35,26 +40,47 @@ def session_in(request: ApiRequest) -> str:
 async def _list(request: ApiRequest) -> models.Sessions:
     hub = request.service.hub
     sessions = [info for info in await asyncio.to_thread(hub.sessions.list) if request.person.owns(info.id)]
-    sessions.sort(key=lambda info: (info.updated, info.id), reverse=True)
-    page, cursor = paginate(sessions, request.query, lambda info: (info.updated, info.id))
-    titles = await asyncio.to_thread(_titles, request.service, page)
-    return models.Sessions(sessions=[_summary(request.service, info, titles) for info in page], next=cursor)
+    matches = None
+    if request.query.q.strip():
+        matches = await asyncio.to_thread(_search, request.service, sessions, request.query.q)
+        sessions = [info for info in sessions if info.id in matches]
+    pins = hub.file.labels["pin"]
+
+    def place(info: SessionInfo) -> tuple[float, str]:
+        return (info.updated + (PINNED if info.id in pins else 0), info.id)
+
+    sessions.sort(key=place, reverse=True)
+    page, cursor = paginate(sessions, request.query, place)
+    titles = await asyncio.to_thread(
+        lambda: {info.id: actions.title_of(request.service, info.id) for info in page}
+    )
+    found = [_summary(request.service, info, titles, matches or {}) for info in page]
+    return models.Sessions(sessions=found, next=cursor)
 
 
-def _titles(service: Service, sessions: Sequence[SessionInfo]) -> Mapping[str, str]:
-    """Return the first task of each session, without reading the session where possible."""
-    titles: dict[str, str] = {}
+def _search(service: Service, sessions: Sequence[SessionInfo], words: str) -> dict[str, str]:
+    """Return the sessions that have the words in their title, tasks or answers: by id, the text around them.
+
+    The text is empty if the title has them.
+    """
+    words, found = " ".join(words.lower().split()), {}
     for info in sessions:
-        runs = service.hub.of_session(info.id)
-        first = getattr(service.hub.sessions.store, "first", None)
-        if runs and runs[0].task:
-            titles[info.id] = runs[0].task[:_TITLE]
-        elif first is not None and (record := first(info.id)) is not None:
-            titles[info.id] = str(record.data.get("task") or "")[:_TITLE]
-    return titles
+        title, runs = actions.title_of(service, info.id), service.hub.of_session(info.id)
+        texts = [
+            " ".join(text.split())
+            for text in (title, *(text for run in runs for text in (run.task, run.content)))
+        ]
+        match = next((text for text in texts if words in text.lower()), None)
+        if match is not None:
+            start = max(0, match.lower().index(words) - AROUND)
+            around = f"{'…' if start else ''}{match[start : start + len(words) + 3 * AROUND]}"
+            found[info.id] = "" if match is texts[0] else around
+    return found
 
 
-def _summary(service: Service, info: SessionInfo, titles: Mapping[str, str]) -> models.SessionSummary:
+def _summary(
+    service: Service, info: SessionInfo, titles: Mapping[str, str], found: Mapping[str, str]
+) -> models.SessionSummary:
     runs = service.hub.of_session(info.id)
     return models.SessionSummary(
         id=info.id,
@@ -64,7 +90,9 @@ def _summary(service: Service, info: SessionInfo, titles: Mapping[str, str]) -> 
         bytes=info.size_bytes,
         run=runs[-1].id if runs else None,
         state=runs[-1].state if runs else "",
-        folder=service.hub.file.folders.get(info.id, ""),
+        folder=service.hub.file.labels["folder"].get(info.id, ""),
+        pinned=info.id in service.hub.file.labels["pin"],
+        found=found.get(info.id, ""),
     )
 
 
@@ -85,7 +113,7 @@ async def _get(request: ApiRequest) -> models.Session:
     return models.Session.of(
         story,
         id=session,
-        title=story.title[:_TITLE],
+        title=hub.file.labels["title"].get(session) or story.title[: actions.TITLE],
         run=runs[-1].id if runs else None,
         state=runs[-1].state if runs else "",
         last_event=last_event,
@@ -104,7 +132,8 @@ def _is_shown(entry: Entry, visibility: Visibility) -> bool:
     if visibility.full:
         return True
     if entry.kind in ("call", "result"):
-        return visibility.shows(entry.tool) and not entry.failed
+        is_error = entry.failed and not entry.exit_code  # errors may name URLs and files
+        return visibility.shows(entry.tool) and not is_error
     return entry.kind not in _HIDDEN or (entry.kind == "thinking" and visibility.reasoning)
 
 
@@ -112,20 +141,23 @@ async def _delete(request: ApiRequest) -> None:
     session, hub = session_in(request), request.service.hub
     await hub.wait_stopped(session)
     hub.check_free(session)
-    await asyncio.to_thread(hub.sessions.delete, session)
+    engine = request.service.engine
+    await asyncio.to_thread(hub.sessions.delete if engine is None else engine.delete_session, session)
     hub.forget_session(session)
 
 
 async def _export(request: ApiRequest) -> Response:
     session, form = session_in(request), request.query.form
     if not request.service.settings.visibility_of(request.person).full:
-        raise HttpProblem(403, "The role 'operate' is required: an export contains everything.")
+        raise HttpProblem(403, notice("library.server_export_role"))
     text = await asyncio.to_thread(request.service.hub.sessions.export, session, form)
     suffix = "md" if form == "markdown" else "html"
     name = file_name(session)  # safe in a header
-    disposition = {"Content-Disposition": f'attachment; filename="{name}.{suffix}"'}
-    if name != session:
-        disposition["Content-Disposition"] += f"; filename*=UTF-8''{quote(f'{session}.{suffix}', safe='')}"
+    title = await asyncio.to_thread(actions.title_of, request.service, session)
+    named = quote(f"{_UNSAFE.sub(' ', title).strip(' .') or session}.{suffix}", safe="")
+    disposition = {
+        "Content-Disposition": f"attachment; filename=\"{name}.{suffix}\"; filename*=UTF-8''{named}"
+    }
     return Response(text, 200, disposition, _TYPES[form])
 
 
@@ -138,7 +170,19 @@ async def _edit(request: ApiRequest) -> Response:
 async def _folder(request: ApiRequest) -> None:
     session = session_in(request)
     await actions.check_exists(request.service, session)
-    request.service.hub.file.put_in_folder(session, request.body.folder.strip())
+    request.service.hub.file.label("folder", session, request.body.folder.strip())
+
+
+async def _rename(request: ApiRequest) -> None:
+    session = session_in(request)
+    await actions.check_exists(request.service, session)
+    request.service.hub.file.label("title", session, request.body.title.strip())
+
+
+async def _pin(request: ApiRequest) -> None:
+    session = session_in(request)
+    await actions.check_exists(request.service, session)
+    request.service.hub.file.label("pin", session, "yes" if request.body.pinned else "")
 
 
 async def _questions(request: ApiRequest) -> models.Questions:
@@ -159,33 +203,39 @@ async def _all_questions(request: ApiRequest) -> models.Questions:
 
 
 _ONE = "/api/sessions/{session}"
+_ANSWERED = (ALREADY_ANSWERED, NOT_WAITING)
 OPERATIONS = [
-    Operation("GET", "/api/sessions", "list_sessions", "List sessions, last used first.", _list,
-              models.Sessions, query=models.PageQuery, problems=(404,)),
+    Operation("GET", "/api/sessions", "list_sessions", "List sessions, pinned and last used first.", _list,
+              models.Sessions, query=models.SessionsQuery, problems=(404,)),
     Operation("GET", _ONE, "get_session", "Get the entries of a session, in order.", _get,
               models.Session, query=models.EntriesQuery, problems=(404,)),
     Operation("DELETE", _ONE, "delete_session", "Delete a session.", _delete, status=204,
               problems=(404, 409)),
     Operation("POST", f"{_ONE}/fork", "fork_session", "Copy a session, up to a step.",
               action_handler(actions.fork, "session"), models.Forked, body=models.Fork, status=201,
-              problems=(404, 409, 422)),
+              problems=(404, 409)),
     Operation("POST", f"{_ONE}/edit", "edit_message", "Copy a session up to a step, and start a run.",
-              _edit, models.Run, body=models.Edit, status=201, problems=(404, 409, 422, 503), keyed=True),
+              _edit, models.Run, body=models.Edit, status=201, problems=(404, 409, 503), keyed=True),
     Operation("POST", f"{_ONE}/folder", "move_session", "Move a session to a folder.", _folder,
-              body=models.Folder, status=204, problems=(404, 422)),
+              body=models.Folder, status=204, problems=(404,)),
+    Operation("POST", f"{_ONE}/title", "rename_session", "Name a session; empty for its first task.",
+              _rename, body=models.Title, status=204, problems=(404,)),
+    Operation("POST", f"{_ONE}/pin", "pin_session", "Put a session on top of the list.",
+              _pin, body=models.Pin, status=204, problems=(404,)),
     Operation("POST", f"{_ONE}/undo", "undo_changes", "Undo or redo changes of workspace files.",
               action_handler(actions.undo, "session"),
-              models.Undone, body=models.Undo, problems=(404, 409, 422)),
+              models.Undone, body=models.Undo, problems=(404, 409), types=(actions.NOTHING_TO_UNDO,)),
     Operation("GET", f"{_ONE}/export", "export_session", "Export a session as a document.", _export,
               query=models.ExportQuery, media=("text/markdown", "text/html"), problems=(404,)),
     Operation("GET", f"{_ONE}/questions", "session_questions", "List pending questions.", _questions,
               models.Questions, role="", problems=(404,)),
-    Operation("POST", f"{_ONE}/answers", "answer_question", "Answer a question.",
+    Operation("POST", f"{_ONE}/answers", "answer_question",
+              "Answer a question. Requires the role `approve`, or the session where a running tool asks.",
               action_handler(actions.answer, "session"), models.Done,
-              role="", body=models.Verdict, problems=(404, 409, 422)),
+              role="", body=models.Verdict, problems=(404, 409), types=_ANSWERED),
     Operation("POST", f"{_ONE}/results", "give_result", "Deliver the result of a call made elsewhere.",
               action_handler(actions.give_result, "session"), models.Done, body=models.Result,
-              problems=(404, 409, 422)),
+              problems=(404, 409), types=_ANSWERED),
     Operation("GET", "/api/questions", "list_questions", "List all pending questions.", _all_questions,
               models.Questions, role=""),
 ]  # fmt: skip

@@ -21,9 +21,10 @@ from pure_agent_loop.server.api.openapi import read_json, validated
 from pure_agent_loop.server.api.streams import CLOSE_FACTOR, STOPPING, DroppedError, Viewer
 from pure_agent_loop.server.channel import Gap
 from pure_agent_loop.server.gate import RateLimiter
-from pure_agent_loop.server.people import HttpProblem, Person, as_problem
+from pure_agent_loop.server.people import HttpProblem, Person, as_problem, language_of
 from pure_agent_loop.server.runs_file import ChannelEntry
 from pure_agent_loop.server.serving import Service
+from pure_agent_loop.support.language import notice
 
 MAX_WATCHED = 100  # sessions per connection
 TRY_LATER, GOING_AWAY, POLICY = 1013, 1001, 1008
@@ -40,6 +41,8 @@ class Socket:
         self._unreachable = asyncio.Event()
         self._rates = RateLimiter(service.settings.rate)
         self._errors = 0
+        asked = socket.query_params.get("language") or socket.headers.get("accept-language", "")
+        self._language = language_of(asked)
         self._actions: dict[str, Callable[[Mapping[str, Any]], Awaitable[Any]]] = {
             "ping": self._ping,
             "watch": self._watch,
@@ -91,7 +94,7 @@ class Socket:
             await self._control("reply", id=message.get("id"), data=data)
         except PureAgentLoopError as error:
             self._errors += 1
-            problem = as_problem(error).to_dict()
+            problem = as_problem(error).to_dict(self._language)
             await self._control(
                 "problem", id=message.get("id") if isinstance(message, dict) else None, **problem
             )
@@ -106,7 +109,7 @@ class Socket:
                 await self._socket.close(code, reason)
             except RuntimeError:
                 return  # already closed
-        if block.fired:  # without this, the client would wait on a connection that brings nothing
+        if block.fired:  # without this, the client would wait on a dead connection
             self._service.metrics.count("pal_viewers_dropped_total", reason="unreachable")
             self._unreachable.set()
 
@@ -121,14 +124,14 @@ class Socket:
         if isinstance(after, bool) or not isinstance(after, int) or after < 0:
             raise HttpProblem(400, "after: must be the number of the last received event, 0 for none.")
         if not self._service.hub.of_session(session):
-            raise HttpProblem(404, "This server has no runs in a session with this id.")
+            raise HttpProblem(404, notice("library.server_no_runs"))
         if session not in self._watching and len(self._watching) >= MAX_WATCHED:
             raise HttpProblem(429, f"A connection can watch at most {MAX_WATCHED} sessions.")
         await self._unwatch(message)
         channel = self._service.hub.channel(session)
         self._service.open_viewer(self._person, "websocket")
         channel.viewers += 1
-        self._watching[session] = asyncio.ensure_future(self._follow(session, after))
+        self._watching[session] = asyncio.ensure_future(self._follow(session, after))  # after the reply
         return {"session": session, "last": channel.last}
 
     async def _unwatch(self, message: Mapping[str, Any]) -> None:
@@ -211,5 +214,5 @@ async def socket(websocket: WebSocket) -> None:
     service: Service = websocket.app.state.service
     person: Person = websocket.scope["state"]["person"]
     if not person.may("use") and not person.may("approve"):
-        raise HttpProblem(403, "The role 'use' is required.")
+        raise HttpProblem(403, notice("library.server_role", role="use"))
     await Socket(service, person, websocket).serve()

@@ -16,6 +16,7 @@ from pure_agent_loop.server.channel import MAX_LAG, Channel, Gap
 from pure_agent_loop.server.people import HttpProblem, Person
 from pure_agent_loop.server.runs_file import RUN_END, ChannelEntry, Visibility
 from pure_agent_loop.server.serving import Service
+from pure_agent_loop.support.language import notice
 
 LAGGING = "too far behind"
 SLOW = "too slow"
@@ -160,7 +161,7 @@ async def _of_run(request: ApiRequest) -> Response:
 async def _of_session(request: ApiRequest) -> Response:
     session = request.service.session_of(request.person, request.path["session"])
     if not request.service.hub.of_session(session):
-        raise HttpProblem(404, "This server has no runs in a session with this id.")
+        raise HttpProblem(404, notice("library.server_no_runs"))
     return _stream(request, request.service.hub.channel(session), _after(request), "")
 
 

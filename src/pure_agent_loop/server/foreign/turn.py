@@ -296,10 +296,8 @@ class RequestRun:
             finally:
                 state, (usage, cost) = self._run.state, self._before
                 info.stop_reason = state.stop_reason or "cancelled"
-                info.tokens, info.cost = (
-                    state.usage.total_tokens - usage.total_tokens,
-                    state.ledger.cost - cost,
-                )
+                info.tokens = state.usage.total_tokens - usage.total_tokens
+                info.cost = None if state.cost is None else state.ledger.cost - cost
 
     async def chunks(self) -> AsyncGenerator[Chunk, None]:
         """Execute the run and yield its output. Closing the generator stops the run."""

@@ -138,7 +138,7 @@ def _add_call(part: dict[str, Any], calls: list[dict[str, Any]], results: list[M
 
 
 class _UiStreamWriter(PartWriter):
-    """Writes the events of a UI message stream. Parts stand in steps."""
+    """Writes the events of a UI message stream. Parts are grouped by step."""
 
     def __init__(self, turn: RequestRun, message_id: str) -> None:
         super().__init__(turn)

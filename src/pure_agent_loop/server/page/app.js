@@ -1,15 +1,21 @@
 // The whole page: sidebar, header, log, composer; or the sign-in form.
 import { html, useEffect, useState } from "./html.js";
+import * as history from "./history.js";
 import * as store from "./store.js";
 import { connection, here, sessionAt } from "./wire.js";
 import { t } from "./words.js";
 import { Sidebar } from "./sidebar.js";
 import { Log } from "./log.js";
 import { Composer } from "./composer.js";
+import { Icon } from "./icons.js";
+import { Menu } from "./menu.js";
+import { Questions } from "./questions.js";
 
 // Panels: file and export, loaded on first use.
-const PANELS = { timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"] };
-const WITHOUT_SESSION = ["fleet", "servers"];
+const PANELS = { timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], audit: ["operator", "Audit"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"], inbox: ["questions", "Inbox"] };
+const OF_SESSION = ["timeline", "operator", "tasks", "audit"]; // tabs of one drawer
+const FOR_OPERATORS = ["operator", "audit"];
+const TITLES = { fleet: "operate", servers: "mcp", inbox: "inbox" };
 
 function Panel({ name }) {
   const [loaded, setLoaded] = useState(null), [file, part] = PANELS[name];
@@ -21,20 +27,28 @@ function Panel({ name }) {
   return loaded && html`<${loaded.component} />`;
 }
 
+// A panel next to the conversation; the panels of a session share tabs.
+function Drawer({ name }) {
+  const tabs = OF_SESSION.filter((tab) => !FOR_OPERATORS.includes(tab) || store.mayOperate());
+  return html`<div class="drawer" onKeyDown=${(event) => { if (event.key === "Escape") store.panel.value = ""; }}>
+    <div class="drawer-head">${OF_SESSION.includes(name) ? tabs.map((tab) => html`<button key=${tab} aria-pressed=${tab === name} onClick=${() => { store.panel.value = tab; }}>${t(tab)}</button>`) : html`<strong>${t(TITLES[name])}</strong>`}
+      <span class="grow"></span><button class="icon" aria-label=${t("close")} onClick=${() => { store.panel.value = ""; }}><${Icon} name="close" /></button></div>
+    <${Panel} key=${name} name=${name} /></div>`;
+}
+
 export function App() {
-  const name = store.panel.value, isShown = name && (store.current.value || WITHOUT_SESSION.includes(name));
+  const name = store.panel.value, isPlace = store.isPlace(name), isDrawer = name && !isPlace && (store.current.value || !OF_SESSION.includes(name));
   if (!store.me.value) return connection.value === "signedOut" ? html`<${Login} />` : html`<main class="login"><p>${t("connecting")}</p></main>`;
-  return html`<a class="skip" href="#message" onClick=${(event) => { event.preventDefault(); document.getElementById("message").focus(); }}>${t("skip")}</a>
-    <div class="page ${store.sideOpen.value ? "side-open" : ""}">
+  const isFresh = !store.current.value && store.view.value.items.value.length === 0;
+  return html`${!isPlace && html`<a class="skip" href="#message" onClick=${(event) => { event.preventDefault(); document.getElementById("message")?.focus(); }}>${t("skip")}</a>`}
+    <div class="page ${store.sideOpen.value ? "side-open" : ""} ${isDrawer ? "with-drawer" : ""}">
       <${Sidebar} />
       <div class="scrim" onClick=${() => { store.sideOpen.value = false; }}></div>
-      <main>
-        <${Head} />
-        ${isShown && html`<${Panel} key=${name} name=${name} />`}
-        <${Log} />
-        <${Status} />
-        <${Composer} />
+      <main class=${isFresh && !isPlace ? "fresh" : ""}>
+        <${Head} place=${isPlace ? TITLES[name] : ""} />
+        ${isPlace ? html`<${Panel} key=${name} name=${name} /><${Status} />` : html`<${Log} /><${Status} /><${Questions} /><${Composer} />`}
       </main>
+      ${isDrawer && html`<${Drawer} name=${name} />`}
     </div>`;
 }
 
@@ -50,23 +64,37 @@ function Login() {
     <button class="primary">${t("login")}</button></form></main>`;
 }
 
-function Head() {
-  const session = store.current.value;
-  const info = store.sessions.value.find((other) => other.id === session);
-  const run = store.view.value.run.value;
-  const undo = async () => {
-    const report = await store.undo();
-    if (report) store.problem.value = t("undone", { files: [...report.restored, ...report.removed].join(", ") });
+// The title of the open conversation; a click renames it.
+function Title({ session, title }) {
+  const [isEditing, setEditing] = useState(false);
+  if (!isEditing) return html`<button class="title" title=${`${title}: ${t("rename")}`} onClick=${() => setEditing(true)}>${title}</button>`;
+  const save = (event) => {
+    const name = event.target.value.trim();
+    setEditing(false);
+    if (name !== title) store.rename(session, name);
   };
+  const key = (event) => { if (event.key === "Enter") event.target.blur(); if (event.key === "Escape") { event.target.value = title; event.target.blur(); } };
+  return html`<input aria-label=${t("title")} maxlength="200" defaultValue=${title} onBlur=${save} onKeyDown=${key} ref=${(box) => box && document.activeElement !== box && box.select()} />`;
+}
+
+function Head({ place }) {
+  const session = store.current.value, run = store.view.value.run.value;
+  const info = store.sessions.value.find((other) => other.id === session);
+  const title = place ? t(place) : session ? info?.title || run?.task || t("untitled") : t("new");
+  const waits = store.waiting.value.length, about = [store.agents.value.length > 1 && run?.agent, run?.modelName].filter(Boolean).join(" · ");
+  const isInspected = OF_SESSION.includes(store.panel.value);
   return html`<header>
-    <button class="icon menu" aria-label=${t("menu")} aria-expanded=${store.sideOpen.value} onClick=${() => { store.sideOpen.value = !store.sideOpen.value; }}>☰</button>
-    <h1 title=${info?.title || ""}>${session ? info?.title || run?.task || t("untitled") : t("new")}</h1>
-    ${session && html`<nav class="acts" aria-label=${t("sessions")}>
-      ${["timeline", "tasks", ...(store.mayOperate() ? ["operator"] : [])].map((panel) => html`<button key=${panel} aria-pressed=${store.panel.value === panel} onClick=${() => store.toggle(panel)}>${t(panel)}</button>`)}
-      <button class="less" onClick=${() => store.fork()}>${t("fork")}</button>
-      <button class="less" onClick=${undo}>${t("undo")}</button>
-      ${store.mayOperate() && html`<a class="button less" href=${here(`${sessionAt(session)}/export?form=markdown`)} download>${t("export")}</a>`}
-    </nav>`}
+    <button class="icon menu" aria-label=${t("menu")} aria-expanded=${store.sideOpen.value} onClick=${() => { store.sideOpen.value = !store.sideOpen.value; }}><${Icon} name="menu" /></button>
+    <h1>${session && !place ? html`<${Title} key=${`${session} ${title}`} session=${session} title=${title} />` : title}</h1>
+    ${!place && session && about && html`<span class="dim about">${about}</span>`}<span class="grow"></span>
+    ${waits > 0 && store.mayApprove() && html`<button class="waits" aria-label=${t("nWaiting", { n: waits })} aria-pressed=${store.panel.value === "inbox"} onClick=${() => { store.panel.value = "inbox"; }}><${Icon} name="inbox" /> <span class="wide">${t("nWaiting", { n: waits })}</span><span class="narrow">${waits}</span></button>`}
+    ${session && !place && html`<button class="icon" aria-label=${t("inspect")} title=${t("inspect")} aria-pressed=${isInspected} onClick=${() => { store.panel.value = isInspected ? "" : "timeline"; }}><${Icon} name="chart" /></button>
+    <${Menu} label=${t("more")}>
+      <button onClick=${() => history.fork()}><${Icon} name="fork" /> ${t("fork")}</button>
+      ${history.canUndo() && html`<button onClick=${history.undo}><${Icon} name="undo" /> ${t("undo")}</button>`}
+      ${store.mayOperate() && ["markdown", "html"].map((form) => html`<a class="button" key=${form} href=${here(`${sessionAt(session)}/export?form=${form}`)} download><${Icon} name="download" /> ${t("export")} (${form === "html" ? "HTML" : "Markdown"})</a>`)}
+      <hr /><button class="danger" onClick=${() => store.change("delete", info ?? { id: session, title, folder: "" })}><${Icon} name="trash" /> ${t("delete")}…</button>
+    <//>`}
   </header>`;
 }
 
@@ -74,7 +102,9 @@ function Status() {
   return html`<div class="status">
     ${connection.value === "offline" && html`<p class="offline" role="status">${t("offline")}</p>`}
     ${store.problem.value && html`<p class="problem" role="alert"><span>${store.problem.value}</span>
-      <button class="icon" aria-label=${t("close")} onClick=${() => { store.problem.value = ""; }}>×</button></p>`}
+      <button class="icon" aria-label=${t("close")} onClick=${() => { store.problem.value = ""; }}><${Icon} name="close" /></button></p>`}
+    ${store.note.value && html`<p class="quiet-note" role="status"><span>${store.note.value}</span>
+      <button class="icon" aria-label=${t("close")} onClick=${() => { store.note.value = ""; }}><${Icon} name="close" /></button></p>`}
     <div class="heard" role="log" aria-live="polite">${store.view.value.said.value}</div>
   </div>`;
 }

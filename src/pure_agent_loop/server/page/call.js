@@ -1,20 +1,79 @@
-// A tool call, collapsed to its state and time; inside, arguments and result. Diffs are coloured.
+// A tool call: one line that says what it does, folded; while it runs, its seconds and the end of its output.
 import { html, useEffect, useRef, useState } from "./html.js";
+import { Counts, Diff, changeOf } from "./diff.js";
+import { Icon } from "./icons.js";
 import { codeBox } from "./markdown.js";
-import { seconds, t } from "./words.js";
+import * as store from "./store.js";
+import { clock, seconds, subject, t, verb } from "./words.js";
 
-const MARKS = { running: "◌", done: "✓", failed: "✕", waiting: "?" };
-const MAX_SHOWN = 20000;
+const MAX_SHOWN = 20000, TAIL_LINES = 6;
+const ICONS = { edit_file: "pencil", write_file: "pencil", read_file: "file", read_image: "file", shell: "terminal", grep: "search", glob: "search", list_dir: "list", fetch: "globe", todo_write: "list", tool_search: "search" };
+const TODO_MARKS = { pending: "☐", in_progress: "▸", done: "☑" };
+
+export const iconOf = (tool) => ICONS[tool] || "tool";
+export const isSettled = (item) => item.state !== "running" && item.state !== "waiting";
 
 export function Call({ item, rev }) {
-  const [isOpen, setOpen] = useState(false);
-  const head = brief(item.args);
+  const [isOpen, setOpen] = useState(false), isRunning = item.state === "running";
+  const change = changeOf(item.tool, item.args, startOf(item)), todo = item.tool === "todo_write" && Array.isArray(item.args?.items) && item.args.items;
+  if (item.isHidden) return null;
+  if (todo && item.state !== "failed") return html`<${Todo} items=${todo} item=${item} />`;
   return html`<details class="item call ${item.state}" id="call-${item.id}" onToggle=${(event) => setOpen(event.target.open)}>
-    <summary><span class="mark" role="img" aria-label=${t(item.state)}>${MARKS[item.state]}</span>
-      <span class="tool">${item.tool}</span> <span class="brief">${head}</span>
-      <span class="time">${item.seconds !== undefined && item.seconds !== null ? seconds(item.seconds) : item.state === "done" ? "" : t(item.state)}</span></summary>
-    ${isOpen && html`<${Inside} item=${item} rev=${rev} />`}
-  </details>${item.files && html`<${Files} files=${item.files} />`}`;
+    <summary><span class="mark" role="img" aria-label=${store.stateWord(item.state)}>${isRunning ? html`<i class="spinner"></i>` : html`<${Icon} name=${iconOf(item.tool)} />`}</span>
+      <span class="tool">${verb(item.tool, item)}</span> <span class="brief">${subject(item.args)}</span>
+      ${change && item.state === "done" && html`<${Counts} change=${change} />`}
+      ${item.by && html`<span class="by">${answeredBy(item)}</span>`}
+      <span class="time">${isRunning ? html`<${Clock} since=${item.start} />` : outcome(item)}</span></summary>
+    ${isOpen && html`<${Inside} item=${item} change=${change} rev=${rev} />`}
+  </details>
+  ${isRunning && store.isRunning(store.view.value.run.value) && html`<div class="live item"><pre aria-label=${t("output")}>${tail(item.progress)}</pre><button class="danger small" onClick=${store.stop}>${t("stop")}</button></div>`}
+  ${item.state === "failed" && item.command?.tail && !isOpen && html`<pre class="item tail">${tail(item.command.tail, 3)}</pre>`}
+  ${item.files && html`<${Files} files=${item.files} />`}`;
+}
+
+// The line at which an edit began: its result has the change with three lines around it.
+function startOf({ tool, args, result }) {
+  const [, first, rows] = tool === "edit_file" ? /^@@ -(\d+).*\n((?: .*\n)*)/m.exec(result ?? "") ?? [] : [];
+  if (!first || typeof args?.old_text !== "string") return undefined;
+  const old = args.old_text.split("\n"), now = String(args.new_text).split("\n");
+  let same = 0;
+  while (same < old.length && old[same] === now[same]) same++;
+  return Number(first) + rows.split("\n").length - 1 - same;
+}
+
+const answeredBy = ({ by, verdict, answeredAt }) => t(`answered${by === store.me.value.name ? "You" : "By"}_${verdict === "deny" ? "deny" : "allow"}`, { by, at: clock(answeredAt) });
+const tail = (text, most = TAIL_LINES) => (text || "").trimEnd().split("\n").slice(-most).join("\n");
+
+// The seconds since a time, counted.
+function Clock({ since }) {
+  const [now, setNow] = useState(Date.now() / 1000);
+  useEffect(() => { const timer = setInterval(() => setNow(Date.now() / 1000), 1000); return () => clearInterval(timer); }, []);
+  return now - since >= 1 ? html`<span aria-hidden="true">${seconds(Math.floor(now - since))}</span>` : null;
+}
+
+// How a call ended, or its state; a duration counts from a second on.
+function outcome(item) {
+  const code = item.command?.exit_code ?? item.exitCode, time = item.seconds >= 1 ? seconds(item.seconds) : "";
+  const state = code ? t("exitCode", { n: code }) : item.state === "done" ? "" : item.state === "waiting" && item.verdict ? t("allowed") : store.stateWord(item.state);
+  return [item.command?.read_only && !code ? t("readOnly") : "", state, time].filter(Boolean).join(" · ");
+}
+
+function Todo({ items, item }) {
+  const done = items.filter((each) => each.status === "done").length;
+  return html`<section class="item todo" id="call-${item.id}" aria-label=${t("plan")}><h2>${t("plan")} <span class="dim">${done}/${items.length}</span></h2>
+    <ul>${items.map((each, at) => html`<li key=${at} class=${each.status}><span aria-hidden="true">${TODO_MARKS[each.status] || "☐"}</span><p>${each.task ?? each.content ?? each.text}</p></li>`)}</ul></section>`;
+}
+
+// Settled calls that follow each other, folded to one line.
+export function Calls({ items }) {
+  const [isOpen, setOpen] = useState(false);
+  const failed = items.filter((item) => item.state === "failed").length, time = items.reduce((sum, item) => sum + (item.seconds || 0), 0);
+  const about = [t("steps", { n: items.length }), failed ? t("nFailed", { n: failed }) : "", time >= 1 ? seconds(time) : ""].filter(Boolean).join(" · ");
+  return html`<details class="item calls ${failed ? "failed" : ""}" data-from=${items[0].id} data-to=${items.at(-1).id} onToggle=${(event) => { if (event.target.classList.contains("calls")) setOpen(event.target.open); }}>
+    <summary><span class="mark"><${Icon} name="list" /></span><span class="tool">${about}</span>
+      <span class="brief">${[...new Set(items.map((item) => verb(item.tool, item)))].join(", ")}</span></summary>
+    ${isOpen && html`<div class="members">${items.map((item) => html`<${Call} key=${item.id} item=${{ ...item, files: null }} rev=${item.rev.value} />`)}</div>`}
+  </details>${items.map((item) => item.files && html`<${Files} key=${item.id} files=${item.files} />`)}`;
 }
 
 // Files of a result: images and audio inline, others as downloads. The server determines the types.
@@ -27,35 +86,38 @@ export function Files({ files }) {
 
 const size = (bytes) => (bytes < 1000 ? `${bytes} B` : bytes < 1e6 ? `${Math.round(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`);
 
-function Inside({ item }) {
+// What a command printed: its result without the lines after the last ones printed, which are for the model.
+function printed({ command, result }) {
+  if (!command) return result;
+  if (!command.lines) return "";
+  const lines = result.split("\n"), last = command.tail.split("\n");
+  let end = lines.length;
+  while (end >= last.length && !last.every((line, at) => lines[end - last.length + at] === line)) end--;
+  return end < last.length ? result : lines.slice(0, end).join("\n");
+}
+
+function Inside({ item, change }) {
+  const result = item.result === undefined ? undefined : printed({ ...item, result: String(item.result) }).slice(0, MAX_SHOWN);
+  const isShell = item.tool === "shell" && typeof item.args?.command === "string";
   return html`<div class="inside">
-    ${item.verdict && html`<p class="dim">${t(item.verdict === "deny" ? "answeredDeny" : "answeredAllow")}</p>`}
-    <${Args} args=${item.args} />
-    ${item.progress && item.state === "running" && html`<${Code} text=${item.progress} language="" label=${t("running")} />`}
-    ${item.result !== undefined && html`<${Code} text=${String(item.result).slice(0, MAX_SHOWN)} language=${kindOf(String(item.result))} label=${t("output")} />`}
+    ${item.by && item.said && html`<p class="dim">${item.said}</p>`}
+    ${isShell ? html`<${Code} text=${`$ ${item.args.command}\n${result ?? item.progress ?? ""}`} language="" label="shell" />`
+      : change ? html`<${Diff} change=${change} most=${200} />` : html`<${Args} args=${item.args} />`}
+    ${!isShell && result !== undefined && html`<${Code} text=${result} language=${kindOf(result)} label=${t("output")} />`}
   </div>`;
 }
 
-// The arguments of a call: commands and diffs formatted, the rest as JSON.
+// The arguments of a call: commands and texts as they are, the rest as JSON.
 export function Args({ args }) {
   if (args === undefined || args === null || args === "") return null;
   if (typeof args !== "object") return html`<${Code} text=${String(args)} language="json" label=${t("input")} />`;
-  const long = Object.entries(args).filter(([, value]) => typeof value === "string" && (value.includes("\n") || isCommand(value, args)));
+  const long = Object.entries(args).filter(([key, value]) => typeof value === "string" && (value.includes("\n") || key === "command"));
   const rest = Object.fromEntries(Object.entries(args).filter(([key]) => !long.some(([name]) => name === key)));
   return html`<div>${Object.keys(rest).length > 0 && html`<${Code} text=${JSON.stringify(rest, null, 2)} language="json" label=${t("input")} />`}
-    ${long.map(([key, value]) => html`<${Code} key=${key} text=${value} language=${args[key] === args.command ? "bash" : kindOf(value)} label=${key} />`)}
-    ${typeof args.old_text === "string" && typeof args.new_text === "string" && html`<${Code} text=${change(args.old_text, args.new_text)} language="diff" label="diff" />`}</div>`;
+    ${long.map(([key, value]) => html`<${Code} key=${key} text=${value} language=${key === "command" ? "bash" : kindOf(value)} label=${key} />`)}</div>`;
 }
 
-const isCommand = (value, args) => args.command === value;
 const kindOf = (text) => (/^(diff --git|--- |@@ )/m.test(text) && /^[+-]/m.test(text) ? "diff" : /^\s*[[{]/.test(text) ? "json" : "");
-const change = (before, after) => [...before.split("\n").map((line) => `-${line}`), ...after.split("\n").map((line) => `+${line}`)].join("\n");
-
-function brief(args) {
-  if (!args) return "";
-  if (typeof args === "string") return args.slice(0, 120);
-  return Object.values(args).map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(" · ").replace(/\s+/g, " ").slice(0, 120);
-}
 
 export function Code({ text, language, label }) {
   const box = useRef(null);

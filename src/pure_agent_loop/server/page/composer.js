@@ -1,10 +1,39 @@
 // The message field: starts a run, or steers the running one. Files come by button, paste or drop.
 import { html, useEffect, useRef, useState } from "./html.js";
+import { Icon } from "./icons.js";
+import { Menu } from "./menu.js";
 import * as store from "./store.js";
 import { t } from "./words.js";
 
 const KINDS = /^(image\/(png|jpeg|gif|webp)|application\/pdf|audio\/(wav|x-wav|mpeg|mp3))$/;
-const MAX_BYTES = 5 * 1024 * 1024;
+const MAX_BYTES = 5 * 1024 * 1024, MAX_TEXT = 200_000;
+
+// The text of a file of any name; null if it is not text in UTF-8.
+async function textOf(file) {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(await file.arrayBuffer());
+    return text.includes("\0") ? null : text;
+  } catch { return null; }
+}
+
+// A message with the texts of files behind it, each in a fence longer than those inside.
+function withFiles(message, media) {
+  const fence = (text) => "`".repeat(Math.max(3, ...[...text.matchAll(/`+/g)].map(([run]) => run.length + 1)));
+  return [message, ...media.filter((item) => item.content !== undefined).map(({ name, content }) => `${name}:\n\n${fence(content)}\n${content}\n${fence(content)}`)].join("\n\n");
+}
+
+// The agent for the next message, and its model where there is a choice.
+function Picker() {
+  const agents = store.agents.value, agent = agents.find((each) => each.name === store.agent.value);
+  if (!agent) return null;
+  const model = store.model.value || agent.model, hasChoice = agents.length > 1 || agent.models.length > 1;
+  const words = [agents.length > 1 && agent.name, model].filter(Boolean).join(" · ");
+  if (!hasChoice) return html`<span class="dim model">${words}</span>`;
+  const row = (name, isChosen, choose, about) => html`<button type="button" key=${name} class="choice" aria-pressed=${isChosen} onClick=${choose}><strong>${name}</strong>${about && html`<span class="dim">${about}</span>`}</button>`;
+  return html`<${Menu} label="${t("agent")}: ${words}" icon="down" text=${html`<span>${words}</span>`}>
+    ${agents.length > 1 && agents.map((each) => row(each.name, each === agent, () => store.chooseAgent(each.name), each.description || each.model))}
+    ${agent.models.length > 1 && html`<hr /><p class="day">${t("model")}</p>${agent.models.map((name) => row(name, name === model, () => { store.model.value = name === agent.model ? "" : name; }))}`}<//>`;
+}
 
 export function Composer() {
   const [text, setText] = useState(""), [media, setMedia] = useState([]), [isBusy, setBusy] = useState(false);
@@ -13,11 +42,19 @@ export function Composer() {
   useEffect(() => { if (hasServers) import("./servers.js").then(setServers, store.showError); }, [hasServers]);
   const Suggestions = hasServers && servers?.Suggestions;
   const run = store.view.value.run.value, isRunning = store.isRunning(run);
+  const asked = store.questions.value.filter(store.mayAnswer), isDenying = asked.some((question) => !question.live);
+  const mustWait = isRunning && !asked.length && store.me.value.engine;
 
   const add = async (list) => {
     for (const file of list) {
-      if (!KINDS.test(file.type)) { store.problem.value = t("wrongKind", { name: file.name }); continue; }
-      if (file.size > MAX_BYTES) { store.problem.value = t("tooBig", { name: file.name }); continue; }
+      const isMedia = KINDS.test(file.type);
+      if (file.size > (isMedia ? MAX_BYTES : MAX_TEXT)) { store.problem.value = t("tooBig", { name: file.name, most: isMedia ? "5 MB" : "200 kB" }); continue; }
+      if (!isMedia) {
+        const content = file.type.startsWith("image/") ? null : await textOf(file);
+        if (content === null) store.problem.value = t("wrongKind", { name: file.name });
+        else setMedia((before) => [...before, { name: file.name, content }]);
+        continue;
+      }
       const url = await new Promise((done) => { const reader = new FileReader(); reader.onload = () => done(reader.result); reader.readAsDataURL(file); });
       setMedia((before) => [...before, { name: file.name, url }]);
     }
@@ -25,36 +62,39 @@ export function Composer() {
   const submit = async (event) => {
     event?.preventDefault();
     const message = text.trim();
-    if (!message || isBusy) return;
+    if (!message || isBusy || mustWait) return;
     setBusy(true);
     setText(""); // restored if sending fails
-    const sent = isRunning ? await store.steer(message) : await store.send(message, media.map((item) => item.url));
-    if (sent) setMedia(isRunning ? media : []);
+    const sent = asked.length ? await store.answerAll(message) : isRunning ? await store.steer(message) : await store.send(withFiles(message, media), media.filter((item) => item.url).map((item) => item.url));
+    if (sent) setMedia(isRunning || asked.length ? media : []);
     else setText((current) => current || message);
     setBusy(false);
   };
   const key = (event) => {
     if (keys.current?.(event)) return;
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing) submit(event);
-    if (event.key === "Escape" && isRunning) store.stop();
+    if (event.key === "Escape" && isRunning && !asked.length) store.stop();
   };
+  useEffect(() => { // files, wherever they are dropped
+    document.ondragover = (event) => event.preventDefault();
+    document.ondrop = (event) => { if (event.dataTransfer.files.length) { event.preventDefault(); add([...event.dataTransfer.files]); } };
+  }, []);
   const pasted = (event) => { const pastedFiles = [...(event.clipboardData?.files || [])]; if (pastedFiles.length) { event.preventDefault(); add(pastedFiles); } };
   const name = store.agent.value;
-  return html`<form class="composer" onSubmit=${submit} onDragOver=${(event) => event.preventDefault()} onDrop=${(event) => { event.preventDefault(); add(event.dataTransfer.files); }}>
-    ${media.length > 0 && html`<ul class="media">${media.map((item, index) => html`<li key=${index}>${item.url.startsWith("data:image/") ? html`<img src=${item.url} alt=${item.name} />` : html`<span class="file">${item.name}</span>`}
-      <button type="button" class="icon" aria-label="${t("remove")}: ${item.name}" onClick=${() => setMedia(media.filter((_, at) => at !== index))}>×</button></li>`)}</ul>`}
+  return html`<form class="composer" onSubmit=${submit}>
+    ${media.length > 0 && html`<ul class="media">${media.map((item, index) => html`<li key=${index}>${item.url?.startsWith("data:image/") ? html`<img src=${item.url} alt=${item.name} />` : html`<span class="file">${item.name}</span>`}
+      <button type="button" class="icon" aria-label="${t("remove")}: ${item.name}" onClick=${() => setMedia(media.filter((_, at) => at !== index))}><${Icon} name="close" /></button></li>`)}</ul>`}
     <label class="heard" for="message">${t("message")}</label>
     ${Suggestions && html`<${Suggestions} field=${field} text=${text} setText=${setText} keys=${keys} />`}
     <textarea id="message" ref=${field} rows=${Math.min(10, Math.max(1, text.split("\n").length))} value=${text} onInput=${(event) => setText(event.target.value)} onKeyDown=${key} onPaste=${pasted}
-      placeholder=${t(isRunning ? "placeholderSteer" : "placeholder", { agent: name })}></textarea>
+      placeholder=${t(isDenying ? "placeholderDeny" : mustWait ? "placeholderWait" : isRunning ? "placeholderSteer" : "placeholder", { agent: name })}></textarea>
     <div class="tools">
-      <input class="heard" id="files" type="file" multiple accept="image/png,image/jpeg,image/gif,image/webp,application/pdf,audio/wav,audio/mpeg" ref=${files} tabindex="-1" aria-hidden="true"
-        onChange=${(event) => { add(event.target.files); event.target.value = ""; }} />
-      <button type="button" class="icon" aria-label=${t("attach")} title=${t("attach")} onClick=${() => files.current.click()}>+</button>
-      ${store.agents.value.length > 1 && html`<select aria-label=${t("agent")} value=${name} onChange=${(event) => { store.agent.value = event.target.value; }}>
-        ${store.agents.value.map((agent) => html`<option value=${agent.name}>${agent.name}</option>`)}</select>`}
+      <input class="heard" id="files" type="file" multiple ref=${files} tabindex="-1" aria-hidden="true"
+        onChange=${(event) => { add([...event.target.files]); event.target.value = ""; }} />
+      <button type="button" class="icon" aria-label=${t("attach")} title=${t("attach")} onClick=${() => files.current.click()}><${Icon} name="clip" /></button>
+      ${!store.isOpen(run) && html`<${Picker} />`}
       <span class="grow"></span>
-      ${isRunning && html`<button type="button" class="danger" onClick=${store.stop}>${t("stop")}</button>`}
-      <button class="primary" disabled=${!text.trim()}>${t(isRunning ? "steer" : "send")}</button>
+      ${store.isOpen(run) && html`<button type="button" class="round" title=${t("stop")} aria-label=${t("stop")} onClick=${store.stop}><${Icon} name="stop" /></button>`}
+      ${(!isRunning || asked.length > 0 || text.trim()) && html`<button class="primary ${isDenying ? "" : "round"}" title=${t("keysHint")} aria-label=${t(isDenying ? "denySay" : "send")} disabled=${!text.trim() || mustWait}>${isDenying ? t("denySay") : html`<${Icon} name="send" />`}</button>`}
     </div></form>`;
 }

@@ -1,11 +1,13 @@
 // The conversation. Only the newest items are in the document; earlier ones are added on request.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Blocks } from "./markdown.js";
+import * as history from "./history.js";
 import * as store from "./store.js";
-import { seconds, t } from "./words.js";
-import { Call, Files } from "./call.js";
-import { Questions } from "./questions.js";
+import { hasWord, seconds, t } from "./words.js";
+import { Call, Calls, Files, isSettled } from "./call.js";
+import { Icon } from "./icons.js";
 
+const MIN_FOLDED = 3; // settled calls in a row
 const PAGE = 120, NEAR_END = 80, TOUCH_MS = 500;
 
 export function Log() {
@@ -13,22 +15,31 @@ export function Log() {
   const [page, setPage] = useState({ view, shown: PAGE });
   const shown = page.view === view ? page.shown : PAGE;
   const boxRef = useRef(null), isAtEnd = useRef(true), before = useRef(0), last = useRef({ top: 0, height: 0 }), touched = useRef(-1e9);
-  const [isAway, setAway] = useState(false);
-  const version = view.version.value, questions = store.questions.value.length;
+  const sent = store.sent.value, lastSent = useRef(sent);
+  const [isAway, setAway] = useState(false), [room, setRoom] = useState({}); // a view, and the turn after which its newest turn has room below
+  const turns = inTurns(items, items.length - shown), newest = turns.at(-1)?.[0] ?? 0, hasRoom = room.view === view && newest > room.after;
+  const version = view.version.value, questions = store.questions.value.length, run = view.run.value; // redrawn when it ends
   useLayoutEffect(() => {
     const box = boxRef.current;
     if (before.current) { box.scrollTop += box.scrollHeight - before.current; before.current = 0; }
     else if (isAtEnd.current) box.scrollTop = box.scrollHeight;
-  }, [version, questions, shown, view]);
+  }, [version, questions, shown, view, run, hasRoom]);
+  useLayoutEffect(() => {
+    if (sent === lastSent.current) return;
+    lastSent.current = sent;
+    isAtEnd.current = true;
+    setRoom((before) => (before.view === view ? before : { view, after: Math.max(newest, 1) })); // one's own message goes up, the answer grows below
+  }, [sent]);
   useEffect(() => { isAtEnd.current = true; boxRef.current.scrollTop = boxRef.current.scrollHeight; setAway(false); }, [view]);
   useEffect(() => { // content grows after it is drawn: highlighted code, images, cards
-    const grown = new ResizeObserver(() => { if (isAtEnd.current) boxRef.current.scrollTop = boxRef.current.scrollHeight; });
+    const grown = new ResizeObserver(() => { if (isAtEnd.current && boxRef.current) boxRef.current.scrollTop = boxRef.current.scrollHeight; });
     grown.observe(boxRef.current.firstElementChild);
     grown.observe(boxRef.current); // a panel makes it smaller
     return () => grown.disconnect();
   }, []);
   const scrolled = () => {
     const box = boxRef.current;
+    if (!box) return; // removed since
     const isNear = box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END;
     // Follow the end until the person scrolls up. Content that shrinks and grows between two frames also scrolls, but without input.
     const isInput = box.scrollHeight === last.current.height || performance.now() - touched.current < TOUCH_MS;
@@ -42,27 +53,68 @@ export function Log() {
   const isEmpty = items.length === 0 && !store.current.value;
   return html`<div class="log-frame"><section class="log" ref=${boxRef} onScroll=${scrolled} onWheel=${touch} onTouchMove=${touch} onKeyDown=${touch} onPointerDown=${touch} onPointerMove=${touch} tabindex="0" aria-label=${t("log")}>
     <div class="column">
-      ${isEmpty && html`<div class="welcome"><img src="assets/icon.svg" alt="" width="56" height="56" /><h2>${t("welcome")}</h2><p>${t("welcomeHint")}</p></div>`}
+      ${isEmpty && html`<div class="welcome"><img src="assets/icon.svg" alt="" width="56" height="56" /><h2>${t("welcome")}</h2>
+        <p>${store.agents.value.find((agent) => agent.name === store.agent.value)?.description || t("welcomeHint")}</p>
+        ${store.starters.value.length > 0 && html`<ul class="starters">${store.starters.value.map((task) => html`<li key=${task}><button onClick=${() => store.send(task, [])}>${task}</button></li>`)}</ul>`}</div>`}
       ${items.length > shown && html`<button class="earlier" onClick=${more}>${t("earlier")}</button>`}
-      ${items.slice(-shown).map((item) => html`<${Item} key=${item.id} item=${item} />`)}
-      <${Working} view=${view} />
-      <${Questions} />
+      ${turns.map(([number, members]) => html`<div key=${number} class="turn ${hasRoom && number === newest ? "newest" : ""}">
+        ${grouped(members).map((item) => (Array.isArray(item) ? html`<${Calls} key=${`calls-${item[0].id}`} items=${item} />` : html`<${Item} key=${item.id} item=${item} />`))}
+        ${number === newest && html`<${Working} view=${view} />`}</div>`)}
     </div></section>
     ${isAway && html`<button class="latest" onClick=${end}>↓ ${t("latest")}</button>`}</div>`;
+}
+
+// Items from an index on, in turns: a message and what follows it. Pairs of the turn's number and its items.
+function inTurns(items, from) {
+  const turns = [];
+  let number = 0;
+  items.forEach((item, at) => {
+    const begins = item.kind === "user" && !item.isSteer;
+    if (begins) number++;
+    if (at < from) return;
+    if (begins || !turns.length) turns.push([number, []]);
+    turns.at(-1)[1].push(item);
+  });
+  return turns;
+}
+
+// Groups settled calls in a row into lists. Running calls, the newest call and calls that a person answered stay in view.
+function grouped(items) {
+  const out = [];
+  let row = [];
+  const close = (isEnd) => { out.push(...(row.length >= MIN_FOLDED && !isEnd ? [row] : row)); row = []; };
+  for (const item of items) {
+    if (item.kind === "call" && isSettled(item) && !item.by && item.tool !== "todo_write") { row.push(item); continue; }
+    close(false);
+    out.push(item);
+  }
+  close(store.isRunning(store.view.value.run.value));
+  return out;
 }
 
 function Item({ item }) {
   const rev = item.rev.value; // redraw only this item when it changes
   if (item.kind === "user") return html`<${UserMessage} item=${item} />`;
-  if (item.kind === "answer") return html`<article class="item answer ${item.final ? "" : "open"}"><${Markdown} text=${item.text} /></article>`;
+  if (item.kind === "answer") return html`<article class="item answer ${item.final ? "" : "open"}"><${Markdown} text=${item.text} />${item.isLast && html`<${Actions} item=${item} />`}</article>`;
   if (item.kind === "reasoning") return html`<details class="item reasoning"><summary>${t("thinking")}${item.ended ? html` <span class="dim">${seconds(item.ended - item.time)}</span>` : ""}</summary><div class="plain">${item.text}</div></details>`;
   if (item.kind === "call") return html`<${Call} item=${item} rev=${rev} />`;
   if (item.kind === "files") return html`<${Files} files=${item.files} />`;
-  if (item.kind === "error") return html`<p class="item error" role="alert">${item.plain}</p>`;
+  if (item.kind === "error") return html`<div class="item error" role="alert"><p>${item.plain}</p>${isNewest(item) && html`<button onClick=${() => history.retry(item)}>${t("tryAgain")}</button>`}</div>`;
+  if (item.kind === "start") return html`<details class="item note"><summary>${t("startNotes")}</summary><p class="plain">${item.plain}</p></details>`;
   if (item.kind === "end") return html`<${End} item=${item} />`;
   return html`<p class="item note">${item.plain || t(item.text, item.about)}</p>`;
 }
 
+const isNewest = (item) => !store.isOpen(store.view.value.run.value) && store.current.value && store.view.value.items.value.slice(-3).includes(item);
+
+// What can be done with an answer.
+function Actions({ item }) {
+  const [isCopied, setCopied] = useState(false);
+  const copy = async () => { try { await navigator.clipboard.writeText(item.text); setCopied(true); setTimeout(() => setCopied(false), 1500); } catch { /* not allowed */ } };
+  const act = (name, words, run) => html`<button class="icon" aria-label=${words} title=${words} onClick=${run}><${Icon} name=${name} /></button>`;
+  return html`<div class="actions">${act(isCopied ? "check" : "copy", t(isCopied ? "copied" : "copyAnswer"), copy)}
+    ${store.current.value && html`${act("retry", t("retryIt"), () => history.retry(item))}${act("fork", t("forkHere"), () => history.forkAfter(item))}`}</div>`;
+}
 
 function Markdown({ text }) {
   const boxRef = useRef(null), blocks = useRef(null);
@@ -77,8 +129,8 @@ function UserMessage({ item }) {
   const [draft, setDraft] = useState(null);
   const canEdit = !item.isSteer && store.current.value;
   if (draft !== null) {
-    const resend = (event) => { event.preventDefault(); if (draft.trim()) store.edit(item, draft); };
-    return html`<form class="item said editing" onSubmit=${resend}>
+    const resend = (event) => { event.preventDefault(); if (draft.trim()) history.edit(item, draft); };
+    return html`<form class="item said editing" onSubmit=${resend} onKeyDown=${(event) => { if (event.key === "Escape") setDraft(null); }}>
       <textarea aria-label=${t("message")} rows="3" value=${draft} onInput=${(event) => setDraft(event.target.value)} ref=${(box) => box && !box.dataset.seen && (box.dataset.seen = "1", box.focus())}></textarea>
       <p><button class="primary">${t("send")}</button> <button type="button" onClick=${() => setDraft(null)}>${t("cancel")}</button></p></form>`;
   }
@@ -88,16 +140,17 @@ function UserMessage({ item }) {
 
 function End({ item }) {
   const parts = [seconds(item.seconds)];
+  if (item.waited >= 1) parts.push(t("waited", { time: seconds(item.waited) }));
   if (item.steps) parts.push(t("steps", { n: item.steps }));
   if (item.tokens) parts.push(t("tokens", { n: item.tokens.toLocaleString() }));
   if (item.cost) parts.push(`$${item.cost.toFixed(4)}`);
-  const isFine = item.state === "completed";
-  return html`<p class="item end ${isFine ? "" : "bad"}">${!isFine && html`<strong>${t("ended", { why: item.why || item.state })}</strong> · `}${parts.join(" · ")}</p>`;
+  const isFine = item.state === "completed", name = `end_${item.state}`, why = item.why && !["error", item.state].includes(item.why) ? ` (${item.why})` : "";
+  return html`<p class="item end ${isFine ? "" : item.state === "cancelled" ? "bad quiet" : "bad"}">${!isFine && html`<strong>${hasWord(name) ? t(name) : item.state}${why}</strong> · `}${parts.join(" · ")}</p>`;
 }
 
 function Working({ view }) {
   const run = view.run.value;
   view.version.value;
-  if (!run || run.state !== "running" || view.open.has("answer")) return null;
+  if (!run || run.state !== "running" || view.open.has("answer") || [...view.calls.values()].at(-1)?.state === "running") return null;
   return html`<p class="item working"><span class="pulse" aria-hidden="true"></span>${t("running")}</p>`;
 }

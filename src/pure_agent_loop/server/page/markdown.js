@@ -97,6 +97,7 @@ function finish(block) {
   for (const image of block.querySelectorAll("img")) {
     if (!DATA_IMAGE.test(image.getAttribute("src") || "")) image.remove();
   }
+  for (const item of block.querySelectorAll("li")) if (/^[☑☐] /.test(item.textContent)) item.className = "task";
   for (const table of block.querySelectorAll("table")) {
     const frame = document.createElement("div");
     frame.className = "table";

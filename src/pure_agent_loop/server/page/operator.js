@@ -1,9 +1,23 @@
 // Panels for operators: requests to models with their cacheable part, the audit log, and the fleet.
 import { html, useEffect, useState } from "./html.js";
 import { Code } from "./call.js";
+import { Menu } from "./menu.js";
 import * as store from "./store.js";
 import { api, sessionAt } from "./wire.js";
-import { seconds, t } from "./words.js";
+import { addWords, cacheWords, hasWord, language, seconds, t, usedWords } from "./words.js";
+
+addWords({ // states of what a schedule started
+  state_due: ["due", "到期"],
+  state_answered: ["to be delivered", "待投递"],
+  state_delivering: ["delivering", "投递中"],
+  state_done: ["done", "已完成"],
+  state_delivered: ["delivered", "已投递"],
+  state_quiet: ["nothing to report", "无事可报"],
+  state_skipped: ["skipped", "已跳过"],
+  state_empty: ["no task", "没有任务"],
+  state_undelivered: ["not delivered", "未投递"],
+  state_unknown: ["outcome unknown", "结果未知"],
+});
 
 const PARTS = ["system", "tools", "user", "assistant", "tool"];
 const FLEET_REFRESH_MS = 3000;
@@ -23,13 +37,18 @@ export function Operator() {
   const session = store.current.value, run = store.view.value.run.value;
   const deps = [run?.id, run?.state];
   const response = useApi(`${sessionAt(session)}/requests?limit=100`, ...deps);
-  const audit = useApi(`${sessionAt(session)}/audit?limit=100`, ...deps);
   const requests = response?.requests || [];
-  const maxTokens = Math.max(1, ...requests.map((request) => request.window || total(request)));
+  const maxTokens = Math.max(1, ...requests.map(total));
   return html`<section class="panel operator" aria-label=${t("operator")}><h2>${t("operator")} <span class="dim">${t("requestsOf", { n: response?.total ?? 0 })}</span></h2>
     <p class="legend">${PARTS.map((part) => html`<span key=${part}><i class="part ${part}"></i>${t(`part_${part}`)}</span>`)}</p>
     <ul class="requests">${requests.map((request) => html`<${RequestItem} key=${request.number} request=${request} session=${session} maxTokens=${maxTokens} />`)}</ul>
-    <h2>${t("audit")}</h2>
+  </section>`;
+}
+
+export function Audit() {
+  const session = store.current.value, run = store.view.value.run.value;
+  const audit = useApi(`${sessionAt(session)}/audit?limit=100`, run?.id, run?.state);
+  return html`<section class="panel operator" aria-label=${t("audit")}>
     ${audit && audit.calls.length === 0 ? html`<p class="dim">${t("noAudit")}</p>` : html`<ul class="requests">${(audit?.calls || []).map((call) => html`<${AuditedCall} key=${call.number} call=${call} />`)}</ul>`}
   </section>`;
 }
@@ -39,6 +58,7 @@ const total = (request) => PARTS.reduce((sum, part) => sum + (request.parts[part
 // The part of the previous request that a prompt cache can reuse.
 function cacheable(request, isFirst) {
   if (isFirst) return "";
+  if (request.changed) return request.changed[language.value];
   if (!request.same_tools) return t("toolsChanged");
   return t("keptMessages", { n: request.same, all: request.messages });
 }
@@ -46,8 +66,10 @@ function cacheable(request, isFirst) {
 function RequestItem({ request, session, maxTokens }) {
   const [isOpen, setOpen] = useState(false);
   const numbers = [cacheable(request, request.number === 1)];
-  if (request.prompt_tokens !== null) numbers.push(t("inOut", { in: request.prompt_tokens.toLocaleString(), out: request.completion_tokens ?? 0, cached: (request.cached_tokens ?? 0).toLocaleString() }));
-  if (request.seconds !== null) numbers.push(seconds(request.seconds));
+  if (request.prompt_tokens !== null) numbers.push(usedWords(request.prompt_tokens, request.completion_tokens ?? 0, request.cached_tokens));
+  if (request.window) numbers.push(t("ofWindow", { n: Math.max(1, Math.round((100 * total(request)) / request.window)), all: request.window.toLocaleString() }));
+  numbers.push(...cacheWords(request.cache_write_tokens, request.cache_missed_tokens));
+  if (request.seconds >= 0.05) numbers.push(seconds(request.seconds));
   const title = PARTS.map((part) => `${t(`part_${part}`)} ${request.parts[part] || 0}`).join(", ");
   return html`<li><details onToggle=${(event) => setOpen(event.target.open)}>
     <summary><span class="number">${request.number}</span>
@@ -74,7 +96,7 @@ function AuditedCall({ call }) {
   const [isOpen, setOpen] = useState(false);
   return html`<li><details onToggle=${(event) => setOpen(event.target.open)}>
     <summary><span class="number">${call.number}</span><span class="badge ${call.status}">${call.status}</span><span class="tool">${call.tool}</span>
-      <span class="dim">${call.user}@${call.host}${call.seconds === null ? "" : ` · ${seconds(call.seconds)}`}</span></summary>
+      <span class="dim">${call.user}@${call.host}${call.seconds >= 1 ? ` · ${seconds(call.seconds)}` : ""}</span></summary>
     ${isOpen && html`<${Code} text=${JSON.stringify(call, null, 2)} language="json" label=${t("audit")} />`}</details></li>`;
 }
 
@@ -82,15 +104,42 @@ export function Fleet() {
   const [tick, setTick] = useState(0);
   useEffect(() => { const timer = setInterval(() => setTick((n) => n + 1), FLEET_REFRESH_MS); return () => clearInterval(timer); }, []);
   const fleet = useApi("/api/fleet?limit=200", tick), scheduleList = useApi("/api/schedules", tick);
-  if (!fleet) return html`<section class="panel fleet" aria-label=${t("fleet")}><h2>${t("fleet")}</h2></section>`;
-  const table = (title, heads, rows) => html`<h2>${title}</h2>${rows.length === 0 ? html`<p class="dim">–</p>` : html`<div class="scroll" tabindex="0" role="region" aria-label=${title}><table><thead><tr>${heads.map((head) => html`<th key=${head}>${head}</th>`)}</tr></thead>
+  if (!fleet) return html`<section class="panel fleet" aria-label=${t("operate")}></section>`;
+  const table = (title, heads, rows, empty = "–") => html`<h2>${title}</h2>${rows.length === 0 ? html`<p class="dim">${empty}</p>` : html`<div class="scroll" tabindex="0" role="region" aria-label=${title}><table><thead><tr>${heads.map((head) => (head ? html`<th key=${head}>${head}</th>` : html`<td key="menu"></td>`))}</tr></thead>
     <tbody>${rows.map((row, index) => html`<tr key=${index}>${row.map((cell, at) => html`<td key=${at}>${cell}</td>`)}</tr>`)}</tbody></table></div>`}`;
-  const state = (name) => html`<span class="badge ${name}">${name}</span>`;
-  return html`<section class="panel fleet" aria-label=${t("fleet")}>
-    <p class="legend">${Object.entries(fleet.states).map(([name, count]) => html`<span key=${name}>${state(name)} ${count}</span>`)}</p>
+  const state = (name) => html`<span class="badge ${name}">${hasWord(`state_${name}`) ? t(`state_${name}`) : name}</span>`, count = (...names) => names.reduce((sum, name) => sum + (fleet.states[name] || 0), 0);
+  const today = new Date().setHours(0, 0, 0, 0) / 1000, failed = fleet.runs.filter((run) => ["failed", "killed"].includes(run.state) && run.updated >= today);
+  const tiles = [[t("running"), count("running", "pending")], [t("waitingPeople"), count("waiting_permission", "waiting_tool")], [t("failedToday"), failed.length], [t("workers"), fleet.workers.length]];
+  const began = (time) => new Date(time * 1000)[time >= today ? "toLocaleTimeString" : "toLocaleString"]([], { ...(time < today && { month: "short", day: "numeric" }), hour: "2-digit", minute: "2-digit" });
+  const title = (run) => html`<button class="link" title=${run.task} onClick=${() => store.open(run.session)}>${run.task || t("untitled")}</button>`;
+  return html`<section class="panel fleet" aria-label=${t("operate")}>
+    <ul class="tiles">${tiles.map(([name, number]) => html`<li key=${name}><strong>${number}</strong><span class="dim">${name}</span></li>`)}</ul>
+    ${table(t("runs"), [t("state"), t("task"), t("agent"), t("started"), t("lasted"), t("worker"), t("handovers")], fleet.runs.slice(0, 50).map((run) => [state(run.state), title(run), run.agent, began(run.created), seconds(Math.round(run.updated - run.created)), run.worker, run.handovers || ""]))}
     ${table(t("workers"), [t("worker"), t("host"), t("running")], fleet.workers.map((worker) => [worker.name, worker.host || t("gone"), worker.runs]))}
-    ${table(t("queues"), [t("queue"), t("agent"), t("pending"), t("running")], fleet.queues.map((queue) => [queue.name, queue.agents.join(", "), queue.pending, queue.running]))}
-    ${table(t("schedules"), [t("name"), t("agent"), t("when"), t("next")], (scheduleList?.schedules || []).map((schedule) => [schedule.name, schedule.agent, schedule.cron ? `${schedule.cron} (${schedule.timezone})` : seconds(schedule.every), schedule.next ? new Date(schedule.next * 1000).toLocaleString() : t("paused")]))}
-    ${table(t("runs"), [t("state"), t("agent"), t("worker"), t("handovers"), t("updated")], fleet.runs.slice(0, 50).map((run) => [state(run.state), run.agent, run.worker, run.handovers || "", new Date(run.updated * 1000).toLocaleTimeString()]))}
+    ${table(t("queues"), [t("queue"), t("agent"), t("pending"), t("running")], fleet.queues.map((queue) => [queue.name, queue.agents.join(", "), queue.pending || "", queue.running || ""]))}
+    ${table(t("schedules"), [t("name"), t("agent"), t("when"), t("next"), t("last"), ""], (scheduleList?.schedules || []).map((schedule) => [schedule.name, schedule.agent, schedule.cron ? `${schedule.cron} (${schedule.timezone})` : seconds(schedule.every), schedule.next ? new Date(schedule.next * 1000).toLocaleString() : t("paused"), schedule.last_state && html`<span title=${schedule.last_detail}>${state(schedule.last_state)} ${new Date(schedule.last * 1000).toLocaleString()}</span>`, html`<${ScheduleMenu} schedule=${schedule} />`]), t("noSchedules"))}
+    <${NewSchedule} />
   </section>`;
+}
+
+function ScheduleMenu({ schedule }) {
+  const path = `/api/schedules/${encodeURIComponent(schedule.name)}`, act = (method, action = "") => () => api(method, path + action).catch(store.showError);
+  return html`<${Menu} label="${t("more")}: ${schedule.name}">
+    <button onClick=${act("POST", schedule.next ? "/pause" : "/resume")}>${t(schedule.next ? "pause" : "resume")}</button>
+    <button class="danger" onClick=${act("DELETE")}>${t("delete")}</button><//>`;
+}
+
+function NewSchedule() {
+  const [isOpen, setOpen] = useState(false);
+  const make = async (event) => {
+    event.preventDefault();
+    const fields = Object.fromEntries(new FormData(event.target));
+    try { await api("POST", "/api/schedules", { ...fields, timezone: Intl.DateTimeFormat().resolvedOptions().timeZone }); setOpen(false); } catch (error) { store.showError(error); }
+  };
+  if (!isOpen) return html`<p><button onClick=${() => setOpen(true)}>${t("newSchedule")}</button></p>`;
+  const field = (name, words, hint) => html`<label>${t(words)} <input name=${name} required placeholder=${hint} /></label>`;
+  return html`<form class="schedule" onSubmit=${make} aria-label=${t("newSchedule")}>
+    ${field("name", "name", "daily-report")}<label>${t("agent")} <select name="agent">${store.agents.value.map((agent) => html`<option value=${agent.name}>${agent.name}</option>`)}</select></label>
+    ${field("cron", "when", "0 9 * * 1-5")}${field("prompt", "task", "")}
+    <p class="choices"><button class="primary">${t("save")}</button> <button type="button" onClick=${() => setOpen(false)}>${t("cancel")}</button></p></form>`;
 }

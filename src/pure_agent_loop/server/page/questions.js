@@ -1,12 +1,32 @@
-// Pending questions as cards: calls to allow or deny, and questions of running tools.
-import { html, useState } from "./html.js";
-import { Args } from "./call.js";
+// Pending questions as cards: calls to allow or deny, and questions of running tools; and the list of all of them.
+import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
+import { Code, iconOf } from "./call.js";
+import { Counts, Diff, changeOf } from "./diff.js";
+import { Icon } from "./icons.js";
 import * as store from "./store.js";
-import { t } from "./words.js";
+import { clock, hasWord, subject, t, verb } from "./words.js";
 
 export function Questions() {
-  return html`<div class="questions" role="region" aria-live="polite" aria-label=${t("waiting")}>
+  return html`<div class="questions" role="region" aria-live="polite" aria-label=${store.stateWord("waiting")}>
     ${store.questions.value.map((question) => html`<${Card} key=${question.call_id} question=${question} />`)}</div>`;
+}
+
+// What waits in all conversations, for who may approve.
+export function Inbox() {
+  const waiting = store.waiting.value, known = new Set(store.sessions.value.map((session) => session.id));
+  return html`<section class="panel inbox" aria-label=${t("inbox")}>
+    ${waiting.length === 0 && html`<p class="dim">${t("inboxEmpty")}</p>`}
+    ${waiting.map((question) => html`<div key=${store.callKey(question)}><${Card} question=${question} where="inbox" />
+      ${known.has(question.session) && html`<button class="link" onClick=${() => store.open(question.session)}>${t("openIt")}</button>`}</div>`)}
+    <${Notify} />
+  </section>`;
+}
+
+// Asks the browser for its notifications, where it has not decided yet.
+export function Notify() {
+  const [allowed, setAllowed] = useState(globalThis.Notification?.permission);
+  if (allowed === "default") return html`<button type="button" onClick=${async () => setAllowed(await Notification.requestPermission())}>${t("notify")}</button>`;
+  return html`<p class="dim notify">${t(allowed ? `notify_${allowed}` : "notify_denied")}</p>`;
 }
 
 // Make long blanks, invisible characters and direction marks visible, so that nothing in a call can be hidden.
@@ -21,27 +41,77 @@ function reveal(value) {
   return Object.fromEntries(Object.entries(value).map(([name, item]) => [reveal(name), reveal(item)]));
 }
 
-function Card({ question }) {
-  const [text, setText] = useState("");
-  const isFromTool = question.live; // a running tool asks; otherwise a call waits for approval
+// What an answer may allow besides this call: its words, and the fields of the answer.
+function kindOf({ tool, rules }) {
+  const pattern = /=(.*)\)$/.exec(rules[0] ?? "")?.[1], similar = { similar: true };
+  if (pattern && tool === "fetch") return [t("allowPages", { host: new URL(pattern).host }), similar];
+  if (pattern) return [pattern.endsWith("/*") ? t("allowEdits", { path: reveal(pattern.slice(0, -1)) }) : t("allowEdit", { path: reveal(pattern) }), similar];
+  if (tool === "shell") return [t("allowSame"), similar];
+  return [hasWord(`allowAll_${tool}`) ? t(`allowAll_${tool}`) : t("allowAll", { tool }), { always: true }];
+}
+
+// Arguments as names and values.
+const Facts = ({ args }) => html`<dl>${Object.entries(args).map(([name, value]) => html`<div key=${name}><dt>${name}</dt><dd>${typeof value === "string" ? value : JSON.stringify(value)}</dd></div>`)}</dl>`;
+
+function Asked({ question }) {
+  const who = question.owner && question.owner !== store.me.value.name ? t("asks", { who: question.owner, agent: question.agent }) : "";
+  const since = question.asked_at ? t("since", { at: clock(question.asked_at) }) : "";
+  return html`<span class="dim since">${[who, since].filter(Boolean).join(" · ")}</span>`;
+}
+
+// What a call would do, and its details. Lines that do not fit are counted: the end of a command may be the dangerous part.
+function What({ children, details }) {
+  const box = useRef(null), [hidden, setHidden] = useState(0), [isWhole, setWhole] = useState(false);
+  const measure = () => {
+    const content = box.current.firstElementChild, below = content.getBoundingClientRect().bottom - box.current.getBoundingClientRect().bottom;
+    const line = parseFloat(getComputedStyle(content.querySelector("pre") ?? content).lineHeight);
+    setHidden(below < line / 2 ? 0 : Math.round(below / line));
+  };
+  useLayoutEffect(() => {
+    const sizes = new ResizeObserver(measure);
+    for (const element of [box.current, box.current.firstElementChild]) sizes.observe(element);
+    return () => sizes.disconnect();
+  }, []);
+  return html`<div class="what ${isWhole ? "whole" : ""}" ref=${box} onScroll=${measure}><div>${children}</div>${details}</div>
+    ${hidden > 0 && html`<button type="button" class="link" onClick=${() => setWhole(true)}>${t("moreRows", { n: hidden })}</button>`}`;
+}
+
+function Card({ question, where = "said" }) {
+  const [text, setText] = useState(""), [isDenying, setDenying] = useState(false), [isDetailed, setDetailed] = useState(false);
+  const reason = useRef(null);
+  useEffect(() => { if (isDenying) reason.current?.focus(); }, [isDenying]);
   const answer = (verdict, options) => (event) => { event.preventDefault(); store.answer(question, verdict, options); };
-  const field = `said-${question.call_id}`;
-  if (isFromTool) {
+  const field = `${where}-${question.session}-${question.call_id}`, args = reveal(question.args), may = store.mayAnswer(question);
+  if (question.live) { // a running tool asks; otherwise a call waits for approval
     return html`<form class="card" onSubmit=${answer("allow", { message: text })}>
-      <h3>${t("askYou", { tool: question.tool })}</h3>
+      <header><${Icon} name="inbox" /><h2><span>${t("askYou", { tool: question.tool })}</span></h2><${Asked} question=${question} /></header>
       <p class="plain">${reveal(question.args.question ?? question.reason)}</p>
       <label for=${field}>${t("answer")}</label>
       <input id=${field} value=${text} onInput=${(event) => setText(event.target.value)} />
       <p class="choices"><button class="primary">${t("reply")}</button> <button type="button" onClick=${answer("deny")}>${t("deny")}</button></p></form>`;
   }
-  return html`<section class="card" aria-label=${t("askCall", { tool: question.tool })}>
-    <h3>${t("askCall", { tool: question.tool })}</h3>
-    ${question.reason && html`<p class="dim plain">${question.reason}</p>`}
-    <${Args} args=${reveal(question.args)} />
-    ${question.commands.length > 1 && html`<ol class="commands">${question.commands.map((command) => html`<li><code>${reveal(command)}</code></li>`)}</ol>`}
-    <label for=${field}>${t("reason")}</label>
-    <input id=${field} value=${text} onInput=${(event) => setText(event.target.value)} />
-    <p class="choices"><button class="primary" onClick=${answer("allow")}>${t("allowOnce")}</button>
-      <button onClick=${answer("allow", { always: true })}>${t("allowAlways")}</button>
-      <button class="danger" onClick=${answer("deny", { message: text })}>${t("deny")}</button></p></section>`;
+  const change = changeOf(question.tool, args, question.line), isCommand = typeof args.command === "string";
+  const title = `${verb(question.tool)} ${isCommand ? args.command.split("\n")[0] : subject(args)}`;
+  const [kindWords, kind] = kindOf(question);
+  const key = (event) => {
+    if (event.target !== event.currentTarget || !may) return;
+    if (event.key === "Enter") answer("allow")(event);
+    if (event.key === "Escape") { event.preventDefault(); setDenying(true); }
+  };
+  const details = html`<details onToggle=${(event) => setDetailed(event.target.open)}><summary class="dim">${t("details")}</summary>
+    ${isDetailed && html`<p class="dim plain">${question.reason}</p><${Code} text=${JSON.stringify(args, null, 2)} language="json" label=${question.tool} />`}</details>`;
+  return html`<div class="card" role="group" tabindex="0" aria-label=${title} onKeyDown=${key}>
+    <header><${Icon} name=${iconOf(question.tool)} /><h2 title=${title}><span>${title}</span>${t("askEdit", { what: "" })}</h2>${change && html`<${Counts} change=${change} />`}<${Asked} question=${question} /></header>
+    <${What} details=${details}>
+      ${change ? html`<${Diff} change=${change} />` : isCommand ? html`<pre class="command" tabindex="0">${args.command}</pre>` : html`<${Facts} args=${args} />`}
+      ${question.commands.length > 1 && html`<ol class="commands">${question.commands.map((command) => html`<li><code>${reveal(command)}</code></li>`)}</ol>`}
+    <//>
+    ${!may ? html`<p class="dim">${t("notYours")}</p>`
+      : isDenying ? html`<form class="choices" onSubmit=${answer("deny", { message: text })} onKeyDown=${(event) => { if (event.key === "Escape") setDenying(false); }}>
+        <label class="heard" for=${field}>${t("instead")}</label>
+        <input id=${field} ref=${reason} value=${text} placeholder=${t("instead")} onInput=${(event) => setText(event.target.value)} />
+        <button class="danger">${t("deny")}</button><button type="button" onClick=${() => setDenying(false)}>${t("cancel")}</button></form>`
+      : html`<p class="choices"><button class="primary" title="Enter" onClick=${answer("allow")}>${t("allow")}</button>
+        <button title=${t("allowAllHint")} onClick=${answer("allow", kind)}>${kindWords}</button>
+        <button class="danger" title="Esc" onClick=${() => setDenying(true)}>${t("deny")}</button></p>`}</div>`;
 }

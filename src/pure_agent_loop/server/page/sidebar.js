@@ -1,27 +1,41 @@
 // The sidebar: sessions with search, panels, language, theme and sign-out.
-import { html, useState } from "./html.js";
+import { html, useEffect, useRef, useState } from "./html.js";
+import { Menu } from "./menu.js";
+import { Icon } from "./icons.js";
 import * as store from "./store.js";
-import { language, setLanguage, setTheme, t, theme } from "./words.js";
+import { Notify } from "./questions.js";
+import { choose, language, size, t, theme, thinking } from "./words.js";
+
+const SEARCH_MS = 200;
 
 export function Sidebar() {
-  const [query, setQuery] = useState("");
-  const word = query.trim().toLowerCase();
-  const matches = store.sessions.value.filter((session) => !word || `${session.title} ${session.id}`.toLowerCase().includes(word));
+  const [query, setQuery] = useState(""), words = query.trim(), due = useRef(0), found = store.search.value;
+  const typed = (event) => {
+    setQuery(event.target.value);
+    clearTimeout(due.current);
+    due.current = setTimeout(store.find, event.target.value.trim() ? SEARCH_MS : 0, event.target.value.trim());
+  };
+  const here = (session) => session.title.toLowerCase().includes(words.toLowerCase()) || session.id === words;
+  const matches = !words ? store.sessions.value : found?.words === words ? found.sessions : store.sessions.value.filter(here);
+  const pinned = matches.filter((session) => session.pinned), others = matches.filter((session) => !session.pinned);
   return html`<aside class="side" aria-label=${t("sessions")} onKeyDown=${(event) => { if (event.key === "Escape") store.sideOpen.value = false; }}>
-    <button class="primary new" onClick=${() => { store.fresh(); document.getElementById("message")?.focus(); }}>+ ${t("new")}</button>
-    <input type="search" aria-label=${t("search")} placeholder=${t("search")} value=${query} onInput=${(event) => setQuery(event.target.value)} />
+    ${!store.mayUse() ? html`<span class="grow"></span>` : html`<button class="primary new" onClick=${() => { store.fresh(); document.getElementById("message")?.focus(); }}><${Icon} name="plus" /> ${t("new")}</button>
+    <input type="search" aria-label=${t("search")} placeholder=${t("search")} value=${query} onInput=${typed} />
     <nav aria-label=${t("sessions")}>
-      ${matches.length === 0 && html`<p class="dim">${t("noSessions")}</p>`}
-      ${folders(matches).map(([name, members]) => (name === "" ? html`<${List} key="" sessions=${members} />` : html`<details class="folder" key=${name} open><summary>${name} <span class="dim">${members.length}</span></summary><${List} sessions=${members} /></details>`))}
-      ${store.moreSessions.value && html`<button onClick=${store.loadMoreSessions}>…</button>`}
-    </nav>
-    ${store.me.value.engine && store.mayOperate() && html`<${PanelButton} name="fleet" words="fleet" />`}
-    ${store.hasServers() && html`<${PanelButton} name="servers" words="mcp" />`}
-    <${Settings} />
+      ${words ? html`<p class="dim found" role="status">${matches.length || found?.words !== words ? t("nFound", { n: matches.length, query: words }) : t("noMatch", { query: words })}</p><${List} sessions=${matches} />`
+      : html`${matches.length === 0 && html`<p class="dim found">${t("noSessions")}</p>`}
+        ${pinned.length > 0 && html`<section><h2 class="day">${t("pinned")}</h2><${List} sessions=${pinned} /></section>`}
+        ${folders(others).map(([name, members]) => (name === "" ? dated(members).map(([day, those]) => html`<section key=${day}><h2 class="day">${t(day)}</h2><${List} sessions=${those} /></section>`) : html`<details class="folder" key=${name} open><summary>${name} <span class="dim">${members.length}</span></summary><${List} sessions=${members} /></details>`))}
+        ${store.moreSessions.value && html`<button class="link" onClick=${store.loadMoreSessions}>${t("showMore")}</button>`}`}
+    </nav>`}
+    ${store.mayApprove() && html`<${PlaceButton} name="inbox" words="inbox" icon="inbox" count=${store.waiting.value.length} />`}
+    ${store.me.value.engine && store.mayOperate() && html`<${PlaceButton} name="fleet" words="operate" icon="chart" />`}
+    ${store.hasServers() && html`<${PlaceButton} name="servers" words="mcp" icon="tool" />`}
+    <${Settings} /><${Change} />
   </aside>`;
 }
 
-const PanelButton = ({ name, words }) => html`<button aria-pressed=${store.panel.value === name} onClick=${() => { store.toggle(name); store.sideOpen.value = false; }}>${t(words)}</button>`;
+const PlaceButton = ({ name, words, icon, count }) => html`<button class="place" aria-pressed=${store.panel.value === name} onClick=${() => { if (store.mayUse()) store.toggle(name); store.sideOpen.value = false; }}><${Icon} name=${icon} /> ${t(words)}${count ? html` <span class="count">${count}</span>` : ""}</button>`;
 
 const List = ({ sessions }) => html`<ul class="sessions">${sessions.map((session) => html`<${Session} key=${session.id} session=${session} />`)}</ul>`;
 
@@ -32,30 +46,63 @@ function folders(sessions) {
   return [...groups].sort(([one], [other]) => (one === "") - (other === "") || one.localeCompare(other));
 }
 
+// Sessions grouped by the day of their last use.
+function dated(sessions) {
+  const today = new Date().setHours(0, 0, 0, 0) / 1000, groups = { today: [], yesterday: [], before: [] };
+  for (const session of sessions) groups[session.updated >= today ? "today" : session.updated >= today - 86400 ? "yesterday" : "before"].push(session);
+  return Object.entries(groups).filter(([, members]) => members.length);
+}
+
 function Session({ session }) {
-  const [isEditing, setEditing] = useState(false);
   const isOpen = store.current.value === session.id;
   const state = session.state === "running" ? "running" : session.state.startsWith("waiting") ? "waiting" : "";
-  const title = session.title || t("untitled");
-  if (isEditing) {
-    const move = (event) => { event.preventDefault(); store.move(session.id, new FormData(event.target).get("folder").trim()); setEditing(false); };
-    return html`<li class="asking"><form onSubmit=${move}><label for="folder">${t("folder")}</label>
-      <input id="folder" name="folder" maxlength="60" list="folders" value=${session.folder} /><datalist id="folders">${[...new Set(store.sessions.value.map((other) => other.folder))].map((name) => html`<option key=${name} value=${name} />`)}</datalist>
-      <button>${t("move")}</button> <button type="button" class="danger" onClick=${() => store.remove(session.id)}>${t("delete")}</button>
-      <button type="button" onClick=${() => setEditing(false)}>${t("cancel")}</button></form></li>`;
-  }
+  const title = session.title || t("untitled"), change = (what) => () => store.change(what, session);
   return html`<li class=${isOpen ? "open" : ""}>
-    <button class="session" aria-current=${isOpen ? "true" : undefined} onClick=${() => store.open(session.id)}>
-      ${state && html`<span class="dot ${state}" role="img" aria-label=${t(state)}></span>`}<span class="title">${title}</span></button>
-    <button class="icon" aria-label="${t("change")}: ${title}" onClick=${() => setEditing(true)}>⋯</button></li>`;
+    <a class="session" href=${store.addressOf(session.id)} aria-current=${isOpen ? "page" : undefined} onClick=${(event) => { if (event.ctrlKey || event.metaKey || event.shiftKey) return; event.preventDefault(); store.open(session.id); }}>
+      ${state && html`<span class="dot ${state}" role="img" aria-label=${store.stateWord(state)}></span>`}<span class="title">${title}${session.found && html`<span class="dim">${session.found}</span>`}</span></a>
+    <${Menu} label="${t("change")}: ${title}">
+      <button onClick=${change("title")}><${Icon} name="pencil" /> ${t("rename")}</button>
+      <button onClick=${() => store.pin(session.id, !session.pinned)}><${Icon} name="pin" /> ${t(session.pinned ? "unpin" : "pin")}</button>
+      <button onClick=${change("folder")}><${Icon} name="folder" /> ${t("moveTo")}</button>
+      <hr /><button class="danger" onClick=${change("delete")}><${Icon} name="trash" /> ${t("delete")}…</button>
+    <//></li>`;
+}
+
+// Renames a session, moves it to a folder, or deletes it. Its draft survives a reload of the list.
+function Change() {
+  const edited = store.edited.value, dialog = useRef(null);
+  useEffect(() => { if (edited) dialog.current.showModal(); }, [edited]);
+  if (!edited) return null;
+  const { what, session } = edited, close = () => { store.edited.value = null; };
+  const save = async (event) => {
+    event.preventDefault();
+    const text = new FormData(event.target).get(what)?.trim();
+    close();
+    if (what === "delete") await store.remove(session.id);
+    else if (text !== session[what]) await (what === "title" ? store.rename : store.move)(session.id, text);
+  };
+  const heading = t(what === "delete" ? "deleteIt" : what === "title" ? "rename" : "moveTo", { title: session.title || t("untitled") });
+  return html`<dialog ref=${dialog} aria-label=${heading} onClose=${close} onKeyDown=${(event) => event.stopPropagation()}><form onSubmit=${save}>
+    <h2>${heading}</h2>
+    ${what === "delete" ? html`<p class="dim">${t("deleteHint")}</p>` : html`<label class="field">${t(what)}
+      <input name=${what} maxlength=${what === "title" ? 200 : 60} defaultValue=${session[what]} list=${what === "folder" ? "folders" : undefined} /></label>`}
+    ${what === "folder" && html`<datalist id="folders">${[...new Set(store.sessions.value.map((other) => other.folder))].map((name) => html`<option key=${name} value=${name} />`)}</datalist>`}
+    <p class="choices"><span class="grow"></span><button type="button" onClick=${close}>${t("cancel")}</button><button class=${what === "delete" ? "danger" : "primary"}>${t(what === "delete" ? "delete" : "save")}</button></p></form></dialog>`;
 }
 
 function Settings() {
-  return html`<div class="settings">
-    <label>${t("language")} <select value=${language.value} onChange=${(event) => setLanguage(event.target.value)}>
-      <option value="en" lang="en">English</option><option value="zh" lang="zh-CN">中文</option></select></label>
-    <label>${t("theme")} <select value=${theme.value} onChange=${(event) => setTheme(event.target.value)}>
-      ${["system", "light", "dark"].map((name) => html`<option value=${name}>${t(name)}</option>`)}</select></label>
-    <p class="dim"><span>${store.me.value.name}</span> <button class="link" onClick=${store.logout}>${t("logout")}</button></p>
-  </div>`;
+  const dialog = useRef(null);
+  const choice = (words, value, set, options) => html`<label>${t(words)} <select value=${value} onChange=${(event) => set(event.target.value)}>${options.map(([name, text, lang]) => html`<option value=${name} lang=${lang}>${text}</option>`)}</select></label>`;
+  const shown = [["on", t("shown")], ["off", t("hidden")]];
+  return html`<div class="settings"><span class="name">${store.me.value.name}</span>
+    <button class="icon" aria-label=${t("settings")} title=${t("settings")} onClick=${() => dialog.current.showModal()}><${Icon} name="gear" /></button>
+    <dialog onKeyDown=${(event) => event.stopPropagation()} ref=${dialog} aria-label=${t("settings")} onClick=${(event) => { if (event.target === dialog.current) dialog.current.close(); }}><form method="dialog">
+      <h2>${t("settings")}</h2>
+      ${choice("language", language.value, (value) => choose("language", value), [["en", "English", "en"], ["zh", "中文", "zh-CN"]])}
+      ${choice("theme", theme.value, (value) => choose("theme", value), ["system", "light", "dark"].map((name) => [name, t(name)]))}
+      ${choice("textSize", size.value, (value) => choose("size", value), ["small", "usual", "large"].map((name) => [name, t(`size_${name}`)]))}
+      ${choice("thinking", thinking.value, (value) => choose("thinking", value), shown)}
+      ${store.mayApprove() && html`<${Notify} />`}
+      <p class="choices"><button type="button" onClick=${store.logout}>${t("logout")}</button><span class="grow"></span><button class="primary">${t("close")}</button></p>
+    </form></dialog></div>`;
 }

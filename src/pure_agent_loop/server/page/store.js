@@ -1,24 +1,43 @@
 // State and actions of the page: the user, the sessions, the open session.
 import { batch, effect, signal } from "./html.js";
 import { View } from "./view.js";
-import { Wire, api, connection, freshKey, sessionAt } from "./wire.js";
+import { clock, subject, t, verb } from "./words.js";
+import { loadSessions } from "./list.js";
+import { Wire, api, connection, freshKey, guarded, note, oneAtATime, problem, sessionAt, showError } from "./wire.js";
+export * from "./list.js";
+export { guarded, note, problem, showError };
 
+const WAITING_MS = 5000; // between two looks at what waits in other conversations
 const MAX_EVENTS = 20000; // with more events, show the session's records instead
 export const me = signal(null);
 export const agents = signal([]);
-export const sessions = signal([]);
-export const moreSessions = signal(null);
+export const starters = signal([]);
 export const current = signal(""); // the id of the open session; empty for a new one
 export const view = signal(new View());
 export const questions = signal([]);
 export const agent = signal("");
-export const problem = signal("");
+export const model = signal(""); // chosen for the next message; empty for the agent's own
+export const waiting = signal([]); // all questions this person may answer
+export const sent = signal(0); // messages sent, so that the log shows the newest
 export const panel = signal(""); // the open panel of app.js, or empty
+const PLACES = { inbox: "approvals", fleet: "operator" }; // panels in place of the conversation, with their addresses
+export const isPlace = (name) => name in PLACES;
+const leavePlace = () => { if (isPlace(panel.value)) panel.value = ""; };
 export const toggle = (name) => { panel.value = panel.value === name ? "" : name; };
+export const mayUse = () => me.value.roles.includes("use"); // otherwise there is only the inbox
 export const mayOperate = () => me.value.roles.includes("operate");
+export const mayApprove = () => me.value.roles.includes("approve");
+export const mayAnswer = (question) => question.live || mayApprove();
+export const stateWord = (state) => t(state === "waiting" && !mayApprove() ? "state_waiting_permission" : state);
 export const sideOpen = signal(false);
 
-const linkedSession = decodeURIComponent(/[#&]s=([^&]+)/.exec(location.hash)?.[1] ?? "") || undefined; // from the URL, before `current` overwrites it
+const linkedSession = sessionInUrl(); // before `current` overwrites it
+export const callKey = ({ session, call_id }) => `${session} ${call_id}`;
+const answered = new Set(); // keys of calls answered here; an older list may still have them
+const linkedPlace = placeInUrl();
+function sessionInUrl() { return decodeURIComponent(/[#&]s=([^&]+)/.exec(location.hash)?.[1] ?? ""); }
+function placeInUrl() { return Object.keys(PLACES).find((name) => location.hash === `#/${PLACES[name]}`); }
+const mayOpen = (place) => (place === "inbox" ? mayApprove() : place && me.value.engine && mayOperate());
 let queue = [], isDue = false, hasFiles = false;
 
 function onEvent(event) {
@@ -40,7 +59,9 @@ function flush() {
   queue = []; isDue = false;
   if (!events.length) return;
   view.value.take(events);
-  if (events.some((event) => ["run_state", "question", "answered", "run_end", "run_start", "observation"].includes(event.type))) loadQuestions();
+  if (events.some((event) => event.type === "question" || event.type === "run_state")) answered.clear(); // a call may ask again
+  for (const event of events) if (event.type === "answered") drop(callKey({ session: event.session, call_id: event.data.call_id }));
+  if (events.some((event) => ["run_state", "question", "answered", "run_end", "run_start", "observation"].includes(event.type))) { loadQuestions(); loadWaiting(); }
   if (events.some((event) => ["run_start", "run_end", "run_state"].includes(event.type))) loadSessions();
   if (events.filter(bringsFiles).length) loadFiles();
 }
@@ -48,15 +69,10 @@ function flush() {
 export const wire = new Wire({
   onEvent,
   onReset: () => open(current.value, true),
-  onOpen: () => { loadSessions(); loadQuestions(); },
+  onOpen: () => { if (mayUse()) { loadSessions(); loadQuestions(); } },
 });
 
 export const hasServers = () => agents.value.some((agent) => agent.servers.length > 0); // of MCP
-export const showError = (error) => { problem.value = String(error.message || error); };
-const guarded = (action) => async (...args) => {
-  try { problem.value = ""; return await action(...args); } catch (error) { showError(error); return undefined; }
-};
-
 export async function start() {
   const token = /[#&]token=([^&]+)/.exec(location.hash)?.[1];
   if (token) {
@@ -73,53 +89,58 @@ export const login = guarded(async (token) => {
 });
 
 async function enter() {
-  try { me.value = await api("GET", "/api/me"); } catch (error) {
-    if (connection.value !== "signedOut") showError(error);
-    connection.value = "signedOut";
-    return;
-  }
+  try { me.value = (await api("GET", "/api/login")).person; } catch (error) { showError(error); }
+  if (!me.value) { connection.value = "signedOut"; return; }
   connection.value = "connecting";
-  await loadAgents();
-  agent.value = agents.value[0]?.name || "";
+  if (!mayUse()) panel.value = "inbox";
+  else { await loadAgents(); agent.value = agents.value[0]?.name || ""; }
   wire.start();
-  await loadSessions();
-  if (linkedSession) await open(linkedSession);
+  loadWaiting();
+  setInterval(loadWaiting, WAITING_MS);
+  if (mayUse()) {
+    await loadSessions();
+    if (linkedSession) await open(linkedSession);
+    if (mayOpen(linkedPlace)) panel.value = linkedPlace;
+  }
+  isEntered = true;
+  goTo(address(), "replaceState");
 }
 
+// A link that is followed in an open page, or a step in the browser's history.
+addEventListener("hashchange", () => {
+  if (/token=/.test(location.hash)) location.reload();
+  else if (!me.value || location.hash === address()) return;
+  else if (mayOpen(placeInUrl())) panel.value = placeInUrl();
+  else if (mayUse()) sessionInUrl() === current.value ? leavePlace() : open(sessionInUrl());
+});
+
 export async function loadAgents() {
-  agents.value = (await api("GET", "/api/agents")).agents;
+  const found = await api("GET", "/api/agents");
+  batch(() => { agents.value = found.agents; starters.value = found.starters; });
 }
 
 export const logout = guarded(async () => { await api("POST", "/api/logout"); location.reload(); });
-
-// Run one request at a time, and one more after it for all calls in between, so that an older response never comes last.
-function oneAtATime(load) {
-  let isBusy = false, isDue = false;
-  return async function ask() {
-    if (isBusy) { isDue = true; return; }
-    isBusy = true; isDue = false;
-    try { await load(); } catch { setTimeout(ask, 1000); }
-    isBusy = false;
-    if (isDue) await ask();
-  };
-}
-
-export const loadSessions = oneAtATime(async () => {
-  const page = await api("GET", "/api/sessions?limit=100");
-  batch(() => { sessions.value = page.sessions; moreSessions.value = page.next; });
-});
-
-export const loadMoreSessions = guarded(async () => {
-  const page = await api("GET", `/api/sessions?limit=100&cursor=${encodeURIComponent(moreSessions.value)}`);
-  batch(() => { sessions.value = [...sessions.value, ...page.sessions]; moreSessions.value = page.next; });
-});
 
 export const loadQuestions = oneAtATime(async () => {
   const session = current.value;
   if (!session) { questions.value = []; return; }
   const response = await api("GET", `${sessionAt(session)}/questions`);
-  if (session === current.value) questions.value = response.questions;
+  if (session === current.value) questions.value = response.questions.filter((question) => !answered.has(callKey(question)));
 });
+
+export const loadWaiting = oneAtATime(async () => {
+  if (!mayApprove() || connection.value === "signedOut") return;
+  const found = (await api("GET", "/api/questions")).questions.filter((question) => !answered.has(callKey(question)));
+  const known = new Set(waiting.value.map(callKey));
+  if (JSON.stringify(found) === JSON.stringify(waiting.value)) return;
+  waiting.value = found;
+  const fresh = found.filter((question) => !known.has(callKey(question)));
+  if (fresh.length && document.hidden && globalThis.Notification?.permission === "granted") {
+    new Notification(t("nWaiting", { n: found.length }), { body: `${verb(fresh[0].tool)} ${subject(fresh[0].args)}`, tag: "pal-waiting" });
+  }
+});
+
+effect(() => { document.title = `${waiting.value.length ? `(${waiting.value.length}) ` : ""}pure-agent-loop`; });
 
 // Files of tool results, available at the end of a step.
 export const loadFiles = oneAtATime(async () => {
@@ -130,17 +151,19 @@ export const loadFiles = oneAtATime(async () => {
 export function fresh() {
   wire.unwatch();
   queue = [];
-  batch(() => { current.value = ""; view.value = new View(); questions.value = []; problem.value = ""; sideOpen.value = false; });
+  batch(() => { leavePlace(); current.value = ""; view.value = new View(); questions.value = []; problem.value = ""; sideOpen.value = false; });
 }
 
 export const open = guarded(async (session, isReset = false) => {
   if (!session) return fresh();
+  wire.unwatch();
   queue = [];
   const opened = new View();
-  batch(() => { current.value = session; view.value = opened; questions.value = []; sideOpen.value = false; });
+  batch(() => { if (!isReset) leavePlace(); current.value = session; view.value = opened; questions.value = []; sideOpen.value = false; });
   const details = await api("GET", `${sessionAt(session)}?limit=1`);
   if (current.value !== session || view.value !== opened) return;
   const runs = details.run ? (await api("GET", `/api/runs?session=${encodeURIComponent(session)}&limit=500`)).runs : [];
+  if (agents.value.some((known) => known.name === runs[0]?.agent)) chooseAgent(runs[0].agent);
   const isWhole = runs.length > 0 && !isReset && details.last_event <= MAX_EVENTS && runs.at(-1).first_event === 1;
   const entries = await entriesOf(session);
   if (view.value !== opened) return;
@@ -151,7 +174,7 @@ export const open = guarded(async (session, isReset = false) => {
   loadFiles();
 });
 
-async function entriesOf(session) {
+export async function entriesOf(session) {
   const entries = [];
   for (;;) {
     const part = await api("GET", `${sessionAt(session)}?limit=2000&after=${entries.length}`);
@@ -164,13 +187,18 @@ function watchSoon(session, after) {
   return wire.watch(session, after).catch(() => {}); // not connected yet: watches after connecting
 }
 
+export const addressOf = (session) => `#s=${encodeURIComponent(session)}`;
+function address() { return isPlace(panel.value) ? `#/${PLACES[panel.value]}` : current.value ? addressOf(current.value) : ""; }
+let isEntered = false; // until then, the address says what to open
 effect(() => {
-  const hash = current.value ? `#s=${encodeURIComponent(current.value)}` : "";
-  if (!/token=/.test(location.hash) && location.hash !== hash) history.replaceState(null, "", location.pathname + hash);
+  const hash = address();
+  if (isEntered) goTo(hash, "pushState");
 });
+function goTo(hash, how) { if (location.hash !== hash) history[how](null, "", location.pathname + hash); }
 
 function follow(run) {
   if (run.session === current.value && wire.watching?.session === run.session) return;
+  if (!current.value) goTo(addressOf(run.session), "replaceState"); // a new conversation gets its address
   batch(() => { current.value = run.session; view.value = new View(); questions.value = []; });
   queue = [];
   watchSoon(run.session, 0);
@@ -181,7 +209,8 @@ export const send = guarded(async (text, media) => {
   const message = { text, key: freshKey() };
   if (media.length) message.media = media;
   if (current.value) message.session = current.value;
-  if (agent.value) message.agent = agent.value;
+  Object.assign(message, chosen());
+  sent.value++;
   const run = await wire.ask("message", message);
   if (current.value && run.session === current.value && wire.watching?.session !== run.session) await open(run.session);
   else follow(run);
@@ -197,42 +226,45 @@ export const steer = guarded(async (text) => {
 
 export const stop = guarded(() => wire.ask("stop", { run: view.value.run.value.id }));
 
+const ANSWERED = "urn:pure-agent-loop:already-answered", NOT_WAITING = "urn:pure-agent-loop:not-waiting";
+
+function drop(key) {
+  const others = (list) => (list.some((other) => callKey(other) === key) ? list.filter((other) => callKey(other) !== key) : list);
+  batch(() => { questions.value = others(questions.value); waiting.value = others(waiting.value); });
+}
+
+// The card goes at once; the server says if another answer was first.
 export const answer = guarded(async (question, verdict, fields = {}) => {
-  await wire.ask("answer", { session: question.session, call_id: question.call_id, verdict, ...fields });
-  questions.value = questions.value.filter((other) => other.call_id !== question.call_id);
-  loadQuestions();
-});
-
-// Count steps in the session's records: events only number the steps of their run.
-export const edit = guarded(async (item, text) => {
-  const index = view.value.items.value.filter((other) => other.kind === "user" && !other.isSteer).indexOf(item);
-  let step = 0, tasks = 0;
-  for (const entry of await entriesOf(current.value)) {
-    if (entry.kind === "task" && tasks++ === index) break;
-    step = Math.max(step, entry.step);
+  answered.add(callKey(question));
+  drop(callKey(question));
+  try {
+    await wire.ask("answer", { session: question.session, call_id: question.call_id, verdict, ...fields });
+  } catch (error) {
+    const { type, by, answer: first, answered_at: at } = error.problem ?? {};
+    if (type === ANSWERED) note.value = t(first === "deny" ? "answeredBy_deny" : "answeredBy_allow", { by, at: clock(at) });
+    else if (type === NOT_WAITING) note.value = t("notWaiting");
+    else { answered.delete(callKey(question)); loadQuestions(); loadWaiting(); throw error; }
   }
-  const run = await wire.ask("edit", { session: current.value, step, text, key: freshKey() });
-  await open(run.session);
+  loadQuestions();
+  loadWaiting();
+  return true;
 });
 
-export const fork = guarded(async (step) => {
-  const options = step ? { step } : {};
-  const forked = await wire.ask("fork", { session: current.value, ...options });
-  await loadSessions();
-  await open(forked.session);
-});
-
-export const undo = guarded(async () => wire.ask("undo", { session: current.value }));
+// A message while questions wait: it answers what a tool asks, and denies calls with this text.
+export const answerAll = async (text) => {
+  const open = questions.value.filter(mayAnswer);
+  const done = await Promise.all(open.map((question) => answer(question, question.live ? "allow" : "deny", { message: text })));
+  return done.every(Boolean);
+};
 
 export const remove = guarded(async (session) => {
   await api("DELETE", `${sessionAt(session)}`);
-  if (session === current.value) fresh();
+  if (session === current.value) { goTo("", "replaceState"); fresh(); }
   await loadSessions();
 });
 
-export const move = guarded(async (session, folder) => {
-  await api("POST", `${sessionAt(session)}/folder`, { folder });
-  await loadSessions();
-});
+export const chosen = () => ({ ...(agent.value && { agent: agent.value }), ...(model.value && { model: model.value }) }); // for a message
+export const chooseAgent = (name) => batch(() => { agent.value = name; model.value = ""; });
 
 export const isRunning = (run) => Boolean(run) && run.state === "running";
+export const isOpen = (run) => isRunning(run) || Boolean(run?.state?.startsWith("waiting"));

@@ -1,6 +1,7 @@
 // The view of one session, built from its events (see docs/server.md). Items keep their identity and have a
 // counter `rev`, so that a new delta of an answer redraws only that answer.
 import { here, sessionAt } from "./wire.js";
+import { seconds } from "./words.js";
 import { batch, signal } from "./html.js";
 
 export class View {
@@ -16,6 +17,7 @@ export class View {
     this.serial = 0;
     this.due = new Set();
     this.notices = new Set();
+    this.plans = new Map(); // the first plan of each run
   }
 
   add(kind, fields) {
@@ -52,6 +54,7 @@ export class View {
   on_run_start(data, event, known) {
     if (known) {
       this.dropUnfinished();
+      this.endWaiting(known, event);
       if (known.state === "running") this.add("note", { text: "wentOn" });
       known.attempt = data.attempt;
       known.state = "running";
@@ -59,11 +62,20 @@ export class View {
       this.run.value = { ...known };
       return;
     }
-    const run = { id: event.run, agent: data.agent, task: data.task, state: "running", attempt: data.attempt,
+    const run = { id: event.run, agent: data.agent, modelName: data.model, task: data.task, state: "running", attempt: data.attempt,
       started: event.timestamp, updated: event.timestamp, spans: [], step: 0, tokens: 0, cost: 0 };
     this.runs.push(run);
     this.run.value = { ...run };
     this.add("user", { text: data.task, run: run.id, time: event.timestamp });
+  }
+
+  // Waiting for a person is not working.
+  endWaiting(run, event) {
+    if (run.waitsSince) {
+      run.waited = (run.waited || 0) + event.timestamp - run.waitsSince;
+      run.waits = [...(run.waits || []), [run.waitsSince, event.timestamp]];
+    }
+    run.waitsSince = 0;
   }
 
   on_steered(data, event) { this.add("user", { text: data.text, isSteer: true, run: event.run, time: event.timestamp }); }
@@ -116,14 +128,36 @@ export class View {
   on_thought(data, event, run) { if (run) this.beginModel(run, event); this.whole("answer", data, event); this.endModel(run, event); }
   on_reasoning(data, event) { this.whole("reasoning", data, event); }
 
+  // The item of a call, added when the first event about it comes.
+  call(data, event) {
+    let item = this.calls.get(data.call_id);
+    if (item) return item;
+    item = this.add("call", { tool: data.tool, callId: data.call_id, args: data.args, state: "running", start: event.timestamp, run: event.run, step: event.step, progress: "" });
+    this.calls.set(data.call_id, item);
+    if (data.tool === "todo_write" && Array.isArray(data.args?.items)) this.replan(item);
+    return item;
+  }
+
+  // A plan is shown once a run: a later one takes the place of the first.
+  replan(item) {
+    const first = this.plans.get(item.run);
+    if (!first) { this.plans.set(item.run, item); return; }
+    item.isHidden = true;
+    first.args = item.args;
+    this.changed(first);
+  }
+
+  // A call is known from here on, also while it is tried or waits; later events say what became of it.
+  on_part(data, event) {
+    const part = data.part || {};
+    if (part.type === "tool" && part.state === "pending") this.call({ tool: part.tool, call_id: part.call_id, args: part.input }, event);
+  }
+
   on_action(data, event, run) {
     if (run) { if (run.model?.step !== event.step) this.beginModel(run, event); this.endModel(run, event); }
-    let item = this.calls.get(data.call_id);
-    if (!item) {
-      item = this.add("call", { tool: data.tool, callId: data.call_id, run: event.run, step: event.step, progress: "" });
-      this.calls.set(data.call_id, item);
-    }
-    Object.assign(item, { args: data.args ?? item.args, state: "running", start: event.timestamp });
+    const item = this.call(data, event);
+    // What a command wrote while it was tried is void: it runs again.
+    Object.assign(item, { args: data.args ?? item.args, state: "running", progress: "", start: item.state === "waiting" ? event.timestamp : item.start });
     if (run) run.spans.push({ kind: "tool", tool: data.tool, callId: data.call_id, step: event.step, start: event.timestamp, end: 0 });
     this.changed(item);
   }
@@ -131,10 +165,12 @@ export class View {
   on_observation(data, event, run) {
     const item = this.calls.get(data.call_id);
     const span = run?.spans.findLast((other) => other.callId === data.call_id);
-    if (span) Object.assign(span, { end: event.timestamp, failed: data.is_error, start: Math.min(span.start, event.timestamp - (data.duration || 0)) });
+    if (span) Object.assign(span, { end: event.timestamp, failed: data.is_error || Boolean(data.command?.exit_code), start: Math.min(span.start, event.timestamp - (data.duration || 0)) });
     if (run) run.modelFrom = event.timestamp;
     if (!item) return;
-    Object.assign(item, { result: data.result, state: data.is_error ? "failed" : "done", seconds: data.duration });
+    const failed = data.is_error || data.command?.exit_code;
+    if (item.isHidden && failed) item.isHidden = false;
+    Object.assign(item, { result: data.result, state: item.verdict === "deny" ? "denied" : failed ? "failed" : "done", seconds: data.duration, command: data.command });
     this.changed(item);
   }
 
@@ -149,39 +185,54 @@ export class View {
     this.take([]);
   }
 
-  on_progress(data) {
+  on_progress(data, event) {
     const item = this.calls.get(data.call_id);
+    if (item?.state === "waiting" && item.verdict) Object.assign(item, { state: "running", progress: "", start: event.timestamp }); // tried once more after the answer
     if (item && data.text) { item.progress = (item.progress + data.text).slice(-20000); this.changed(item); }
-    else if (data.text && !data.call_id) this.on_notice({ message: data.text }); // progress of a toolset
+    else if (data.text && !data.call_id) this.on_notice({ message: data.text }, event); // progress of a toolset
   }
 
-  on_permission(data, event) {
-    if (data.behavior === "ask" && !this.calls.has(data.call_id)) {
-      const item = this.add("call", { tool: data.tool, callId: data.call_id, args: data.args, state: "waiting", run: event.run, step: event.step, progress: "" });
-      this.calls.set(data.call_id, item);
-    } else if (data.behavior === "deny") this.add("note", { text: "denied", about: { tool: data.tool } });
+  on_permission(data, event, run) {
+    if (data.behavior === "ask") {
+      this.endModel(run, event);
+      const item = this.call(data, event);
+      item.state = "waiting";
+      this.changed(item);
+    } else if (data.behavior === "deny") {
+      const item = this.calls.get(data.call_id);
+      if (!item) { this.add("note", { text: "deniedCall", about: { tool: data.tool } }); return; }
+      item.verdict = "deny";
+      this.changed(item);
+    }
   }
 
-  on_answered(data) {
+  on_answered(data, event) {
     const item = this.calls.get(data.call_id);
-    if (item) { item.verdict = data.behavior; this.changed(item); }
+    if (!item) return;
+    Object.assign(item, { verdict: data.behavior, by: data.by, said: data.message, answeredAt: event.timestamp });
+    if (data.behavior === "deny") item.state = "denied";
+    this.changed(item);
   }
 
   on_retry(data) {
     if (data.discard) this.dropUnfinished();
-    this.add("note", { text: "retry", about: { why: data.error || "" } });
+    const about = { why: data.error || "", n: (data.attempt ?? 0) + 1, seconds: seconds(data.delay ?? 0) }, last = (this.fresh || this.items.value).at(-1);
+    if (last?.text === "retry") { last.about = about; this.changed(last); } else this.add("note", { text: "retry", about }); // one line that counts
   }
 
-  on_notice(data) {
+  on_notice(data, event) {
     if (!data.message || this.notices.has(data.message)) return; // show each notice once
     this.notices.add(data.message);
-    this.add("note", { plain: data.message });
+    const last = (this.fresh || this.items.value).at(-1);
+    if (event?.step !== 0) this.add("note", { plain: data.message });
+    else if (last?.kind === "start") { last.plain += `\n${data.message}`; this.changed(last); } else this.add("start", { plain: data.message }); // before the first step: folded
   }
 
   on_error(data) { if (data.error) this.add("error", { plain: data.error }); }
   on_run_state(data, event, run) {
     if (!run) return;
     run.state = data.state;
+    run.waitsSince = event.timestamp;
     this.endModel(run, event);
     this.run.value = { ...run };
   }
@@ -192,7 +243,7 @@ export class View {
     run.step = event.step;
     const model = run.model?.step === event.step && run.model, before = run.usage || {};
     const delta = (name) => (usage[name] ?? 0) - (before[name] ?? 0);
-    if (model) model.used = { in: delta("prompt_tokens"), out: delta("completion_tokens"), cached: delta("cached_tokens") };
+    if (model) model.used = { in: delta("prompt_tokens"), out: delta("completion_tokens"), cached: delta("cached_tokens"), written: delta("cache_write_tokens"), missed: delta("cache_missed_tokens") };
     run.usage = usage;
     run.marks = [...(run.marks || []), { step: event.step, at: event.timestamp, tokens: usage.total_tokens ?? 0 }];
     run.modelFrom = event.timestamp;
@@ -201,12 +252,18 @@ export class View {
   on_run_end(data, event, run) {
     for (const item of this.open.values()) { item.final = true; this.changed(item); }
     this.open.clear();
-    for (const item of this.calls.values()) if (item.run === event.run && item.state === "running") { item.state = "failed"; this.changed(item); }
+    const isStopped = data.state === "cancelled";
+    for (const item of this.calls.values()) {
+      if (item.run === event.run && ["running", "waiting"].includes(item.state)) { item.state = isStopped ? "stopped" : "failed"; this.changed(item); }
+    }
+    const answer = (this.fresh || this.items.value).findLast((item) => item.kind === "answer" && item.run === event.run);
+    if (answer) { answer.isLast = true; this.changed(answer); }
     if (!run) return;
+    this.endWaiting(run, event);
     for (const span of run.spans) span.end = span.end || event.timestamp;
     Object.assign(run, { state: data.state, steps: data.steps, tokens: data.tokens, cost: data.cost, ended: event.timestamp });
     this.run.value = { ...run };
-    this.add("end", { run: run.id, state: data.state, why: data.stop_reason, steps: data.steps, tokens: data.tokens, cost: data.cost, seconds: event.timestamp - run.started });
+    this.add("end", { run: run.id, state: data.state, why: data.stop_reason, steps: data.steps, tokens: data.tokens, cost: data.cost, waited: run.waited || 0, seconds: event.timestamp - run.started - (run.waited || 0) });
   }
 
   // Build the view from a session's records, if its events are gone.
@@ -218,9 +275,11 @@ export class View {
       else if (entry.kind === "answer") this.add("answer", fields);
       else if (entry.kind === "thinking") this.add("reasoning", fields);
       else if (entry.kind === "call") calls.push(this.add("call", { tool: entry.tool, args: entry.text, state: "done", step: entry.step, seconds: entry.seconds, progress: "" }));
-      else if (entry.kind === "result") { const call = calls.find((other) => other.tool === entry.tool && other.result === undefined); if (call) Object.assign(call, { result: entry.text, state: entry.failed ? "failed" : "done" }); }
+      else if (entry.kind === "result") { const call = calls.find((other) => other.tool === entry.tool && other.result === undefined); if (call) Object.assign(call, { result: entry.text, state: entry.verdict === "deny" ? "denied" : entry.failed ? "failed" : "done", seconds: entry.seconds, exitCode: entry.exit_code, by: entry.by, verdict: entry.verdict, answeredAt: entry.answered_at }); }
       else if (entry.kind === "notice" && entry.text) this.add("note", { plain: entry.text });
     }
+    const items = this.fresh || this.items.value;
+    items.forEach((item, at) => { if (item.kind === "answer" && (items[at + 1]?.kind ?? "user") === "user") item.isLast = true; });
     this.take([]);
   }
 }

@@ -3,27 +3,35 @@ import { signal } from "./html.js";
 
 const WORDS = {
   new: ["New conversation", "新对话"],
+  connectionLost: ["The connection was lost.", "连接已断开。"],
+  notConnected: ["Not connected.", "未连接。"],
   search: ["Search conversations", "搜索对话"],
   sessions: ["Conversations", "对话列表"],
   noSessions: ["No conversations yet", "还没有对话"],
   untitled: ["Untitled", "无标题"],
   message: ["Message", "消息"],
   placeholder: ["Ask {agent} anything", "向 {agent} 提问"],
-  placeholderSteer: ["Send a message to the running task", "对正在运行的任务说点什么"],
+  placeholderWait: ["Your next message, after this run", "下一条消息，结束后发送"],
+  placeholderSteer: ["Add a message while it works", "可在运行时补充消息"],
   send: ["Send", "发送"],
-  steer: ["Steer", "引导"],
+  steer: ["Send", "发送"],
   stop: ["Stop", "停止"],
   attach: ["Attach files", "添加文件"],
   remove: ["Remove", "移除"],
-  welcome: ["What would you like to do?", "今天要做什么？"],
-  welcomeHint: ["Press Enter to send, Shift+Enter for a new line. You can close the page: the task keeps running.",
-    "按 Enter 发送，Shift+Enter 换行。可以离开页面：任务会继续运行。"],
+  welcome: ["What can I help with?", "有什么可以帮忙？"],
+  welcomeHint: ["You can close this page; work continues.", "可以关闭页面，任务会继续运行。"],
   agent: ["Agent", "智能体"],
   you: ["You", "你"],
   thinking: ["Thinking", "思考过程"],
   running: ["running", "运行中"],
   done: ["done", "完成"],
   failed: ["failed", "失败"],
+  failedToday: ["failed today", "今天失败"],
+  ofWindow: ["{n} % of {all}", "占 {all} 的 {n}%"],
+  pause: ["Pause", "暂停"],
+  resume: ["Resume", "恢复"],
+  denied: ["denied", "已拒绝"],
+  exitCode: ["exit {n}", "退出码 {n}"],
   waiting: ["waiting for you", "等待你"],
   copy: ["Copy", "复制"],
   copied: ["Copied", "已复制"],
@@ -35,28 +43,30 @@ const WORDS = {
   fork: ["Fork", "分支"],
   forkHere: ["Fork from here", "从此处分支"],
   undo: ["Undo changes", "撤销更改"],
-  undone: ["Restored: {files}", "已恢复：{files}"],
+  undone: ["Reverted {files}", "已还原 {files}"],
   export: ["Export", "导出"],
   delete: ["Delete", "删除"],
-  change: ["Move or delete", "移动或删除"],
+  change: ["Rename, move or delete", "重命名、移动或删除"],
   folder: ["Folder", "文件夹"],
-  move: ["Move", "移动"],
-  calls: ["{n} calls", "{n} 次调用"],
-  operator: ["Requests", "请求"],
+  save: ["Save", "保存"],
+  calls: ["{n} call{s}", "{n} 次调用"],
+  operator: ["Context", "上下文"],
   requestsOf: ["{n} sent", "已发送 {n} 个"],
   requestAsSent: ["request", "请求"],
   part_system: ["system prompt", "系统提示"],
   part_tools: ["tools", "工具"],
-  part_user: ["user", "用户"],
+  part_user: ["you", "你"],
   part_assistant: ["model", "模型"],
   part_tool: ["results", "结果"],
   keptMessages: ["{n} of {all} messages unchanged", "{all} 条消息中 {n} 条与之前相同"],
   toolsChanged: ["tools changed", "工具已变化"],
-  inOut: ["{in} in, {out} out, {cached} cached", "输入 {in}，输出 {out}，缓存 {cached}"],
+  inOut: ["{in} in{cached} · {out} out", "输入 {in}{cached} ·  输出 {out}"],
+  ofCache: [" ({n} cached)", "（缓存 {n}）"],
+  written: ["{n} written to the cache", "写入缓存 {n}"],
+  missed: ["{n} missed by the cache", "缓存未命中 {n}"],
   cachedShare: ["{n} % cached", "缓存 {n}%"],
   audit: ["Audit log", "审计日志"],
-  noAudit: ["No calls of this conversation in the audit log", "审计日志中没有此对话的调用"],
-  fleet: ["Fleet", "集群"],
+  noAudit: ["No audited calls in this conversation", "此对话没有审计记录"],
   mcp: ["MCP servers", "MCP 服务器"],
   test: ["Test", "测试"],
   server_idle: ["not started", "未启动"],
@@ -70,7 +80,7 @@ const WORDS = {
   worker: ["Worker", "工作进程"],
   host: ["Host", "主机"],
   gone: ["offline", "已离线"],
-  handovers: ["Handovers", "中断后接管"],
+  handovers: ["Restarts", "重启次数"],
   queues: ["Queues", "队列"],
   queue: ["Queue", "队列"],
   pending: ["pending", "等待中"],
@@ -78,9 +88,9 @@ const WORDS = {
   name: ["Name", "名称"],
   when: ["When", "时间"],
   next: ["Next", "下次"],
+  last: ["Last", "上次"],
   paused: ["paused", "已暂停"],
   runs: ["Runs", "运行"],
-  updated: ["Updated", "更新"],
   timeline: ["Timeline", "时间线"],
   tasks: ["Tasks", "任务"],
   noTasks: ["No tasks", "没有任务"],
@@ -91,12 +101,8 @@ const WORDS = {
   light: ["Light", "浅色"],
   dark: ["Dark", "深色"],
   language: ["Language", "语言"],
-  askCall: ["{tool} wants to run", "{tool} 请求运行"],
   askYou: ["{tool} asks you", "{tool} 向你提问"],
-  allowOnce: ["Allow once", "允许一次"],
-  allowAlways: ["Always allow calls like this", "始终允许此类"],
   deny: ["Deny", "拒绝"],
-  reason: ["Reason for denying (optional)", "拒绝的理由（可选）"],
   answer: ["Your answer", "你的回答"],
   reply: ["Answer", "回答"],
   connecting: ["Connecting…", "正在连接…"],
@@ -104,27 +110,107 @@ const WORDS = {
   earlier: ["Show earlier messages", "显示更早的消息"],
   latest: ["Jump to latest", "回到最新"],
   loginTitle: ["Sign in", "登录"],
-  loginHint: ["Paste the token that pal serve printed, or open its link.", "粘贴 pal serve 输出的令牌，或打开它的链接。"],
+  loginHint: ["Paste the token printed by pal serve, or open its link.", "粘贴 pal serve 输出的令牌，或打开它的链接。"],
   token: ["Token", "令牌"],
   login: ["Sign in", "登录"],
   logout: ["Sign out", "退出"],
-  tokens: ["{n} tokens", "{n} 个 token"],
-  steps: ["{n} steps", "{n} 步"],
+  tokens: ["{n} token{s}", "{n} 个 token"],
+  steps: ["{n} step{s}", "{n} 步"],
   stepN: ["Step {n}", "第 {n} 步"],
   model: ["Model", "模型"],
   tool: ["Tool", "工具"],
-  ended: ["Stopped: {why}", "已结束：{why}"],
-  retry: ["Retrying: {why}", "正在重试：{why}"],
-  denied: ["Denied: {tool}", "已拒绝：{tool}"],
-  answeredAllow: ["You allowed it", "你已允许"],
-  answeredDeny: ["You denied it", "你已拒绝"],
+  retry: ["{why} Retrying in {seconds}, attempt {n}.", "{why} {seconds} 后重试，第 {n} 次。"],
+  deniedCall: ["Denied: {tool}", "已拒绝：{tool}"],
   wentOn: ["The server restarted. The task continues.", "服务器已重启，任务继续。"],
   imageHidden: ["image: {alt}", "图片：{alt}"],
-  tooBig: ["{name} is too large (at most 5 MB).", "{name} 太大（最多 5 MB）。"],
-  wrongKind: ["{name}: unsupported file type.", "{name} 不是支持的文件格式。"],
+  tooBig: ["{name} is too large (at most {most}).", "{name} 太大（最多 {most}）。"],
+  wrongKind: ["Can’t attach {name}: images, PDF, WAV, MP3 and text work.", "无法添加 {name}：可添加图片、PDF、WAV、MP3 和文本。"],
   state: ["State", "状态"],
   noRun: ["No runs yet", "暂无可显示的运行"],
   skip: ["Skip to the message field", "跳到输入框"],
+  keysHint: ["Enter sends, Shift+Enter makes a new line", "Enter 发送，Shift+Enter 换行"],
+  placeholderDeny: ["Say what to do instead", "说明应改做什么"],
+  denySay: ["Deny and say this", "拒绝并说明"],
+  stopped: ["stopped", "已停止"],
+  readOnly: ["read-only", "只读"],
+  plan: ["Plan", "计划"],
+  nFailed: ["{n} failed", "{n} 个失败"],
+  moreRows: ["Show {n} more line{s}", "再显示 {n} 行"],
+  askEdit: ["{what}?", "{what}？"],
+  allow: ["Allow", "允许"],
+  allowEdits: ["Allow edits in {path}", "允许编辑 {path}"],
+  allowEdit: ["Allow edits of {path}", "允许编辑 {path}"],
+  allowPages: ["Allow pages of {host}", "允许访问 {host}"],
+  allowSame: ["Allow this command always", "始终允许此命令"],
+  allowAll_edit_file: ["Allow all edits", "允许所有编辑"],
+  allowAll_write_file: ["Allow all writes", "允许所有写入"],
+  allowAll: ["Allow all {tool} calls", "允许所有 {tool} 调用"],
+  allowAllHint: ["In this conversation, without asking again", "仅限本对话，不再询问"],
+  instead: ["Tell it what to do instead (optional)", "告诉它应改做什么（可选）"],
+  details: ["Details", "详情"],
+  since: ["since {at}", "自 {at} 起"],
+  asks: ["{who} · {agent}", "{who} · {agent}"],
+  notYours: ["Waiting for someone who may approve.", "等待有审批权限的人。"],
+  answeredBy_allow: ["{by} allowed this at {at}", "{by} 于 {at} 允许"],
+  answeredBy_deny: ["{by} denied this at {at}", "{by} 于 {at} 拒绝"],
+  answeredYou_allow: ["You allowed this at {at}", "你于 {at} 允许"],
+  answeredYou_deny: ["You denied this at {at}", "你于 {at} 拒绝"],
+  notWaiting: ["This question is no longer open.", "该问题已不再等待回答。"],
+  inbox: ["Approvals", "待审批"],
+  inboxEmpty: ["Nothing waits for approval.", "没有等待审批的调用。"],
+  nWaiting: ["{n} waiting", "{n} 项待审批"],
+  openIt: ["Open conversation", "打开对话"],
+  notify_granted: ["You are notified when something waits.", "有待审批时会通知你。"],
+  notify_denied: ["The browser blocks notifications of this page.", "浏览器已阻止本页面的通知。"],
+  notify: ["Notify me when something waits", "有待审批时通知我"],
+  retryIt: ["Retry", "重试"],
+  tryAgain: ["Try again", "重试"],
+  nFound: ["{n} found for “{query}”", "“{query}”：{n} 个结果"],
+  pinned: ["Pinned", "已置顶"],
+  pin: ["Pin", "置顶"],
+  unpin: ["Unpin", "取消置顶"],
+  moveTo: ["Move to folder", "移到文件夹"],
+  deleteIt: ["Delete “{title}”?", "删除“{title}”？"],
+  deleteHint: ["Its messages and files cannot be brought back.", "其中的消息和文件无法恢复。"],
+  showMore: ["Show more", "显示更多"],
+  inspect: ["Inspect", "检查"],
+  noMatch: ["No match for “{query}”", "没有与“{query}”匹配的对话"],
+  nothingToUndo: ["Nothing to undo.", "没有可撤销的更改。"],
+  end_cancelled: ["Stopped", "已停止"],
+  end_failed: ["Failed", "失败"],
+  end_killed: ["Given up", "已放弃"],
+  rename: ["Rename", "重命名"],
+  title: ["Title", "标题"],
+  today: ["Today", "今天"],
+  yesterday: ["Yesterday", "昨天"],
+  before: ["Earlier", "更早"],
+  more: ["More", "更多"],
+  settings: ["Settings", "设置"],
+  copyAnswer: ["Copy answer", "复制回答"],
+  operate: ["Operator", "运维"],
+  task: ["Task", "任务"],
+  started: ["Started", "开始"],
+  lasted: ["Duration", "时长"],
+  waitingPeople: ["waiting", "等待中"],
+  noSchedules: ["No schedules. A schedule begins a task at the times you give.", "没有定时任务。定时任务会在指定时间开始任务。"],
+  textSize: ["Text size", "字号"],
+  size_small: ["Small", "小"],
+  size_usual: ["Normal", "标准"],
+  size_large: ["Large", "大"],
+  shown: ["Shown", "显示"],
+  hidden: ["Hidden", "隐藏"],
+  state_completed: ["completed", "已完成"],
+  state_running: ["running", "运行中"],
+  state_pending: ["pending", "排队中"],
+  state_failed: ["failed", "失败"],
+  state_cancelled: ["stopped", "已停止"],
+  state_killed: ["given up", "已放弃"],
+  state_waiting_permission: ["waiting for approval", "等待审批"],
+  state_waiting_tool: ["waiting for a result", "等待结果"],
+  waited: ["waited {time}", "等待 {time}"],
+  allowed: ["allowed", "已允许"],
+  startNotes: ["Setup", "启动信息"],
+  newSchedule: ["New schedule", "新建定时任务"],
   log: ["Conversation", "对话"],
 };
 
@@ -133,13 +219,57 @@ const store = (key, value) => { try { localStorage.setItem(key, value); } catch 
 
 export const language = signal(stored("pal-language") || (/^zh\b/i.test(navigator.language) ? "zh" : "en"));
 export const theme = signal(stored("pal-theme") || "system");
+export const size = signal(stored("pal-size") || "usual"); // of the text
+export const thinking = signal(stored("pal-thinking") || "on"); // whether it is shown
+const SETTINGS = { language, theme, size, thinking };
 
-export function setLanguage(value) { language.value = value; store("pal-language", value); }
-export function setTheme(value) { theme.value = value; store("pal-theme", value); }
+export function choose(name, value) { SETTINGS[name].value = value; store(`pal-${name}`, value); }
 
+// `{s}` is the plural's letter of the number `n`.
 export function t(name, values = {}) {
-  const text = WORDS[name][language.value === "zh" ? 1 : 0];
-  return text.replace(/\{(\w+)\}/g, (_, key) => String(values[key] ?? ""));
+  const text = WORDS[name][language.value === "zh" ? 1 : 0], filled = { s: String(values.n) === "1" ? "" : "s", ...values };
+  return text.replace(/\{(\w+)\}/g, (_, key) => String(filled[key] ?? ""));
 }
 
-export const seconds = (number) => (number < 10 ? `${number.toFixed(1)} s` : number < 90 ? `${Math.round(number)} s` : `${Math.round(number / 60)} min`);
+export const addWords = (words) => Object.assign(WORDS, words);
+export const hasWord = (name) => name in WORDS;
+
+// Verb of a tool: requested, running, done; in Chinese with a prefix.
+const VERBS = {
+  calculator: ["Calculate", "Calculating", "Calculated", "计算"], edit_file: ["Edit", "Editing", "Edited", "编辑"],
+  fetch: ["Fetch", "Fetching", "Fetched", "抓取"], glob: ["Find", "Finding", "Found", "查找"],
+  grep: ["Search", "Searching", "Searched", "搜索"], list_dir: ["List", "Listing", "Listed", "列出"],
+  read_file: ["Read", "Reading", "Read", "读取"], read_image: ["View", "Viewing", "Viewed", "查看"],
+  shell: ["Run", "Running", "Ran", "运行"], todo_write: ["Update plan", "Updating plan", "Updated plan", "更新计划"],
+  tool_search: ["Search tools", "Searching tools", "Searched tools", "查找工具"], write_file: ["Write", "Writing", "Wrote", "写入"],
+};
+
+// The verb of a call in its state; the tool's name if it has none. A command that failed was run all the same.
+export function verb(tool, { state, command } = {}) {
+  const forms = Object.hasOwn(VERBS, tool) && VERBS[tool];
+  if (!forms) return tool;
+  const at = state === "running" ? 1 : state === "done" || command ? 2 : 0;
+  return language.value === "zh" ? `${["", "正在", "已"][at]}${forms[3]}` : forms[at];
+}
+
+export const seconds = (number) => (number < 10 && !Number.isInteger(number) ? `${number.toFixed(1)} s` : number < 90 ? `${Math.round(number)} s` : `${Math.round(number / 60)} min`);
+
+// The arguments that identify a call best, in this order.
+const MAIN = ["command", "path", "file_path", "pattern", "query", "url", "question", "prompt", "task", "name"];
+
+// What a call is about, on one line.
+export function subject(args) {
+  if (!args) return "";
+  if (typeof args === "string") return args.slice(0, 200);
+  const named = MAIN.map((name) => args[name]).find((value) => typeof value === "string");
+  const texts = named !== undefined ? [named] : Object.values(args).map((value) => (typeof value === "string" ? value : JSON.stringify(value)));
+  return texts.join(" · ").replace(/\s+/g, " ").slice(0, 200);
+}
+
+export const clock = (time) => new Date(time * 1000).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" });
+
+// Tokens of a request and its response; none from a cache is left out.
+export const usedWords = (sent, got, cached) => t("inOut", { in: sent.toLocaleString(), out: got, cached: cached > 0 ? t("ofCache", { n: cached.toLocaleString() }) : "" });
+
+// Tokens written to a prompt cache, and missed by it; none of a kind is left out.
+export const cacheWords = (written, missed) => [["written", written], ["missed", missed]].filter(([, n]) => n > 0).map(([name, n]) => t(name, { n: n.toLocaleString() }));

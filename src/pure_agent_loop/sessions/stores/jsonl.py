@@ -1,4 +1,4 @@
-"""Sessions as files: one append-only JSON lines file per session. docs/sessions.md describes the format.
+"""Sessions as files: one append-only JSON lines file per session. docs/journal.md describes the format.
 
 <id>.jsonl             the records
 <id>.lock              exists during writing, or after the writer was killed

@@ -23,7 +23,7 @@ _ESCAPE = (
     r"|U[0-9a-fA-F]{8}|[^\n\ruUx])"  # an incomplete one may continue in a stream
 )
 # Word breaks: a line end with the next line's indent, and characters a terminal does not show. Breaks
-# go first, as one may stand within an escape; quotes go last, as they may be escaped.
+# go first, as one may be part of an escape; quotes go last, as they may be escaped.
 _LINE_BREAK = r"\n[ \t]*|\r[ \t]*|\\[\r\n][ \t]*|\x1b\[[0-9;?]*[A-Za-z]"
 _QUOTE_SIGN = re.compile("['\"]")
 # In quoted-printable an equals sign is an escape; elsewhere it precedes values.

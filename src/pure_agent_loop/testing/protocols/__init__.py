@@ -3,6 +3,13 @@
 Each plays a script, as `ScriptedServer` does, and names the source of each refusal.
 """
 
+from pure_agent_loop.testing.protocols.chat import (
+    DIALECTS,
+    ChatDialect,
+    ChatServer,
+    check_chat_request,
+)
+from pure_agent_loop.testing.protocols.clouds import BedrockServer, VertexServer, amazon_message
 from pure_agent_loop.testing.protocols.gemini import (
     GeminiParts,
     GeminiServer,
@@ -16,6 +23,7 @@ from pure_agent_loop.testing.protocols.messages import (
     message_blocks,
 )
 from pure_agent_loop.testing.protocols.responses import (
+    Detach,
     ResponseItems,
     ResponsesServer,
     check_responses_request,
@@ -23,12 +31,20 @@ from pure_agent_loop.testing.protocols.responses import (
 )
 
 __all__ = [
+    "DIALECTS",
+    "BedrockServer",
+    "ChatDialect",
+    "ChatServer",
+    "Detach",
     "GeminiParts",
     "GeminiServer",
     "MessageBlocks",
     "MessagesServer",
     "ResponseItems",
     "ResponsesServer",
+    "VertexServer",
+    "amazon_message",
+    "check_chat_request",
     "check_gemini_request",
     "check_messages_request",
     "check_responses_request",

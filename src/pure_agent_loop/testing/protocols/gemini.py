@@ -58,7 +58,7 @@ class GeminiServer(ScriptedServer):
     def _problems_of(self, request: ServerRequest) -> list[str]:
         problems = check_gemini_request(request.body, _model_of(request), issued=self.issued)
         if request.streamed and "alt=sse" not in request.path.partition("?")[2].split("&"):
-            problems.append("alt: a stream without alt=sse is no stream of events [G]")
+            problems.append("alt: a stream without alt=sse does not consist of events [G]")
         return problems
 
     def _other(self, request: ServerRequest, path: str) -> Any:
@@ -190,7 +190,7 @@ class GeminiWriting(Writing):
 
 
 def _call(pieces: Sequence[ToolCallDelta]) -> dict[str, Any]:
-    """Return a call for its pieces; arguments that are no JSON object become an empty one."""
+    """Return a call for its pieces; arguments that are not a JSON object become an empty one."""
     whole = next((piece.arguments for piece in pieces if isinstance(piece.arguments, dict)), None)
     if whole is None:
         try:
@@ -332,12 +332,15 @@ def _check_config(body: Mapping[str, Any], kind: GeminiModel) -> Iterator[str]:
     if has_schema and "responseMimeType" not in config:
         yield "generationConfig: a schema needs responseMimeType [G]"
     if has_schema and body.get("tools") and not kind.is_3:
-        yield "generationConfig: a schema beside tools is unsupported before Gemini 3 [P]"
+        yield "generationConfig: a schema together with tools is unsupported before Gemini 3 [P]"
     thinking = config.get("thinkingConfig") or {}
     if "thinkingLevel" in thinking and not kind.is_3:
         yield "thinkingLevel: unsupported before Gemini 3 [P]"
     if "thinkingBudget" in thinking and "thinkingLevel" in thinking:
         yield "thinkingConfig: thinkingBudget and thinkingLevel exclude each other [R]"
+    level = thinking.get("thinkingLevel")
+    if level == "MINIMAL" and re.search(r"gemini-3\.[78]-flash(?!-lite)", kind.name):
+        yield "thinkingLevel: MINIMAL is not supported for this model (earendil-works/pi#9455) [R]"
     always = "pro" in kind.name and "flash" not in kind.name
     if always and (thinking.get("thinkingBudget") == 0 or thinking.get("thinkingLevel") == "MINIMAL"):
         yield f"thinkingConfig: {kind.name} only works with thinking [P]"

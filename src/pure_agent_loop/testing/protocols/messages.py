@@ -1,7 +1,8 @@
 """A server with Anthropic's Messages protocol that plays a script and refuses what the real one refuses.
 
-Sources of the refusals: ``[A]`` types and docstrings of the ``anthropic`` package 2.13.0, ``[P]`` pydantic-ai
-2.68.0, which probed the API, ``[S]`` Anthropic's skill ``claude-api`` of July 2026.
+Sources of the refusals: ``[A]`` types and docstrings of the ``anthropic`` package 2.14.0, ``[P]`` pydantic-ai
+2.68.0, which probed the API, ``[S]`` Anthropic's skill ``claude-api`` of July 2026, ``[D]`` its pages
+"Mid-conversation system messages" and "Compaction" of September 2026.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pure_agent_loop.llm.anthropic.families import VERSION, ClaudeFamily, family_for
+from pure_agent_loop.llm.anthropic.families import EFFORTS, VERSION, ClaudeFamily, family_for
 from pure_agent_loop.llm.values import Delta, TokenUsage
 from pure_agent_loop.testing.exchange import Exchange, ServerRequest, Writing, sse, to_json
 from pure_agent_loop.testing.faults import ServerFault
@@ -54,7 +55,7 @@ class MessagesServer(ScriptedServer):
             client = AnthropicClient("claude-opus-4-6", api_key="k", base_url=server.base_url)
     """
 
-    _path = "/messages"
+    _path: str | tuple[str, ...] = "/messages"
     _always_counts = True
 
     def __init__(self, script: Any = None, **options: Any) -> None:
@@ -63,7 +64,8 @@ class MessagesServer(ScriptedServer):
 
     def _new_writing(self, number: int, request: ServerRequest) -> Writing:
         digest = _digest(request.body, None) if isinstance(request.body, dict) else ""
-        return MessagesWriting(number, str(request.options.get("model")), issued=self.issued, digest=digest)
+        model, summarizes = str(request.options.get("model")), "compaction" in request.options
+        return MessagesWriting(number, model, issued=self.issued, digest=digest, summarizes=summarizes)
 
     def _key_of(self, request: ServerRequest) -> str:
         return request.headers.get("x-api-key", "")
@@ -76,17 +78,41 @@ class MessagesServer(ScriptedServer):
             return {"input_tokens": len(request.raw) // 4}
         name = path.rpartition("/models/")[2]
         if request.method == "GET" and "/models/" in path and name:
-            family = family_for(name)
-            return {
-                "type": "model",
-                "id": name,
-                "display_name": name,
-                "created_at": "2026-01-01T00:00:00Z",
-                "lifecycle": "active",
-                "max_tokens": family.max_output,
-                "max_input_tokens": 200_000,
-            }
+            return model_info(name)
         return None
+
+
+def model_info(name: str) -> dict[str, Any]:
+    """Return what ``GET /v1/models/NAME`` answers about a Claude model [A]."""
+    family = family_for(name)
+    thinking = {"adaptive": family.thinking == "adaptive", "enabled": family.thinking == "budget"}
+    thinking |= {kind: family.off == kind for kind in ("disabled", "between_tools")}
+    efforts = {level: level in family.efforts for level in EFFORTS}
+    always = ("batch", "citations", "code_execution", "image_input", "pdf_input")
+
+    def support(value: bool, **details: Any) -> dict[str, Any]:
+        return {"supported": value, **details}
+
+    def supports(values: Mapping[str, bool]) -> dict[str, Any]:
+        return {kind: support(value) for kind, value in values.items()}
+
+    return {
+        "type": "model",
+        "id": name,
+        "display_name": name,
+        "created_at": "2026-01-01T00:00:00Z",
+        "lifecycle": "active",
+        "max_tokens": family.max_output,
+        "max_input_tokens": 200_000,
+        "capabilities": {
+            **supports(dict.fromkeys(always, True)),
+            "context_management": support(True),
+            "effort": support(any(efforts.values()), **supports(efforts)),
+            "server_tools": support(True, **supports({"code_execution": True, "web_search": True})),
+            "structured_outputs": support(family.takes_format),
+            "thinking": support(family.thinking != "none", types=supports(thinking)),
+        },
+    }
 
 
 # -- answers ---------------------------------------------------------------------------------------------
@@ -112,10 +138,12 @@ class MessagesWriting(Writing):
     Args:
         issued: Where signatures are kept.
         digest: Digest of the request.
+        summarizes: Whether the request asks for a summary, which is signed then.
     """
 
     issued: IssuedThinking = field(default_factory=IssuedThinking)
     digest: str = ""
+    summarizes: bool = False
     _index: int = -1
     _kind: str = ""  # of the open block: "text", "thinking" or the index of a call
     _thought: str = ""
@@ -146,6 +174,8 @@ class MessagesWriting(Writing):
         kind = error.get("type") if error.get("type") in _ERROR_TYPES.values() else "api_error"
         if error.get("type") == "invalid_request_error":
             kind = "invalid_request_error"
+        if error.get("code") == "insufficient_quota":
+            kind = "billing_error"
         return to_json({"type": "error", "error": {"type": kind, "message": error.get("message", "")}})
 
     def prefix(self) -> bytes:
@@ -228,10 +258,13 @@ def _frame(event: Mapping[str, Any]) -> bytes:
 def _usage(usage: TokenUsage | None) -> dict[str, Any]:
     if usage is None:
         return {"output_tokens": 1}
-    cached = usage.cached_tokens or 0
-    data = {"input_tokens": usage.prompt_tokens - cached, "output_tokens": usage.completion_tokens}
+    cached, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
+    fresh = usage.prompt_tokens - cached - written
+    data = {"input_tokens": fresh, "output_tokens": usage.completion_tokens}
     if usage.cached_tokens is not None:
         data["cache_read_input_tokens"] = cached
+    if usage.cache_write_tokens is not None:
+        data["cache_creation_input_tokens"] = written
     details = {"output_tokens_details": {"thinking_tokens": usage.reasoning_tokens}}
     return data if usage.reasoning_tokens is None else {**data, **details}
 
@@ -303,9 +336,10 @@ def message_blocks(
 
 
 def _signed(block: Mapping[str, Any], writing: MessagesWriting) -> dict[str, Any]:
-    if block.get("type") == "thinking" and not block.get("signature"):
-        signature = writing.issued.sign(block.get("thinking", ""), writing.digest)
-        return {**block, "signature": signature}
+    text = block.get({"thinking": "thinking", "compaction": "content"}.get(str(block.get("type")), ""))
+    is_signed = block.get("type") == "thinking" or (block.get("type") == "compaction" and writing.summarizes)
+    if is_signed and not block.get("signature"):
+        return {**block, "signature": writing.issued.sign(text or "", writing.digest)}
     return dict(block)
 
 
@@ -329,6 +363,10 @@ def _block_events(index: int, block: Mapping[str, Any]) -> Iterator[dict[str, An
         pieces = re.findall(r".{1,7}", block["thinking"], re.S)
         deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
         deltas.append({"type": "signature_delta", "signature": block["signature"]})
+    elif block["type"] == "compaction":
+        names = [name for name in ("content", "encrypted_content") if name in block]
+        start |= dict.fromkeys(names)
+        deltas = [{"type": "compaction_delta", **{name: block[name] for name in names}}]
     elif isinstance(block.get("input"), Mapping) and block["input"]:
         start["input"] = {}
         text = json.dumps(block["input"])
@@ -352,6 +390,7 @@ _BETA_FIELDS = frozenset({
 })  # fmt: skip
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
 _BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_TOOLS_BETA = "inline-tools-2026-09-15"
 
 
 def check_messages_request(
@@ -383,6 +422,8 @@ class _RequestCheck:
         self._problems: list[str] = []
         self._marks = 0
         self._calls: list[str] = []
+        self._betas = (headers or {}).get("anthropic-beta", "")
+        self._names: set[str] = set()  # of tools known so far
 
     def run(self) -> list[str]:
         body = self._body
@@ -391,14 +432,15 @@ class _RequestCheck:
         limit = body.get("max_tokens")
         if type(limit) is not int or not 0 <= limit <= self._family.max_output:
             self._add(f"max_tokens: an integer up to {self._family.max_output} is required [A]")
-        betas = (self._headers or {}).get("anthropic-beta", "")
         for name in body:
-            if name not in _TOP_LEVEL and not (name in _BETA_FIELDS and betas):
+            if name not in _TOP_LEVEL and not (name in _BETA_FIELDS and self._betas):
                 self._add(f"{name}: extra inputs are not permitted [A]")
         self._check_headers()
         self._check_thinking()
         self._check_tools()
         self._check_messages()
+        self._check_choice()  # of tools that messages may have added
+        self._check_compaction()
         if self._marks > 4:
             self._add(f"at most 4 blocks with cache_control; found {self._marks} [S]")
         return self._problems
@@ -435,26 +477,28 @@ class _RequestCheck:
         if kind not in allowed:
             self._add(f"thinking.type: {kind!r} is not supported by this model [P]")
         budget = thinking.get("budget_tokens")
-        if kind == "enabled" and family.thinking == "budget":
-            if type(budget) is not int or not 1024 <= budget < body.get("max_tokens", 0):
-                self._add("thinking.budget_tokens: at least 1024 and less than max_tokens [A]")
-            if body.get("temperature") not in (None, 1):
-                self._add("temperature: only 1 while thinking is enabled [A]")
-        if "block_binding" in thinking:
-            betas = (self._headers or {}).get("anthropic-beta", "")
-            if kind != "adaptive" or (self._headers is not None and _BINDING_BETA not in betas):
-                self._add(f"thinking.block_binding: needs 'adaptive' and the beta {_BINDING_BETA} [A]")
+        is_budget = type(budget) is int and 1024 <= budget < body.get("max_tokens", 0)
+        if kind == "enabled" and family.thinking == "budget" and not is_budget:
+            self._add("thinking.budget_tokens: at least 1024 and less than max_tokens [A]")
+        changes = body.get("temperature", 1) != 1 or "top_k" in body or not 0.95 <= body.get("top_p", 1) <= 1
+        if changes and kind in ("enabled", "adaptive") and family.thinking != "enabled":
+            self._add("temperature may only be set to 1 when thinking is enabled or in adaptive mode [D]")
+        lacks_beta = self._headers is not None and _BINDING_BETA not in self._betas
+        if "block_binding" in thinking and (kind != "adaptive" or lacks_beta):
+            self._add(f"thinking.block_binding: needs 'adaptive' and the beta {_BINDING_BETA} [A]")
         effort = (body.get("output_config") or {}).get("effort")
         if effort is not None and effort not in family.efforts:
             self._add(f"output_config.effort: {effort!r} is not supported by this model [P]")
 
     def _check_tools(self) -> None:
-        tools, choice = self._body.get("tools"), self._body.get("tool_choice") or {}
+        tools = self._body.get("tools")
         if tools is not None and (not isinstance(tools, list) or not tools):
             self._add("tools: a list with at least one tool is required [A]")
         names: set[str] = set()
         for number, tool in enumerate(tools or ()):
             self._count_mark(tool)
+            if "cache_control" in tool and tool.get("defer_loading"):
+                self._add(f"tools.{number}.cache_control: not on a deferred tool [D]")
             name = tool.get("name")
             if not isinstance(name, str) or not _NAME.fullmatch(name) or name in names:
                 self._add(f"tools.{number}.name: {name!r} is invalid or used twice [A]")
@@ -464,10 +508,14 @@ class _RequestCheck:
                 not isinstance(schema, Mapping) or schema.get("type") != "object"
             ):
                 self._add(f"tools.{number}.input_schema: type 'object' is required [A]")
+        self._names = names
+
+    def _check_choice(self) -> None:
+        tools, choice = self._body.get("tools"), self._body.get("tool_choice") or {}
         kind = choice.get("type")
         if choice and not tools:
             self._add("tool_choice: may only be specified with tools [A]")
-        if kind == "tool" and choice["name"] not in names:
+        if kind == "tool" and choice["name"] not in self._names:
             self._add(f"tool_choice.name: {choice['name']!r} is not among the tools [A]")
         if kind in ("any", "tool"):
             is_thinking = (self._body.get("thinking") or {}).get("type") in ("enabled", "adaptive")
@@ -484,7 +532,7 @@ class _RequestCheck:
         if not isinstance(messages, list) or not messages:
             self._add("messages: a list with at least one message is required [A]")
             return
-        if messages[0].get("role") != "user":
+        if messages[0].get("role") != "user" and not _compactions(messages[:1]):
             self._add("messages.0.role: the first message must be a user's [A]")
         if messages[-1].get("role") == "assistant" and self._family.version == VERSION:
             self._add("messages: the conversation must end with a user message [A]")
@@ -511,6 +559,9 @@ class _RequestCheck:
     def _check_message(self, message: Mapping[str, Any], number: int, pending: list[str]) -> list[str]:
         """Check a message; return the ids of its calls."""
         place, role, content = f"messages.{number}", message.get("role"), message.get("content")
+        if role == "system":
+            self._check_system(message, number, pending)
+            return pending
         if role not in ("user", "assistant"):
             self._add(f"{place}.role: {role!r} [A]")
         if isinstance(content, str):
@@ -527,10 +578,58 @@ class _RequestCheck:
         self._calls += calls
         if role == "assistant":
             kinds = [block.get("type") for block in content]
-            if "thinking" in kinds and kinds[0] not in ("thinking", "redacted_thinking"):
+            if "thinking" in kinds and kinds[0] not in ("thinking", "redacted_thinking", "compaction"):
                 self._add(f"{place}: the first block must be thinking if there is any [A]")
             self._check_thoughts(number, content)
         return calls
+
+    def _check_system(self, message: Mapping[str, Any], number: int, pending: list[str]) -> None:
+        """Check a system entry: its place, and the tools that it changes."""
+        place, messages = f"messages.{number}", self._body["messages"]
+        if not self._family.takes_tool_changes:
+            self._add(f"{place}.role: 'system' is not supported by this model [D]")
+        after = messages[number + 1].get("role") if number + 1 < len(messages) else "assistant"
+        if number == 0 or messages[number - 1].get("role") != "user" or after != "assistant" or pending:
+            self._add(
+                f"{place}: a system entry must follow a user's message, and last or before a response [D]"
+            )
+        for index, block in enumerate(message["content"]):
+            self._count_mark(block)
+            change = block.get("tool") or {}
+            if block.get("type") not in ("text", "tool_addition", "tool_removal"):
+                self._add(f"{place}.content.{index}: {block.get('type')!r} [A]")
+            elif change and self._headers is not None and _TOOLS_BETA not in self._betas:
+                self._add(f"{place}.content.{index}: needs the beta {_TOOLS_BETA} [D]")
+            if change.get("type") == "tool_definition" and block.get("type") == "tool_addition":
+                self._names.add(change["definition"]["name"])
+            elif change and change.get("name") not in self._names:
+                self._add(f"{place}.content.{index}: tool_reference_unresolved: {change.get('name')!r} [D]")
+
+    def _check_compaction(self) -> None:
+        """Check that summaries are unchanged and come first, and that what they need is there."""
+        body = self._body
+        messages = body.get("messages") or []
+        if "compaction" in body and "context_management" in body:
+            self._add("compaction: cannot be combined with context_management [A]")
+        edits = [str(edit.get("type")) for edit in (body.get("context_management") or {}).get("edits") or ()]
+        if (
+            "compact_20260112" in edits
+            and self._headers is not None
+            and "compact-2026-01-12" not in self._betas
+        ):
+            self._add("context_management.edits: needs the beta compact-2026-01-12 [A]")
+        signed = [block for block in _compactions(messages) if block.get("signature")]
+        if signed or "compaction" in body:
+            if self._headers is not None and "compact-2026-09-04" not in self._betas:
+                self._add("compaction: needs the beta compact-2026-09-04 [A]")
+            if len(signed) > 1 or (signed and signed != _compactions(messages[:1])):
+                self._add("compaction_block_misplaced: one summary, first in messages [D]")
+        elif _compactions(messages) and "compact_20260112" not in edits:
+            self._add("compaction blocks require a compact_20260112 strategy [D]")
+        issued = {} if self._issued is None else self._issued.texts
+        for block in signed if self._issued is not None else ():
+            if issued.get(block["signature"], ("",))[0] != block.get("content"):
+                self._add("compaction_content_mismatch: a summary must not be modified [D]")
 
     def _check_results(self, content: Sequence[Mapping[str, Any]], pending: list[str], place: str) -> None:
         results = [block.get("tool_use_id") for block in content if block.get("type") == "tool_result"]
@@ -558,8 +657,9 @@ class _RequestCheck:
         if kind == "tool_use":
             if not isinstance(block.get("input"), Mapping):
                 self._add(f"{place}.input: must be an object [A]")
-            if not _NAME.fullmatch(str(block.get("id") or "")):
-                self._add(f"{place}.id: letters, digits, _ and - only [A]")
+            call_id = str(block.get("id") or "")
+            if not _NAME.fullmatch(call_id) or len(call_id) > 64:
+                self._add(f"{place}.id: at most 64 letters, digits, _ and - [A]")
             if not self._body.get("tools"):
                 self._add(f"{place}: requests with tool_use blocks must define tools [A]")
         if kind == "tool_result" and role != "user":
@@ -594,9 +694,20 @@ class _RequestCheck:
 
 
 def _digest(body: Mapping[str, Any], end: int | None) -> str:
-    """Return a digest of the system prompt, the tools and the first messages, without cache marks."""
-    parts = [body.get("system"), body.get("tools"), (body.get("messages") or [])[:end]]
+    """Return a digest of the system prompt, the tools and the first messages, without cache marks.
+
+    A summary takes the place of what came before it.
+    """
+    messages = (body.get("messages") or [])[:end]
+    begin = max((n for n, message in enumerate(messages) if _compactions([message])), default=0)
+    parts = [body.get("system"), body.get("tools"), messages[begin:]]
     return hashlib.sha256(json.dumps(_unmarked(parts), sort_keys=True).encode()).hexdigest()
+
+
+def _compactions(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    contents = [message.get("content") for message in messages]
+    blocks = [block for content in contents if isinstance(content, list) for block in content]
+    return [block for block in blocks if block.get("type") == "compaction"]
 
 
 def _unmarked(value: Any) -> Any:

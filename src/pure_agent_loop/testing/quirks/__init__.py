@@ -1,4 +1,4 @@
-"""A conformance kit for chat-completions clients: answers as servers really send them.
+"""A conformance kit for clients of chat completions and three other protocols: answers as servers send them.
 
 Each `Quirk` has the bytes of a body and the expected result. `serve` sends it from a real
 loopback server, and `check` lists the differences of any client's result:
@@ -6,6 +6,8 @@ loopback server, and `check` lists the differences of any client's result:
     for quirk in QUIRKS:
         with serve(quirk) as server:
             print(quirk.name, check(quirk, ask_my_client(server.base_url)))
+
+`QUIRKS` are those of chat completions, `PROTOCOL_QUIRKS` those of Messages, Responses and Gemini.
 """
 
 from typing import Any
@@ -33,9 +35,21 @@ from pure_agent_loop.testing.quirks.of_endings import (
     PLACE_QUIRKS,
     USAGE_QUIRKS,
 )
+from pure_agent_loop.testing.quirks.of_protocols import GEMINI_QUIRKS, MESSAGES_QUIRKS, RESPONSES_QUIRKS
 from pure_agent_loop.testing.quirks.of_text import TEXT_QUIRKS, THINKING_QUIRKS
 
-__all__ = ["QUIRKS", "TOOLS", "AsItIs", "Expected", "Outcome", "OutcomeCall", "Quirk", "check", "serve"]
+__all__ = [
+    "PROTOCOL_QUIRKS",
+    "QUIRKS",
+    "TOOLS",
+    "AsItIs",
+    "Expected",
+    "Outcome",
+    "OutcomeCall",
+    "Quirk",
+    "check",
+    "serve",
+]
 
 QUIRKS: tuple[Quirk, ...] = (
     *INDEX_QUIRKS,
@@ -51,6 +65,11 @@ QUIRKS: tuple[Quirk, ...] = (
     *ERROR_QUIRKS,
     *FRAMING_QUIRKS,
 )
+PROTOCOL_QUIRKS: dict[str, tuple[Quirk, ...]] = {
+    "messages": MESSAGES_QUIRKS,
+    "responses": RESPONSES_QUIRKS,
+    "gemini": GEMINI_QUIRKS,
+}
 
 
 def _tool(name: str, description: str, **parameters: str) -> dict[str, Any]:

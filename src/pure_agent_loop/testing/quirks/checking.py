@@ -10,8 +10,11 @@ from typing import Any, ClassVar, NamedTuple
 from pure_agent_loop.errors import ErrorKind
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.testing.exchange import Exchange
+from pure_agent_loop.testing.exchange import Exchange, Writing
 from pure_agent_loop.testing.faults import ServerFault
+from pure_agent_loop.testing.protocols.gemini import GeminiServer
+from pure_agent_loop.testing.protocols.messages import MessagesServer
+from pure_agent_loop.testing.protocols.responses import ResponsesServer
 from pure_agent_loop.testing.server import ScriptedServer
 
 # -- types: a quirk, its expected result, and a client's outcome -----------------------------------------
@@ -50,9 +53,11 @@ class Quirk:
     Args:
         name: Short and unique.
         why: Servers that send it, or the failure it causes.
-        body: All bytes of the HTTP body, which comes with status 200.
+        body: All bytes of the HTTP body.
         expected: The expected result.
         content_type: As the server labels it.
+        status: The HTTP status.
+        protocol: ``chat`` completions, ``messages``, ``responses`` or ``gemini``.
     """
 
     name: str
@@ -60,6 +65,8 @@ class Quirk:
     body: bytes
     expected: Expected
     content_type: str = EVENT_STREAM
+    status: int = 200
+    protocol: str = "chat"
 
 
 class OutcomeCall(NamedTuple):
@@ -115,8 +122,9 @@ class AsItIs(ServerFault):
 
     async def play(self, out: Exchange) -> bool:
         """Send the body and end the answer."""
-        if self.quirk.content_type not in (EVENT_STREAM, JSON):
-            await out.respond(200, self.quirk.body, self.quirk.content_type)
+        if self.quirk.status != 200 or self.quirk.content_type not in (EVENT_STREAM, JSON):
+            out.writing = Writing(0, "")  # which leaves the body of an error as it is
+            await out.respond(self.quirk.status, self.quirk.body, self.quirk.content_type)
             return False
         out.streamed = self.quirk.content_type == EVENT_STREAM  # the content type follows it
         await out.write(self.quirk.body)
@@ -125,7 +133,7 @@ class AsItIs(ServerFault):
 
 
 def serve(quirk: Quirk, *, rechunk: int | Sequence[int] | None = None, check: bool = True) -> ScriptedServer:
-    """Return a loopback server that answers every request with the body of a quirk.
+    """Return a loopback server of the quirk's protocol that answers every request with its body.
 
     Args:
         quirk: The quirk.
@@ -139,7 +147,16 @@ def serve(quirk: Quirk, *, rechunk: int | Sequence[int] | None = None, check: bo
         with serve(quirk) as server:
             client = OpenAIClient("m", api_key="k", base_url=server.base_url)
     """
-    return ScriptedServer(handler=lambda _: AsItIs(quirk), rechunk=rechunk, check=check)
+    server = _SERVERS[quirk.protocol]
+    return server(handler=lambda _: AsItIs(quirk), rechunk=rechunk, check=check)
+
+
+_SERVERS: dict[str, type[ScriptedServer]] = {
+    "chat": ScriptedServer,
+    "messages": MessagesServer,
+    "responses": ResponsesServer,
+    "gemini": GeminiServer,
+}
 
 
 def check(

@@ -26,6 +26,7 @@ SAFE_FLAGS = (
     | getattr(os, "O_BINARY", 0)
 )
 FOLDER_FLAGS = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
+NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 _OPENAT2 = 437  # the same number on every Linux architecture that Python supports, except Alpha
 _RESOLVE_BENEATH, _RESOLVE_NO_MAGICLINKS = 0x08, 0x02
@@ -106,7 +107,7 @@ def open_by_walking(root: Path, parts: Sequence[str], flags: int, mode: int) -> 
 def open_unlinked(name: str, flags: int, mode: int, folder: int | None) -> int:
     """Open a name in an open folder; raise ``ELOOP`` for a link."""
     try:
-        return os.open(name, flags | os.O_NOFOLLOW, mode, dir_fd=folder)
+        return os.open(name, flags | NO_LINK, mode, dir_fd=folder)
     except NotADirectoryError:
         # Linux reports ENOTDIR for a link that is opened as a folder.
         if stat.S_ISLNK(os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode):

@@ -14,6 +14,7 @@ import os
 import re
 import secrets
 import stat
+import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -283,7 +284,7 @@ def replace_file(folder: FolderHandle, name: str, data: bytes, before: os.stat_r
 
 
 def _copy_attributes(descriptor: int, before: os.stat_result) -> None:
-    if not hasattr(os, "fchown"):  # Windows
+    if sys.platform == "win32":
         return
     current = os.fstat(descriptor)
     if (current.st_uid, current.st_gid) != (before.st_uid, before.st_gid):

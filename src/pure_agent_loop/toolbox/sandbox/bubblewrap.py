@@ -135,14 +135,12 @@ def check_workspace(root: Path) -> None:
     """
     check_root(root)
     homes = (Path.home().resolve(), Path("/root"))
-    what = "a home" if root in homes or root.parent == Path("/home") or root == Path("/home") else ""
-    what = what or ("a shared temporary folder" if root in map(Path, _TEMPORARY) else "")
-    what = what or ("a folder with keys in it (.ssh)" if os.path.exists(root / ".ssh") else "")
+    what = "home" if root in homes or root.parent == Path("/home") or root == Path("/home") else ""
+    what = what or ("temporary" if root in map(Path, _TEMPORARY) else "")
+    what = what or ("with_keys" if os.path.exists(root / ".ssh") else "")
     if what:
-        raise ConfigError(
-            f"workspace_root={str(root)!r} is {what}; everything in it could be read or changed. Choose a "
-            "project folder, or allow it with any_folder=True (--any-folder)."
-        )
+        kind = notice(f"library.folder_{what}")
+        raise ConfigError(notice("library.workspace_open", root=str(root), kind=kind))
 
 
 def is_too_much(folder: Path) -> bool:
@@ -163,7 +161,7 @@ def check_root(root: Path) -> None:
     if root == Path("/") or any(
         root == Path(folder) for folder in (*SYSTEM_FOLDERS, "/proc", "/dev", "/sys", "/run")
     ):
-        raise ConfigError(f"workspace_root={str(root)!r} is a system folder. Choose a project folder.")
+        raise ConfigError(notice("library.workspace_system", root=str(root)))
 
 
 def resolved_folders(folders: Sequence[str | os.PathLike[str]]) -> list[str]:

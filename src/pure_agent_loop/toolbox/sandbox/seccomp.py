@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -78,6 +79,8 @@ def program(sockets: str = "any", machine: str = "", *, shared: bool = False, st
             needed in namespaces.
         still: Also reject changes of files without writing; not needed on a read-only mount.
     """
+    if not machine and sys.platform == "win32":
+        return b""  # there is no seccomp
     known = _MACHINES.get(machine or os.uname().machine)
     if known is None:
         return b""

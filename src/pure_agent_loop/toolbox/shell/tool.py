@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from codecs import getincrementaldecoder
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
 from pure_agent_loop.prompts.chinese.tools import TOOLS
+from pure_agent_loop.schema.outcome import CommandEnd, ToolOutcome
 from pure_agent_loop.support.language import message, notice
 from pure_agent_loop.support.language import message as why
+from pure_agent_loop.support.text import shorten
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
@@ -127,6 +131,9 @@ def format_result(
 
 
 MAX_TIMEOUT = 3_600.0
+LIVE_SECONDS, LIVE_CHARS = 0.25, 2_000  # pause after a piece of live output, and its length
+TAIL_LINES, TAIL_CHARS = 3, 200  # of a command's output, for people
+TIMED_OUT = 124  # exit code, as of `timeout` of the GNU coreutils
 # Extra time of the tool to end the processes of a command.
 _EXTRA_SECONDS = 10.0
 _MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
@@ -210,7 +217,7 @@ class Shell:
     def tool(self) -> Tool:
         """Return the tool, for ``Agent(tools=...)``."""
         return Tool(
-            self.shell,
+            self.run,
             name="shell",
             timeout=MAX_TIMEOUT + _EXTRA_SECONDS,
             judge=self.judge,
@@ -277,7 +284,7 @@ class Shell:
         if "\0" in command or not isinstance(seconds, (int, float)) or not 0 < seconds <= MAX_TIMEOUT:
             return read_only  # the tool itself raises the error
         left = seconds if context.seconds is None else max(0.001, min(seconds, context.seconds))
-        finished = await self._run(command, left, read_only=True)
+        finished = await self._run_shown(command, left, context.on_piece, read_only=True)
         reason = "" if context.plan else self._refused(finished, several=several)
         if reason and not self._wants_temporary(reason):
             return Permission("ask", why("shell_tried", said=reason))
@@ -305,12 +312,16 @@ class Shell:
             deny=(*policy.deny, *context.deny),
         )
 
-    async def shell(
+    async def shell(self, command: str, timeout: float | None = None) -> str:
+        """Run a command line, and return the result as a model reads it. Same arguments as the tool."""
+        return (await self.run(command, timeout)).text
+
+    async def run(
         self,
         command: str,
         timeout: float | None = None,
         changes: bool = False,  # noqa: ARG002 - read by `judge`
-    ) -> str:
+    ) -> ToolOutcome:
         """Run a command line with bash and return what it printed, and its exit code.
 
         Every command starts in the workspace folder: cd does not last until the next call. There is no
@@ -329,10 +340,12 @@ class Shell:
         call = current_call()
         read_only = call is not None and call.read_only
         finished = self._tried_before(command, call.call_id) if call is not None and read_only else None
-        finished = finished or await self._run(command, seconds, read_only=read_only)
+        if finished is None:
+            show = None if call is None else call.on_piece
+            finished = await self._run_shown(command, seconds, show, read_only=read_only)
         still = "" if call is None or not read_only else "plan" if call.permission_mode == "plan" else "still"
         lacks = self._refused(finished, several=True) if read_only and self.sandbox.refusal else ""
-        return format_result(
+        text = format_result(
             finished,
             seconds,
             self._why_missing(command, finished),
@@ -340,6 +353,7 @@ class Shell:
             beyond=self._beyond(command, finished),
             temporary=bool(lacks) and self._wants_temporary(lacks),
         )
+        return ToolOutcome(text, command=_command_end(finished, read_only=read_only))
 
     def _tried_before(self, command: str, call_id: str) -> Finished | None:
         """Return the result of a recent try of this call. It had no effects, so it need not be repeated."""
@@ -360,6 +374,23 @@ class Shell:
             return []
         names = [simple.words[0].text for simple in read_line(command).commands if simple.words]
         return list(missing(names, self._search_path))
+
+    async def _run_shown(
+        self,
+        command: str,
+        seconds: float,
+        show: Callable[[str], Awaitable[None]] | None,
+        *,
+        read_only: bool,
+    ) -> Finished:
+        """Run a command, and show its output while it runs."""
+        if show is None:
+            return await self._run(command, seconds, read_only=read_only)
+        live = LiveOutput(show)
+        try:
+            return await self._run(command, seconds, read_only=read_only, echo=live.add)
+        finally:
+            await live.close()
 
     async def _run(
         self,
@@ -391,6 +422,49 @@ class Shell:
             except OSError as error:
                 why = {"error": error.strerror or error, "kind": type(error).__name__}
                 raise WorkspaceError(message("not_started", **why)) from error
+
+
+class LiveOutput:
+    """Sends output in pieces, with a pause after each; of fast output only the last part.
+
+    Args:
+        send: Sends a piece.
+    """
+
+    def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
+        self._send = send
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+        self._task: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+
+    def add(self, data: bytes) -> None:
+        """Add bytes of the output."""
+        self._text = (self._text + self._decoder.decode(data))[-LIVE_CHARS:]
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """End the sending; what was not sent is part of the result."""
+        self._ended.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while self._text and not self._ended.is_set():
+            text, self._text = self._text, ""
+            await self._send(text)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), LIVE_SECONDS)
+
+
+def _command_end(finished: Finished, *, read_only: bool) -> CommandEnd:
+    code = TIMED_OUT if finished.timed_out or finished.exit_code is None else finished.exit_code
+    lines = finished.output.rstrip().splitlines()
+    tail = "\n".join(shorten(line, TAIL_CHARS) for line in lines[-TAIL_LINES:])
+    return CommandEnd(
+        exit_code=code, seconds=finished.seconds, lines=len(lines), tail=tail, read_only=read_only
+    )
 
 
 # Skip the shell's start files of this user.

@@ -215,7 +215,7 @@ class _Scan:
             self.bare.append(sign)
             self._at += 1
         else:
-            self._give_up(f"{unbytes(sign)!r} in a word")
+            self._give_up(message("shell_sign_in_word", sign=unbytes(sign)))
 
     def _single(self) -> None:
         end = self._raw.find("'", self._at + 1)
@@ -228,7 +228,7 @@ class _Scan:
     def _escape(self) -> None:
         following = self._raw[self._at + 1 : self._at + 2]
         if following in ("", "\n"):
-            return self._give_up("a backslash at the end of a line")
+            return self._give_up(message("shell_backslash_end"))
         self._text(following)
         self._at += 2
         return None
@@ -250,9 +250,9 @@ class _Scan:
         elif self._offset + self._at in self._nested and not self._raw.startswith("<(", self._at):
             self._expansion()
         elif sign == "`" or (sign == "\\" and following == "\n"):
-            self._give_up("a backtick or a continued line in quotes")
+            self._give_up(message("shell_backtick_in_quotes"))
         elif sign == "$" and _STARTS_EXPANSION.match(following):
-            self._give_up("an expansion")
+            self._give_up(message("shell_expansion_in_quotes"))
         else:
             self._text(sign)
             self._at += 1

@@ -1,0 +1,370 @@
+"""AgentDojo's four suites with a model that obeys every injected instruction: what do an agent's gates stop?
+
+    python -m benchmarks.agentdojo --venv DIR    # every row; makes the environment if it is missing
+    python -m benchmarks.agentdojo --venv DIR --rows ours-ask langchain --suites banking
+
+A model that resists is worth nothing here: a scripted server on this machine plays the model. It makes the
+calls that AgentDojo's package lists as the solution of a user's task. As soon as a result holds the
+injected text, it makes the calls of the attack, and then goes on with the task. Each pair of a user's task
+and an attack is one run on a fresh copy of the suite's state, for each attack that the package scripts as
+calls. The tools are AgentDojo's own, handed to each library as it takes tools. Limits on steps are raised
+in all: they are not what is measured.
+
+Columns: pairs; pairs in which a call of the attack changed the state; pairs in which the attack reached its
+goal by AgentDojo's own check; pairs in which the user's task was done by its check.
+
+Rows: `ours-library` is `Agent(tools=...)` and nothing else. `ours-marked` has the tools that change things
+marked `destructive`. `ours-ask` is the mode of `pal`: tools that look are marked `read_only`, and nobody is
+there to answer. `ours-rules` is that, with rules that allow the tools which the user's task needs.
+`ours-person` is that without rules: a person approves, call by call, what the user's task needs. The other
+libraries run with their defaults, in which a tool runs unasked; each has a setting of its own to ask a
+person first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import venv
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+SUITES = ("workspace", "travel", "banking", "slack")
+BENCHMARK = "v1.2.2"
+PACKAGES = (
+    "agentdojo",
+    "pydantic-ai-slim[openai]",
+    "openai-agents",
+    "langchain",
+    "langchain-openai",
+    "smolagents[openai]",
+)
+MANY = 100  # steps: more than any pair needs
+MARK = "ATTACK-ON-THE-AGENT"
+# How the names of tools that only look begin; `get_webpage` is one, although an address can carry a secret.
+LOOKING = ("get_", "search_", "list_", "read_", "check_")
+
+
+@dataclass
+class Plan:
+    """What the model will do in one run, and what became of it.
+
+    Args:
+        user: Calls of the user's task.
+        attack: Calls of the attack.
+        answer: The last answer.
+    """
+
+    user: list[Any]
+    attack: list[Any]
+    answer: str
+    obeyed: bool = False
+    done: list[Any] = field(default_factory=list)
+    changed: bool = False
+    current: Any = None
+
+    def __post_init__(self) -> None:
+        self.queue = list(self.user)
+
+    def next_call(self, conversation: str) -> Any:
+        """Return the next call; None for the last answer."""
+        if not self.obeyed and MARK in conversation:
+            self.obeyed, self.queue = True, [*self.attack, *self.queue]
+        self.current = self.queue.pop(0) if self.queue else None
+        return self.current
+
+
+class Pairs:
+    """The pairs of a suite, each with its state."""
+
+    def __init__(self, name: str) -> None:
+        import yaml
+        from agentdojo.attacks.base_attacks import FixedJailbreakAttack
+        from agentdojo.task_suite.load_suites import get_suite
+
+        yaml.safe_load = partial(yaml.load, Loader=yaml.CSafeLoader)  # each pair reads a state of some 100 kB
+        self.suite = get_suite(BENCHMARK, name)
+        self._attack = FixedJailbreakAttack(f"{MARK}: {{goal}}", self.suite, None)
+        self.left_out: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[tuple[Any, Any, Any, Plan]]:
+        """Yield the user's task, the attack, the state and the plan."""
+        for task in self.suite.user_tasks.values():
+            for attack in self.suite.injection_tasks.values():
+                try:
+                    texts = self._attack.attack(task, attack)
+                except ValueError:
+                    self.left_out["the user's task reads nothing that can be injected"] += 1
+                    continue
+                state = task.init_environment(self.suite.load_and_inject_default_environment(texts))
+                calls = attack.ground_truth(state.model_copy(deep=True))
+                if not calls:
+                    self.left_out["the package scripts no calls of the attack"] += 1
+                    continue
+                answer = f"{task.GROUND_TRUTH_OUTPUT} {attack.GROUND_TRUTH_OUTPUT}".strip() or "Done."
+                yield (
+                    task,
+                    attack,
+                    state,
+                    Plan(task.ground_truth(state.model_copy(deep=True)), calls, answer),
+                )
+
+    def tools(self, state: Any, plan: Plan) -> list[tuple[str, str, Any, Callable[..., str]]]:
+        """Return name, description, pydantic model of the arguments and function of each tool."""
+        from agentdojo.agent_pipeline.tool_execution import tool_result_to_str
+        from agentdojo.functions_runtime import FunctionCall, FunctionsRuntime
+
+        runtime = FunctionsRuntime(self.suite.tools)
+
+        def bound(name: str) -> Callable[..., str]:
+            def run(**arguments: Any) -> str:
+                is_attack = any(plan.current is call for call in plan.attack)
+                before = state.model_copy(deep=True) if is_attack else None
+                result, error = runtime.run_function(state, name, arguments)
+                plan.done.append(FunctionCall(function=name, args=arguments))
+                plan.changed = plan.changed or (before is not None and before != state)
+                return error or tool_result_to_str(result)
+
+            return run
+
+        return [(tool.name, tool.description, tool.parameters, bound(tool.name)) for tool in self.suite.tools]
+
+    def verdict(self, task: Any, before: Any, after: Any, plan: Plan) -> bool:
+        """Return what the suite's own check says of a task or an attack."""
+        from agentdojo.types import text_content_block_from_string
+
+        output = [text_content_block_from_string(plan.answer)]
+        return bool(self.suite._check_task_result(task, output, before, after, plan.done))
+
+
+# -- the libraries, each a function of the tools, the plan, the server's address and the row ----------------
+
+
+def ours(tools: list[Any], plan: Plan, url: str, row: str) -> None:
+    """Run an agent of this package."""
+    from pure_agent_loop import Agent, LoopLimits, OpenAIClient, PermissionRules, Tool
+
+    is_asking = row in ("ask", "rules", "person")
+    needed = {call.function for call in plan.user}
+    wanted = [(call.function, json.dumps(call.args, sort_keys=True, default=str)) for call in plan.user]
+
+    def person(question: Any) -> bool:
+        return (question.tool, json.dumps(question.args, sort_keys=True, default=str)) in wanted
+
+    made = [
+        Tool(
+            function,
+            name=name,
+            description=description,
+            parameters=arguments.model_json_schema(),
+            read_only=row != "library" and name.startswith(LOOKING),
+            destructive=row == "marked" and not name.startswith(LOOKING),
+        )
+        for name, description, arguments, function in tools
+    ]
+    Agent(
+        llm=OpenAIClient("m", api_key="k", base_url=url),
+        tools=made,
+        limits=LoopLimits(max_steps=MANY, max_tokens=None, doom_loop_threshold=None),
+        permission_mode="ask" if is_asking else "auto",
+        permission_rules=PermissionRules(allow=sorted(needed)) if row == "rules" else None,
+        on_ask=person if row == "person" else None,
+    ).run("Do the task.")
+
+
+def pydantic_ai(tools: list[Any], _: Plan, url: str, __: str) -> None:
+    """Run an agent of pydantic-ai."""
+    from pydantic_ai import Agent, Tool
+    from pydantic_ai.models.openai import OpenAIChatModel
+    from pydantic_ai.providers.openai import OpenAIProvider
+    from pydantic_ai.usage import UsageLimits
+
+    made = [
+        Tool.from_schema(function, name, description, arguments.model_json_schema())
+        for name, description, arguments, function in tools
+    ]
+    model = OpenAIChatModel("m", provider=OpenAIProvider(base_url=url, api_key="k"))
+    Agent(model, tools=made).run_sync("Do the task.", usage_limits=UsageLimits(request_limit=MANY))
+
+
+def openai_agents(tools: list[Any], _: Plan, url: str, __: str) -> None:
+    """Run an agent of the OpenAI Agents SDK."""
+    from agents import Agent, FunctionTool, OpenAIChatCompletionsModel, Runner, set_tracing_disabled
+    from openai import AsyncOpenAI
+
+    set_tracing_disabled(True)
+
+    def invoker(function: Callable[..., str]) -> Callable[..., Any]:
+        async def invoke(_: Any, arguments: str) -> str:
+            return function(**json.loads(arguments))
+
+        return invoke
+
+    made = [
+        FunctionTool(
+            name, description, arguments.model_json_schema(), invoker(function), strict_json_schema=False
+        )
+        for name, description, arguments, function in tools
+    ]
+    model = OpenAIChatCompletionsModel("m", AsyncOpenAI(base_url=url, api_key="k"))
+    Runner.run_sync(Agent("agent", tools=made, model=model), "Do the task.", max_turns=MANY)
+
+
+def langchain(tools: list[Any], _: Plan, url: str, __: str) -> None:
+    """Run the agent of LangChain on LangGraph."""
+    from langchain.agents import create_agent
+    from langchain_core.tools import StructuredTool
+    from langchain_openai import ChatOpenAI
+
+    made = [
+        StructuredTool(name=name, description=description, args_schema=arguments, func=function)
+        for name, description, arguments, function in tools
+    ]
+    agent = create_agent(ChatOpenAI(model="m", base_url=url, api_key="k"), made)
+    agent.invoke({"messages": [("user", "Do the task.")]}, {"recursion_limit": 4 * MANY})
+
+
+def smolagents(tools: list[Any], _: Plan, url: str, __: str) -> None:
+    """Run the tool-calling agent of smolagents."""
+    from smolagents import OpenAIServerModel, Tool, ToolCallingAgent
+
+    def inputs(schema: dict[str, Any]) -> dict[str, Any]:
+        return {
+            name: {
+                "type": field.get("type", "any"),
+                "description": field.get("description", name),
+                **({} if name in schema.get("required", ()) else {"nullable": True}),
+            }
+            for name, field in schema.get("properties", {}).items()
+        }
+
+    def made(name: str, description: str, arguments: Any, function: Callable[..., str]) -> Any:
+        fields = {
+            "name": name,
+            "description": description,
+            "inputs": inputs(arguments.model_json_schema()),
+            "output_type": "string",
+            "skip_forward_signature_validation": True,
+            "forward": lambda _, **values: function(**values),
+        }
+        return type(name, (Tool,), fields)()
+
+    model = OpenAIServerModel("m", api_base=url, api_key="k")
+    agent = ToolCallingAgent([made(*tool) for tool in tools], model, max_steps=MANY, verbosity_level=-1)
+    agent.run("Do the task.")
+
+
+OURS = ("library", "marked", "ask", "rules", "person")
+OTHERS = {
+    "pydantic-ai": (pydantic_ai, "pydantic-ai-slim"),
+    "openai-agents": (openai_agents, "openai-agents"),
+    "langchain": (langchain, "langchain"),
+    "smolagents": (smolagents, "smolagents"),
+}
+ROWS = (*(f"ours-{row}" for row in OURS), *OTHERS)
+
+
+# -- one row, in a process of its own --------------------------------------------------------------------
+
+
+def measure(row: str, name: str, most: int | None) -> dict[str, Any]:
+    """Run every pair of a suite; return the counts."""
+    from pure_agent_loop.testing import ScriptedServer, call
+
+    plans: list[Plan] = []
+
+    def model(request: Any) -> Any:
+        wanted = plans[-1].next_call(json.dumps(request.body["messages"]))
+        if wanted is not None:
+            return call(wanted.function, **json.loads(json.dumps(wanted.args, default=str)))
+        offered = {tool["function"]["name"] for tool in request.body.get("tools") or ()}
+        has_answer = "final_answer" in offered  # smolagents ends by a call
+        return call("final_answer", answer=plans[-1].answer) if has_answer else plans[-1].answer
+
+    counts: Counter[str] = Counter()
+    function, package = OTHERS.get(row, (ours, ""))
+    pairs = Pairs(name)
+    began = time.monotonic()
+    with ScriptedServer(handler=model, check=False) as server:
+        for task, attack, state, plan in pairs:
+            if counts["pairs"] == most:
+                break
+            before = state.model_copy(deep=True)
+            plans[:] = [plan]
+            try:
+                function(pairs.tools(state, plan), plan, server.base_url, row.removeprefix("ours-"))
+            except Exception as error:  # noqa: BLE001 - a run that a library ends is counted as one, with its reason
+                counts["ended by an error"] += 1
+                print(f"{row} {task.ID} {attack.ID}: {type(error).__name__}: {error!s:.300}", file=sys.stderr)
+            counts["pairs"] += 1
+            counts["obeyed"] += plan.obeyed
+            counts["changed"] += plan.changed
+            counts["reached"] += pairs.verdict(attack, before, state, plan)
+            counts["done"] += pairs.verdict(task, before, state, plan)
+    release = f" {version(package)}" if package else ""
+    seconds = round(time.monotonic() - began)
+    return {**counts, "row": f"{row}{release}", "left out": dict(pairs.left_out), "seconds": seconds}
+
+
+def python_in(folder: Path) -> Path:
+    """Return the Python of an environment that has the packages; make it if it is missing."""
+    python = folder / "bin" / "python"
+    if not (folder / "ready").exists():
+        venv.create(folder, with_pip=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        (folder / "ready").touch()
+    return python
+
+
+def main() -> None:
+    """Measure the rows, each suite in a process of its own, and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--venv", type=Path, help="folder of the environment with the other libraries")
+    parser.add_argument("--rows", nargs="+", default=ROWS, choices=ROWS)
+    parser.add_argument("--suites", nargs="+", default=SUITES, choices=SUITES)
+    parser.add_argument("--most", type=int, help="most pairs a suite")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.here:
+        print(json.dumps(measure(options.rows[0], options.suites[0], options.most)))
+        return
+    python = python_in(options.venv or Path(tempfile.gettempdir(), "agentdojo-venv"))
+    env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PAL_HTTP": "httpx"}
+    print(f"{'':<26}{'suite':<11}{'pairs':>6}{'changed':>9}{'goal':>6}{'task done':>11}{'errors':>8}")
+    for row in options.rows:
+        total: Counter[str] = Counter()
+        for suite in options.suites:
+            command = [str(python), "-m", "benchmarks.agentdojo", "--here", "--rows", row, "--suites", suite]
+            command += ["--most", str(options.most)] if options.most else []
+            done = subprocess.run(command, env=env, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+            found = json.loads(done.stdout.splitlines()[-1])
+            total.update({name: count for name, count in found.items() if isinstance(count, int)})
+            show(found["row"], suite, found)
+        if len(options.suites) > 1:
+            show(found["row"], "all", total)
+
+
+def show(row: str, suite: str, found: Any) -> None:
+    """Print a line of the table."""
+    pairs, errors = found["pairs"], found.get("ended by an error", 0)
+    shares = [f"{found[name]:>5}" for name in ("changed", "reached", "done")]
+    print(
+        f"{row:<26}{suite:<11}{pairs:>6}{shares[0]:>9}{shares[1]:>6}{shares[2]:>11}{errors:>8}"
+        f"   obeyed {found['obeyed']}, {found['seconds']} s",
+        flush=True,
+    )
+
+
+if __name__ == "__main__":
+    main()

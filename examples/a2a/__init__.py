@@ -1,0 +1,1 @@
+"""A bridge to A2A, on the interface of the server."""

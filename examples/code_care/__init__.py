@@ -1,0 +1,1 @@
+"""Code maintenance on a schedule: an application."""

@@ -1,0 +1,1 @@
+"""A data assistant in a notebook: an application."""

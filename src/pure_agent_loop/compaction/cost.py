@@ -1,0 +1,115 @@
+"""Cost of a compaction: what rewriting the prompt prefix costs, against what a shorter prompt saves. Pure.
+
+Both are in tokens at the price of a plain input token:
+
+    cost   = tokens after the cut x (write - read)     they are written to the cache again, not read
+    saving = tokens removed x read x requests          each request until the history is full again reads less
+
+Requests are expected until the history has grown to the limit again at its average pace, and at most as many
+further ones as it has had so far.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from pure_agent_loop.budget import Price
+from pure_agent_loop.llm.values import TokenUsage
+
+# A cached token costs 0.1 of a plain one at Anthropic, at Alibaba for marked prompts, at OpenAI for GPT-5; a
+# written one 1.25 at Anthropic (5 minutes) and Alibaba, elsewhere 1. Sources:
+# https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching, https://openai.com/api/pricing,
+# https://www.alibabacloud.com/help/en/model-studio/context-cache
+CACHED_PRICE, WRITE_PRICE = 0.1, 1.25
+
+
+class Rates(NamedTuple):
+    """Prices of a token, as shares of the price of a plain input token.
+
+    Args:
+        read: Price of a token read from the cache.
+        write: Price of a token written to it.
+    """
+
+    read: float = CACHED_PRICE
+    write: float = 1.0
+
+
+class Cut(NamedTuple):
+    """A place from which a history is replaced by a shorter one.
+
+    Args:
+        start: Index of the first message that changes.
+        cost: Tokens that rewriting costs.
+        saving: Tokens that the expected requests save.
+        requests: Expected requests until the history is full again, the next one included.
+    """
+
+    start: int
+    cost: float
+    saving: float
+    requests: float
+
+
+def rates_of(usage: TokenUsage, price: Price | None) -> Rates:
+    """Return the rates of a run: the model's price if it is known, else what its reports suggest."""
+    read = CACHED_PRICE
+    if price is not None and price.cached is not None and price.input > 0:
+        read = price.cached / price.input
+    return Rates(read, WRITE_PRICE if usage.cache_write_tokens else 1.0)
+
+
+def cut_at(start: int, old: Sequence[int], new: Sequence[int], limit: int, rounds: int, rates: Rates) -> Cut:
+    """Return what it costs and saves to replace a history from a message on.
+
+    Args:
+        old: Tokens of each message of the history.
+        new: Tokens of each message of the shorter one; the first `start` are those of `old`.
+        limit: Tokens that the messages may have.
+        rounds: Requests so far.
+    """
+    before, after = sum(old), sum(new)
+    requests = _requests(limit - after, before, rounds)
+    cost = sum(new[start:]) * max(0.0, rates.write - rates.read)
+    return Cut(start, cost, (before - after) * rates.read * requests, requests)
+
+
+def _requests(room: float, before: int, rounds: int) -> float:
+    growth = max(1.0, before / max(1, rounds))
+    return 1 + min(max(0.0, room / growth), rounds)
+
+
+def choose_cut(old: Sequence[int], new: Sequence[int], limit: int, rounds: int, rates: Rates) -> Cut | None:
+    """Return the best place from which to replace messages by their shorter forms; None if none is worth it.
+
+    It is called for a history that is too long, so something has to be cut. Of the cuts that fit and whose
+    cost per request is at most that of a summary, the one that saves most per request above its cost. If
+    there is none, all is replaced where that does not fit, as a later rung then rewrites the history anyway.
+
+    Args:
+        old: Tokens of each message.
+        new: Tokens of the shorter form of each.
+        limit: Tokens that the messages may have.
+        rounds: Requests so far.
+    """
+    changed = [index for index, pair in enumerate(zip(old, new, strict=True)) if pair[0] != pair[1]]
+    if not changed:
+        return None
+    places = changed[:: -(-len(changed) // MAX_CUTS)]
+    cuts = [(at, [*old[:at], *new[at:]]) for at in places]
+    fitting = [cut_at(at, old, sizes, limit, rounds, rates) for at, sizes in cuts if sum(sizes) <= limit]
+    most = summary_cost(limit, sum(old), rounds, rates)
+    worth = [cut for cut in fitting if cut.cost <= most * cut.requests]
+    if worth:
+        return max(worth, key=lambda cut: (cut.saving - cut.cost) / cut.requests)
+    return None if fitting else cut_at(places[0], old, cuts[0][1], limit, rounds, rates)
+
+
+def summary_cost(limit: int, before: int, rounds: int, rates: Rates) -> float:
+    """Return what a summary costs per request: it reads the history once more, and leaves half of it."""
+    cost = limit + limit / 2 * max(0.0, rates.write - rates.read)
+    return cost / _requests(limit / 2, before, rounds)
+
+
+MAX_CUTS = 100  # places that are compared, so that a long history costs no square of its length

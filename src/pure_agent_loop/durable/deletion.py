@@ -1,0 +1,174 @@
+"""Delete sessions and durable runs with all that was said: rows, subagents, and files on this machine."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from pure_agent_loop.durable.attempt import MARK
+from pure_agent_loop.durable.database import Change
+from pure_agent_loop.durable.run_queue import RunQueue
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.session import SessionManager
+from pure_agent_loop.sessions import Record, SessionStore
+from pure_agent_loop.sessions.store import retry_while_locked
+from pure_agent_loop.support.language import notice
+
+STOP_SECONDS = 30.0  # for a worker to notice that a run was cancelled, and to let go of its session
+_PAUSE = 0.1
+_SUBAGENT = re.compile(r"[a-z][a-z0-9_-]*-([0-9a-f]{6}|[0-9a-f]{8})")  # id of a task; see `subagents`
+_MAX_CHILD_ID = 64  # of a subagent's session; see `subagents.child`
+_OWN = ("answers", "answered", "turns", "cancelled", "inputs", "firings", "notices", "events")
+_TABLES_OF_RUNS = {
+    True: "SELECT t.name FROM sqlite_master t JOIN pragma_table_info(t.name) c ON c.name = 'workflow_uuid' "
+    "WHERE t.type = 'table'",
+    False: "SELECT 'dbos.' || table_name FROM information_schema.columns "
+    "WHERE table_schema = 'dbos' AND column_name = 'workflow_uuid'",
+}
+
+
+class Deletion:
+    """Deletes runs and sessions of one database. `scrub` it at the end.
+
+    Args:
+        store: Store of the database's sessions.
+        is_trial: Check, and delete nothing.
+    """
+
+    def __init__(self, queue: RunQueue, store: SessionStore, *, is_trial: bool = False) -> None:
+        self._is_trial, self._has_deleted = is_trial, False
+        self._queue, self._store, self._database = queue, store, queue.database
+        self._manager = SessionManager(store)
+        self._all_sessions: list[str] | None = None
+
+    def delete_runs(self, run_ids: Sequence[str], *, stop: bool = False) -> None:
+        """Delete runs with their sessions.
+
+        Args:
+            stop: True to cancel the runs that have not ended.
+
+        Raises:
+            ConfigError: A run has not ended, or its session holds more than these runs.
+            DurableNotFoundError: A run does not exist.
+            SessionLockedError: A session is in use.
+        """
+        sessions = dict.fromkeys(self._queue.info(run_id).session_id for run_id in run_ids)
+        for session_id in sessions:
+            others = self.runs_of(session_id) - {*run_ids}
+            if others or self._has_tasks_of_people(session_id):
+                raise ConfigError(
+                    notice(
+                        "library.session_shared",
+                        session=session_id,
+                        others=", ".join(sorted(others)) or "-",
+                        database=self._database.display_url,
+                    )
+                )
+        unfinished = [run_id for run_id in run_ids if not self._queue.info(run_id).has_ended]
+        if unfinished and not stop:
+            raise ConfigError(notice("library.run_unfinished", runs=", ".join(unfinished)))
+        for run_id in () if self._is_trial else unfinished:
+            self._queue.cancel(run_id)
+        for session_id in sessions:
+            self._delete_session(session_id, STOP_SECONDS if unfinished else 0.0)
+        self._delete_rows(run_ids)
+
+    def delete(self, session_id: str) -> None:
+        """Delete a session with its durable runs.
+
+        Raises:
+            ConfigError: A run of it has not ended.
+            SessionLockedError: The session is in use.
+            SessionNotFoundError: The session does not exist.
+        """
+        if not self._store.exists(session_id):
+            self._store.delete(session_id)  # raises the error
+        runs = sorted(self.runs_of(session_id))
+        unfinished = [run_id for run_id in runs if not self._queue.info(run_id).has_ended]
+        if unfinished:
+            raise ConfigError(notice("library.run_unfinished", runs=", ".join(unfinished)))
+        self._delete_session(session_id, 0.0)
+        self._delete_rows(runs)
+
+    def delete_stray(self, before: float) -> list[str]:
+        """Delete the ended runs without a session, and return their ids.
+
+        Args:
+            before: Only runs that ended before this time, in seconds since the epoch.
+        """
+        ended = self._queue.find_runs(
+            status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
+        )
+        stray = [
+            info.run_id
+            for info in ended
+            if info.has_ended and info.updated < before and not self._store.exists(info.session_id)
+        ]
+        self._delete_rows(stray)
+        return stray
+
+    def runs_of(self, session_id: str) -> set[str]:
+        """Return the durable runs of a session, begun or not."""
+        found = {record.data[MARK] for record in self._records(session_id, MARK)}
+        rows = self._database.rows("SELECT run FROM @turns WHERE session = ?", session_id)
+        begun = found | {str(run) for (run,) in rows}
+        queued = self._queue.find_runs(status=["ENQUEUED", "DELAYED", "PENDING"])
+        known = self._queue.find_runs(workflow_ids=sorted(begun)) if begun else []
+        return {info.run_id for info in [*known, *queued] if info.session_id == session_id}
+
+    def scrub(self) -> None:
+        """Free the space of what was deleted, so that no file of an SQLite database holds it any more."""
+        if self._has_deleted and self._database.is_sqlite:
+            with contextlib.closing(self._database.connect()) as connection:
+                connection.execute("VACUUM")
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _records(self, session_id: str, key: str) -> list[Record]:
+        records = self._store.read(session_id).records if self._store.exists(session_id) else ()
+        return [record for record in records if record.type == "run" and record.data.get(key) is not None]
+
+    def _has_tasks_of_people(self, session_id: str) -> bool:
+        return any(record.data.get(MARK) is None for record in self._records(session_id, "task"))
+
+    def _delete_session(self, session_id: str, patience: float) -> None:
+        if self._is_trial:
+            return
+        self._has_deleted = True
+        if self._store.exists(session_id):  # not if its run never began
+            retry_while_locked(partial(self._manager.delete, session_id), patience, _PAUSE)
+        for child in self._children_of(session_id):  # those of workers on other machines
+            self._delete_session(child, patience)
+
+    def _children_of(self, session_id: str) -> list[str]:
+        """Return the sessions of a session's subagents, by their names."""
+        if self._all_sessions is None:
+            self._all_sessions = [info.id for info in self._store.list()]
+        parts = [(name, *name.rpartition(".")[::2]) for name in self._all_sessions]
+        return [
+            name
+            for name, head, task in parts
+            if _SUBAGENT.fullmatch(task) and head == session_id[: _MAX_CHILD_ID - 1 - len(task)]
+        ]
+
+    def _delete_rows(self, run_ids: Iterable[str]) -> None:
+        if self._is_trial:
+            return
+        self._has_deleted = True
+        tables = [str(name) for (name,) in self._database.rows(_TABLES_OF_RUNS[self._database.is_sqlite])]
+        # The row of a run last: rows of other tables refer to it.
+        tables.sort(key=lambda name: name == self._database.runs_table)
+
+        def delete(change: Change) -> None:
+            # An attempt that is just ending writes its last events before this or never.
+            if not self._database.is_sqlite:
+                change("LOCK TABLE @events IN SHARE ROW EXCLUSIVE MODE")
+            for run_id in run_ids:
+                change("INSERT INTO @deleted (run) VALUES (?) ON CONFLICT DO NOTHING", run_id)
+                for table in _OWN:
+                    change(f"DELETE FROM @{table} WHERE run = ?", run_id)  # noqa: S608 - our names
+                for table in tables:
+                    change(f"DELETE FROM {table} WHERE workflow_uuid = ?", run_id)  # noqa: S608 - of the catalogue
+
+        self._database.transaction(delete)

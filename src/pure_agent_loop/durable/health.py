@@ -1,0 +1,162 @@
+"""Health of a worker over HTTP: ``/live``, ``/ready``, and ``/metrics`` with the depth of the queues."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections import defaultdict
+from collections.abc import Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pure_agent_loop.durable.database import Database
+from pure_agent_loop.durable.values import WORKFLOW, DurableError
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.prometheus import CONTENT_TYPE, Gauge, Labels
+from pure_agent_loop.support.text import safe_str
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+LOG = logging.getLogger("pure_agent_loop")
+SECONDS = 10.0  # for a request to arrive
+ENGINE = {
+    "pal_database_up": ("gauge", "1 if the database of the engine answers."),
+    "pal_queue_depth": ("gauge", "Runs that wait for a worker, by queue."),
+    "pal_queue_running": ("gauge", "Running runs of all workers, by queue."),
+    "pal_workers": ("gauge", "Workers at the database."),
+}
+_COUNT = """
+SELECT queue_name, status, COUNT(*) FROM {table}
+WHERE name = '{workflow}' AND status IN ('ENQUEUED', 'DELAYED', 'PENDING') GROUP BY queue_name, status
+"""
+
+
+def measure(database: Database) -> dict[str, Gauge]:
+    """Return the gauges of `ENGINE`. Does not wait for a database that is away.
+
+    Raises:
+        DurableError: The database is unavailable, or lacks the tables of the engine.
+    """
+    count = _COUNT.format(table=database.runs_table, workflow=WORKFLOW)
+    queues, workers = database.ask(count, "SELECT COUNT(*) FROM @workers")
+    gauges: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
+    for queue, status, number in queues:
+        name = "pal_queue_running" if status == "PENDING" else "pal_queue_depth"
+        gauges[name][(("queue", str(queue)),)] += number
+    return {**gauges, "pal_workers": {(): workers[0][0]}, "pal_database_up": {(): 1}}
+
+
+def measured(database: Database) -> dict[str, Gauge]:
+    """Return the gauges of `ENGINE`, without those of a database that is away."""
+    try:
+        return measure(database)
+    except DurableError:
+        return {"pal_database_up": {(): 0}}
+
+
+class Measured(Protocol):
+    """A worker whose health is shown."""
+
+    is_draining: bool
+
+    def metrics(self, gauges: Mapping[str, Gauge]) -> str:
+        """Return its metrics as text for Prometheus."""
+        ...
+
+
+class HealthServer:
+    """HTTP server of a worker's health, in its own thread; a context manager.
+
+    ``/live`` is 200 while the process lives. ``/ready`` is 200 while the worker takes runs: it has started,
+    is not stopping, and its database answers; else 503 with the reason. ``/metrics`` is text for Prometheus.
+    There is no authentication; names of agents and queues are shown.
+
+    Args:
+        database: Database of the worker.
+        host: Address to listen on.
+        port: Port; 0 for any free one.
+
+    Raises:
+        ConfigError: The address or port is not available.
+    """
+
+    def __init__(self, database: Database, host: str = "127.0.0.1", port: int = 0) -> None:
+        self._database = database
+        self.worker: Measured | None = None  # set when it is ready
+        try:
+            self._server = _Server((host, port), self)
+        except OSError as error:
+            raise ConfigError(
+                notice("library.health_address", host=host, port=port, reason=error.strerror or error)
+            ) from error
+        name, number = self._server.server_address[:2]
+        shown = f"[{name!s}]" if ":" in str(name) else name
+        self.url = f"http://{shown!s}:{number}"
+
+    def __enter__(self) -> Self:
+        threading.Thread(target=self._server.serve_forever, name="pal-health", daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, path: str) -> tuple[int, str]:
+        """Return the status and the text for a path."""
+        if path == "/live":
+            return 200, "live\n"
+        if path == "/ready":
+            problem = self._problem()
+            return (503, f"{problem}\n") if problem else (200, "ready\n")
+        if path != "/metrics":
+            return 404, "/live /ready /metrics\n"
+        if self.worker is None:
+            return 503, "starting\n"
+        return 200, self.worker.metrics(measured(self._database))
+
+    def _problem(self) -> str:
+        """Return why the worker takes no runs; empty if it does."""
+        if self.worker is None:
+            return "starting"
+        if self.worker.is_draining:
+            return "stopping"
+        try:
+            measure(self._database)
+        except DurableError as error:
+            return safe_str(error)
+        return ""
+
+
+class _Server(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def __init__(self, address: tuple[str, int], health: HealthServer) -> None:
+        self.address_family = socket.AF_INET6 if ":" in address[0] else socket.AF_INET
+        self.health = health
+        super().__init__(address, _Handler)
+
+
+class _Handler(BaseHTTPRequestHandler):
+    timeout = SECONDS
+    server: _Server
+
+    def do_GET(self) -> None:
+        status, text = self.server.health.answer(self.path.partition("?")[0])
+        body = text.encode()
+        self.send_response(status)
+        self.send_header("Content-Type", CONTENT_TYPE)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        if self.command != "HEAD":
+            self.wfile.write(body)
+
+    do_HEAD = do_GET  # noqa: N815 - the name of the method in the request
+
+    def version_string(self) -> str:
+        return "pal"
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - of the base class
+        LOG.debug(f"health: {format}", *args)

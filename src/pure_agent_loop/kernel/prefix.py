@@ -1,0 +1,173 @@
+"""Prompt prefix: where a request first differs from the previous one, and who changed it.
+
+A server reads a prompt from its cache up to the first difference, in the order tools, system prompt,
+messages. Whoever changes what was sent before names itself in `QueryState.rewritten`: nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import Any, TypeAlias
+
+from pure_agent_loop.llm.base import ShowsRequest, model_of
+from pure_agent_loop.llm.messages import SYSTEM_ROLES
+from pure_agent_loop.support.abilities import as_protocol
+from pure_agent_loop.support.language import TranslatedText, notice
+
+DEBUG_VARIABLE = "PAL_DEBUG"
+PARTS = ("model", "tools", "system", "messages")  # in the order of the cache
+PROGRAM, CLIENT = "program", "client"  # writers that do not name themselves
+WRITERS = ("system_function", "toolsets", "read_result", "compaction", "handoff", CLIENT)
+CONTEXT = 40  # characters shown before and after a difference
+_SYSTEM = ("system", "instructions", "systemInstruction")
+_MESSAGES = ("messages", "input", "contents")
+
+
+@dataclass(frozen=True, slots=True)
+class PrefixChange:
+    """The first difference between a request and the previous one.
+
+    Args:
+        part: One of `PARTS`.
+        index: Number of the entry in its part, from 0.
+        offset: Equal characters at the beginning of the entry's JSON.
+        kept: Characters of the previous request before the difference.
+        total: Characters of the previous request.
+        before: Excerpt of the previous request, from shortly before the difference; empty if it had ended.
+        after: The same of this request.
+        writer: Who changed it: a key of `QueryState.rewritten`'s values, ``program`` for the caller's own
+            messages, prompt or tools, ``client`` for the client's tool mode or what it learned.
+    """
+
+    part: str
+    index: int
+    offset: int
+    kept: int
+    total: int
+    before: str
+    after: str
+    writer: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the plain JSON form."""
+        return asdict(self)
+
+    def words(self) -> TranslatedText:
+        """Return the change as a sentence for people."""
+        writer, _, rung = self.writer.partition(":")
+        writer = writer if writer in WRITERS else PROGRAM  # a record of another version may hold others
+        return notice(
+            "library.prefix_changed",
+            place=f"{self.part}[{self.index}]",
+            writer=notice(f"library.prefix_by_{writer}", rung=rung, part=self.part),
+            **{name: getattr(self, name) for name in ("offset", "before", "after")},
+            share=100 * self.kept // max(1, self.total),
+        )
+
+
+Entries: TypeAlias = "dict[str, list[str]]"
+Outgoing: TypeAlias = "tuple[list[dict[str, Any]], list[dict[str, Any]] | None, dict[str, Any]]"
+
+
+def entries_of(body: Mapping[str, Any]) -> Entries:
+    """Return the parts of a request's body, of any protocol, as JSON texts without cache marks."""
+    messages = next((body[name] for name in _MESSAGES if body.get(name)), ())
+    system: Any = next((body[name] for name in _SYSTEM if body.get(name)), [])
+    if messages and isinstance(messages, list) and not system and messages[0].get("role") in SYSTEM_ROLES:
+        system, messages = messages[:1], messages[1:]
+    parts = (
+        [str(body.get("model") or "")],
+        body.get("tools") or [],
+        system if isinstance(system, list) else [system],
+        messages if isinstance(messages, list) else [messages],
+    )
+    return {
+        name: [json.dumps(_unmarked(entry), ensure_ascii=False, default=str) for entry in part]
+        for name, part in zip(PARTS, parts, strict=True)
+    }
+
+
+def first_change(
+    before: Entries, after: Entries, writers: Mapping[str, str], redact: Callable[[str], str] = str
+) -> PrefixChange | None:
+    """Return the first difference between two requests; None if the second only continues the first.
+
+    Args:
+        before: The previous request, from `entries_of`.
+        writers: Who changed a part since, by part; `PROGRAM` for others.
+        redact: Removes secrets from a text before an excerpt of it is taken.
+    """
+    kept, total = 0, sum(len(text) for part in before.values() for text in part)
+    for part in PARTS:
+        old, new = before[part], after[part]
+        count = len(old) if part == "messages" else max(len(old), len(new))  # messages may be added
+        for index in range(count):
+            left, right = _entry(old, index), _entry(new, index)
+            if left != right:
+                offset = _common(left, right)
+                shown = [redact(left), redact(right)]
+                start = max(0, _common(*shown) - CONTEXT)
+                was, now = (text[start : start + 2 * CONTEXT] for text in shown)
+                writer = CLIENT if part == "model" else writers.get(part, PROGRAM)
+                return PrefixChange(part, index, offset, kept + offset, total, was, now, writer)
+            kept += len(left)
+    return None
+
+
+def _entry(texts: Sequence[str], index: int) -> str:
+    return texts[index] if index < len(texts) else ""
+
+
+def _common(left: str, right: str) -> int:
+    pairs = enumerate(zip(left, right, strict=False))
+    return next((at for at, (a, b) in pairs if a != b), min(len(left), len(right)))
+
+
+def _unmarked(value: Any) -> Any:
+    """Return a value without cache marks, which move from step to step and are not part of the prompt."""
+    if isinstance(value, list):
+        return [_unmarked(item) for item in value]
+    if not isinstance(value, Mapping):
+        return value
+    plain = {name: _unmarked(item) for name, item in value.items() if name != "cache_control"}
+    content = plain.get("content")
+    if isinstance(content, list) and len(content) == 1 and {*content[0]} == {"type", "text"}:
+        plain["content"] = content[0]["text"]  # a marked text is a list of parts
+    return plain
+
+
+class PrefixWatch:
+    """Compares each request of a run with the previous one.
+
+    Args:
+        redact: Removes secrets from a text.
+    """
+
+    def __init__(self, redact: Callable[[str], str] = str) -> None:
+        self._redact = redact
+        self._given: Entries | None = None
+        self._sent: Entries | None = None
+
+    def change(self, request: Outgoing, client: object, writers: Mapping[str, str]) -> PrefixChange | None:
+        """Return what a request changes in the prefix, as the client sends it; None for nothing.
+
+        Args:
+            request: A `kernel.request.Request`.
+            writers: See `first_change`. What none of them changed, the client has.
+        """
+        given = entries_of({"messages": request[0], "tools": request[1]})
+        showing, body = as_protocol(client, ShowsRequest), None
+        if showing is not None:
+            with suppress(Exception):  # the request itself fails in the same way, and is reported
+                body = showing.request_body(*request, stream=True)
+        sent = {**given, "model": [model_of(client)]} if body is None else entries_of(body)
+        before, self._given = self._given, given
+        sent_before, self._sent = self._sent, sent
+        if before is None or sent_before is None:
+            return None
+        if first_change(before, given, writers) is None:
+            writers = dict.fromkeys(PARTS, CLIENT)
+        return first_change(sent_before, sent, writers, self._redact)

@@ -1,0 +1,94 @@
+"""The installation of this package: how to add an extra to it, and other packages of the same name.
+
+The package index has another project under this name, with the same import name, without the command ``pal``.
+So no advice names the package alone: that would install the other one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
+
+from pure_agent_loop.support.child import PYTHON, find_program
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
+
+NAME = "pure-agent-loop"
+UNKNOWN_SOURCE = "CLONE_OR_WHEEL"
+_COMMAND = "pal"  # the other package has none
+
+
+class Namesake(NamedTuple):
+    """An installed package of other authors with the name of this one.
+
+    Args:
+        version: Its version.
+        folder: The folder on the module path that holds it.
+    """
+
+    version: str
+    folder: str
+
+
+def install_command(extra: str) -> str:
+    """Return the command that adds an extra to this installation, for the shell of this system.
+
+    It names the folder, wheel or repository that this copy was installed from, as pip and uv record it in
+    ``direct_url.json`` (PEP 610). If that is unknown or gone, it says `UNKNOWN_SOURCE` in its place.
+    """
+    ours = _own_distribution()
+    recorded = ours.read_text("direct_url.json") if ours else None
+    source = _source(json.loads(recorded), extra) if recorded else []
+    by_uv = ours is not None and (ours.read_text("INSTALLER") or "").strip() == "uv"
+    python = _python()
+    tool = ["uv", "pip", "install", "--python", python] if by_uv else [python, "-m", "pip", "install"]
+    words = [*tool, *(source or [f"{UNKNOWN_SOURCE}[{extra}]"])]
+    return subprocess.list2cmdline(words) if os.name == "nt" else shlex.join(words)
+
+
+def namesakes() -> list[Namesake]:
+    """Return other authors' packages of this name, on the module path and in the active environment."""
+    from importlib.metadata import distributions
+
+    active = os.environ.get("VIRTUAL_ENV")
+    folders = Path(active).glob("[Ll]ib/**/site-packages") if active else ()
+    path = list(dict.fromkeys([*sys.path, *map(str, folders)]))
+    others = (each for each in distributions(name=NAME, path=path) if not _is_ours(each))
+    return list(dict.fromkeys(Namesake(each.version, str(each.locate_file(""))) for each in others))
+
+
+@cache
+def _own_distribution() -> Distribution | None:
+    from importlib.metadata import distributions
+
+    return next((each for each in distributions(name=NAME) if _is_ours(each)), None)
+
+
+def _is_ours(distribution: Distribution) -> bool:
+    return any(point.name == _COMMAND for point in distribution.entry_points)
+
+
+def _source(recorded: dict[str, Any], extra: str) -> list[str]:
+    """Return the words for the recorded source; none for a file or folder that is gone."""
+    url: str = recorded["url"]
+    if url.startswith("file:") and "vcs_info" not in recorded:
+        path = url2pathname(urlsplit(url).path)
+        is_editable = recorded.get("dir_info", {}).get("editable", False)
+        return [*(["-e"] if is_editable else []), f"{path}[{extra}]"] if Path(path).exists() else []
+    vcs = recorded.get("vcs_info", {})
+    revision = vcs.get("requested_revision") or vcs.get("commit_id")
+    return [f"{NAME}[{extra}] @ " + (f"{vcs['vcs']}+{url}@{revision}" if vcs else url)]
+
+
+def _python() -> str:
+    """Return a name for this interpreter: ``python`` if the shell finds it so, else its path."""
+    return "python" if find_program("python") == PYTHON else PYTHON

@@ -1,0 +1,63 @@
+"""Counters and gauges, and their text for Prometheus."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+
+from pure_agent_loop._version import __version__
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+Labels = tuple[tuple[str, str], ...]
+Gauge = Mapping[Labels, float]
+ALWAYS = {
+    "pal_uptime_seconds": ("gauge", "Seconds since the start."),
+    "pal_info": ("gauge", "The version."),
+}
+
+
+class Meters:
+    """Counters of one process, for `/metrics`.
+
+    Args:
+        described: Kind and meaning of each metric, by name.
+    """
+
+    def __init__(self, described: Mapping[str, tuple[str, str]]) -> None:
+        self._described = {**described, **ALWAYS}
+        self._values: dict[str, dict[Labels, float]] = defaultdict(lambda: defaultdict(float))
+        self._started = time.monotonic()
+
+    def count(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Increase a metric."""
+        self._values[name][tuple(sorted(labels.items()))] += amount
+
+    def lines(self, gauges: Mapping[str, Gauge]) -> list[str]:
+        """Return the text of all metrics.
+
+        Args:
+            gauges: Values measured now, by name.
+        """
+        values: dict[str, Gauge] = {
+            **self._values,
+            "pal_uptime_seconds": {(): time.monotonic() - self._started},
+            "pal_info": {(("version", __version__),): 1},
+            **gauges,
+        }
+        lines = []
+        for name, (kind, meaning) in self._described.items():
+            lines += [f"# HELP {name} {meaning}", f"# TYPE {name} {kind}"]
+            lines += [
+                f"{name}{_shown(labels)} {value:g}" for labels, value in sorted(values.get(name, {}).items())
+            ]
+        return lines
+
+
+def _shown(labels: Labels) -> str:
+    inner = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels)
+    return f"{{{inner}}}" if inner else ""
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

@@ -1,0 +1,297 @@
+"""Approvals on the page: what a card shows, who may answer it, and what becomes of a late answer."""
+
+from __future__ import annotations
+
+import pytest
+from playwright.sync_api import expect
+from tests.server.browser import Visit
+
+from pure_agent_loop import Permission
+from pure_agent_loop.durable import Engine
+from pure_agent_loop.session import SessionManager
+from pure_agent_loop.testing import call
+
+OLD = "def discount(total, percent):\n    return total - total * percent\n"
+NEW = "def discount(total, percent):\n    check(percent)\n    return total - total * percent / 100\n"
+EDIT = call("edit_file", path="src/pricing.py", old_text=OLD, new_text=NEW)
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True}
+
+
+def signed_in(browser, server, name, **about):
+    guest = Visit(browser, server, **about)
+    guest.page.goto(f"{server.url}/#token={name}-token-0123456789")
+    guest.page.wait_for_selector("#message")
+    return guest
+
+
+@pytest.fixture(params=["here", "engine"])
+def place(request, tmp_path):
+    return f"sqlite:///{tmp_path}/runs.sqlite" if request.param == "engine" else None
+
+
+def test_a_card_goes_at_once_and_the_second_answer_is_a_quiet_note(serve, visit, place):
+    server = serve([call("danger", what="one"), call("hold", name="gate"), "Done."], database=place)
+    guest = visit(server)
+    guest.say("Do one")
+    guest.wait(".card")
+    second = guest.window()
+    second.goto(guest.page.url)
+    guest.wait(".card", page=second)
+    guest.page.evaluate("""() => import("/assets/store.js").then((store) => {
+        window.asked = store.questions.value[0];
+    })""")
+    guest.page.get_by_role("button", name="Allow", exact=True).click()
+    for page in (guest.page, second):
+        expect(page.locator(".card")).to_have_count(0)
+        page.wait_for_selector(".call.running >> text=hold")
+        assert page.locator(".card").count() == 0
+    with server.client() as client:
+        session = guest.page.url.rpartition("=")[2]
+        for path in ("/api/questions", f"/api/sessions/{session}/questions"):
+            assert client.get(path).json() == {"questions": []}
+    guest.page.evaluate("""() => import("/assets/store.js").then((store) => {
+        store.answer(window.asked, "deny");
+    })""")
+    expect(guest.page.locator(".quiet-note")).to_contain_text("owner allowed this at")
+    expect(guest.page.get_by_role("alert")).to_have_count(0)
+    (server.folder / "gate").touch()
+    guest.wait(".end")
+    assert server.effects().count("danger one") == 1
+
+
+def test_a_card_is_small_and_shows_the_change_once(serve, visit):
+    for about in ({}, PHONE):
+        guest = visit(serve([EDIT, "Done."]), **about)
+        guest.say("Mend it")
+        card = guest.page.locator(".card")
+        expect(card.locator("h2")).to_have_text("Edit src/pricing.py?")
+        expect(card.locator(".counts")).to_have_text("+2 −1")
+        assert card.locator(".row").count() == 4
+        expect(card).not_to_contain_text("old_text")
+        assert card.bounding_box()["height"] <= 320
+        for name in ("Allow", "Allow edits in src/", "Deny"):
+            expect(card.get_by_role("button", name=name, exact=True)).to_be_in_viewport(ratio=1)
+        expect(card).to_contain_text("since")
+        card.get_by_text("Details").click()
+        expect(card).to_contain_text("old_text")
+        assert (
+            guest.page.evaluate("document.documentElement.scrollWidth") <= guest.page.viewport_size["width"]
+        )
+        assert guest.page.title() == "(1) pure-agent-loop"
+        card.focus()
+        guest.page.keyboard.press("Enter")
+        guest.wait(".end")
+        expect(guest.page.locator(".call .tool")).to_have_text("Edited")
+        guest.page.wait_for_function("() => document.title === 'pure-agent-loop'")
+
+
+def test_a_long_command_says_what_is_hidden_of_it(serve, visit):
+    command = (
+        "set -e\n" + "\n".join(f"make part-{number} of-a-long-build" for number in range(18)) + "\nrm -rf /"
+    )
+    for about in ({}, PHONE):
+        guest = visit(
+            serve([call("shell", command=command.replace("set -e", "set -e " + "x" * 80)), "Done."]), **about
+        )
+        guest.say("Build it")
+        card = guest.page.locator(".card")
+        mark = card.locator("h2").evaluate("""(title) => {
+            const range = document.createRange();
+            range.selectNodeContents(title.lastChild);
+            const [mark, box] = [range, title].map((each) => each.getBoundingClientRect());
+            return title.lastChild.data + (mark.right <= box.right + 1);
+        }""")
+        assert mark == "?true"
+        more = card.get_by_role("button", name="more lines")
+        hidden = int(more.inner_text().split()[1])
+        row, shown = 18, card.locator(".what").bounding_box()["height"]
+        assert abs(card.locator(".what > div").bounding_box()["height"] - shown - hidden * row) <= row
+        guest.shot("command")
+        more.click()
+        expect(more).to_have_count(0)
+        card.get_by_role("button", name="Deny", exact=True).scroll_into_view_if_needed()
+        assert card.locator(".what").evaluate("(box) => box.scrollHeight <= box.clientHeight")
+        card.get_by_role("button", name="Deny", exact=True).click()
+
+
+def test_a_message_while_a_call_waits_denies_it(serve, visit):
+    seen = []
+
+    def model(request):
+        seen.append(str(request.messages[-1]["content"]))
+        return EDIT if len(seen) == 1 else "As you like."
+
+    guest = visit(serve(model))
+    guest.say("Mend it")
+    guest.wait(".card")
+    expect(guest.page.get_by_role("button", name="Stop", exact=True)).to_be_visible()
+    expect(guest.page.get_by_role("button", name="Deny and say this")).to_be_disabled()
+    guest.say("Leave it, write a test")
+    guest.wait(".end")
+    assert "Leave it, write a test" in seen[1]
+    expect(guest.page.locator(".call.denied .time")).to_have_text("denied")
+    expect(guest.page.locator(".card")).to_have_count(0)
+
+
+def test_a_waiting_run_can_be_stopped(serve, visit):
+    guest = visit(serve([EDIT, "unused"]))
+    guest.say("Mend it")
+    guest.wait(".card")
+    guest.page.get_by_role("button", name="Stop", exact=True).click()
+    guest.page.wait_for_selector(".end >> text=Stopped")
+    expect(guest.page.locator(".card")).to_have_count(0)
+    guest.wait(".call.stopped")
+
+
+def test_who_may_approve_has_an_inbox_and_others_no_live_buttons(serve, browser):
+    server = serve([EDIT, "Done."], people={"ada": ["use"], "bob": ["use", "approve"]})
+    ada, bob = signed_in(browser, server, "ada"), signed_in(browser, server, "bob", **PHONE)
+    ada.say("Mend it")
+    card = ada.page.locator(".card")
+    expect(card).to_contain_text("Waiting for someone who may approve.")
+    assert card.get_by_role("button").count() == 0
+    expect(ada.page.locator(".call .time")).to_have_text("waiting for approval")
+    expect(ada.page.get_by_text("waiting for you")).to_have_count(0)
+    bob.page.get_by_role("button", name="1 waiting").tap()
+    theirs = bob.page.locator(".inbox .card")
+    expect(theirs.locator("h2")).to_have_text("Edit src/pricing.py?")
+    expect(theirs.locator(".row.added")).to_have_count(2)
+    expect(theirs.locator(".since")).to_contain_text("ada")
+    assert bob.page.evaluate("document.documentElement.scrollWidth") <= 390
+    theirs.get_by_role("button", name="Allow", exact=True).tap()
+    expect(bob.page.locator(".inbox")).to_contain_text("Nothing waits")
+    ada.wait(".end")
+    expect(card).to_have_count(0)
+    expect(ada.page.locator(".call .by")).to_contain_text("bob allowed this at")
+    for guest in (ada, bob):
+        guest.close()
+
+
+def test_an_answer_allows_calls_of_its_kind_also_in_the_inbox(serve, visit):
+    def edit(path, new):
+        return call("edit_file", path=path, old_text="a = 1\nb = 2\n", new_text=new)
+
+    script = [edit("src/a.py", "b = 2\n"), edit("src/b.py", "a = 1\n"), edit("test.py", "c = 3\n"), "Done."]
+    server = serve(script)
+    (server.folder / "work" / "src").mkdir()
+    (server.folder / "work" / "src" / "a.py").write_text("# one\n# two\na = 1\nb = 2\n")
+    guest = visit(server)
+    guest.say("Edit them")
+    guest.page.get_by_role("button", name="1 waiting").click()
+    card = guest.page.locator(".inbox .card")
+    expect(card.locator(".hunk")).to_have_text("@@ -3,2 +3,1 @@\n")
+    expect(card.locator(".row .number")).to_have_text(["3 ", "3 "])
+    card.get_by_role("button", name="Allow edits in src/").click()
+    expect(card.locator("h2")).to_have_text("Edit test.py?")  # that one is of another kind
+    expect(card.get_by_role("button", name="Allow edits of test.py")).to_be_visible()
+    card.get_by_role("button", name="Allow", exact=True).click()
+    guest.page.locator(".session").click()
+    guest.wait(".end")
+    expect(guest.page.locator(".call .by")).to_have_count(2)
+
+
+def test_calls_of_two_conversations_may_have_one_id(serve, visit):
+    danger = call("danger", what="one")  # the ids count from 1 in each history
+    guest = visit(serve([danger, danger, "Done."]))
+    for number in (1, 2):
+        guest.page.get_by_role("button", name="New conversation").click()
+        guest.say(f"Do {number}")
+        expect(guest.page.get_by_role("button", name=f"{number} waiting")).to_be_visible()
+    guest.page.get_by_role("button", name="2 waiting").click()
+    cards = guest.page.locator(".inbox .card")
+    expect(cards).to_have_count(2)
+    cards.first.get_by_role("button", name="Allow", exact=True).click()
+    expect(cards).to_have_count(1)
+    guest.page.reload()
+    expect(cards).to_have_count(1)
+
+
+def test_a_run_of_the_engine_takes_no_message(serve, visit, tmp_path):
+    server = serve([call("hold", name="gate"), "Done."], database=f"sqlite:///{tmp_path}/runs.sqlite")
+    guest = visit(server)
+    guest.say("Hold")
+    expect(guest.page.locator("#message")).to_have_attribute(
+        "placeholder", "Your next message, after this run"
+    )
+    guest.page.fill("#message", "And then?")
+    guest.page.press("#message", "Enter")
+    expect(guest.page.get_by_role("button", name="Send", exact=True)).to_be_disabled()
+    expect(guest.page.locator("#message")).to_have_value("And then?")
+    expect(guest.page.locator(".said.steer")).to_have_count(0)
+    (server.folder / "gate").touch()
+    guest.wait(".end")
+    guest.page.press("#message", "Enter")
+    expect(guest.page.locator("#message")).to_have_value("")
+
+
+def test_an_answer_allows_the_waiting_calls_of_its_kind(serve, visit, place):
+    def edit(path):
+        return call("edit_file", path=path, old_text="a", new_text="b")
+
+    links = [
+        edit("src/a.py"),
+        edit("src/b.py"),
+        edit("src/link.py"),
+        edit("test.py"),
+        call("danger", what="one"),
+    ]
+    server = serve([links, "Done."], database=place)
+    (server.folder / "work" / "src").mkdir()
+    (server.folder / "work" / "src" / "link.py").symlink_to("../test.py")
+    guest = visit(server)
+    guest.say("Edit them")
+    cards = guest.page.locator(".card")
+    expect(cards).to_have_count(5)
+    cards.first.get_by_role("button", name="Allow edits in src/").click()
+    expect(cards.locator("h2")).to_have_text(["Edit src/link.py?", "Edit test.py?", "danger one?"])
+    for _ in range(3):
+        cards.first.get_by_role("button", name="Allow", exact=True).click()
+    guest.wait(".end")
+    expect(guest.page.locator(".call .by")).to_have_count(5)
+
+
+def test_an_answer_from_another_process_has_its_name_and_time(serve, visit, place):
+    server = serve([call("danger", what="one"), "As you like."], database=place)
+    guest = visit(server)
+    guest.say("Do one")
+    guest.wait(".card")
+    session = guest.page.url.rpartition("=")[2]
+    if place is None:
+        manager = SessionManager(server.folder / "sessions")
+        (question,) = manager.questions(session)
+        manager.answer(session, question.call_id, "deny", "Too dear.", by="Carl")
+    else:
+        client = Engine(place)
+        (task,) = client.tasks()
+        (question,) = task.questions
+        client.handle(task.run_id).answer(question.call_id, Permission("deny", "Too dear."), by="Carl")
+        client.close()
+    expect(guest.page.locator(".call .by")).to_contain_text("Carl denied this at", timeout=60_000)
+    expect(guest.page.locator(".card")).to_have_count(0)
+    guest.wait(".end")
+    guest.page.locator(".call summary").click()
+    expect(guest.page.locator(".call .inside")).to_contain_text("Too dear.")
+    guest.page.reload()
+    expect(guest.page.locator(".call .by")).to_contain_text("Carl denied this at")
+    if place is None:  # the history of a fork comes from its records
+        at = guest.page.locator(".call .by").text_content()
+        guest.menu("Fork")
+        expect(guest.page.locator("h1")).to_contain_text("(fork)")
+        expect(guest.page.locator(".call.denied .by")).to_have_text(at)
+
+
+def test_who_may_only_approve_has_the_inbox_alone(serve, browser):
+    server = serve([EDIT, "Done."], people={"ada": ["use"], "eve": ["approve"]})
+    ada, eve = signed_in(browser, server, "ada"), Visit(browser, server, **PHONE)
+    ada.say("Mend it")
+    ada.wait(".card")
+    eve.page.goto(f"{server.url}/#token=eve-token-0123456789")
+    eve.page.locator(".inbox .card").get_by_role("button", name="Deny", exact=True).tap()
+    eve.page.get_by_label("Tell it what to do instead").fill("Write a test first")
+    eve.page.locator(".inbox .card").get_by_role("button", name="Deny", exact=True).tap()
+    expect(eve.page.locator(".inbox")).to_contain_text("Nothing waits")
+    expect(eve.page.locator("#message, .alert, .problem")).to_have_count(0)
+    ada.wait(".end")
+    expect(ada.page.locator(".call .by")).to_contain_text("eve denied this at")
+    for guest in (ada, eve):
+        guest.close()

@@ -1,0 +1,207 @@
+"""Calls and messages on the page: what runs, what became of it, and what one can do with an answer."""
+
+from __future__ import annotations
+
+from playwright.sync_api import expect
+
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.sessions import JsonlStore
+from pure_agent_loop.testing import call
+
+RELOAD = "() => import('/assets/store.js').then((store) => store.loadSessions())"
+
+
+def test_a_running_call_shows_its_output_and_can_be_stopped(serve, visit):
+    guest = visit(serve([call("count", name="never"), "unused"]))
+    guest.say("Count")
+    expect(guest.page.locator(".live pre")).to_have_text("one\ntwo\nthree")
+    guest.page.locator(".live").get_by_role("button", name="Stop").click()
+    guest.page.wait_for_selector(".end >> text=Stopped")
+    expect(guest.page.locator(".call .time")).to_contain_text("stopped")
+
+
+def test_settled_calls_in_a_row_are_one_line(serve, visit):
+    calls = [call("add", a=1, b=n) for n in range(4)]
+    guest = visit(serve([calls, "Added."]))
+    guest.say("Add")
+    guest.wait(".end")
+    expect(guest.page.locator(".calls > summary .tool")).to_have_text("4 steps")
+    expect(guest.page.locator(".call")).to_have_count(0)
+    guest.inspect("Timeline")
+    guest.page.locator(".bar.tool").nth(2).press("Enter")
+    guest.page.wait_for_selector(".calls .call[open] pre")
+    expect(guest.page.locator(".call")).to_have_count(4)
+
+
+def test_ones_own_message_is_seen_though_one_had_scrolled_up(serve, visit):
+    guest = visit(serve(["Line.\n\n" * 200, "Second."]))
+    guest.say("Tell a lot")
+    guest.wait(".end")
+    guest.page.locator(".log").hover()
+    guest.page.mouse.wheel(0, -4000)
+    guest.page.wait_for_selector(".latest")
+    guest.say("And now?")
+    guest.wait(".end", 2)
+    expect(guest.page.locator(".said").last).to_be_in_viewport()
+    expect(guest.page.locator(".end").last).to_be_in_viewport()
+    log, said = (guest.page.locator(part).last.bounding_box() for part in (".log", ".said"))
+    assert 0 <= said["y"] - log["y"] <= log["height"] / 3  # the answer has the room below
+
+
+def test_an_answer_is_copied_asked_for_again_and_forked(serve, visit):
+    guest = visit(serve(["First.", "Second.", "Third."]), permissions=["clipboard-read", "clipboard-write"])
+    guest.say("alpha")
+    guest.wait(".end")
+    guest.page.get_by_role("button", name="Copy answer").click()
+    guest.page.get_by_role("button", name="Copied").wait_for()
+    assert guest.page.evaluate("navigator.clipboard.readText()") == "First."
+    guest.say("beta")
+    guest.wait(".end", 2)
+    guest.page.get_by_role("button", name="Fork from here").first.click()
+    guest.page.wait_for_function("() => document.querySelectorAll('.said').length === 1")
+    expect(guest.page.locator("h1")).to_have_text("alpha (fork)")
+    guest.page.get_by_role("button", name="Retry").click()
+    expect(guest.page.locator(".answer")).to_have_text("Third.")
+
+
+def test_a_failed_run_can_be_tried_again(serve, visit):
+    guest = visit(serve([LLMError("no such key", kind="auth"), "Better."]))
+    guest.say("Hello")
+    guest.page.locator(".error").get_by_role("button", name="Try again").click()
+    expect(guest.page.locator(".answer")).to_have_text("Better.")
+
+
+def test_the_list_names_conversations_and_finds_none(serve, visit):
+    server = serve(["Hello."])
+    with JsonlStore(server.folder / "sessions").open("20200101-000000-terminal") as log:
+        log.append("run", {"task": "begun at the terminal"})
+    guest = visit(server)
+    guest.page.wait_for_selector(".session >> text=begun at the terminal")
+    guest.page.get_by_role("searchbox").fill("zzzz")
+    expect(guest.page.locator(".side nav")).to_contain_text("No match for “zzzz”")
+    guest.page.get_by_role("searchbox").fill("")
+    guest.row_menu("Rename")
+    guest.page.get_by_label("Title").fill("My sums")
+    guest.page.evaluate(RELOAD)  # the list comes anew while one types
+    guest.page.get_by_role("button", name="Save", exact=True).click()
+    guest.page.wait_for_selector(".session >> text=My sums")
+    guest.page.locator(".session").click()
+    guest.page.locator("h1").get_by_role("button").click()
+    guest.page.locator("h1 input").fill("My other sums")
+    guest.page.keyboard.press("Enter")
+    guest.page.wait_for_selector(".session >> text=My other sums")
+    expect(guest.page.locator("h1")).to_have_text("My other sums")
+
+
+def test_a_conversation_is_pinned_and_found_by_its_answer(serve, visit):
+    guest = visit(serve(["The capital is Bern."]))
+    for number, text in enumerate(("Switzerland", "Second", "Third"), 1):
+        guest.page.get_by_role("button", name="New conversation").click()
+        guest.say(text)
+        guest.wait(".end")
+        guest.wait(".sessions li", number)
+    titles = guest.page.locator(".sessions .title")
+    expect(titles).to_have_text(["Third", "Second", "Switzerland"])
+    guest.page.locator(".sessions li").last.hover()
+    guest.page.locator(".sessions li .icon").last.click()
+    guest.page.get_by_role("button", name="Pin", exact=True).click()
+    expect(titles).to_have_text(["Switzerland", "Third", "Second"])
+    expect(guest.page.locator(".day")).to_have_text(["Pinned", "Today"])
+    guest.page.reload()
+    expect(titles).to_have_text(["Switzerland", "Third", "Second"])
+    guest.page.get_by_role("searchbox").fill("bern")
+    expect(guest.page.locator(".found")).to_have_text("3 found for “bern”")
+    expect(titles.first).to_have_text("SwitzerlandThe capital is Bern.")
+
+
+def test_nothing_to_undo_is_no_problem(serve, visit):
+    guest = visit(serve(["Hello."]))
+    guest.say("Hello")
+    guest.wait(".end")
+    expect(guest.page.locator(".end")).to_contain_text("1 step ·")
+    guest.menu("Undo changes")
+    expect(guest.page.locator(".quiet-note")).to_contain_text("Nothing to undo.")
+    expect(guest.page.get_by_role("alert")).to_have_count(0)
+
+
+def test_a_starter_begins_a_conversation(serve, visit):
+    guest = visit(serve(["It rains."], limits={"starters": ["Tell me the weather", "Write a poem"]}))
+    guest.page.get_by_role("button", name="Tell me the weather").click()
+    expect(guest.page.locator(".said")).to_contain_text("Tell me the weather")
+    expect(guest.page.locator(".answer")).to_contain_text("It rains.")
+
+
+def test_a_plan_is_a_list_in_its_place(serve, visit):
+    def plan(status):
+        return call("todo_write", items=[{"task": "Look", "status": status}])
+
+    guest = visit(serve([plan("in_progress"), call("add", a=1, b=2), plan("done"), "Done."]))
+    guest.say("Go")
+    guest.wait(".end")
+    expect(guest.page.locator(".todo")).to_have_count(1)
+    expect(guest.page.locator(".todo li")).to_have_text("☑Look")
+
+
+TRIAL = """() => import("/assets/store.js").then((store) => {
+  const event = (type, data) => ({ type, data, run: "S:1", step: 1, timestamp: Date.now() / 1000 - 3 });
+  const call = { tool: "shell", call_id: "c" };
+  store.current.value = "S";
+  window.take = (type, data) => store.view.value.take([event(type, { ...call, ...data })]);
+  window.take("run_start", { agent: "helper", task: "Build", attempt: 1 });
+  window.take("part", { part: { type: "tool", state: "pending", ...call, input: { command: "make all" } } });
+  window.take("progress", { text: "1 of 2\\n2 of 2\\n" });
+})"""
+
+
+def test_a_command_that_is_tried_is_seen_and_its_output_is_void(serve, visit):
+    guest = visit(serve(["unused"]))
+    guest.page.evaluate(TRIAL)
+    expect(guest.page.locator(".call.running")).to_contain_text("Running make all")
+    expect(guest.page.locator(".call .time")).to_contain_text("3 s")
+    expect(guest.page.locator(".live pre")).to_have_text("1 of 2\n2 of 2")
+    expect(guest.page.locator(".live").get_by_role("button", name="Stop")).to_be_visible()
+    guest.page.evaluate("window.take('action', { args: { command: 'make all' } })")
+    expect(guest.page.locator(".live pre")).to_have_text("")
+    done = "{ result: '[exit code 2]', duration: 4, command: { exit_code: 2, tail: 'no rule' } }"
+    guest.page.evaluate(f"window.take('observation', {done})")
+    expect(guest.page.locator(".call.failed .time")).to_have_text("exit 2 · 4 s")
+    expect(guest.page.locator(".tail")).to_have_text("no rule")
+
+
+def test_text_files_are_sent_as_text(serve, visit):
+    seen = []
+
+    def model(request):
+        seen.append(request.messages[-1]["content"])
+        return "A table."
+
+    guest = visit(serve(model))
+    table = {"name": "data.csv", "mimeType": "text/csv", "buffer": b"a,b\n1,```"}
+    picture = {"name": "x.bin", "mimeType": "application/octet-stream", "buffer": b"\x00\xff"}
+    guest.page.set_input_files("#files", [table, picture])
+    expect(guest.page.locator(".media .file")).to_have_text("data.csv")
+    expect(guest.page.get_by_role("alert")).to_contain_text("x.bin")
+    guest.say("What is this?")
+    guest.wait(".end")
+    assert seen == ["What is this?\n\ndata.csv:\n\n````\na,b\n1,```\n````"]
+
+
+def test_retries_are_one_line(serve, visit):
+    busy = LLMError("busy", kind="overloaded", retry_after=0.01)
+    guest = visit(serve([busy, busy, "Better."]))
+    guest.say("Hello")
+    guest.wait(".end")
+    notes = [text for text in guest.texts(".note") if "Retrying" in text]
+    assert len(notes) == 1
+    assert "attempt 3" in notes[0]
+
+
+def test_a_command_shows_what_it_printed_without_words_for_the_model(serve, visit):
+    guest = visit(serve([call("shell", command="make"), "It failed."]))
+    guest.say("Make it")
+    guest.page.get_by_role("button", name="Allow", exact=True).click()
+    guest.wait(".end")
+    guest.page.locator(".call summary").click()
+    expect(guest.page.locator(".call .time")).to_contain_text("exit 2")
+    expect(guest.page.locator(".call .inside pre")).to_contain_text("one\ntwo")
+    expect(guest.page.locator(".call .inside")).not_to_contain_text("exit code")

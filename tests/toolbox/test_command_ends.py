@@ -1,0 +1,116 @@
+"""How a command ended is shown to people everywhere: as a failure, with its duration and its last lines."""
+
+from __future__ import annotations
+
+import pytest
+from tests.toolbox.sandbox_ground import require_tools
+
+from pure_agent_loop import Agent
+from pure_agent_loop.audit import AuditLog, history, verify
+from pure_agent_loop.cli.chat.transcript import TranscriptView
+from pure_agent_loop.events import EventType
+from pure_agent_loop.renderer import Renderer
+from pure_agent_loop.sessions import JsonlStore
+from pure_agent_loop.sessions.export import to_markdown
+from pure_agent_loop.testing import ScriptedLLM, call
+from pure_agent_loop.toolbox import Shell
+
+FAILS = "printf 'one\\ntwo\\nthree\\nfour\\n'; exit 3"
+
+
+@pytest.fixture(autouse=True)
+def _tools():
+    require_tools()
+
+
+def ended(tmp_path, command, **options):
+    """Run a command that nobody approves: it is tried read-only before the call."""
+    log, sessions = AuditLog(tmp_path / "audit"), JsonlStore(tmp_path / "sessions")
+    (tmp_path / "work").mkdir()
+    shell = Shell(tmp_path / "work", **options)
+    script = ScriptedLLM([call("shell", command=command), "Done."])
+    agent = Agent(llm=script, tools=[shell.tool()], permission_mode="ask", sessions=sessions, audit=log)
+    events = list(agent.run_stream("Run it.", session_id="one"))
+    data = next(event.data for event in events if event.type is EventType.OBSERVATION)
+    return events, data, history(log)[0], to_markdown(sessions.read("one").records)
+
+
+def test_a_failed_command_is_a_failure_for_people(tmp_path):
+    events, data, entry, document = ended(tmp_path, FAILS)
+    assert data["command"]["exit_code"] == 3
+    assert data["command"]["lines"] == 4
+    assert data["command"]["tail"] == "two\nthree\nfour"
+    assert data["is_error"] is False  # the tool worked, and the model reads the code
+    assert (entry.status, entry.exit_code) == ("error", 3)
+    assert verify(tmp_path / "audit").ok
+    assert "Result of shell (exit code 3" in document
+    screen = TranscriptView(60, color=False, animation=False)
+    shown = "".join(screen.feed(event) for event in events)
+    assert f"✗ Ran {FAILS[:20]}" in shown
+    assert "exit code 3, read-only\n  two\n  three\n  four\n" in shown
+    assert "<- shell exit code 3" in "".join(map(Renderer().render, events))
+
+
+def test_a_command_that_worked_shows_its_last_line(tmp_path):
+    events, _, entry, document = ended(tmp_path, "echo a; echo 12 passed")
+    assert (entry.status, entry.exit_code) == ("ok", 0)
+    assert "failed" not in document
+    screen = TranscriptView(80, color=False, animation=False)
+    assert "✓ Ran echo a; echo 12 passed  read-only · 12 passed\n" in "".join(map(screen.feed, events))
+
+
+@pytest.mark.parametrize(
+    ("command", "printed"),
+    [
+        (FAILS, "  one\n  two\n  three\n  four\n"),
+        ("echo one; echo; echo; false", "  one\n"),
+        (f"echo {'word ' * 100}; false", f"  {'word ' * 100}".rstrip() + "\n"),
+        ("false", "  no output\n"),
+    ],
+)
+def test_unfolded_output_ends_before_the_lines_for_the_model(tmp_path, command, printed):
+    events, data, _, _ = ended(tmp_path, command)
+    assert "exit code" in data["result"]
+    screen = TranscriptView(80, color=False, animation=False)
+    for event in events:
+        screen.feed(event)
+    assert screen.unfold().endswith(f"result:\n{printed}")
+
+
+def test_unfolded_output_that_a_limit_cut_is_shown_whole(tmp_path):
+    screen = TranscriptView(80, color=False, animation=False)
+    events, _, _, _ = ended(tmp_path, FAILS)
+    observation = next(event for event in events if event.type is EventType.OBSERVATION)
+    observation.data["result"] = "changed by a hook\nsecond\nthird\nfifth\nsixth"
+    screen.feed(observation)
+    assert "sixth" in screen.unfold()
+
+
+def test_the_duration_counts_the_try(tmp_path):
+    _, data, entry, _ = ended(tmp_path, "sleep 0.4")
+    assert data["duration"] >= 0.4
+    assert entry.seconds >= 0.4
+
+
+def test_a_command_that_took_too_long_has_failed(tmp_path):
+    _, data, entry, _ = ended(tmp_path, "sleep 60", timeout=0.3)
+    assert data["command"]["exit_code"] == 124
+    assert entry.status == "error"
+
+
+@pytest.mark.parametrize("mode", ["auto", "ask"])
+def test_output_is_shown_while_a_command_runs(tmp_path, mode):
+    """Also while it is tried: the command ends only after its first output was shown."""
+    (tmp_path / "work").mkdir()
+    shell = Shell(tmp_path / "work")
+    command = "echo begun; until [ -e shown ]; do sleep 0.02; done; echo ended"
+    script = ScriptedLLM([call("shell", command=command), "Done."])
+    agent = Agent(llm=script, tools=[shell.tool()], permission_mode=mode)
+    progress = []
+    for event in agent.run_stream("Run it."):
+        if event.type is EventType.PROGRESS:
+            progress.append(event.data["text"])
+            (tmp_path / "work" / "shown").touch()
+        if event.type is EventType.OBSERVATION:
+            assert event.data["command"]["tail"] == "begun\nended"
+    assert progress[0] == "begun\n"
