@@ -31,6 +31,7 @@ if not path.exists():
     sys.exit('not yet')
 print('now')
 """
+OPEN = ("due", "running", "answered", "delivering")
 HANG = "import sys, time; open(sys.argv[1], 'a').write('begun\\n'); time.sleep(600)"
 DIE = """
 import os, signal, sys
@@ -65,11 +66,9 @@ def now(fleet, until, name, deliver=None, prompt="put 1", **options):
 
 
 def ended(fleet, until, name):
-    open_states = ("due", "running", "answered", "delivering")
-
     def look():
         last = fleet.engine.schedules.get(name).last
-        return last if last is not None and last.state not in open_states else None
+        return last if last is not None and last.state not in OPEN else None
 
     return until(look)
 
@@ -201,9 +200,11 @@ def test_two_workers_run_each_time_once(kind, tmp_path, until, request):
         fleet.end(starting[0], signal.SIGKILL)
         until(lambda: len(delivered()) >= 3)
         schedules.pause("often")
-        until(lambda: all(each.state in ("delivered", "unknown") for each in schedules.runs("often", 100)))
-        found = schedules.runs("often", 100)
-        assert len({each.due for each in found}) == len(found)
+        until(lambda: all(each.state not in OPEN for each in schedules.runs("often", 100)))
+        listed = schedules.runs("often", 100)
+        assert len({each.due for each in listed}) == len(listed)
+        found = [each for each in listed if each.state != "skipped"]  # a busy machine fires later than a second
+        assert {each.state for each in found} <= {"delivered", "unknown"}
         sure = sum(each.state == "delivered" for each in found)
         assert sure <= path.read_text().count("Did 1.") <= len(found)  # the kill may have hit a delivery
         assert fleet.marks().count("end 1") <= len(found) + 1
