@@ -49,6 +49,8 @@ PACKAGES = (
     "langchain",
     "langchain-openai",
     "smolagents[openai]",
+    "strands-agents[openai]",
+    "agno",
 )
 MANY = 100  # steps: more than any pair needs
 MARK = "ATTACK-ON-THE-AGENT"
@@ -265,12 +267,55 @@ def smolagents(tools: list[Any], _: Plan, url: str, __: str) -> None:
     agent.run("Do the task.")
 
 
+def strands(tools: list[Any], _: Plan, url: str, __: str) -> None:
+    """Run an agent of strands."""
+    from strands import Agent
+    from strands.models.openai import OpenAIModel
+    from strands.tools.tools import PythonAgentTool
+
+    def made(name: str, description: str, arguments: Any, function: Callable[..., str]) -> Any:
+        def use(wanted: Any, **_: Any) -> Any:
+            content = [{"text": function(**wanted["input"])}]
+            return {"toolUseId": wanted["toolUseId"], "status": "success", "content": content}
+
+        schema = {"json": arguments.model_json_schema()}
+        return PythonAgentTool(name, {"name": name, "description": description, "inputSchema": schema}, use)
+
+    model = OpenAIModel(client_args={"base_url": url, "api_key": "k"}, model_id="m")
+    Agent(model, tools=[made(*tool) for tool in tools], callback_handler=None)("Do the task.")
+
+
+def agno(tools: list[Any], _: Plan, url: str, __: str) -> None:
+    """Run an agent of agno."""
+    from agno.agent import Agent
+    from agno.models.openai import OpenAIChat
+    from agno.tools.function import Function
+
+    made = [
+        Function(
+            name=name,
+            description=description,
+            parameters=arguments.model_json_schema(),
+            entrypoint=function,
+            skip_entrypoint_processing=True,
+        )
+        for name, description, arguments, function in tools
+    ]
+    output = Agent(
+        model=OpenAIChat(id="m", base_url=url, api_key="k"), tools=list(made), telemetry=False
+    ).run("Do the task.")
+    if output.status != "COMPLETED":
+        raise RuntimeError(f"{output.status}: {output.content}")
+
+
 OURS = ("library", "marked", "ask", "rules", "person")
 OTHERS = {
     "pydantic-ai": (pydantic_ai, "pydantic-ai-slim"),
     "openai-agents": (openai_agents, "openai-agents"),
     "langchain": (langchain, "langchain"),
     "smolagents": (smolagents, "smolagents"),
+    "strands": (strands, "strands-agents"),
+    "agno": (agno, "agno"),
 }
 ROWS = (*(f"ours-{row}" for row in OURS), *OTHERS)
 

@@ -95,7 +95,8 @@ class _Terminal(io.StringIO):
         return True
 
 
-def test_on_a_terminal_one_line_changes():
+def test_on_a_terminal_one_line_changes(monkeypatch):
+    monkeypatch.setenv("TERM", "xterm")
     err = _Terminal()
     with SlowSteps(CommandOutput(io.StringIO(), err, colour=False)) as steps:
         for file, done in (("a", 1), ("a\x1b[H", 43)):
