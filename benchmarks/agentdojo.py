@@ -49,9 +49,10 @@ PACKAGES = (
     "langchain",
     "langchain-openai",
     "smolagents[openai]",
-    "strands-agents[openai]",
     "agno",
 )
+# It keeps OpenAI's SDK below version 3, which the others need: an environment of its own.
+STRANDS_PACKAGES = ("agentdojo", "strands-agents[openai]")
 MANY = 100  # steps: more than any pair needs
 MARK = "ATTACK-ON-THE-AGENT"
 # How the names of tools that only look begin; `get_webpage` is one, although an address can carry a secret.
@@ -362,12 +363,12 @@ def measure(row: str, name: str, most: int | None) -> dict[str, Any]:
     return {**counts, "row": f"{row}{release}", "left out": dict(pairs.left_out), "seconds": seconds}
 
 
-def python_in(folder: Path) -> Path:
+def python_in(folder: Path, packages: tuple[str, ...]) -> Path:
     """Return the Python of an environment that has the packages; make it if it is missing."""
     python = folder / "bin" / "python"
     if not (folder / "ready").exists():
         venv.create(folder, with_pip=True)
-        subprocess.run([python, "-m", "pip", "install", "--quiet", *PACKAGES], check=True)
+        subprocess.run([python, "-m", "pip", "install", "--quiet", *packages], check=True)
         (folder / "ready").touch()
     return python
 
@@ -384,10 +385,14 @@ def main() -> None:
     if options.here:
         print(json.dumps(measure(options.rows[0], options.suites[0], options.most)))
         return
-    python = python_in(options.venv or Path(tempfile.gettempdir(), "agentdojo-venv"))
+    folder = options.venv or Path(tempfile.gettempdir(), "agentdojo-venv")
     env = {**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}", "PAL_HTTP": "httpx"}
     print(f"{'':<26}{'suite':<11}{'pairs':>6}{'changed':>9}{'goal':>6}{'task done':>11}{'errors':>8}")
     for row in options.rows:
+        is_strands = row == "strands"
+        python = python_in(
+            folder / row if is_strands else folder, STRANDS_PACKAGES if is_strands else PACKAGES
+        )
         total: Counter[str] = Counter()
         for suite in options.suites:
             command = [str(python), "-m", "benchmarks.agentdojo", "--here", "--rows", row, "--suites", suite]
