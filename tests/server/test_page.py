@@ -84,6 +84,40 @@ def test_stop_and_steer(serve, visit):
     expect(guest.page.get_by_role("button", name="Stop")).to_have_count(0)
 
 
+def test_a_draft_stays_until_it_is_sent(serve, visit):
+    guest = visit(serve(["First.", "Second."]))
+    guest.say("Begin")
+    guest.wait(".end")
+    field = guest.page.locator("#message")
+    field.fill("Half of\na thought")
+    guest.page.reload()
+    expect(field).to_have_value("Half of\na thought")
+    guest.page.get_by_role("button", name="Approvals").click()
+    expect(field).to_have_count(0)
+    is_ignored = """() => {
+        const files = new DataTransfer();
+        files.items.add(new File(["x"], "x.txt"));
+        const about = { dataTransfer: files, cancelable: true };
+        const drop = (type) => document.dispatchEvent(new DragEvent(type, about));
+        return !drop("dragover") && !drop("drop");
+    }"""
+    assert guest.page.evaluate(is_ignored)  # else the browser would open the file in place of the page
+    guest.page.locator(".session .title", has_text="Begin").click()
+    expect(field).to_have_value("Half of\na thought")
+    guest.page.get_by_role("button", name="New conversation").click()
+    expect(field).to_have_value("")
+    field.fill("Another")
+    guest.page.locator(".session .title", has_text="Begin").click()
+    expect(field).to_have_value("Half of\na thought")
+    field.press("Enter")
+    expect(guest.page.locator(".end")).to_have_count(2)
+    guest.page.reload()
+    expect(guest.page.locator(".end")).to_have_count(2)
+    expect(field).to_have_value("")
+    guest.page.get_by_role("button", name="New conversation").click()
+    expect(field).to_have_value("Another")
+
+
 def test_questions_are_allowed_and_refused(serve, visit):
     line = f"ls{' ' * 3000}; rm -rf x\u2800\u202e"
     script = [call("danger", what="one"), "First.", call("shell", command=line), "Second."]

@@ -85,6 +85,29 @@ def test_a_card_is_small_and_shows_the_change_once(serve, visit):
         guest.page.wait_for_function("() => document.title === 'pure-agent-loop'")
 
 
+@pytest.mark.parametrize("size", [(844, 390), (390, 400), (667, 375), (360, 330)])
+def test_the_buttons_of_a_card_are_in_reach_on_a_low_screen(serve, visit, size):
+    """A turned phone, or one with an open keyboard."""
+    lines = "".join(f"line {number}\n" for number in range(400))
+    edit = call("edit_file", path="src/a/file/with/a/long/name/pricing.py", old_text=OLD, new_text=lines)
+    viewport = {"viewport": {"width": size[0], "height": size[1]}, "has_touch": True, "is_mobile": True}
+    guest = visit(serve([edit, "Done."]), **viewport)
+    guest.say("Mend it")
+    card = guest.page.locator(".card")
+    expect(card.locator(".choices button")).to_have_count(3)
+    for button in card.locator(".choices button").all():
+        expect(button).to_be_in_viewport(ratio=1)
+        button.click(trial=True)  # nothing covers it
+    shown = guest.page.locator(".questions").bounding_box()["height"]
+    assert shown - card.locator(".choices").bounding_box()["height"] >= 40  # something of what is asked
+    more = card.locator("> .link")  # counts all of them
+    assert 402 >= int(more.text_content().split()[1]) >= 390
+    more.click()
+    expect(card.locator(".diff .link")).to_have_text("Show 202 more lines")
+    card.get_by_role("button", name="Allow", exact=True).click()
+    guest.wait(".end")
+
+
 def test_a_long_command_says_what_is_hidden_of_it(serve, visit):
     command = (
         "set -e\n" + "\n".join(f"make part-{number} of-a-long-build" for number in range(18)) + "\nrm -rf /"

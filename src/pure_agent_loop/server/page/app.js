@@ -12,7 +12,7 @@ import { Menu } from "./menu.js";
 import { Questions } from "./questions.js";
 
 // Panels: file and export, loaded on first use.
-const PANELS = { timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], audit: ["operator", "Audit"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"], inbox: ["questions", "Inbox"] };
+const PANELS = { timeline: ["timeline", "Timeline"], tasks: ["tasks", "Tasks"], operator: ["operator", "Operator"], audit: ["operator", "Audit"], fleet: ["operator", "Fleet"], servers: ["servers", "Servers"], inbox: ["inbox", "Inbox"] };
 const OF_SESSION = ["timeline", "operator", "tasks", "audit"]; // tabs of one drawer
 const FOR_OPERATORS = ["operator", "audit"];
 const TITLES = { fleet: "operate", servers: "mcp", inbox: "inbox" };

@@ -102,7 +102,7 @@ function Inside({ item, change }) {
   return html`<div class="inside">
     ${item.by && item.said && html`<p class="dim">${item.said}</p>`}
     ${isShell ? html`<${Code} text=${`$ ${item.args.command}\n${result ?? item.progress ?? ""}`} language="" label="shell" />`
-      : change ? html`<${Diff} change=${change} most=${200} />` : html`<${Args} args=${item.args} />`}
+      : change ? html`<${Diff} change=${change} />` : html`<${Args} args=${item.args} />`}
     ${!isShell && result !== undefined && html`<${Code} text=${result} language=${kindOf(result)} label=${t("output")} />`}
   </div>`;
 }

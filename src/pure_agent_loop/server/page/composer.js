@@ -35,8 +35,13 @@ function Picker() {
     ${agent.models.length > 1 && html`<hr /><p class="day">${t("model")}</p>${agent.models.map((name) => row(name, name === model, () => { store.model.value = name === agent.model ? "" : name; }))}`}<//>`;
 }
 
+// A draft outlives a reload, and a look at another conversation, in its tab.
+const draftOf = (place) => { try { return sessionStorage.getItem(place) ?? ""; } catch { return ""; } };
+const keep = (place, text) => { try { sessionStorage[text ? "setItem" : "removeItem"](place, text); } catch { /* a private window */ } };
+
 export function Composer() {
-  const [text, setText] = useState(""), [media, setMedia] = useState([]), [isBusy, setBusy] = useState(false);
+  const place = `${store.me.value.name} ${store.current.value}`;
+  const [text, show] = useState(""), [media, setMedia] = useState([]), [isBusy, setBusy] = useState(false);
   const files = useRef(null), field = useRef(null), keys = useRef(null); // key handler of the suggestions
   const [servers, setServers] = useState(null), hasServers = store.hasServers();
   useEffect(() => { if (hasServers) import("./servers.js").then(setServers, store.showError); }, [hasServers]);
@@ -45,6 +50,8 @@ export function Composer() {
   const asked = store.questions.value.filter(store.mayAnswer), isDenying = asked.some((question) => !question.live);
   const mustWait = isRunning && !asked.length && store.me.value.engine;
 
+  useEffect(() => show(draftOf(place)), [place]);
+  const setText = (value) => { show(value); keep(place, value); };
   const add = async (list) => {
     for (const file of list) {
       const isMedia = KINDS.test(file.type);
@@ -67,7 +74,7 @@ export function Composer() {
     setText(""); // restored if sending fails
     const sent = asked.length ? await store.answerAll(message) : isRunning ? await store.steer(message) : await store.send(withFiles(message, media), media.filter((item) => item.url).map((item) => item.url));
     if (sent) setMedia(isRunning || asked.length ? media : []);
-    else setText((current) => current || message);
+    else if (!draftOf(place)) setText(message);
     setBusy(false);
   };
   const key = (event) => {
@@ -78,6 +85,7 @@ export function Composer() {
   useEffect(() => { // files, wherever they are dropped
     document.ondragover = (event) => event.preventDefault();
     document.ondrop = (event) => { if (event.dataTransfer.files.length) { event.preventDefault(); add([...event.dataTransfer.files]); } };
+    return () => { document.ondrop = document.ondragover; }; // a dropped file would replace the page
   }, []);
   const pasted = (event) => { const pastedFiles = [...(event.clipboardData?.files || [])]; if (pastedFiles.length) { event.preventDefault(); add(pastedFiles); } };
   const name = store.agent.value;

@@ -74,9 +74,11 @@ export const Counts = ({ change }) => html`<span class="counts"><span class="add
 
 const KINDS = { "+": "added", "-": "removed", " ": "" };
 
-export function Diff({ change, most = 12 }) {
+export const MAX_ROWS = 200; // of a change, drawn at first
+
+export function Diff({ change }) {
   const [isWhole, setWhole] = useState(false);
-  const rows = isWhole ? change.rows : change.rows.slice(0, most), hidden = change.rows.length - rows.length;
+  const rows = isWhole ? change.rows : change.rows.slice(0, MAX_ROWS), hidden = change.rows.length - rows.length;
   const digits = Math.max(...change.rows.map((row) => String(row[2] ?? "").length));
   return html`<div class="diff"><pre tabindex="0" aria-label="diff"><code>${rows.map(([sign, line, number], at) => (sign === "@" ? html`<span key=${at} class="hunk">${line}\n</span>`
     : html`<span key=${at} class="row ${KINDS[sign]}">${digits > 0 && html`<span class="number">${String(number).padStart(digits)} </span>`}${sign}${line || " "}\n</span>`))}</code></pre>

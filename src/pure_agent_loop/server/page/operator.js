@@ -6,7 +6,25 @@ import * as store from "./store.js";
 import { api, sessionAt } from "./wire.js";
 import { addWords, cacheWords, hasWord, language, seconds, t, usedWords } from "./words.js";
 
-addWords({ // states of what a schedule started
+addWords({ // of these views, and the states of what a schedule started
+  failedToday: ["failed today", "今天失败"],
+  ofWindow: ["{n} % of {all}", "占 {all} 的 {n}%"],
+  pause: ["Pause", "暂停"],
+  resume: ["Resume", "恢复"],
+  requestsOf: ["{n} sent", "已发送 {n} 个"],
+  requestAsSent: ["request", "请求"],
+  keptMessages: ["{n} of {all} messages unchanged", "{all} 条消息中 {n} 条与之前相同"],
+  toolsChanged: ["tools changed", "工具已变化"],
+  noAudit: ["No audited calls in this conversation", "此对话没有审计记录"],
+  workers: ["Workers", "工作进程"],
+  handovers: ["Restarts", "重启次数"],
+  queues: ["Queues", "队列"],
+  schedules: ["Schedules", "定时任务"],
+  paused: ["paused", "已暂停"],
+  lasted: ["Duration", "时长"],
+  waitingPeople: ["waiting", "等待中"],
+  noSchedules: ["No schedules. A schedule begins a task at the times you give.", "没有定时任务。定时任务会在指定时间开始任务。"],
+  newSchedule: ["New schedule", "新建定时任务"],
   state_due: ["due", "到期"],
   state_answered: ["to be delivered", "待投递"],
   state_delivering: ["delivering", "投递中"],

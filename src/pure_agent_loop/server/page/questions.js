@@ -1,7 +1,7 @@
-// Pending questions as cards: calls to allow or deny, and questions of running tools; and the list of all of them.
+// Pending questions as cards: calls to allow or deny, and questions of running tools.
 import { html, useEffect, useLayoutEffect, useRef, useState } from "./html.js";
 import { Code, iconOf } from "./call.js";
-import { Counts, Diff, changeOf } from "./diff.js";
+import { Counts, Diff, MAX_ROWS, changeOf } from "./diff.js";
 import { Icon } from "./icons.js";
 import * as store from "./store.js";
 import { clock, hasWord, subject, t, verb } from "./words.js";
@@ -9,17 +9,6 @@ import { clock, hasWord, subject, t, verb } from "./words.js";
 export function Questions() {
   return html`<div class="questions" role="region" aria-live="polite" aria-label=${store.stateWord("waiting")}>
     ${store.questions.value.map((question) => html`<${Card} key=${question.call_id} question=${question} />`)}</div>`;
-}
-
-// What waits in all conversations, for who may approve.
-export function Inbox() {
-  const waiting = store.waiting.value, known = new Set(store.sessions.value.map((session) => session.id));
-  return html`<section class="panel inbox" aria-label=${t("inbox")}>
-    ${waiting.length === 0 && html`<p class="dim">${t("inboxEmpty")}</p>`}
-    ${waiting.map((question) => html`<div key=${store.callKey(question)}><${Card} question=${question} where="inbox" />
-      ${known.has(question.session) && html`<button class="link" onClick=${() => store.open(question.session)}>${t("openIt")}</button>`}</div>`)}
-    <${Notify} />
-  </section>`;
 }
 
 // Asks the browser for its notifications, where it has not decided yet.
@@ -60,12 +49,13 @@ function Asked({ question }) {
 }
 
 // What a call would do, and its details. Lines that do not fit are counted: the end of a command may be the dangerous part.
-function What({ children, details }) {
+// `undrawn` are lines of a long change behind those drawn.
+function What({ children, details, undrawn }) {
   const box = useRef(null), [hidden, setHidden] = useState(0), [isWhole, setWhole] = useState(false);
   const measure = () => {
     const content = box.current.firstElementChild, below = content.getBoundingClientRect().bottom - box.current.getBoundingClientRect().bottom;
     const line = parseFloat(getComputedStyle(content.querySelector("pre") ?? content).lineHeight);
-    setHidden(below < line / 2 ? 0 : Math.round(below / line));
+    setHidden(below < line / 2 ? 0 : Math.round(below / line) + undrawn);
   };
   useLayoutEffect(() => {
     const sizes = new ResizeObserver(measure);
@@ -76,7 +66,7 @@ function What({ children, details }) {
     ${hidden > 0 && html`<button type="button" class="link" onClick=${() => setWhole(true)}>${t("moreRows", { n: hidden })}</button>`}`;
 }
 
-function Card({ question, where = "said" }) {
+export function Card({ question, where = "said" }) {
   const [text, setText] = useState(""), [isDenying, setDenying] = useState(false), [isDetailed, setDetailed] = useState(false);
   const reason = useRef(null);
   useEffect(() => { if (isDenying) reason.current?.focus(); }, [isDenying]);
@@ -102,7 +92,7 @@ function Card({ question, where = "said" }) {
     ${isDetailed && html`<p class="dim plain">${question.reason}</p><${Code} text=${JSON.stringify(args, null, 2)} language="json" label=${question.tool} />`}</details>`;
   return html`<div class="card" role="group" tabindex="0" aria-label=${title} onKeyDown=${key}>
     <header><${Icon} name=${iconOf(question.tool)} /><h2 title=${title}><span>${title}</span>${t("askEdit", { what: "" })}</h2>${change && html`<${Counts} change=${change} />`}<${Asked} question=${question} /></header>
-    <${What} details=${details}>
+    <${What} details=${details} undrawn=${Math.max(0, (change?.rows.length ?? 0) - MAX_ROWS)}>
       ${change ? html`<${Diff} change=${change} />` : isCommand ? html`<pre class="command" tabindex="0">${args.command}</pre>` : html`<${Facts} args=${args} />`}
       ${question.commands.length > 1 && html`<ol class="commands">${question.commands.map((command) => html`<li><code>${reveal(command)}</code></li>`)}</ol>`}
     <//>
