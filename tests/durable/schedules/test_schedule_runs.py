@@ -203,7 +203,9 @@ def test_two_workers_run_each_time_once(kind, tmp_path, until, request):
         until(lambda: all(each.state not in OPEN for each in schedules.runs("often", 100)))
         listed = schedules.runs("often", 100)
         assert len({each.due for each in listed}) == len(listed)
-        found = [each for each in listed if each.state != "skipped"]  # a busy machine fires later than a second
+        found = [
+            each for each in listed if each.state != "skipped"
+        ]  # a busy machine fires later than a second
         assert {each.state for each in found} <= {"delivered", "unknown"}
         sure = sum(each.state == "delivered" for each in found)
         assert sure <= path.read_text().count("Did 1.") <= len(found)  # the kill may have hit a delivery
