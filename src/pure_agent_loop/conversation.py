@@ -11,7 +11,7 @@ from pure_agent_loop.result import AgentResult, Out_co
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import UNSET
 from pure_agent_loop.runs.ways import OutputType, T
-from pure_agent_loop.support.text import counted
+from pure_agent_loop.support.text import counted, unexpected_option
 from pure_agent_loop.tool_context import Deps
 
 if TYPE_CHECKING:
@@ -154,9 +154,9 @@ class Conversation(Generic[Out_co, Deps]):
         """Create a run; a session or a state is rejected, because each has its own history."""
         from pure_agent_loop.runs.options import SendOptions
 
-        unknown = options.keys() - SendOptions.__annotations__.keys() - {"deps", "output_type"}
-        if unknown:
-            raise TypeError(f"A message got an unexpected keyword argument {min(unknown)!r}.")
+        known = {*SendOptions.__annotations__, "deps", "output_type"}
+        if unknown := options.keys() - known:
+            raise TypeError(unexpected_option("A message", min(unknown), known))
         return self._prepare(task, self._history, **options)
 
     def _keep(self, run: Run[Any]) -> None:

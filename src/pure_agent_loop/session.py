@@ -26,7 +26,7 @@ from pure_agent_loop.sessions import (
 from pure_agent_loop.sessions.export import to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.questions import answer_question, give_result, open_calls, open_questions
-from pure_agent_loop.sessions.store import retry_while_locked
+from pure_agent_loop.sessions.store import aretry_while_locked, retry_while_locked
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.sessions.transcript import read_resume_point
 from pure_agent_loop.stop_reasons import WAITING
@@ -152,6 +152,14 @@ class SessionManager:
         """
         begin = partial(agent.prepare, None, session_id=session_id, sessions=self.store, deps=deps)
         return retry_while_locked(begin, math.inf if timeout is None else timeout, _PAUSE).wait_sync()
+
+    async def aresume(
+        self, agent: Agent[Any, Out], session_id: str, *, deps: Any = None, timeout: float | None = None
+    ) -> AgentResult[Out]:
+        """Continue a session from async code; see `resume`. The event loop stays free while it waits."""
+        begin = partial(agent.prepare, None, session_id=session_id, sessions=self.store, deps=deps)
+        seconds = math.inf if timeout is None else timeout
+        return await (await aretry_while_locked(begin, seconds, _PAUSE)).wait()
 
     def _filtered(self, test: Callable[[Sequence[Record], str], bool]) -> Sequence[SessionInfo]:
         def holds(session_id: str) -> bool:

@@ -70,6 +70,8 @@ def test_every_option_of_a_run_is_taken_or_refused_by_name():
             task_options.pack_options({name: value})
     with pytest.raises(TypeError, match="unexpected keyword argument 'nonsense'"):
         task_options.pack_options({"nonsense": 1})
+    with pytest.raises(TypeError, match=r"argument 'modl'. Did you mean model\?"):
+        task_options.pack_options({"modl": "m"})
 
 
 @pytest.mark.parametrize(

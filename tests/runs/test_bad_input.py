@@ -55,6 +55,7 @@ MISTAKES = {
         lambda: Agent(llm=LLM, permision_mode="plan"),
         ["Agent has no option 'permision_mode'", "Did you mean permission_mode?", "extra_body={"],
     ),
+    "model misspelt": (lambda: Agent(modle="m"), ["no option 'modle'", "Did you mean model?"]),
     "max_turns": (lambda: Agent(llm=LLM, max_turns=3), ["limits=LoopLimits(max_turns=...)"]),
     "max_retries": (lambda: Agent(llm=LLM, max_retries=3), ["retry=RetryConfig(max_retries=...)"]),
     "instructions": (lambda: Agent(llm=LLM, instructions="x"), ["Write system_prompt."]),

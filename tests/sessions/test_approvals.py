@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import subprocess
@@ -133,6 +134,26 @@ def test_whoever_resumes_waits_for_the_session_and_has_the_result(waiting):
     assert len(desk.started) == 3
     with pytest.raises(ConfigError, match="nothing to resume"):
         sessions.resume(agent, "other")
+
+
+@pytest.mark.anyio
+async def test_async_code_resumes_while_the_event_loop_is_free(waiting):
+    store, desk = waiting
+    del desk.rounds[1:]
+    sessions = SessionManager(store)
+    for question in sessions.questions("s"):
+        sessions.answer("s", question.call_id, "allow")
+    agent = desk.agent(store, alone=True)
+    with store.open("s"):
+        with pytest.raises(SessionLockedError):
+            await sessions.aresume(agent, "s", timeout=0.1)
+        resuming = asyncio.ensure_future(sessions.aresume(agent, "s"))
+        await asyncio.sleep(0)  # it waits now, and this task runs
+        assert not resuming.done()
+    assert (await resuming).content == "Done."
+    assert set(desk.started.values()) == {1}
+    with pytest.raises(ConfigError, match="nothing to resume"):
+        await sessions.aresume(agent, "other")
 
 
 def test_only_an_open_question_is_answered(waiting):

@@ -66,6 +66,7 @@ STATUSES: list[tuple[Any, str, str]] = [
     (Status(400, b'{"object": "error", "message": "from vLLM", "code": 400}'), "bad_request", "from vLLM"),
     (Status(400, b'"just text"'), "bad_request", "just text"),
     (Status(500, b"\xff\xfe"), "overloaded", "500"),
+    (Status(401), "auth", "Error code: 401. Check the API key."),
 ]
 
 

@@ -23,6 +23,7 @@ from pure_agent_loop.runs.options import RUN_OPTIONS
 from pure_agent_loop.runs.settings import UNSET, check_types
 from pure_agent_loop.sessions.run_record import read_prices
 from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.text import unexpected_option
 
 MAX_BYTES = 64_000_000  # per task, as JSON: PostgreSQL and SQLite store this without trouble
 _INSTEAD = {
@@ -45,7 +46,7 @@ def pack_options(options: Mapping[str, Any]) -> str:
         TypeError: An option is unknown.
     """
     if unknown := options.keys() - set(RUN_OPTIONS):
-        raise TypeError(f"submit() got an unexpected keyword argument {min(unknown)!r}.")
+        raise TypeError(unexpected_option("submit()", min(unknown), RUN_OPTIONS))
     given_options = {
         name: value for name, value in options.items() if value is not None and value is not UNSET
     }

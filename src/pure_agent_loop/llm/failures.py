@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.addresses import proxy_for
 from pure_agent_loop.support.lazy import lazy_pattern
-from pure_agent_loop.support.text import safe_str, shorten
+from pure_agent_loop.support.text import as_sentence, safe_str, shorten
 
 if TYPE_CHECKING:
     from pure_agent_loop.support.secrets.redaction import Redactor
@@ -117,6 +117,11 @@ def _reason(error: BaseException) -> str:
     return safe_str(error) if str(error) else type(error).__name__
 
 
+def _before(text: str, hint: str) -> str:
+    """Return the text with a hint behind it, if any; a server's text may lack its full stop."""
+    return f"{as_sentence(text)}{hint}" if hint else text
+
+
 def _timeout_error(error: Exception, base_url: str) -> LLMError:
     return LLMError(f"The request to {base_url} timed out.", error, kind="timeout")
 
@@ -131,7 +136,7 @@ def _unsent_error(error: Exception, base_url: str) -> LLMError:
     if name in ("LocalProtocolError", "UnsupportedProtocol", "InvalidURL"):  # the error's text may hold a key
         return _unsendable_error(error, base_url, name)
     return LLMError(
-        f"Cannot reach {base_url}: {_reason(cause)}. Is the server running?",
+        f"Cannot reach {base_url}: {_before(_reason(cause), ' Is the server running?')}",
         error,
         kind="connection",
     )
@@ -152,7 +157,7 @@ def _status_error(
     kind = classify(status, message, " ".join(codes))
     return LLMError(
         f"{base_url} rejected the request for model {model!r} "
-        f"with status {status}: {message}{_HINTS.get(kind, '')}",
+        f"with status {status}: {_before(message, _HINTS.get(kind, ''))}",
         error,
         kind=kind,
         status=status,

@@ -26,6 +26,7 @@ from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.schema.build import checked_in_run, contextual
 from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.support.abilities import check_method
+from pure_agent_loop.support.text import nearest, unexpected_option
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 
 if TYPE_CHECKING:
@@ -235,11 +236,9 @@ def _meant(name: str, known: Iterable[str]) -> str:
         return f"{_NOT_HERE[name]} "
     if name in _OTHER_WORDS:
         return f"Write {_OTHER_WORDS[name]}. "
-    import difflib  # only needed for an error
-
     names = {option: option for option in (*known, *REQUEST_FIELDS)}
-    near = difflib.get_close_matches(name.lower(), {**_OTHER_WORDS, **names}, n=1, cutoff=0.6)
-    return f"Did you mean {names.get(near[0]) or _OTHER_WORDS[near[0]]}? " if near else ""
+    near = nearest(name, {**_OTHER_WORDS, **names})
+    return f"Did you mean {names.get(near) or _OTHER_WORDS[near]}? " if near else ""
 
 
 def _check_json(name: str, value: Any) -> None:
@@ -509,7 +508,7 @@ def _check_names(settings: Mapping[str, Any]) -> None:
     from pure_agent_loop.runs.options import RunSettings
 
     if unknown := settings.keys() - RunSettings.__annotations__.keys():
-        raise TypeError(f"A run got an unexpected keyword argument {min(unknown)!r}.")
+        raise TypeError(unexpected_option("A run", min(unknown), RunSettings.__annotations__))
 
 
 class HasKit(Protocol):

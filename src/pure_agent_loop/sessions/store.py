@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import re
@@ -225,6 +226,21 @@ def retry_while_locked(action: Callable[[], T], seconds: float, pause: float) ->
             if time.monotonic() >= give_up:
                 raise
         time.sleep(pause)
+
+
+async def aretry_while_locked(action: Callable[[], T], seconds: float, pause: float) -> T:
+    """Call a function again while it raises `SessionLockedError`; see `retry_while_locked`.
+
+    It is not called in a thread: cancelled, that would leave a session open that nobody closes.
+    """
+    give_up = time.monotonic() + seconds
+    while True:
+        try:
+            return action()
+        except SessionLockedError:
+            if time.monotonic() >= give_up:
+                raise
+        await asyncio.sleep(pause)
 
 
 def close_store(store: object) -> None:

@@ -7,7 +7,7 @@ import enum
 import json
 import linecache
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from pure_agent_loop.support.language import message, message_in
@@ -105,6 +105,29 @@ def _container(value: Any, inside: tuple[int, ...]) -> Any:
 
 def _key(key: Any) -> str:
     return clean_text(key) if isinstance(key, str) else safe_str(key)
+
+
+def as_sentence(text: str) -> str:
+    """Return the text with a full stop if it lacks an end, so that another sentence can follow."""
+    return text if text.endswith((".", "!", "?", "。", "！", "？")) else f"{text}."
+
+
+def nearest(name: str, words: Iterable[str]) -> str:
+    """Return the word that a mistyped name probably means; empty if none is near."""
+    import difflib  # only needed for an error
+
+    near = difflib.get_close_matches(name.lower(), sorted(words), n=3, cutoff=0.6)
+    near.sort(
+        key=lambda word: sorted(word) != sorted(name.lower())
+    )  # swapped letters: modle is model, not mode
+    return near[0] if near else ""
+
+
+def unexpected_option(owner: str, name: str, known: Iterable[str]) -> str:
+    """Return the message of the TypeError for an unknown keyword argument, with the nearest known one."""
+    near = nearest(name, known)
+    hint = f" Did you mean {near}?" if near else ""
+    return f"{owner} got an unexpected keyword argument {name!r}.{hint}"
 
 
 def safe_str(value: Any) -> str:

@@ -56,6 +56,7 @@ from pure_agent_loop.permissions import EDIT_TOOLS
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.stop_reasons import STOP_REASONS
 from pure_agent_loop.support.terminal import width_of
+from pure_agent_loop.support.text import as_sentence
 from pure_agent_loop.toolbox import TODO_TOOL
 
 if TYPE_CHECKING:
@@ -175,10 +176,6 @@ class FailedRequest(NamedTuple):
     tries: int
     cause: str
     error: str
-
-
-def _sentence(text: str) -> str:
-    return text if text.endswith((".", "!", "?", "。", "！", "？")) else f"{text}."
 
 
 class TranscriptView:
@@ -580,7 +577,7 @@ class TranscriptView:
         said = one_line(str(event.data.get("said") or ""), MAX_CAUSE)
         if status := event.data.get("status"):
             return self._words("server_answered", status=status, said=said)
-        return _sentence(one_line(event.content, MAX_CAUSE))
+        return as_sentence(one_line(event.content, MAX_CAUSE))
 
     def _permission(self, event: Event) -> str:
         if (behavior := event.data.get("behavior")) == "ask":
@@ -709,7 +706,7 @@ class TranscriptView:
     def _error(self, event: Event) -> str:
         before, self._failed, text = self._failed, None, event.content
         if before is not None:
-            cause = before.cause if text == before.error else _sentence(text)
+            cause = before.cause if text == before.error else as_sentence(text)
             text = self._words("gave_up", count=before.tries + 1, cause=cause)
         return self._close() + self.notice(text, "error")
 
