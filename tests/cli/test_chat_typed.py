@@ -149,3 +149,40 @@ def test_what_is_sent_behind_a_stop_waits_for_its_end(chat):
     idle(screen)
     assert [said(request) for request in held.seen] == ["go", "first of all"]
     leave(screen)
+
+
+def test_a_backslash_before_enter_begins_a_new_line(chat):
+    screen = chat(["answer 1.", "answer 2."])
+    screen.until("/ commands")
+    screen.type("one\\")
+    screen.until(r"> one\\")
+    screen.type(ENTER)
+    screen.until(r"> one\n")
+    screen.type("two")
+    screen.until(r"> one\n.*two")
+    send(screen)
+    screen.type("C:\\\\")
+    send(screen, 2)
+    assert [said(request) for request in screen.server.requests] == ["one\ntwo", "C:\\\\"]
+    leave(screen)
+
+
+def test_esc_twice_lists_the_steps_to_go_back_to(chat):
+    screen = chat(["answer 1."])
+    screen.until("/ commands")
+    screen.type("first")
+    send(screen)
+    screen.type("\x1b\x1b")
+    screen.until(r"/rewind STEP returns.*\n +1 +answer 1\.")
+    screen.type("half\x1b\x1b")
+    screen.until("> half")
+    assert screen.all.count("/rewind STEP") == 1
+    screen.type("\x15")
+    for command, shown in (
+        ("/config", "pal config show"),
+        ("/settings", "pal init writes"),
+        ("/vim", "emacs"),
+    ):
+        screen.type(command + ENTER)
+        screen.until(shown)
+    leave(screen)

@@ -344,6 +344,10 @@ class Prompt:
         add("enter", does=lambda _: self._enter(), when=~asked)
         add("escape", "enter", does=lambda _: self._send(at_end=True), when=working)
         add("escape", "enter", does=lambda _: buffer.newline(copy_margin=False), when=~working)
+        is_continued = Condition(lambda: _is_continued(buffer.document.text_before_cursor))
+        add("enter", does=lambda _: self._continue_line(), when=~asked & is_continued)
+        idle = empty & ~working & ~has_completions & emacs_insert_mode
+        add("escape", "escape", does=lambda _: acts.enter(InputEntry.typed("/rewind")), when=~asked & idle)
         add("c-j", does=lambda _: buffer.newline(copy_margin=False))
         add("<bracketed-paste>", does=lambda event: buffer.insert_text(self.chips.fold(event.data)))
         add("escape", does=lambda _: acts.stop(), when=~has_completions & working)
@@ -380,6 +384,11 @@ class Prompt:
             self.buffer.apply_completion(state.current_completion)
         else:
             self._send()
+
+    def _continue_line(self) -> None:
+        """Replace the backslash before the cursor by a new line, as a shell does."""
+        self.buffer.delete_before_cursor(1)
+        self.buffer.newline(copy_margin=False)
 
     def _only_one(self) -> Any:
         state = self.buffer.complete_state
@@ -497,6 +506,11 @@ def _history_of(workspace: Path) -> Path | None:
     except OSError:
         return None
     return path
+
+
+def _is_continued(line: str) -> bool:
+    """Return True if a text ends with a backslash that no other one escapes."""
+    return (len(line) - len(line.rstrip("\\"))) % 2 == 1
 
 
 def name_editors_by_path() -> None:

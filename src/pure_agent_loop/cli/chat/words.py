@@ -34,6 +34,7 @@ KEYS = (
     "Alt+Enter",
     "Ctrl-J",
     "Esc, Ctrl-C",
+    "Esc Esc",
     "Ctrl-D",
     "Ctrl-O",
     "Ctrl-B",
@@ -83,7 +84,15 @@ GROUPS = {  # of `/help`
     "files": ["diff", "undo", "redo", "memory", "copy", "editor"],
     "more": ["help", "status", "theme", "keys", "unfold"],
 }
-HABITS = ["add", "ask", "web", "run", "drop", "init"]  # commands of other programs, answered by a hint
+HABITS = [
+    "add",
+    "ask",
+    "web",
+    "run",
+    "drop",
+    "init",
+    "config",
+]  # commands of other programs, answered by a hint
 SAME: Mapping[str, str] = {
     "quit": "exit",
     "resume": "sessions",
@@ -92,8 +101,10 @@ SAME: Mapping[str, str] = {
     "tokens": "context",
     "checkpoint": "rewind",
     "edit": "editor",
+    "vim": "keys",
     "usage": "cost",
     "rules": "permissions",
+    "settings": "config",
     "read-only": "add",
     "read": "add",
     "ls": "add",
