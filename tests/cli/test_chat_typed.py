@@ -186,3 +186,17 @@ def test_esc_twice_lists_the_steps_to_go_back_to(chat):
         screen.type(command + ENTER)
         screen.until(shown)
     leave(screen)
+
+
+def test_a_command_waits_for_a_shell_command(chat, pal):
+    screen = chat([], "chat", "--permission-mode", "auto")
+    screen.until("/ commands")
+    screen.type("!touch begun; while [ ! -e gate ]; do sleep 0.05; done; echo opened" + ENTER)
+    screen.until(lambda _: (pal.workspace / "begun").exists())
+    screen.type("/new" + ENTER)
+    screen.until(lambda screen: "/new" in screen.text and "> /new" not in screen.text)
+    (pal.workspace / "gate").touch()
+    screen.until("opened")
+    screen.until(r"New session\.")
+    assert "Wait until the step" not in screen.all
+    leave(screen)

@@ -185,7 +185,7 @@ class Chat:
         elif self._is_stopping:
             self._next.append(entry)
         elif entry.sign == "/":
-            self._begin_during_run(entry.text)
+            self._begin_during_run(entry)
         else:
             self.talk.steer(entry.text, at_end=at_end)
         self.prompt.redraw()
@@ -374,11 +374,13 @@ class Chat:
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         self._work = asyncio.ensure_future(self._guarded(work))
 
-    def _begin_during_run(self, text: str) -> None:
-        """Run a read-only command during a run."""
-        if self.slash.is_read_only(text):
-            command = asyncio.ensure_future(self._guarded(self._slash(text)))
+    def _begin_during_run(self, entry: InputEntry) -> None:
+        """Run a read-only command during a run; another one waits for a command, or for a run that ends."""
+        if self.slash.is_read_only(entry.text):
+            command = asyncio.ensure_future(self._guarded(self._slash(entry.text)))
             command.add_done_callback(lambda _: self._changed())
+        elif not self.talk.is_working:
+            self._next.append(entry)
         else:
             self.print_notice(user_text("chat.not_now"))
 
