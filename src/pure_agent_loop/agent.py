@@ -170,8 +170,8 @@ class Agent(Variants[Deps, Out]):
         tool_attempts: Number of attempts of a tool marked ``idempotent`` before its error goes to the model.
         tool_retry_delay: Seconds between these attempts.
         llm_kwargs: Additional fields of every request in the chat-completions protocol, such as ``top_p`` or
-            ``timeout`` (seconds for a connection, and for each wait for more bytes). Fields
-            specific to your server go into ``extra_body={...}``.
+            ``timeout`` (seconds for a connection, and for each wait for more bytes). Fields specific to
+            your server go into ``extra_body={...}``.
 
     Raises:
         ConfigError: An argument is invalid; the message names it and the fix.

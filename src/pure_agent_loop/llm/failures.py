@@ -117,7 +117,7 @@ def _reason(error: BaseException) -> str:
     return safe_str(error) if str(error) else type(error).__name__
 
 
-def _before(text: str, hint: str) -> str:
+def _with_hint(text: str, hint: str) -> str:
     """Return the text with a hint behind it, if any; a server's text may lack its full stop."""
     return f"{as_sentence(text)}{hint}" if hint else text
 
@@ -136,7 +136,7 @@ def _unsent_error(error: Exception, base_url: str) -> LLMError:
     if name in ("LocalProtocolError", "UnsupportedProtocol", "InvalidURL"):  # the error's text may hold a key
         return _unsendable_error(error, base_url, name)
     return LLMError(
-        f"Cannot reach {base_url}: {_before(_reason(cause), ' Is the server running?')}",
+        f"Cannot reach {base_url}: {_with_hint(_reason(cause), ' Is the server running?')}",
         error,
         kind="connection",
     )
@@ -157,7 +157,7 @@ def _status_error(
     kind = classify(status, message, " ".join(codes))
     return LLMError(
         f"{base_url} rejected the request for model {model!r} "
-        f"with status {status}: {_before(message, _HINTS.get(kind, ''))}",
+        f"with status {status}: {_with_hint(message, _HINTS.get(kind, ''))}",
         error,
         kind=kind,
         status=status,

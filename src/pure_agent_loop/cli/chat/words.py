@@ -84,15 +84,8 @@ GROUPS = {  # of `/help`
     "files": ["diff", "undo", "redo", "memory", "copy", "editor"],
     "more": ["help", "status", "theme", "keys", "unfold"],
 }
-HABITS = [
-    "add",
-    "ask",
-    "web",
-    "run",
-    "drop",
-    "init",
-    "config",
-]  # commands of other programs, answered by a hint
+# Commands of other programs, answered by a hint.
+HABITS = ["add", "ask", "web", "run", "drop", "init", "config"]
 SAME: Mapping[str, str] = {
     "quit": "exit",
     "resume": "sessions",
