@@ -106,6 +106,24 @@ def test_running_work_is_shown_with_its_state_and_time():
     assert screen.live() == []
 
 
+def test_a_call_behind_a_question_counts_no_seconds():
+    screen = screen_of(animation=True)
+    for call_id in ("1", "2"):
+        about = {"type": "tool", "state": "pending", "tool": "shell", "call_id": call_id, "input": {}}
+        screen.feed(at(Event.part(1, about), 100.0))
+    screen.feed(at(Event.permission(1, "shell", {}, "ask", "", "1"), 101.0))
+    assert screen.live(130.0) == []
+    screen.feed(at(Event.permission(1, "shell", {}, "allow", "", "1"), 130.0))
+    assert [line[1:] for line in screen.live(132.0)] == [" Run  2.0 s"] * 2
+
+
+def test_a_persons_command_ends_with_what_it_printed():
+    screen = screen_of()
+    assert screen.command_end({"exit_code": 0, "seconds": 2.0}, "one\ntwo\n") == "one\ntwo\n"
+    assert screen.command_end({"exit_code": 3, "seconds": 2.0}, "no\n") == "no\n✗ exit code 3, 2.0 s\n"
+    assert screen.command_end({"exit_code": 0, "seconds": 0.1}, "") == "· no output\n"
+
+
 def test_something_lives_until_the_model_writes():
     screen = screen_of(animation=True)
     screen.feed(at(Event.loop_start("do it"), 100.0))

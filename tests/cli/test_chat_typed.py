@@ -78,12 +78,12 @@ def test_what_is_typed_is_done_also_before_a_paste_and_from_the_history(chat, pa
     screen.type(HOME + "!")
     screen.until("run> !echo one >> ran")
     screen.type(ENTER)
-    screen.until("exit code 0")
+    screen.until("· no output")
     idle(screen)
     screen.type(UP)
     screen.until("run> !echo one >> ran")
     screen.type(ENTER)
-    screen.until(lambda screen: screen.all.count("exit code 0") == 2)
+    screen.until(lambda screen: screen.all.count("· no output") == 2)
     idle(screen)
     assert (pal.workspace / "ran").read_text() == "one\none\n"
     screen.type("#the build is slow")
@@ -185,6 +185,20 @@ def test_esc_twice_lists_the_steps_to_go_back_to(chat):
     ):
         screen.type(command + ENTER)
         screen.until(shown)
+    leave(screen)
+
+
+def test_a_shell_command_is_shown_while_it_runs_and_when_it_failed(chat, pal):
+    screen = chat(["I see."], "chat", "--permission-mode", "bypass")
+    screen.until("/ commands")
+    screen.type("!echo begun; while [ ! -e gate ]; do sleep 0.05; done; echo opened; exit 3" + ENTER)
+    screen.until(r"Run echo begun.*\n  begun")
+    (pal.workspace / "gate").touch()
+    screen.until(r"opened\n✗ exit code 3")
+    screen.until(lambda screen: "Run echo begun" not in screen.text)
+    screen.type("look" + ENTER)
+    screen.until("I see.")
+    assert "[exit code 3]" in said(screen.server.requests[0])  # the model reads the whole result
     leave(screen)
 
 

@@ -497,10 +497,18 @@ class Chat:
             self.print_notice(permission.message or user_text("chat.not_run"))
             return
         command = str((permission.updated_args or args)["command"])
-        enter_call(ToolContext("shell", call_id, 0, read_only=permission.read_only))
-        text = await shell.shell(command)
-        self._print(self.screen.notice(text, ""))
-        self._shell_transcript.append(f"{user_text('chat.ran')}\n$ {command}\n{text}")
+
+        async def show(piece: str) -> None:
+            self._handle_event(Event.progress(0, "shell", piece, call_id))
+
+        enter_call(ToolContext("shell", call_id, 0, read_only=permission.read_only, on_piece=show))
+        self._handle_event(Event.action(0, "shell", {"command": command}, call_id))
+        try:
+            ended = await shell.execute(command)
+        finally:
+            self.screen.forget(call_id)
+        self._print(self.screen.command_end(ended.end, ended.output))
+        self._shell_transcript.append(f"{user_text('chat.ran')}\n$ {command}\n{ended.text}")
 
 
 def converse(

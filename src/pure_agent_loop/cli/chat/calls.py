@@ -59,6 +59,7 @@ class CallView:
 
     Args:
         started: Seconds since the epoch.
+        has_begun: It runs; before, it is decided about.
         duration: In seconds.
         result: The result; for a running call, the end of its output so far.
         refused: Why it was denied; empty if it was not.
@@ -69,6 +70,7 @@ class CallView:
     args: Any
     state: CallState
     started: float
+    has_begun: bool = False
     duration: float = 0.0
     result: str = ""
     refused: str = ""

@@ -276,6 +276,26 @@ class TranscriptView:
         text = text.replace(" · ", ", ") if self._styler.reader else text
         return self._print(self._excerpt(text, role, mark, max_lines), "notice")
 
+    def forget(self, call_id: str) -> None:
+        """Remove a call from the live lines."""
+        self._calls.pop(call_id, None)
+
+    def command_end(self, end: Mapping[str, Any], output: str) -> str:
+        """Render what a person's own command printed and, if it failed, its exit code.
+
+        Args:
+            end: How it ended; see `Event.observation`.
+        """
+        output, took = clean(output).rstrip(), number(end["seconds"])
+        lines = self.notice(output, "") if output else ""
+        if code := end["exit_code"]:
+            facts = [self._words("exit_code", code=code), seconds(took) if took >= 1 else ""]
+            shown = ", ".join(filter(None, facts))
+            return lines + self._print(
+                [self._styler.text(self._lines.sign("failed", 0), ("error", shown))], "call"
+            )
+        return lines or self.notice(self._words("no_output"))
+
     def card(self, title: str, *lines: str) -> str:
         """Render the first lines of a conversation, wrapped between words."""
         shown = self._excerpt(title, "bold", "")
@@ -373,7 +393,9 @@ class TranscriptView:
             words[-1] = self._words("more_running", count=len(queued) - MAX_QUEUED + 1)
         waiting = [self._styler.text(("dim", text)) for text in words]
         width, max_lines = self.width, max(self.live_lines - len(waiting), 1)
-        working = [call for call in self._calls.values() if call.state != "waiting"]  # a question asks
+        asks = any(call.state == "waiting" for call in self._calls.values())
+        # A question has its own lines. Calls are decided one after another, so those behind it do not run.
+        working = [call for call in self._calls.values() if call.has_begun or not asks]
         work = [line for call in working for line in self._call_lines(call, width, now)]
         work += [self._lines.task(task, width, now) for task in self._tasks.values()]
         work = work or self._activity(now)
@@ -582,9 +604,14 @@ class TranscriptView:
     def _permission(self, event: Event) -> str:
         if (behavior := event.data.get("behavior")) == "ask":
             self._calls[calls.id_of(event)] = calls.made_of(event, "waiting")
-        elif behavior == "deny":
+            return self._close()
+        if behavior == "deny":
             call = self._calls[calls.id_of(event)] = calls.made_of(event, "failed")
             call.refused = str(event.data.get("reason") or self._words("refused"))
+        else:
+            self._calls[calls.id_of(event)] = calls.made_of(event, "running")
+        for call in self._calls.values():  # those behind it are decided from now on
+            call.started = call.started if call.has_begun else event.timestamp
         return self._close()
 
     def _part(self, event: Event) -> str:
@@ -600,7 +627,8 @@ class TranscriptView:
     def _action(self, event: Event) -> str:
         known = self._calls.get(calls.id_of(event))
         if not known or (known.state != "running" and not known.refused):
-            self._calls[calls.id_of(event)] = calls.made_of(event, "running")
+            known = self._calls[calls.id_of(event)] = calls.made_of(event, "running")
+        known.has_begun = True
         return self._close()
 
     def _progress(self, event: Event) -> str:

@@ -85,7 +85,7 @@ GROUPS = {  # of `/help`
     "more": ["help", "status", "theme", "keys", "unfold"],
 }
 # Commands of other programs, answered by a hint.
-HABITS = ["add", "ask", "web", "run", "drop", "init", "config"]
+HABITS = ["add", "ask", "web", "run", "drop", "init", "config", "bug"]
 SAME: Mapping[str, str] = {
     "quit": "exit",
     "resume": "sessions",
@@ -98,6 +98,8 @@ SAME: Mapping[str, str] = {
     "usage": "cost",
     "rules": "permissions",
     "settings": "config",
+    "feedback": "bug",
+    "report": "bug",
     "read-only": "add",
     "read": "add",
     "ls": "add",

@@ -145,6 +145,7 @@ MESSAGES = {
     "habit_run": "!命令 即运行，并告知模型。",
     "habit_drop": "只看任务所指定的；/compact 与 /new 腾出空间。",
     "habit_config": "pal config show 列出设置及其来源；pal init 写入设置。",
+    "habit_bug": "/export FILE.md 保存对话，可附在报告里；/doctor 检查服务器。",
     "habit_init": "请它写 AGENTS.md；pal init 写设置。",
     # -- keys --------------------------------------------------------------------------------------
     "key_Enter": "发送；运行中：此步之后发送",

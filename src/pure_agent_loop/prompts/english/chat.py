@@ -147,6 +147,7 @@ MESSAGES = {
     "habit_run": "!command runs it and shows the model the output.",
     "habit_drop": "Only files that a task names are read; /compact and /new free space.",
     "habit_config": "pal config show lists the settings and their sources; pal init writes them.",
+    "habit_bug": "/export FILE.md saves the conversation for a report; /doctor checks the server.",
     "habit_init": "Ask the agent for an AGENTS.md; pal init writes settings.",
     # -- keys --------------------------------------------------------------------------------------
     "key_Enter": "sends; during a run: after this step",

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, S
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
@@ -137,6 +137,14 @@ TIMED_OUT = 124  # exit code, as of `timeout` of the GNU coreutils
 # Extra time of the tool to end the processes of a command.
 _EXTRA_SECONDS = 10.0
 _MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
+
+
+class EndedCommand(NamedTuple):
+    """The end of a command line, what it printed, and the result as a model reads it."""
+
+    end: CommandEnd
+    output: str
+    text: str
 
 
 class Shell:
@@ -314,7 +322,7 @@ class Shell:
 
     async def shell(self, command: str, timeout: float | None = None) -> str:
         """Run a command line, and return the result as a model reads it. Same arguments as the tool."""
-        return (await self.run(command, timeout)).text
+        return (await self.execute(command, timeout)).text
 
     async def run(
         self,
@@ -332,6 +340,11 @@ class Shell:
             timeout: Seconds after which it is ended; a default if left out.
             changes: True if it must change files or use the network. A person may be asked then.
         """
+        ended = await self.execute(command, timeout)
+        return ToolOutcome(ended.text, command=ended.end)
+
+    async def execute(self, command: str, timeout: float | None = None) -> EndedCommand:
+        """Run a command line, and return all of its end. Same arguments as the tool."""
         if "\0" in command:
             raise WorkspaceError(message("nul"))
         seconds = self._timeout if timeout is None else timeout
@@ -353,7 +366,7 @@ class Shell:
             beyond=self._beyond(command, finished),
             temporary=bool(lacks) and self._wants_temporary(lacks),
         )
-        return ToolOutcome(text, command=_command_end(finished, read_only=read_only))
+        return EndedCommand(_command_end(finished, read_only=read_only), finished.output, text)
 
     def _tried_before(self, command: str, call_id: str) -> Finished | None:
         """Return the result of a recent try of this call. It had no effects, so it need not be repeated."""
