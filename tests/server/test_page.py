@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 
 from playwright.sync_api import expect
 from tests.server.browser import Visit
@@ -82,6 +83,36 @@ def test_stop_and_steer(serve, visit):
     guest.page.click("text=Stop")
     guest.wait(".end.bad")
     expect(guest.page.get_by_role("button", name="Stop")).to_have_count(0)
+
+
+def test_a_message_to_a_run_that_has_just_ended_is_the_next_message(serve, visit):
+    guest = visit(serve(["First.", "Second."]))
+    late, sides = [], []
+
+    def delay_the_end(side):
+        def forward(text):
+            is_late = "control" not in json.loads(text) and (late or '"run_end"' in text)
+            late.append(text) if is_late else side.send(text)
+
+        side.connect_to_server().on_message(forward)
+        sides.append(side)
+
+    def until_ends(count):
+        while sum('"run_end"' in text for text in late) < count:
+            guest.page.wait_for_timeout(10)
+
+    guest.page.route_web_socket("**/ws?*", delay_the_end)
+    guest.page.reload()
+    guest.say("Begin")
+    until_ends(1)
+    expect(guest.page.get_by_role("button", name="Stop")).to_have_count(1)  # as far as the page can tell
+    guest.say("And then?")
+    until_ends(2)
+    for text in late:
+        sides[-1].send(text)
+    guest.wait(".end", 2)
+    assert guest.texts(".answer") == ["First.", "Second."]
+    assert guest.page.locator(".problem").count() == 0
 
 
 def test_a_draft_stays_until_it_is_sent(serve, visit):

@@ -220,7 +220,10 @@ export const send = guarded(async (text, media) => {
 
 export const steer = guarded(async (text) => {
   const run = view.value.run.value;
-  await wire.ask("steer", { run: run.id, text });
+  try { await wire.ask("steer", { run: run.id, text }); } catch (error) {
+    if (!error.problem?.state) throw error;
+    return send(text, []); // the run has ended meanwhile, or its replay has not
+  }
   return run;
 });
 
