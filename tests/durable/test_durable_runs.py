@@ -8,7 +8,7 @@ import json
 import pytest
 
 from pure_agent_loop import ConfigError, Permission, SessionManager
-from pure_agent_loop.durable import DurableError, Engine
+from pure_agent_loop.durable import DurableError, Engine, RunExistsError
 from pure_agent_loop.events import EventType
 
 
@@ -36,10 +36,22 @@ def test_what_is_submitted_is_done_elsewhere(working):
 
 def test_the_same_id_is_done_once(working):
     first = working.engine.submit("worker", "put 3", run_id="only-once")
-    again = working.engine.submit("worker", "put 4", run_id="only-once")
+    again = working.engine.submit("worker", "put 3", run_id="only-once")
     assert first.result(60).content == again.result(60).content == "Did 1."
-    assert "start 3" in working.marks()
-    assert "start 4" not in working.marks()
+    assert working.marks().count("start 3") == 1
+
+
+def test_an_id_that_is_used_is_refused_for_anything_else(working):
+    engine = working.engine
+    engine.submit("worker", "put 4", run_id="used").result(60)
+    for agent, task, session in [
+        ("worker", "put 40", None),
+        ("other", "put 4", None),
+        ("worker", "put 4", "elsewhere"),
+    ]:
+        with pytest.raises(RunExistsError, match="'used' exists"):
+            engine.submit(agent, task, run_id="used", session_id=session)
+    assert engine.submit("worker", "put 4", run_id="used").result(60).content == "Did 1."
 
 
 def test_events_reach_a_reader_in_another_process(working):

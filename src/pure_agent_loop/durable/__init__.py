@@ -39,6 +39,7 @@ from pure_agent_loop.durable.values import (
     DurableError,
     DurableNotFoundError,
     Rate,
+    RunExistsError,
     TaskInfo,
 )
 from pure_agent_loop.durable.worker import Worker
@@ -62,6 +63,7 @@ __all__ = [
     "Handle",
     "HealthServer",
     "Rate",
+    "RunExistsError",
     "Schedule",
     "ScheduleInfo",
     "Schedules",

@@ -16,6 +16,7 @@ from pure_agent_loop.durable.values import (
     APP_VERSION,
     TASK_STATES,
     WORKFLOW,
+    RunExistsError,
     TaskInfo,
     check_agent_name,
     states_of,
@@ -65,6 +66,8 @@ class Client:
     ) -> Handle:
         """Submit a task. It runs once, however often it is submitted with the same id.
 
+        The options of the first submission hold.
+
         Args:
             agent: Name of the agent, as registered by a worker.
             task: Task to do.
@@ -77,6 +80,7 @@ class Client:
 
         Raises:
             ConfigError: The agent is unknown, or an argument is invalid or has no JSON form.
+            RunExistsError: A run with this id exists, for another agent, task or session.
             ImageError: A medium cannot be sent.
             HistoryError: `messages` is not a list of messages.
             DurableError: The database is unavailable.
@@ -87,7 +91,9 @@ class Client:
             raise ConfigError(notice("library.task_blank", task=task))
         if priority is not None and not 1 <= priority <= _MAX_PRIORITY:
             raise ConfigError(notice("library.priority", priority=priority, max_priority=_MAX_PRIORITY))
+        is_new = not run_id
         run_id = check_session_name(run_id or new_session_id())
+        task = clean_text(task)
         session_id = options.pop("session_id", None)
         session_id = run_id if session_id is None else check_session_name(session_id)
         packed = pack_options({"messages": messages, **options})
@@ -105,7 +111,11 @@ class Client:
             extra_args = (
                 (trace_context or {}, inputs) if inputs else (trace_context,) if trace_context else ()
             )
-            self.queue.dbos_client.enqueue(enqueue_options, agent, clean_text(task), session_id, *extra_args)
+            self.queue.dbos_client.enqueue(enqueue_options, agent, task, session_id, *extra_args)
+        if not is_new:
+            found = self.queue.info(run_id)
+            if (found.agent, found.task, found.session_id) != (agent, task, session_id):
+                raise RunExistsError(notice("library.run_exists", run_id=run_id))
         return Handle(self, run_id)
 
     async def asubmit(

@@ -45,6 +45,10 @@ class DurableNotFoundError(DurableError):
     """A run or a schedule does not exist in the database."""
 
 
+class RunExistsError(ConfigError):
+    """A run with this id exists, for another agent, task or session."""
+
+
 @dataclass(frozen=True, slots=True)
 class Rate:
     """Maximum rate of starting runs of a model, over all workers.

@@ -93,6 +93,18 @@ def test_each_time_without_workers_runs_or_is_recorded(desk, caplog, missed, awa
     assert desk.states()[-1] == (next_at - START, "due")
 
 
+def test_a_run_that_a_dead_worker_submitted_counts_with_its_own_prompt(desk, tmp_path):
+    file = tmp_path / "prompt.md"
+    file.write_text("put 2")
+    desk.add(prompt="", prompt_file=str(file))
+    desk.time += 300
+    (run_id,) = desk.first.fire()
+    desk.clients[0].submit("worker", "put 1", run_id=run_id)  # from the file as it was
+    desk.second.submit()
+    assert desk.states() == [(300, "running")]
+    assert desk.clients[1].handle(run_id).info().task == "put 1"
+
+
 @pytest.mark.parametrize("missed", ["skip", "once"])
 def test_a_worker_that_was_held_up_for_seconds_records_what_it_left_out(desk, caplog, missed):
     desk.add(every=2, overlap="queue", missed=missed)

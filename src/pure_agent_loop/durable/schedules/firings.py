@@ -19,7 +19,7 @@ from pure_agent_loop.durable.database import Change
 from pure_agent_loop.durable.schedules.delivery import Delivery
 from pure_agent_loop.durable.schedules.schedule import HEARTBEAT_OK, Schedule, Times, due_times
 from pure_agent_loop.durable.schedules.schedules import FIRE, stamp
-from pure_agent_loop.durable.values import TaskInfo
+from pure_agent_loop.durable.values import RunExistsError, TaskInfo
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.media import ImageError
 from pure_agent_loop.sessions.cost import SCHEDULE
@@ -136,6 +136,8 @@ class Firings:
                 self._client.submit(
                     schedule.agent, prompt, run_id=run_id, session_id=session, media=media, metadata=about
                 )
+            except RunExistsError:  # submitted before a worker died, from a prompt that has changed since
+                self._move(run_id, "due", "running")
             except (ConfigError, ImageError, OSError) as error:
                 why = safe_str(error)
                 LOG.error("Schedule %s: %s did not start: %s", schedule.name, run_id, why)  # noqa: TRY400 - no bug

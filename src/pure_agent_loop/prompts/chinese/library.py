@@ -63,6 +63,7 @@ MESSAGES = {
     "whole_number": "{text!r} 不是大于等于 1 的整数",
     "seconds_above": "{text!r} 不是大于 0 且不超过 {most:g} 的秒数",
     "engine_twice": "此进程已在使用 {place}。",
+    "run_exists": "运行 {run_id!r} 已存在，属于另一个智能体、任务或会话。请用另一个 run_id。",
     "unknown_agent": "未知智能体 {agent!r}。已知智能体：{agents}。",
     "task_blank": "task 必须是非空文本，而不是 {task!r:.80}。",
     "priority": "priority={priority!r:.40} 必须在 1（最先）到 {max_priority} 之间。",

@@ -66,6 +66,7 @@ MESSAGES = {
     "whole_number": "{text!r} is not a whole number of at least 1",
     "seconds_above": "{text!r} is not a number of seconds above 0 and up to {most:g}",
     "engine_twice": "This process already uses {place}.",
+    "run_exists": "Run {run_id!r} exists, with another agent, task or session. Submit with another run_id.",
     "unknown_agent": "Unknown agent {agent!r}. Known agents: {agents}.",
     "task_blank": "task must be a non-blank text, not {task!r:.80}.",
     "priority": "priority={priority!r:.40} must be from 1 (first) to {max_priority}.",
