@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -199,6 +200,23 @@ def test_a_shell_command_is_shown_while_it_runs_and_when_it_failed(chat, pal):
     screen.type("look" + ENTER)
     screen.until("I see.")
     assert "[exit code 3]" in said(screen.server.requests[0])  # the model reads the whole result
+    leave(screen)
+
+
+def test_a_shell_command_that_is_tried_read_only_runs_once_and_is_shown(chat, pal):
+    os.mkfifo(pal.workspace / "pipe")
+    screen = chat([], "chat")
+    screen.until("/ commands")
+    screen.type("!cat pipe" + ENTER)
+    screen.until("Run cat pipe")
+    (pal.workspace / "pipe").write_text("one\n")  # a second reader would wait for more
+    screen.until("\none\n")
+    screen.until(lambda screen: "Run cat pipe" not in screen.text)
+    idle(screen)
+    screen.type("!cat pipe" + ENTER)
+    screen.until("Run cat pipe")
+    screen.type(CTRL_C)
+    screen.until("■ Run cat pipe  stopped")
     leave(screen)
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ from pure_agent_loop.cli.task import media_named
 from pure_agent_loop.cli.which_session import SessionTarget, is_resuming
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.permissions import PermissionPolicy, PermissionRequest
+from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest
 from pure_agent_loop.runs import Choice
 from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.support.language import user_language, user_text
@@ -39,6 +40,7 @@ from pure_agent_loop.tool_context import ToolContext, enter_call
 
 if TYPE_CHECKING:
     from pure_agent_loop.cli.chat.calls import LinePrompt
+    from pure_agent_loop.toolbox import Shell
 
 TICK = 0.125  # seconds between checks for changes to print or draw
 _MODES = ("ask", "plan", "auto")  # in the order of Shift+Tab
@@ -482,33 +484,47 @@ class Chat:
             self.print_notice(user_text("chat.no_shell"), "error")
             return
         self._print(self.screen.notice(f"! {command}", "bold"))
-        options, call_id = self.shared.options, f"person-{time.monotonic_ns()}"
-        policy = PermissionPolicy(options.permission_mode, self.slash.rules())
-        args = {"command": command}
-        context = policy.judge_context("shell", args, attended=True)
-        own = shell.judge(args, context)
-        own = await own if asyncio.iscoroutine(own) else own
-        permission = policy.suggest("shell", args, read_only=False, own=own, judges=True)
-        if permission.behavior == "ask":
-            permission = await self.permission_prompt.ask(
-                PermissionRequest(call_id, "shell", args, permission.message)
-            )
-        if permission.behavior == "deny":
-            self.print_notice(permission.message or user_text("chat.not_run"))
-            return
-        command = str((permission.updated_args or args)["command"])
-
-        async def show(piece: str) -> None:
-            self._handle_event(Event.progress(0, "shell", piece, call_id))
-
-        enter_call(ToolContext("shell", call_id, 0, read_only=permission.read_only, on_piece=show))
-        self._handle_event(Event.action(0, "shell", {"command": command}, call_id))
+        call_id = f"person-{time.monotonic_ns()}"
         try:
+            permission = await self._decide_shell(shell, command, call_id)
+            if permission.behavior == "deny":
+                self.print_notice(permission.message or user_text("chat.not_run"))
+                return
+            command = str((permission.updated_args or {"command": command})["command"])
+            self._show_shell(command, call_id)
+            show = self._progress_of(call_id)
+            enter_call(ToolContext("shell", call_id, 0, read_only=permission.read_only, on_piece=show))
             ended = await shell.execute(command)
+        except asyncio.CancelledError:
+            self._handle_event(Event.loop_end(0, "cancelled"))
+            raise
         finally:
             self.screen.forget(call_id)
         self._print(self.screen.command_end(ended.end, ended.output))
         self._shell_transcript.append(f"{user_text('chat.ran')}\n$ {command}\n{ended.text}")
+
+    async def _decide_shell(self, shell: Shell, command: str, call_id: str) -> Permission:
+        """Decide about a `!` command; it may be tried read-only, or the person may be asked."""
+        policy = PermissionPolicy(self.shared.options.permission_mode, self.slash.rules())
+        args = {"command": command}
+        context = policy.judge_context("shell", args, attended=True)
+        self._show_shell(command, call_id)
+        own = shell.judge(args, replace(context, call_id=call_id, on_piece=self._progress_of(call_id)))
+        own = await own if asyncio.iscoroutine(own) else own
+        permission = policy.suggest("shell", args, read_only=False, own=own, judges=True)
+        if permission.behavior != "ask":
+            return permission
+        self.screen.forget(call_id)
+        return await self.permission_prompt.ask(PermissionRequest(call_id, "shell", args, permission.message))
+
+    def _show_shell(self, command: str, call_id: str) -> None:
+        self._handle_event(Event.action(0, "shell", {"command": command}, call_id))
+
+    def _progress_of(self, call_id: str) -> Callable[[str], Awaitable[None]]:
+        async def show(piece: str) -> None:
+            self._handle_event(Event.progress(0, "shell", piece, call_id))
+
+        return show
 
 
 def converse(
