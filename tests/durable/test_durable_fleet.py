@@ -7,13 +7,16 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.postgres_server import PostgresServer
+from tests.serving import free_port
 
 from pure_agent_loop import Agent
+from pure_agent_loop.durable import DurableError, Engine
 from pure_agent_loop.durable.attempt import Attempt
 from pure_agent_loop.durable.database import Database
 from pure_agent_loop.durable.run_queue import RunQueue
@@ -73,3 +76,25 @@ def test_a_run_outlasts_a_database_that_is_away_for_longer_than_its_patience(tmp
         queue.close()
     assert found["error"] == ""
     assert (found["stop_reason"], found["content"]) == ("completed", "Done.")
+
+
+def test_a_client_is_told_that_the_database_went_away_and_its_waits_outlast_that():
+    async def events_of(handle):
+        return [event async for event in handle.events()]
+
+    port = free_port()  # DBOS waits for a server that refuses connections over TCP
+    over_tcp = {"listen_addresses": "'127.0.0.1'", "port": str(port)}
+    url = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    with PostgresServer(settings=over_tcp) as server, Engine(url) as client, ThreadPoolExecutor(2) as threads:
+        client.queue.register_agents({"worker": "model scripted"})
+        handle = client.submit("worker", "put 1")
+        result, events = threads.submit(handle.result), threads.submit(asyncio.run, events_of(handle))
+        server.stop(immediate=True)
+        with pytest.raises(DurableError, match="is unavailable"):
+            client.tasks()
+        with pytest.raises(TimeoutError, match="its database is away"):
+            handle.result(timeout=0.01)
+        server.start()
+        handle.cancel()
+        assert result.result().status == "cancelled"
+        assert events.result() == []

@@ -16,6 +16,7 @@ from pure_agent_loop.durable.values import (
     APP_VERSION,
     TASK_STATES,
     WORKFLOW,
+    DurableError,
     RunExistsError,
     TaskInfo,
     check_agent_name,
@@ -48,11 +49,12 @@ class Client:
 
     Args:
         database: Database of the runs.
+        waits: True to wait without limit for a database that went away, as workers must.
     """
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, *, waits: bool = False) -> None:
         self.database = database
-        self.queue = RunQueue(database)
+        self.queue = RunQueue(database, waits=waits)
 
     def submit(
         self,
@@ -247,13 +249,13 @@ class Handle:
         """Wait until the run has ended, or waits for a permission or an external result.
 
         Args:
-            timeout: Maximum seconds to wait; None for no limit.
+            timeout: Maximum seconds to wait, also for a database that went away; None for no limit.
 
         Raises:
             TimeoutError: The run has not ended by then; it continues.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not _has_stopped(info := self.info()):
+        while (info := self._info_unless_away()) is None or not _has_stopped(info):
             self._check_deadline(deadline, timeout, info)
             time.sleep(POLL_SECONDS)
         return info
@@ -261,7 +263,7 @@ class Handle:
     async def aresult(self, timeout: float | None = None) -> TaskInfo:
         """Wait until the run has ended; see `result`."""
         deadline = None if timeout is None else time.monotonic() + timeout
-        while not _has_stopped(info := await asyncio.to_thread(self.info)):
+        while (info := await asyncio.to_thread(self._info_unless_away)) is None or not _has_stopped(info):
             self._check_deadline(deadline, timeout, info)
             await asyncio.sleep(POLL_SECONDS)
         return info
@@ -278,7 +280,10 @@ class Handle:
         """
         last = after
         while True:
-            info = await asyncio.to_thread(self.info)
+            info = await asyncio.to_thread(self._info_unless_away)
+            if info is None:
+                await asyncio.sleep(POLL_SECONDS)
+                continue
             new_events = await asyncio.to_thread(read_events, self._queue.database, self.run_id, last)
             for event in new_events:
                 last = event.number
@@ -331,19 +336,26 @@ class Handle:
         """
         self._queue.give_result(self.run_id, call_id, result, is_error=is_error, by=by)
 
-    def _check_deadline(self, deadline: float | None, timeout: float | None, info: TaskInfo) -> None:
-        if deadline is not None and time.monotonic() >= deadline:
-            ahead = info.details.get("run_ahead")
-            reason = notice("library.run_ahead", ahead=ahead) if ahead else ""
-            raise TimeoutError(
-                notice(
-                    "library.run_still",
-                    run_id=self.run_id,
-                    status=info.status,
-                    timeout=timeout,
-                    reason=reason,
-                )
+    def _info_unless_away(self) -> TaskInfo | None:
+        try:
+            return self.info()
+        except DurableError as error:
+            if not self._queue.is_away(error):
+                raise
+            return None
+
+    def _check_deadline(self, deadline: float | None, timeout: float | None, info: TaskInfo | None) -> None:
+        if deadline is None or time.monotonic() < deadline:
+            return
+        if info is None:
+            raise TimeoutError(notice("library.run_unknown", run_id=self.run_id, timeout=timeout))
+        ahead = info.details.get("run_ahead")
+        reason = notice("library.run_ahead", ahead=ahead) if ahead else ""
+        raise TimeoutError(
+            notice(
+                "library.run_still", run_id=self.run_id, status=info.status, timeout=timeout, reason=reason
             )
+        )
 
 
 def _has_stopped(info: TaskInfo) -> bool:

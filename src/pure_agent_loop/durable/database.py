@@ -259,9 +259,13 @@ class Database:
         is_known = self.lost_since is not None or time.monotonic() - self._back_at < _SETTLED_SECONDS
         return is_known if isinstance(error, DurableError) else is_known or self._note_loss(error)
 
+    def means_loss(self, error: BaseException | None) -> bool:
+        """Return True if an error of a driver means that a database which has answered went away."""
+        return isinstance(error, self.errors()) and self._was_reachable and self._is_transient(error)
+
     def _note_loss(self, error: BaseException) -> bool:
         """Log the loss of the database once; return False if an error does not mean that."""
-        if not (isinstance(error, self.errors()) and self._was_reachable and self._is_transient(error)):
+        if not self.means_loss(error):
             return False
         if self.lost_since is None:
             self.lost_since = time.monotonic()

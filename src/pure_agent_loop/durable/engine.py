@@ -72,7 +72,9 @@ class Engine(Client):
         for name, agent in self.agents.items():
             if not isinstance(agent, Agent):
                 raise ConfigError(f"agents[{name!r}] must be an Agent, not {agent!r:.80}.")
-        super().__init__(Database(default_database() if database is None else database))
+        super().__init__(
+            Database(default_database() if database is None else database), waits=bool(self.agents)
+        )
         self._concurrency, self._rates = concurrency, dict(rates or {})
         self._lease, self._grace = lease, grace
         self.deps = checked_in_run("deps", deps)

@@ -79,10 +79,14 @@ def result_key(call_id: str) -> str:
 
 
 class RunQueue:
-    """Queue of the durable runs in one database. May be used from several threads."""
+    """Queue of the durable runs in one database. May be used from several threads.
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
+    Args:
+        waits: True to wait without limit for a database that went away, as workers must.
+    """
+
+    def __init__(self, database: Database, *, waits: bool = False) -> None:
+        self.database, self._waits = database, waits
         self._lock = threading.Lock()
         self._dbos_client: Any = None
 
@@ -105,6 +109,7 @@ class RunQueue:
                     application_name=APP_NAME,
                     system_database_pool_size=2,
                     lazy=True,
+                    retry_connection_errors=self._waits,
                 )
             return self._dbos_client
 
@@ -385,6 +390,10 @@ class RunQueue:
             yield
         except raised as error:
             raise self.database.unavailable(reason_of(error)) from error
+
+    def is_away(self, error: DurableError) -> bool:
+        """Return True if an error means that the database went away; it may come back."""
+        return self.database.means_loss(getattr(error.__cause__, "orig", None) or error.__cause__)
 
     def _migrate(self, dbos: Any) -> None:
         if self.database.is_sqlite:

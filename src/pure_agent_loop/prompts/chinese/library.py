@@ -73,6 +73,7 @@ MESSAGES = {
     ),
     "no_run": "{place} 中没有运行 {run_id!r:.100}。",
     "unknown_choice": "{name}={value!r:.80} 无效。请用其中之一：{choices}。",
+    "run_unknown": "{timeout:g} 秒后仍不知运行 {run_id!r} 的结局：数据库无法访问。",
     "run_still": "运行 {run_id!r} 在 {timeout:g} 秒后仍为 {status}{reason}。",
     "database_unavailable": "数据库 {place} 不可用：{reason}",
     "database_rights": (

@@ -76,6 +76,7 @@ MESSAGES = {
     ),
     "no_run": "Run {run_id!r:.100} does not exist in {place}.",
     "unknown_choice": "{name}={value!r:.80} is unknown. Use one of: {choices}.",
+    "run_unknown": "The end of run {run_id!r} is unknown after {timeout:g} s: its database is away.",
     "run_still": "Run {run_id!r} is still {status} after {timeout:g} s{reason}.",
     "database_unavailable": "The database {place} is unavailable: {reason}",
     "database_rights": (
