@@ -160,8 +160,8 @@ def test_the_command_line(working, until):
     assert "typed: next at 2" in done.stderr
     until(lambda: path.exists() and path.read_text().startswith("Did 1.\n"))
     assert "paused" in working.pal("schedule", "pause", "typed").stderr
+    until(lambda: "delivered" in working.pal("schedule", "show", "typed").stdout)  # recorded after the file
     shown = working.pal("schedule", "show", "typed").stdout
-    assert "delivered" in shown
     rows = [line for line in shown.splitlines() if "schedule.typed.2" in line]
     assert rows
     assert all(re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+]00:00  [a-z]+ +schedule", row) for row in rows), (

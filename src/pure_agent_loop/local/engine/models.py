@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 import subprocess
 import tempfile
@@ -264,7 +265,9 @@ def _watched(process: subprocess.Popen[str], folder: Path, show: Callable[[int],
     while True:
         with suppress(subprocess.TimeoutExpired):
             return process.communicate(timeout=LOOK_SECONDS)[1]
-        if size := max(map(_size, folder.rglob("*")), default=0):
+        # pip removes folders meanwhile: `os.walk` passes over them, `rglob` raises.
+        files = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+        if size := max(map(_size, files), default=0):
             show(size)
 
 
