@@ -216,38 +216,59 @@ def spread(most: float) -> float:
     return most + 1 if sys.version_info[:2] == (3, 11) else most * 1.1
 
 
+def calls_with(given: str) -> float:
+    """Calls of a step without a network; the less of two runs, as the first may load modules."""
+    limits = LoopLimits() if given == "default" else FREE
+    secrets = ["sk-one-that-is-known-0123456789"] if given == "secrets" else []
+    return min(calls_of_a_step(Counting(), limits, secrets)[0] for _ in range(2))
+
+
+def calls_over_http() -> list[float]:
+    """All calls of a step and those of ours; each the least of several runs, as an answer may come early."""
+    with answering() as port:
+        client = OpenAIClient("m", "k", f"http://127.0.0.1:{port}/v1")
+        return list(map(min, *(calls_of_a_step(client, FREE, []) for _ in range(5))))
+
+
+def calls_by_protocol() -> dict[str, float]:
+    with answering() as port:
+        url = f"http://127.0.0.1:{port}"
+        clients: dict[str, BaseLLMClient] = {"chat": OpenAIClient("m", "k", f"{url}/v1")}
+        clients |= {name: kind(model, "k", url) for name, (kind, model) in CLIENTS.items()}
+        clients["Responses"] = ResponsesClient("m", "k", f"{url}/v1")
+        return {
+            name: min(calls_of_a_step(client, FREE, [])[0] for _ in range(3))
+            for name, client in clients.items()
+        }
+
+
+def in_another_process(measure: str, *args: str) -> Any:
+    """What a function of this module returns in a new process: earlier tests change what is counted."""
+    code = "import json, sys; from tests.kernel import test_cost as t; "
+    code += f"print(json.dumps(t.{measure}(*sys.argv[1:])))"
+    command, root = [sys.executable, "-c", code, *args], Path(__file__).parents[2]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
 @pytest.mark.parametrize("given", MAX_CALLS)
 def test_a_step_costs_no_more_calls_than_it_did(given):
     """What nobody uses costs nothing: an agent with one tool, no session, no typed answer."""
-    limits = LoopLimits() if given == "default" else FREE
-    secrets = ["sk-one-that-is-known-0123456789"] if given == "secrets" else []
-    counted = [calls_of_a_step(Counting(), limits, secrets)[0] for _ in range(2)]
-    assert min(counted) <= spread(MAX_CALLS[given])  # at first, modules may be loaded
+    assert in_another_process("calls_with", given) <= spread(MAX_CALLS[given])
 
 
 @pytest.mark.parametrize("http", MAX_OVER_HTTP)
 def test_a_step_over_http_costs_no_more_calls_than_it_did(http, monkeypatch):
-    """Of several runs the one with the least: an answer may come early."""
     monkeypatch.setenv(HTTP_VARIABLE, http)
-    with answering() as port:
-        client = OpenAIClient("m", "k", f"http://127.0.0.1:{port}/v1")
-        counted = [calls_of_a_step(client, FREE, []) for _ in range(5)]
-    for most, found in zip(MAX_OVER_HTTP[http], map(min, *counted), strict=True):
+    for most, found in zip(MAX_OVER_HTTP[http], in_another_process("calls_over_http"), strict=True):
         assert found <= spread(most)
 
 
 @pytest.mark.parametrize("http", MAX_OVER_HTTP)
 def test_a_step_in_another_protocol_costs_about_the_same(http, monkeypatch):
     monkeypatch.setenv(HTTP_VARIABLE, http)
-    with answering() as port:
-        url = f"http://127.0.0.1:{port}"
-        clients: dict[str, BaseLLMClient] = {"chat": OpenAIClient("m", "k", f"{url}/v1")}
-        clients |= {name: kind(model, "k", url) for name, (kind, model) in CLIENTS.items()}
-        clients["Responses"] = ResponsesClient("m", "k", f"{url}/v1")
-        counted = {
-            name: min(calls_of_a_step(client, FREE, [])[0] for _ in range(3))
-            for name, client in clients.items()
-        }
+    counted = in_another_process("calls_by_protocol")
     assert {name: calls / counted["chat"] for name, calls in counted.items()} == {
         name: pytest.approx(1, abs=MAX_RATIO - 1) for name in counted
     }
