@@ -272,16 +272,13 @@ class Chat:
         return "\n".join([*pinned, *self.screen.numbered(lines[:count]), *lines[count:]])
 
     @property
-    def takes_keys(self) -> bool:
-        """True if the answer can be chosen by keys."""
-        return self.permission_prompt.takes_keys
+    def answer_keys(self) -> list[str]:
+        """Keys that choose or give an answer."""
+        return self.permission_prompt.keys
 
-    def choose(self, key: str) -> None:
-        """Choose an answer with ``up`` and ``down``, and give it with ``enter``."""
-        if key == "enter":
-            self.permission_prompt.choose()
-        else:
-            self.permission_prompt.move(1 if key == "down" else -1)
+    def press_answer_key(self, key: str) -> None:
+        """Handle one of `answer_keys`."""
+        self.permission_prompt.press(key)
         self.prompt.redraw()
 
     def status(self) -> str:

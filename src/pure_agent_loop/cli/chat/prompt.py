@@ -12,7 +12,7 @@ import re
 import select
 import shlex
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from pathlib import Path
@@ -99,11 +99,11 @@ class Acts(Protocol):
         """Return the possible answers to the pending question."""
 
     @property
-    def takes_keys(self) -> bool:
-        """True if the answer can be chosen by keys."""
+    def answer_keys(self) -> Sequence[str]:
+        """Keys that choose or give an answer."""
 
-    def choose(self, key: str) -> None:
-        """Choose an answer with ``up`` and ``down``, and give it with ``enter``."""
+    def press_answer_key(self, key: str) -> None:
+        """Handle one of `answer_keys`."""
 
     def status(self) -> str:
         """Return the status line."""
@@ -338,9 +338,12 @@ class Prompt:
         def add(*names: str, does: Callable[[Any], Any], when: Filter | bool = True) -> None:
             keys.add(*names, filter=when)(does)
 
-        asked = Condition(lambda: acts.takes_keys) & empty & ~vi_navigation_mode
-        for name in ("up", "down", "enter"):  # no letters: the first of a sentence must not answer
-            keys.add(name, filter=asked, eager=True)(partial(self._choose, name))
+        def takes(key: str) -> Filter:
+            return Condition(lambda: key in acts.answer_keys) & empty & ~vi_navigation_mode
+
+        asked = takes("enter")
+        for name in ("up", "down", "enter", "1", "2", "3"):  # no letters: many sentences begin with y or n
+            keys.add(name, filter=takes(name), eager=True)(partial(self._answer, name))
         add("enter", does=lambda _: self._enter(), when=~asked)
         add("escape", "enter", does=lambda _: self._send(at_end=True), when=working)
         add("escape", "enter", does=lambda _: buffer.newline(copy_margin=False), when=~working)
@@ -374,8 +377,8 @@ class Prompt:
         add("c-z", does=lambda event: event.app.suspend_to_background())
         return ConditionalKeyBindings(keys, ~is_searching)  # the Ctrl-R search has separate key bindings
 
-    def _choose(self, key: str, _: object) -> None:
-        self._acts.choose(key)
+    def _answer(self, key: str, _: object) -> None:
+        self._acts.press_answer_key(key)
 
     def _enter(self) -> None:
         state = self.buffer.complete_state

@@ -175,7 +175,7 @@ class PermissionPrompt:
         kind = kind_words(pending.kind)
         words = [user_text(f"chat.choice_{letter}", kind=kind) for letter in pending.letters]
         answers = [f"  {letter}  {text}" for letter, text in zip(pending.letters, words, strict=True)]
-        if self.takes_keys:
+        if self.keys:
             answers[pending.chosen] = f"❯{answers[pending.chosen][1:]}"
         if pending.is_unclear:
             letters = "no_answer" if pending.kind else "no_answer_yes_no"
@@ -186,23 +186,24 @@ class PermissionPrompt:
         return "\n".join([*answers, always + user_text("chat.choose")])
 
     @property
-    def takes_keys(self) -> bool:
-        """True if keys choose the answer; those typed before the question was seen do not."""
+    def keys(self) -> list[str]:
+        """Keys that choose or give an answer; none while what is typed may be from before the question."""
         pending = self.pending
-        if pending is None or not pending.letters:
-            return False
-        return time.monotonic() - pending.shown_at >= QUIET_SECONDS
+        if pending is None or time.monotonic() - pending.shown_at < QUIET_SECONDS or not pending.letters:
+            return []
+        return ["up", "down", "enter", *pending.numbers]
 
-    def move(self, by: int) -> None:
-        """Choose the next answer, or with -1 the one before."""
-        if self.pending is not None:
-            self.pending.chosen = (self.pending.chosen + by) % len(self.pending.letters)
+    def press(self, key: str) -> None:
+        """Choose an answer with ``up`` and ``down``; ``enter`` gives it, a number the one of its row."""
+        pending = self.pending
+        if pending is None:
+            return
+        if key in ("up", "down"):
+            by = 1 if key == "down" else -1
+            pending.chosen = (pending.chosen + by) % len(pending.letters)
             self._changed()
-
-    def choose(self) -> None:
-        """Give the chosen answer."""
-        if self.pending is not None:
-            self.answer(self.pending.letters[self.pending.chosen])
+        else:
+            self.answer(pending.letters[pending.chosen] if key == "enter" else key)
 
     def answer(self, line: str) -> str | None:
         """Handle a typed line as an answer.
