@@ -70,11 +70,12 @@ def width_of(text: str) -> int:
 
 
 # A word with the blanks after it: letters up to the next blank, or one Chinese character, which needs none,
-# with the punctuation that is not allowed at the beginning or the end of a line.
+# with the punctuation that is not allowed at the beginning or the end of a line. The bound on brackets keeps
+# a text of nothing else linear.
 _WIDE = "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
 _OPENING, _CLOSING = "（「『《【〔［｛〈“", "，。；：、！？）」』》】〕］｝〉”…—％"
 _WORD = re.compile(
-    rf"\s+|(?:[{_OPENING}(\[{{]*[{_WIDE}][,.;:!?)}}%\]]*|[{_OPENING}]*[^\s{_WIDE}{_OPENING}{_CLOSING}]+"
+    rf"\s+|(?:[{_OPENING}(\[{{]{{0,16}}[{_WIDE}][,.;:!?)}}%\]]*|[{_OPENING}]*[^\s{_WIDE}{_OPENING}{_CLOSING}]+"
     rf"|[{_OPENING}]+|[{_CLOSING}])[{_CLOSING}]*\s*"
 )
 
