@@ -602,25 +602,22 @@ class TranscriptView:
         return as_sentence(one_line(event.content, MAX_CAUSE))
 
     def _permission(self, event: Event) -> str:
-        if (behavior := event.data.get("behavior")) == "ask":
-            self._calls[calls.id_of(event)] = calls.made_of(event, "waiting")
-            return self._close()
+        behavior = event.data.get("behavior")
+        states: dict[object, calls.CallState] = {"ask": "waiting", "deny": "failed"}
+        call = self._calls[calls.id_of(event)] = calls.made_of(event, states.get(behavior, "running"))
         if behavior == "deny":
-            call = self._calls[calls.id_of(event)] = calls.made_of(event, "failed")
             call.refused = str(event.data.get("reason") or self._words("refused"))
-        else:
-            self._calls[calls.id_of(event)] = calls.made_of(event, "running")
-        for call in self._calls.values():  # those behind it are decided from now on
-            call.started = call.started if call.has_begun else event.timestamp
+        if behavior != "ask":
+            for other in self._calls.values():  # those behind it are decided from now on
+                other.started = other.started if other.has_begun else event.timestamp
         return self._close()
 
     def _part(self, event: Event) -> str:
         part = event.data["part"]
         if part["type"] != "tool" or part["state"] != "pending":
             return ""
-        self._answer.writing = (
-            ""  # the call is written; the decision may take time, because a command is tried first
-        )
+        # The call is written. The decision may take time, because a command is tried first.
+        self._answer.writing = ""
         self._calls[part["call_id"]] = CallView(part["tool"], part["input"], "running", event.timestamp)
         return ""
 
