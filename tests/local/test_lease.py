@@ -19,10 +19,10 @@ KEY = "secret"
 
 
 @contextlib.contextmanager
-def serving(idle, key=KEY, grace=None):
-    """The server's side in a thread; gives its state and its thread."""
+def serving(idle, key=KEY, grace=30.0):
+    """The server's side in a thread, which waits long for its first user; gives its state and its thread."""
     listener = socket.create_server((HOST, 0))
-    leases = Leases(listener, key, idle, idle if grace is None else grace)
+    leases = Leases(listener, key, idle, grace)
     thread = threading.Thread(target=leases.serve, daemon=True)
     thread.start()
     yield State(os.getpid(), "http://nowhere", KEY, listener.getsockname()[1], 0), thread
@@ -41,7 +41,7 @@ def test_a_server_lasts_as_long_as_its_last_lease():
 
 
 def test_a_server_nobody_comes_to_ends():
-    with serving(idle=0.05) as (state, _):
+    with serving(idle=0.05, grace=0.05) as (state, _):
         pass
     assert take_lease(state) is None
 
@@ -52,7 +52,7 @@ def test_a_killed_user_holds_nothing():
         "lease = take_lease(State(1, '', 'secret', int(sys.argv[1]), 0))\n"
         "print(lease is not None, flush=True)\nsys.stdin.read()"
     )
-    with serving(idle=0.05, grace=30.0) as (state, _):  # the end of the block waits for its end
+    with serving(idle=0.05) as (state, _):  # the end of the block waits for its end
         user = subprocess.Popen(
             [sys.executable, "-c", code, str(state.control)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
         )
