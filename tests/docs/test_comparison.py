@@ -42,7 +42,7 @@ def test_each_command_of_the_page_exists():
 
 
 @pytest.mark.parametrize(
-    ("name", "heading"), [("README.md", "Beside others"), ("README.zh.md", "与其他框架相比")]
+    ("name", "heading"), [("README.md", "Comparison"), ("README.zh.md", "与其他框架相比")]
 )
 def test_the_table_of_a_readme_is_that_of_the_page(name: str, heading: str):
     written = table((ROOT / name).read_text(encoding="utf-8"), heading)
@@ -57,16 +57,21 @@ def test_the_table_of_a_readme_is_that_of_the_page(name: str, heading: str):
 @pytest.mark.parametrize(
     ("short", "heading", "long", "part"),
     [
-        ("CPU of a step, of a hand-written loop", "Costs", "one step in a run of 50, CPU µs", r"\((.*)\)"),
         (
-            "CPU until a process has its first answer, ms",
+            "CPU time per step, relative to a hand-written loop",
+            "Costs",
+            "one step in a run of 50, CPU µs",
+            r"\((.*)\)",
+        ),
+        (
+            "CPU time to a process's first answer, ms",
             "Costs",
             "until the first answer of a process, CPU ms",
             r"[\d,]+",
         ),
         ("packages installed", "Packages", "packages", r"\d+"),
         (
-            "right with broken servers and models, of 13",
+            "broken servers and models handled, of 13",
             "Servers that break, models that err",
             "right, of 13, by default",
             r"\d+",
