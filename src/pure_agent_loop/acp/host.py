@@ -85,11 +85,11 @@ class Editor(Protocol):
     """An editor: its user, its files including unsaved changes, and its terminals."""
 
     reads: bool
-    """Whether the editor reads files."""
+    """True if the editor reads files."""
     writes: bool
-    """Whether the editor writes files."""
+    """True if the editor writes files."""
     runs: bool
-    """Whether the editor runs terminals."""
+    """True if the editor runs terminals."""
 
     def read(self, path: str) -> str:
         """Return the text of the file at an absolute path. Call it only from a tool's thread.
@@ -200,7 +200,7 @@ class Host(Protocol):
     """The application: opens sessions."""
 
     has_mcp: bool
-    """Whether MCP servers of the editor are supported."""
+    """True if MCP servers of the editor are supported."""
 
     async def check(self) -> None:
         """Check that a model is available.

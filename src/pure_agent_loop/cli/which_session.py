@@ -249,7 +249,7 @@ def place_for_run(
 
 
 class Deletes(Protocol):
-    """What deletes the sessions of a command."""
+    """Deletion of sessions, in a folder or a database."""
 
     def delete(self, session_id: str) -> None:
         """Delete a session; in a database also its durable runs."""

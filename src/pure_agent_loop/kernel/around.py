@@ -45,7 +45,7 @@ async def already_recorded(*_: Any) -> NoReturn:
 
 
 def has_hooks(hooks: Sequence[Callable[..., Any]], effect: str, step: Step, call: ToolCallRun) -> bool:
-    """Whether there are hooks, or recorded decisions of hooks that an earlier process had."""
+    """True if there are hooks, or recorded decisions of hooks that an earlier process had."""
     return bool(hooks) or step.recorded(effect, call, 0)
 
 
@@ -287,7 +287,7 @@ async def audit_denied(step: Step, call: ToolCallRun) -> None:
 
 
 def may_change_files(calls: Sequence[ToolCallRun]) -> bool:
-    """Whether an allowed call is of a tool that may change something."""
+    """True if an allowed call is of a tool that may change something."""
     return any(
         call.tool is not None
         and not call.tool.read_only

@@ -135,14 +135,14 @@ def _batches(calls: Sequence[ToolCallRun]) -> list[list[ToolCallRun]]:
 
 
 def _is_settled(step: Step, call: ToolCallRun) -> bool:
-    """Whether the call began in an earlier process and will not run again."""
+    """True if the call began in an earlier process and will not run again."""
     intent = step.intent_of(call)
     repeats = intent is not None and intent.get("idempotent") is True and _is_repeatable(call.tool)
     return intent is not None and (not repeats or step.recorded("tool", call))
 
 
 def _is_repeatable(tool: Tool | None) -> bool:
-    """Whether the tool may be called again after its process ended during the call."""
+    """True if the tool may be called again after its process ended during the call."""
     return tool is not None and (tool.idempotent or getattr(tool, "resumes", False))
 
 

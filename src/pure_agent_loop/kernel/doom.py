@@ -77,7 +77,7 @@ class Made:
     shape: str = ""
     """Digest that is equal for similar results of different arguments; may be empty."""
     news: bool = False
-    """Whether the call, or its result, was not in the window before."""
+    """True if the call, or its result, was not in the window before."""
     action: DoomAction = "run"
     """Action of its verdict."""
     pattern: DoomPattern = ""

@@ -168,7 +168,7 @@ def _values_of(schema: Mapping[str, Any]) -> str:
 
 
 def _can_fit(pattern: str, schema: object, name: str) -> bool:
-    """Whether a value that the schema allows could match the pattern; True if that is unknown."""
+    """True if a value that the schema allows could match the pattern; True if that is unknown."""
     if name == "path" and pattern[-1:] == "/" and pattern[-2:-1] not in ("", *_ANY):
         return False  # it names the files in a folder, but a path does not end with a slash
     if not isinstance(schema, Mapping) or any(key in schema for key in ("$ref", "allOf")):
@@ -184,7 +184,7 @@ def _can_fit(pattern: str, schema: object, name: str) -> bool:
 
 
 def _fits_kind(pattern: str, kind: str) -> bool:
-    """Whether the text of a value of a JSON type could match the pattern."""
+    """True if the text of a value of a JSON type could match the pattern."""
     if kind in ("boolean", "null"):
         return any(fits(pattern, value) for value in ((True, False) if kind == "boolean" else (None,)))
     if kind in ("array", "object"):

@@ -220,7 +220,7 @@ class Kit:
     options: dict[str, Any] = field(default_factory=dict)
     """Fields of every request, such as ``temperature``."""
     emit_reasoning: bool = False
-    """Whether the thinking is shown in events."""
+    """True if the thinking is shown in events."""
     cancel_token: CancelToken | None = None
     """Stops the run from outside."""
     permissions: PermissionPolicy = field(default_factory=PermissionPolicy)
@@ -268,7 +268,7 @@ class Kit:
     output: OutputSpec | None = None
     """Required type of the answer; None for text."""
     output_of_run: bool = False
-    """Whether the type was set for this run, and so applies to the agent that ends it."""
+    """True if the type was set for this run, and so applies to the agent that ends it."""
     deps: Any = None
     """Value for user functions in their `RunContext`. Never recorded."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
@@ -276,7 +276,7 @@ class Kit:
     lead: Callable[[], Awaitable[str]] | None = None
     """Writes the system prompt; None where it is a text."""
     lead_each_step: bool = False
-    """Whether the prompt is written per step, not only per run."""
+    """True if the prompt is written per step, not only per run."""
     silence: Interrupt | None = None
     """Watchdog for a silent model, one request at a time; None before the run begins."""
     prefix_watch: PrefixWatch | None = None

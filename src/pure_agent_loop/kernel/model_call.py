@@ -297,7 +297,7 @@ class ModelCall(Attempts):
         super().__init__(build_request(step.state, step.kit), step)
         self.parts = AnswerParts(step)
         self.shown = False
-        """Whether a piece of the newest attempt was shown."""
+        """True if a piece of the newest attempt was shown."""
         self._is_typed = step.kit.output is not None and is_typed(step.state, step.kit)
         self._redactor: ResponseRedactor | None = None
         self._partial: PartialOutput | None = None
@@ -496,7 +496,7 @@ SILENT = "silent_truncation"
 
 
 def is_of_one_request(response: LLMResponse) -> bool:
-    """Whether the response took a single request; the sum of several does not measure the history."""
+    """True if the response took a single request; the sum of several does not measure the history."""
     requests = get(response.raw, "requests")
     return not isinstance(requests, int) or requests <= 1
 

@@ -1,7 +1,7 @@
 """Prompt prefix: where a request first differs from the previous one, and who changed it.
 
 A server reads a prompt from its cache up to the first difference, in the order tools, system prompt,
-messages. Whoever changes what was sent before names itself in `QueryState.rewritten`: nothing is guessed.
+messages. A writer that changes sent bytes puts its name into `QueryState.rewritten`: nothing is guessed.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class PrefixChange:
         total: Characters of the previous request.
         before: Excerpt of the previous request, from shortly before the difference; empty if it had ended.
         after: The same of this request.
-        writer: Who changed it: a key of `QueryState.rewritten`'s values, ``program`` for the caller's own
-            messages, prompt or tools, ``client`` for the client's tool mode or what it learned.
+        writer: Writer of the change: a key of `QueryState.rewritten`'s values, ``program`` for the caller's
+            own messages, prompt or tools, ``client`` for the client's tool mode or what it learned.
     """
 
     part: str
@@ -97,7 +97,7 @@ def first_change(
 
     Args:
         before: The previous request, from `entries_of`.
-        writers: Who changed a part since, by part; `PROGRAM` for others.
+        writers: Writers of changes since, by part; `PROGRAM` for others.
         redact: Removes secrets from a text before an excerpt of it is taken.
     """
     kept, total = 0, sum(len(text) for part in before.values() for text in part)

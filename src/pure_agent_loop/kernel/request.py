@@ -57,12 +57,12 @@ def build_request(state: QueryState, kit: Kit) -> Request:
 
 
 def is_typed(state: QueryState, kit: Kit) -> bool:
-    """Whether the next answer is typed. The last answer after a limit is text: it reports progress."""
+    """True if the next answer is typed. The last answer after a limit is text: it reports progress."""
     return kit.output is not None and kit.output.response_format is not None and not state.closing
 
 
 def may_call(state: QueryState, kit: Kit) -> bool:
-    """Whether the next response may contain calls."""
+    """True if the next response may contain calls."""
     has_rounds = kit.tool_rounds is None or state.tool_rounds < kit.tool_rounds
     return not state.closing and has_rounds and bool(kit.tools)
 

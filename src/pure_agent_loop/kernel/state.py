@@ -178,7 +178,7 @@ class QueryState:
     stop_hook_active: bool = False
     """True while the agent continues because of a stop hook."""
     stop_hook_count: int = 0
-    """How often a stop hook made it continue."""
+    """Number of times a stop hook made the run continue."""
     held: list[Incoming] = field(default_factory=list)
     """Messages that came in before the run was suspended."""
     handed_to: list[str] = field(default_factory=list)
@@ -186,19 +186,19 @@ class QueryState:
     session_id: str = ""
     """Session of the run; empty for none."""
     corrections: int = 0
-    """How often the model had to correct its typed answer."""
+    """Number of times the model had to correct its typed answer."""
     output: dict[str, Any] | None = None
     """Typed output in plain form, under ``value``; None until it is there."""
     transition_reason: str = "start"
-    """Why the newest step began."""
+    """Reason of the newest step."""
     stop_reason: str | None = None
-    """Why the run ended, a key of `STOP_REASONS`; None while it runs."""
+    """Reason of the end, a key of `STOP_REASONS`; None while it runs."""
     failure: Exception | None = field(default=None, compare=False)
     """Exception that ended the run with ``error``. Not part of the plain form."""
     live_output: Any = field(default=None, compare=False, repr=False)
     """Typed output as an object. Not part of the plain form."""
     rewritten: dict[str, str] = field(default_factory=dict)
-    """Who changed what the previous request held, by part (tools, system, messages); see `kernel.prefix`."""
+    """Writer of each change to earlier bytes, by part (tools, system, messages); see `kernel.prefix`."""
     parts: dict[str, dict[str, Any]] = field(default_factory=dict, compare=False, repr=False)
     """Parts of calls that have not ended. Not part of the plain form."""
     deadline: float | None = field(default=None, compare=False)
@@ -231,7 +231,7 @@ class QueryState:
 
     @property
     def max_output_recovery_count(self) -> int:
-        """How often a cut-off answer was continued."""
+        """Number of times a cut-off answer was continued."""
         return self.answer.continued
 
     @property

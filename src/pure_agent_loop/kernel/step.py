@@ -52,7 +52,7 @@ class ToolCallRun:
 
     @property
     def is_changed(self) -> bool:
-        """Whether it has other arguments than the model wrote."""
+        """True if it has other arguments than the model wrote."""
         return self.args is not self.written.arguments and self.args != self.written.arguments
 
     def in_force(self) -> ToolCall:
@@ -90,7 +90,7 @@ class Step:
         return f"{key}:{detail}" if detail != "" else key
 
     def recorded(self, effect: str, call: ToolCallRun, detail: object = "") -> bool:
-        """Whether an earlier process has recorded this effect."""
+        """True if an earlier process has recorded this effect."""
         return self.kit.journal.recorded(self.key(effect, call, detail))
 
     def intent_of(self, call: ToolCallRun) -> Mapping[str, Any] | None:

@@ -42,7 +42,7 @@ class Marked:
 
 
 class Phase(Enum):
-    """How far the arguments of a call have come."""
+    """Progress of a call's arguments."""
 
     EMPTY = 0
     CUT = 1  # a JSON text without its end
@@ -111,7 +111,7 @@ class OpenCall:
 
     @property
     def phase(self) -> Phase:
-        """How far the arguments have come."""
+        """Progress of the arguments."""
         return phase_of(self.text) if self.whole is None else Phase.COMPLETE
 
     @property

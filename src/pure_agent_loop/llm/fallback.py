@@ -59,7 +59,7 @@ _OF_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "context_overflow"
 
 @dataclass(slots=True)
 class _Cooldown:
-    """When a model may be asked again, on the clock of the group."""
+    """Earliest time to ask a model again, on the clock of the group."""
 
     ready_at: float = 0.0
 

@@ -1,4 +1,4 @@
-"""What was written for a history, kept for the next request of the same run."""
+"""Requests written for a history, kept for the next request of the same run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class _Written(NamedTuple):
 
 
 class WrittenHistories(Generic[T]):
-    """What was written for the history of each running task, so that its next request adds only new messages.
+    """Requests written for the history of each running task, so that the next one adds only new messages.
 
     A beginning is recognised by its values, not its objects: a changed message is written again. An entry is
     removed with its task.

@@ -404,7 +404,7 @@ class OpenAIClient(BaseLLMClient):
 
 
 class _Request(NamedTuple):
-    """What a caller asked for, and the marks of images and files that were left out of it."""
+    """Request of a caller, and the marks of images and files that were left out of it."""
 
     messages: list[dict[str, Any]]
     tools: list[dict[str, Any]] | None

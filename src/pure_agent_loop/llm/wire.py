@@ -1,4 +1,4 @@
-"""What servers send: server-sent events, and the JSON in them, for any protocol. Pure: no I/O.
+"""Server-sent events, and the JSON in them, for any protocol. Pure: no I/O.
 
 Unreadable data raises `LLMError` and is never skipped: no part of a response may get lost.
 """

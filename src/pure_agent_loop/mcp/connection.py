@@ -69,7 +69,7 @@ class Connection:
 
     @property
     def is_ready(self) -> bool:
-        """Whether the connection is open now."""
+        """True if the connection is open now."""
         return self._session is not None and self._session.is_ready
 
     async def client(self) -> Any:

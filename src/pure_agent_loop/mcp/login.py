@@ -49,7 +49,7 @@ class TokenStorage:
 
     @property
     def exists(self) -> bool:
-        """Whether a login is stored."""
+        """True if a login is stored."""
         return self._path.exists()
 
     @property

@@ -404,7 +404,7 @@ class MCPServer:
 
     @property
     def has_prompts(self) -> bool:
-        """Whether the server offers prompts; False while it is not connected."""
+        """True if the server offers prompts; False while it is not connected."""
         return self._current_use.has_prompts
 
     async def prompts(self) -> Prompts:

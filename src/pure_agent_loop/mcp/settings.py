@@ -60,7 +60,7 @@ class OAuth:
 
     @property
     def is_machine(self) -> bool:
-        """Whether the login needs no person."""
+        """True if the login needs no person."""
         return self.grant == "client_credentials"
 
     def _wrong(self) -> str:

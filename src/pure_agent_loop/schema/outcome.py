@@ -28,7 +28,7 @@ MAX_PIECE_CHARS = 1_000_000  # per iterator, which may be endless
 
 
 class CommandEnd(TypedDict):
-    """How a command ended, for people: a model reads the same in the text.
+    """End of a command, for people: a model reads the same in the text.
 
     Args:
         exit_code: 124 for a command that exceeded its time, as of ``timeout`` of the GNU coreutils.

@@ -59,7 +59,7 @@ class Channel:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether the channel may be discarded: the file has everything."""
+        """True if the channel may be discarded: the file has everything."""
         return not self.viewers and not self._due
 
     def add(self, plain: Mapping[str, Any], run: str = "") -> ChannelEntry:

@@ -246,13 +246,13 @@ class _RequestBody:
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the body is known to exceed the limit."""
+        """True if the body is known to exceed the limit."""
         length = self._length
         return not length.isdecimal() or len(length) > 15 or max(int(length), self._received) > self._max
 
     @property
     def may_be_long(self) -> bool:
-        """Whether unread bytes of unknown or excessive length remain."""
+        """True if unread bytes of unknown or excessive length remain."""
         return not self._is_complete and (self._length == "0" or self.is_too_large)
 
     def check(self) -> None:

@@ -80,12 +80,12 @@ class RunInfo:
 
     @property
     def is_working(self) -> bool:
-        """Whether the run is pending or running."""
+        """True if the run is pending or running."""
         return self.state in WORKING
 
     @property
     def is_open(self) -> bool:
-        """Whether the run has not ended."""
+        """True if the run has not ended."""
         return self.is_working or self.state in WAITING
 
 

@@ -133,7 +133,7 @@ class TimedConnection(H11Protocol):
 
     @property
     def is_known(self) -> bool:
-        """Whether a request on this connection was authenticated."""
+        """True if a request on this connection was authenticated."""
         scope: Any = self.scope  # None before the first request
         if not self._is_known and scope is not None:
             self._is_known = "person" in scope.get("state", {})

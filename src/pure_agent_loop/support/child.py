@@ -109,7 +109,7 @@ def child_environment(*names: str, **variables: str) -> dict[str, str]:
 
 
 def _is_usable(path: str) -> bool:
-    """Whether a path is absolute and lies outside the working folder.
+    """True if a path is absolute and lies outside the working folder.
 
     Packages installed for this Python are trusted, also in a ``.venv`` there. If the working folder is the
     user's home or a parent of it, only the folder itself is excluded.

@@ -32,7 +32,7 @@ def logging_without(redactor: Redactor | None) -> Iterator[None]:
 
 
 def is_meant(error: BaseException) -> bool:
-    """Whether an error carries a message for the model: an error of this package or a subclass."""
+    """True if an error carries a message for the model: an error of this package or a subclass."""
     if isinstance(error, PureAgentLoopError):
         return not isinstance(error, ConfigError)
     if isinstance(error.__cause__, (StopIteration, StopAsyncIteration)):  # converted to RuntimeError here

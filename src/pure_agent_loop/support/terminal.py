@@ -222,7 +222,7 @@ def fitted(text: str, stream: TextIO | None) -> str:
 
 
 def knows_escapes(environ: Mapping[str, str] | None = None) -> bool:
-    """Whether the terminal supports escape sequences, by ``TERM``.
+    """True if the terminal supports escape sequences, by ``TERM``.
 
     Args:
         environ: The environment; this process's if None.
@@ -232,7 +232,7 @@ def knows_escapes(environ: Mapping[str, str] | None = None) -> bool:
 
 
 def wants_colour(stream: TextIO | None, environ: Mapping[str, str] | None = None) -> bool:
-    """Whether to write colours to `stream`.
+    """True if to write colours to `stream`.
 
     ``NO_COLOR`` (not empty) disables, then ``FORCE_COLOR`` (not empty, not 0) enables, then a terminal
     other than ``TERM=dumb`` gets colours.

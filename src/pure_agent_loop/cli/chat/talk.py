@@ -71,7 +71,7 @@ class Spent:
 
 @dataclass(slots=True)
 class UsageTotals:
-    """What the last task and all tasks since the conversation started have used."""
+    """Usage of the last task, and of all tasks since the conversation started."""
 
     task: Spent | None = None  # None before the first task has ended
     all: Spent | None = None

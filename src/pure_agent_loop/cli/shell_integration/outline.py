@@ -26,7 +26,7 @@ class OptionOutline:
 
     @property
     def kind(self) -> str:
-        """How to complete the value: ``choices``, ``folder``, ``file``, ``any``; empty for no value."""
+        """Completion of the value: ``choices``, ``folder``, ``file``, ``any``; empty for no value."""
         return "choices" if self.choices else _PATH_KINDS.get(self.value, "any") if self.value else ""
 
 

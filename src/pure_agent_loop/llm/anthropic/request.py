@@ -400,7 +400,7 @@ class _Turns:
 
     @property
     def edits(self) -> list[str]:
-        """What the server is asked to edit; see `_edits`."""
+        """Edits that the server is asked to make; see `_edits`."""
         return _edits(self.body)
 
     def copy(self, tools: list[dict[str, Any]], body: Mapping[str, Any]) -> _Turns:

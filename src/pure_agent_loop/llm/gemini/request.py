@@ -65,7 +65,7 @@ _NEWEST = (3, 0)  # assumed for names without a number, such as gemini-flash-lat
 
 @dataclass(frozen=True, slots=True)
 class GeminiModel:
-    """What a model accepts, by its name; checked 2026-11-27.
+    """Capabilities of a model, by its name; checked 2026-11-27.
 
     Args:
         name: Model name.

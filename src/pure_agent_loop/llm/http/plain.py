@@ -1,4 +1,4 @@
-"""What a transport is, and the base of those without the SDK: requests that need it use a fallback."""
+"""Transport protocol, and the base of transports without the SDK: requests that need it use a fallback."""
 
 from __future__ import annotations
 

@@ -47,7 +47,7 @@ _UNSTREAMED = ("2h", "8h")  # values of `background_options.completion_window`
 
 
 class Held(NamedTuple):
-    """What a server holds of a history; see `held_by_server`.
+    """Part of a history that the server holds; see `held_by_server`.
 
     Args:
         response_id: The newest response that the server stores; empty for none.

@@ -43,7 +43,7 @@ class Resource:
 
     @property
     def is_template(self) -> bool:
-        """Whether the URI is a template."""
+        """True if the URI is a template."""
         return bool(self.pattern.groups)
 
     def arguments(self, uri: str) -> dict[str, str] | None:

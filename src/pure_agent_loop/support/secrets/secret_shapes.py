@@ -66,7 +66,7 @@ def is_name(value: str) -> bool:
 
 
 def has_words(value: str) -> bool:
-    """Whether most of a value could be words. One in a hundred random values passes."""
+    """True if most of a value could be words. One in a hundred random values passes."""
     words = sum(map(len, filter(_PRONOUNCEABLE.fullmatch, _PARTS.findall(value))))
     return words >= 0.6 * sum(map(str.isalnum, value))
 

@@ -97,7 +97,7 @@ class ResponsesServer(ScriptedServer):
 
 @dataclass(slots=True)
 class IssuedItems:
-    """What a server has sent.
+    """Items that a server has sent.
 
     Args:
         reasoning: Reasoning items, by encrypted content.
