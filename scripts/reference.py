@@ -30,7 +30,7 @@ SECTIONS = {
     "tasks": "People and usage",
     "fleet": "Operators",
 }
-FOREIGN = "Protocols of others"
+FOREIGN = "Other protocols"
 
 
 def cell(text: str) -> str:

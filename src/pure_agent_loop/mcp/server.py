@@ -89,7 +89,8 @@ class MCPServer:
         allow: Patterns of the tool names to use (``read_*``); None for all.
         deny: Patterns of the tool names not to use.
         trusted: Trust its hints: a tool marked ``readOnlyHint`` needs no approval, one marked
-            ``idempotentHint`` may be repeated. ``destructiveHint`` is always respected.
+            ``idempotentHint`` may be repeated. ``destructiveHint`` asks a person, unless a trusted
+            ``readOnlyHint`` contradicts it.
         pinned: Ask a person before using a tool whose description has changed since it was first seen.
         resources: Expose its resources as two tools.
         timeout: Seconds per call; None for the run's default.
