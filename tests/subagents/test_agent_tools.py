@@ -93,6 +93,20 @@ def test_a_typed_input_reaches_it_as_json():
     assert len(other.llm.requests) == 1
 
 
+@pytest.mark.parametrize("has_own", [False, True], ids=["the caller has none", "the caller has one"])
+def test_a_question_goes_to_the_caller_or_else_to_its_own_on_ask(has_own):
+    asked = []
+
+    def answer(who):
+        return lambda request: asked.append((who, request.tool)) or "allow"
+
+    script = [call("stamp", n=1), "A line."]
+    other = writer(script, tools=[stamp], permission_mode="ask", on_ask=answer("own"))
+    result = check_result(boss(other, **({"on_ask": answer("caller")} if has_own else {})).run("go"))
+    assert tool_texts(result.messages) == ["A line."]
+    assert asked == [("caller" if has_own else "own", "stamp")]
+
+
 def test_its_own_output_type_and_checks_hold():
     other = writer(['{"about": "sea"}', '{"about": "the sea"}'], output_type=Wish)
 

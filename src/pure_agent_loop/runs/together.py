@@ -38,7 +38,7 @@ def restricted_kit(own: Kit, above: Kit) -> Kit:
 
     The agent keeps its model, tools, prompts and settings. Rules, functions, hooks, audit log, budget and
     redaction of both agents apply; the smaller of each limit applies. The run itself (events, session,
-    cancellation, `on_ask`) is that of the calling agent.
+    cancellation) is that of the calling agent. Its `on_ask` answers questions, else that of the agent.
 
     Raises:
         ConfigError: The agent requires deps, and neither agent has any.

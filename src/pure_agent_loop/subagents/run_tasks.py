@@ -376,7 +376,8 @@ class RunTasks:
                 await self._kit.emit(event)
 
     def _permission_asker(self, child: Child) -> Callable[[PermissionRequest], Any] | None:
-        ask = self._kit.on_ask
+        agent = child.definition.agent
+        ask = self._kit.on_ask or (None if agent is None else kit_of(agent).on_ask)
         if ask is None:
             return None
 
