@@ -68,6 +68,7 @@ from pure_agent_loop.runs.settings import (
     hooks_in_run,
     parse_system_prompt,
     read_again,
+    with_server_tools_of,
 )
 from pure_agent_loop.runs.start import RunInput, begin_run, brings_system
 from pure_agent_loop.runs.ways import OutputType, T, Variants
@@ -110,7 +111,8 @@ class Agent(Variants[Deps, Out]):
         api_key: API key; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
         base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI, or the protocol's own.
         llm: Custom client, instead of `model`.
-        tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`.
+        tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`. A dict in the shape of the
+            model's protocol is a tool that the server runs, such as ``{"type": "web_search"}``.
         system_prompt: Leading system message; empty for none. `react_prompt` writes one. Also a sync or async
             function that returns the text, or a list of texts and functions.
         limits: Limits of a run.
@@ -271,6 +273,7 @@ class Agent(Variants[Deps, Out]):
             if thinking_level != "off":
                 options["thinking_level"] = thinking_level
         self.llm: ChatModel = llm
+        options = with_server_tools_of(self._own_tools, options, llm)
         policy = PermissionPolicy(permission_mode, permission_rules or PermissionRules())
         if not policy.rules.shared:
             check_rules(policy.rules, self.tools, subagents)

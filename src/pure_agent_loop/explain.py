@@ -18,7 +18,14 @@ from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.request import Request
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.base import BaseLLMClient, ShowsRequest, model_of, origin_of, takes_meta
+from pure_agent_loop.llm.base import (
+    BaseLLMClient,
+    ShowsRequest,
+    model_of,
+    origin_of,
+    takes_meta,
+    with_server_tools,
+)
 from pure_agent_loop.llm.openai_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
@@ -114,7 +121,7 @@ def explain(state: QueryState, kit: Kit) -> Explanation:
         notices=tuple(event.content for event in events if event.type in noticed),
         limits=_limits(kit),
         permissions={tool.name: _permission(tool, kit) for tool in kit.tools},
-        estimated_tokens=_tokens(request),
+        estimated_tokens=_tokens(recorder.asked, kit),
     )
 
 
@@ -200,10 +207,12 @@ def _permission(tool: Tool, kit: Kit) -> str:
     )
 
 
-def _tokens(request: dict[str, Any]) -> int:
-    tools = request.get("tools")
+def _tokens(request: Request, kit: Kit) -> int:
+    """Estimate the tokens of a request, in the tool mode of the client; the protocol makes no difference."""
+    shaped = kit.client.shape(*request) if isinstance(kit.client, ToolModeClient) else request
+    tools = with_server_tools(shaped.tools, shaped.options)
     about_tools = estimate_tokens(json.dumps(tools, ensure_ascii=False)) if tools else 0
-    return sum(map(estimate_message, request["messages"])) + about_tools
+    return sum(map(estimate_message, shaped.messages)) + about_tools
 
 
 def _section(title: str, lines: Any) -> list[str]:

@@ -20,7 +20,13 @@ from pure_agent_loop.permissions import PermissionMode, PermissionPolicy
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.run import Run
-from pure_agent_loop.runs.settings import check_client, check_fields, check_types, kit_of
+from pure_agent_loop.runs.settings import (
+    check_client,
+    check_fields,
+    check_types,
+    kit_of,
+    with_server_tools_of,
+)
 from pure_agent_loop.runs.start import RunInput, begin_run
 from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import redactor_for
@@ -142,7 +148,7 @@ class ReactLoop:
             tools=tools,
             limits=limits,
             retry=retry if enable_retry else replace(retry, max_retries=0),
-            options={**base.options, **(llm_kwargs or {})},
+            options=with_server_tools_of(tools, {**base.options, **(llm_kwargs or {})}, base.client),
             compactor=Ladder(),
             emit_reasoning=emit_reasoning_events,
             after_tools=after_tools,

@@ -318,6 +318,15 @@ def as_toolset(value: object) -> Toolset | None:
     return as_protocol(value, Toolset)
 
 
+def is_server_tool(value: object) -> bool:
+    """Return True for a dict of a model server's protocol, which names a tool that the server itself runs."""
+    if not isinstance(value, Mapping) or callable(value.get("function")):
+        return False
+    if isinstance(kind := value.get("type"), str):
+        return kind != "function"
+    return len(value) == 1 and isinstance(next(iter(value.values())), Mapping)  # Gemini's have no type
+
+
 def as_tool(value: ToolLike) -> Tool:
     """Turn a function, or a dict ``{name, description, parameters, function}``, into a `Tool`.
 
@@ -342,7 +351,7 @@ def as_tool(value: ToolLike) -> Tool:
 
 
 class ToolRegistry:
-    """Registry of tools by name, and of toolsets.
+    """Registry of tools by name, of toolsets, and of tools that the model's server runs.
 
     Args:
         tools: Initial functions, Tools, dicts or toolsets.
@@ -356,6 +365,7 @@ class ToolRegistry:
     def __init__(self, tools: Iterable[ToolLike | Toolset] = ()) -> None:
         self._tools: dict[str, Tool] = {}
         self.toolsets: list[Toolset] = []
+        self.server_tools: list[Mapping[str, Any]] = []
         self.listed: dict[str, Tool] = {}  # by toolsets in earlier runs, for `examples_of`
         self._schemas: tuple[Prompts | None, list[dict[str, Any]]] | None = None
         self.register_many(tools)
@@ -385,14 +395,18 @@ class ToolRegistry:
         """Add several tools and toolsets, or those of another registry; see `register`."""
         if isinstance(values, (str, bytes, Mapping)) or not hasattr(values, "__iter__"):
             raise ConfigError(f"tools must be a list of functions, Tools or dicts; it is {values!r:.80}.")
-        if isinstance(values, ToolRegistry):
-            self.toolsets += values.toolsets
-        for value in values:
+        for value in values.entries() if isinstance(values, ToolRegistry) else values:
             toolset = as_toolset(value)
-            if toolset is None:
-                self.register(cast("ToolLike", value))
-            else:
+            if toolset is not None:
                 self.toolsets.append(toolset)
+            elif is_server_tool(value):
+                self.server_tools.append(dict(cast("Mapping[str, Any]", value)))
+            else:
+                self.register(cast("ToolLike", value))
+
+    def entries(self) -> list[Any]:
+        """Return all tools, toolsets and tools of the server, as `register_many` takes them."""
+        return [*self, *self.toolsets, *self.server_tools]
 
     def get(self, name: str) -> Tool | None:
         """Return the tool with the name, or None."""

@@ -85,6 +85,21 @@ def run(tools, script, **options):
     return check_result(Agent(llm=llm, tools=tools, **options).run("go")), llm
 
 
+def test_an_agent_with_handoffs_keeps_its_toolset():
+    """In its first request, after `add_handoff`, and where the last agent may hand over no more."""
+
+    def always(messages, tools, options):
+        transfers = [each["function"]["name"] for each in tools if "transfer" in each["function"]["name"]]
+        return call(transfers[0]) if transfers else "Enough."
+
+    llm = ScriptedLLM(always)
+    one = Agent(llm=llm, name="one", tools=[Shelf("dig")])
+    two = Agent(llm=llm, name="two", tools=[Shelf("fill")], handoffs=[one])
+    one.add_handoff(two)
+    assert one.run("go").content == "Enough."
+    assert offered(llm) == [["transfer_to_two", "dig"], ["transfer_to_one", "fill"]] * 4 + [["dig"]]
+
+
 def test_a_toolset_stands_beside_tools():
     shelf = Shelf("dig", "fill")
     result, llm = run([add, shelf], [[call("dig", n=1), call("add", a=1, b=2)], "done"])

@@ -22,10 +22,12 @@ class BaseLLMClient(ABC):
     ``meta`` to a server. A client for several models sets `origin` to a different string per model: fields
     that a server adds to its responses are sent back only while `origin` is the same. Set `takes_timeouts`
     to True to get the option ``timeouts`` of a run and apply it yourself: the seconds until a response
-    begins, and of a pause in it; None for no limit.
+    begins, and of a pause in it; None for no limit. Set `takes_server_tools` to True to get the option
+    ``server_tools``, the tools of an agent that the server runs, in its protocol's shape.
     """
 
     takes_meta: bool = False
+    takes_server_tools: bool = False
     context_window: int | None = None
 
     @abstractmethod
@@ -186,6 +188,20 @@ def is_on_this_machine(client: object) -> bool:
     return (
         any(map(is_on_this_machine, clients)) if clients else is_loopback(str(getattr(inner, "base_url", "")))
     )
+
+
+def takes_server_tools(client: object) -> bool:
+    """Return True if a client, or each client of a group, takes the option ``server_tools``."""
+    clients = getattr(client, "clients", None)
+    return all(map(takes_server_tools, clients)) if clients else getattr(client, "takes_server_tools", False)
+
+
+def with_server_tools(
+    tools: list[dict[str, Any]] | None, options: Mapping[str, Any]
+) -> list[dict[str, Any]] | None:
+    """Return the tools of a request, with those of the option ``server_tools`` at their end."""
+    more = options.get("server_tools")
+    return [*(tools or ()), *more] if more else tools
 
 
 def takes_meta(client: object) -> bool:

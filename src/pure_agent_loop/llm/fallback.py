@@ -29,6 +29,7 @@ from pure_agent_loop.llm.base import (
     profile_of,
     stream_of,
     takes_meta,
+    takes_server_tools,
     thinks_in_text,
     window_known_to,
 )
@@ -501,7 +502,7 @@ class Limiter(StreamingClient):
         self._clock: Clock = clock or SystemClock()
         self._ledger: dict[str, Any] = {}
         self._lock = threading.Lock()
-        self.takes_meta = takes_meta(client)
+        self.takes_meta, self.takes_server_tools = takes_meta(client), takes_server_tools(client)
         self.origin = origin_of(client)
         account = "\0".join(getattr(client, "secrets", ()))
         self._key = f"{self.origin} {hashlib.sha256(account.encode()).hexdigest()[:12]}"

@@ -23,7 +23,7 @@ from pure_agent_loop.llm.adapt import (
     mark_for_cache,
 )
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
-from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.base import BaseLLMClient, with_server_tools
 from pure_agent_loop.llm.completions import BodyReader
 from pure_agent_loop.llm.control_tokens import JOINER_BYTES, control_tokens
 from pure_agent_loop.llm.http.connections import Connections, drain
@@ -79,6 +79,7 @@ class OpenAIClient(BaseLLMClient):
     """
 
     takes_meta = True
+    takes_server_tools = True
 
     def __init__(
         self,
@@ -219,6 +220,8 @@ class OpenAIClient(BaseLLMClient):
         }
         if tools := self._accepted(tools):
             body["tools"] = adapt_tools(tools, profile)
+        if options.get("server_tools"):
+            body["tools"] = with_server_tools(body.get("tools"), options)
         if (tokens := control_tokens(profile.control_tokens)) is not None:
             tokens.break_request(body, messages)
         if profile.cache_marks:
@@ -365,7 +368,10 @@ class OpenAIClient(BaseLLMClient):
         index = lessons.refused_tool(body.get("tools") or (), error)
         if index is None:
             return None
-        tool = (self._accepted(tools) or [])[index]
+        own = self._accepted(tools) or []
+        if index >= len(own):  # a tool of the server
+            return None
+        tool = own[index]
         name, details = tool["function"]["name"], shorten(error.said, 200)
         if isinstance(tool, Default):
             self._refused_tools.append(tool)
@@ -412,7 +418,9 @@ class _Request(NamedTuple):
     left_out: set[int]
 
 
-_NOT_IN_BODY = ("extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream")
+_NOT_IN_BODY = (
+    "extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools",
+)  # fmt: skip
 
 
 def encode_body(body: dict[str, Any]) -> bytes:

@@ -51,6 +51,7 @@ class ProtocolClient(StreamingClient):
     """
 
     takes_meta = True
+    takes_server_tools = True
     thinks_in_text = False  # thinking has its own field
     profile: Profile
     default_url: ClassVar[str]

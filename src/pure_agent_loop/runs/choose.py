@@ -458,6 +458,7 @@ class ClientAtHand(StreamingClient):
     """
 
     takes_meta = True
+    takes_server_tools = True
     choice: Choice | None = None
 
     def __init__(self, choose: Callable[[], Choice]) -> None:

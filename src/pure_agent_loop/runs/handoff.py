@@ -137,7 +137,7 @@ def checked_handoffs(targets: Any, name: str, tools: ToolRegistry) -> tuple[dict
             raise ConfigError(f"handoffs: two agents have the name {handoff.name!r}. Rename one.")
         handoffs[handoff.name] = handoff
     return handoffs, ToolRegistry(
-        [*tools, *(target.tool() for target in handoffs.values())]
+        [*tools.entries(), *(target.tool() for target in handoffs.values())]
     ) if handoffs else tools
 
 
@@ -192,7 +192,8 @@ def member_at(first: HandoffTarget, names: Sequence[str]) -> HandoffTarget:
 def _at_the_end(kit: Kit, member: HandoffTarget) -> Kit:
     """Return the kit without handoff tools."""
     transfer_tools = {f"transfer_to_{tool_name(name)}" for name in member.handoffs}
-    return replace(kit, tools=ToolRegistry(tool for tool in kit.tools if tool.name not in transfer_tools))
+    kept = [tool for tool in kit.tools.entries() if getattr(tool, "name", "") not in transfer_tools]
+    return replace(kit, tools=ToolRegistry(kept))
 
 
 def _next(member: HandoffTarget, name: str) -> Handoff:

@@ -17,7 +17,7 @@ from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.kernel.equip import check_price, check_rules
 from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Subagents
 from pure_agent_loop.limits import LoopLimits
-from pure_agent_loop.llm.base import ChatModel, close_client
+from pure_agent_loop.llm.base import ChatModel, close_client, takes_server_tools
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL, REQUEST_FIELDS, TRANSPORT_FIELDS, Profile
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT
@@ -113,6 +113,25 @@ def all_tools(
     registry = ToolRegistry(registry)  # the caller's registry may serve other agents
     registry.register_many(tool for tool in subagents.tools() if tool.name not in registry)
     return registry
+
+
+def with_server_tools_of(tools: ToolRegistry, options: Mapping[str, Any], client: object) -> dict[str, Any]:
+    """Return the options of requests with the tools that the model's server runs.
+
+    Raises:
+        ConfigError: The client cannot send them, or they have no JSON form.
+    """
+    options = {name: value for name, value in options.items() if name != "server_tools"}
+    if not tools.server_tools:
+        return options
+    if not takes_server_tools(client):
+        kind = type(client.inner if isinstance(client, ToolModeClient) else client).__name__
+        raise ConfigError(
+            f"tools has {tools.server_tools[0]!r:.80}, a tool that a model's server runs. The client "
+            f"{kind} cannot send it: leave it out, or use a client such as AnthropicClient."
+        )
+    _check_json("tools", tools.server_tools)
+    return {**options, "server_tools": list(tools.server_tools)}
 
 
 def read_again(values: T) -> T | list[Any]:
@@ -465,7 +484,7 @@ class KitBuilder:
             if not kit.permissions.rules.shared:
                 check_rules(kit.permissions.rules, tools, self.subagents)
             client = client.with_examples(tools.examples_of)
-        options = _with_fields(kit.options, settings)
+        options = with_server_tools_of(tools, _with_fields(kit.options, settings), client)
         return kit.replace(client=client, tools=tools, options=options)
 
     def _client(self, kit: Kit, settings: Mapping[str, Any]) -> ToolModeClient:

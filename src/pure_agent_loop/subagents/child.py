@@ -289,6 +289,8 @@ def kit_for(
     definition, is_agent = child.definition, child.definition.agent is not None
     base = above if definition.agent is None else restricted_kit(kit_of(definition.agent), above)
     options = dict(base.options)
+    if not is_agent:
+        options.pop("server_tools", None)
     if definition.model is not None:
         options["model"] = definition.model
     client, window = base.client, base.context_window

@@ -59,6 +59,7 @@ class ScriptedLLM(BaseLLMClient):
     """
 
     model = "scripted"
+    takes_server_tools = True
 
     def __init__(
         self,

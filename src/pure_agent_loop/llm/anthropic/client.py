@@ -11,6 +11,7 @@ from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.families import ClaudeFamily, family_for, refined
 from pure_agent_loop.llm.anthropic.request import MessagesRequest, RequestWriter
 from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
+from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.http.connections import Connections
 from pure_agent_loop.llm.openai_client import PROBE_SECONDS, encode_body
@@ -159,7 +160,7 @@ class AnthropicClient(ProtocolClient):
         writer = RequestWriter(
             self.model, self.family, self.thinking_level, self.origin, self._caches, self._histories
         )
-        return writer.write(messages, tools, options, stream)
+        return writer.write(messages, with_server_tools(tools, options), options, stream)
 
     async def _ask(
         self,

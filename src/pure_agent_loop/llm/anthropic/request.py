@@ -52,7 +52,7 @@ _FIELDS = frozenset({
     "top_p",
 })  # fmt: skip
 _NOT_IN_BODY = frozenset(
-    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream"}
+    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
 )
 
 

@@ -9,6 +9,7 @@ from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.gemini.request import GeminiModel, GeminiWriter
 from pure_agent_loop.llm.gemini.stream import GeminiReader
 from pure_agent_loop.llm.histories import WrittenHistories
@@ -80,7 +81,7 @@ class GeminiClient(ProtocolClient):
     ) -> dict[str, Any]:
         """Build the body of a request; see `ShowsRequest`."""
         writer = GeminiWriter(self.model, self.thinking_level, self.origin, self._histories)
-        return writer.write(messages, tools, options)
+        return writer.write(messages, with_server_tools(tools, options), options)
 
     @property
     def context_window(self) -> int | None:  # type: ignore[override] # read-only here

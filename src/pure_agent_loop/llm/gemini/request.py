@@ -54,7 +54,7 @@ _TOP_LEVEL = frozenset({
     "cachedContent", "generationConfig", "labels", "safetySettings", "serviceTier", "store", "toolConfig",
 })  # fmt: skip
 _NOT_IN_BODY = frozenset(
-    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream"}
+    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
 )
 # Types of files that results may hold, from Gemini 3 on; others follow the results.
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})

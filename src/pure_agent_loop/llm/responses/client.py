@@ -11,6 +11,7 @@ from typing import Any
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
+from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.messages import SYSTEM_ROLES
 from pure_agent_loop.llm.profiles import Profile, profile_for, takes_cache_key
@@ -109,7 +110,7 @@ class ResponsesClient(ProtocolClient):
         stream: bool,
     ) -> dict[str, Any]:
         """Build the body of a request; see `ShowsRequest`."""
-        return self._writer(messages).write(messages, tools, options, stream)
+        return self._writer(messages).write(messages, with_server_tools(tools, options), options, stream)
 
     def _writer(
         self, messages: Sequence[dict[str, Any]], *, sends_reasoning: bool = True, is_gone: bool = False
@@ -138,6 +139,7 @@ class ResponsesClient(ProtocolClient):
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response; repeat it if the server rejects what it sent before."""
         sends_reasoning, is_gone = True, False
+        tools = with_server_tools(tools, options)
         if missing := self._missing_tools(tools):
             yield Delta(notice=missing)
         while True:

@@ -39,7 +39,7 @@ _FIELDS = frozenset({
     "top_p", "truncation", "user",
 })  # fmt: skip
 _NOT_IN_BODY = frozenset(
-    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream"}
+    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
 )
 _HISTORIES = {"conversation", "previous_response_id"}  # fields for a history that the server has
 _CALLS = ("function_call", "custom_tool_call")

@@ -29,6 +29,7 @@ from pure_agent_loop.llm.base import (
     origin_of,
     profile_of,
     stream_of,
+    takes_server_tools,
     thinks_in_text,
 )
 from pure_agent_loop.llm.messages import Message
@@ -179,6 +180,7 @@ class ToolModeClient(StreamingClient):
         self._group = None if group is None else group.with_each(self.around)  # each in its own mode
         self._choosers: list[Chooser] = []  # at most one, shared by copies of this client
         self.takes_meta = getattr(inner, "takes_meta", False)
+        self.takes_server_tools = takes_server_tools(inner)
         self.takes_timeouts = getattr(inner, "takes_timeouts", False)
         self._is_ready = as_protocol(inner, BecomesReady) is None
 
