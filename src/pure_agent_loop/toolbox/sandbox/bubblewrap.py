@@ -153,10 +153,10 @@ def is_too_much(folder: Path) -> bool:
 
 
 def check_root(root: Path) -> None:
-    """Reject a workspace that contains system folders, or is in one.
+    """Reject a workspace that is a system folder or the root; a folder below one may be a workspace.
 
     Raises:
-        ConfigError: The workspace contains a system folder, or is in one.
+        ConfigError: The workspace is one of these.
     """
     if root == Path("/") or any(
         root == Path(folder) for folder in (*SYSTEM_FOLDERS, "/proc", "/dev", "/sys", "/run")
