@@ -62,7 +62,7 @@ def test_every_stop_reason_is_in_the_table():
 
 
 def test_every_event_is_in_the_table():
-    assert set(rows(page("events.md"), "## What they carry")) == {kind.value for kind in EventType}
+    assert set(rows(page("events.md"), "## Data of each type")) == {kind.value for kind in EventType}
 
 
 def cells_of(option: CommandOption) -> list[str]:

@@ -15,6 +15,7 @@ from pure_agent_loop import Agent, AlreadyAnsweredError, ConfigError, EventType,
 from pure_agent_loop.errors import SessionLockedError
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import JsonlStore
+from pure_agent_loop.sessions.store import opening_lock
 from pure_agent_loop.testing import ScriptedLLM, call
 
 ANSWERS = ["deny", "allow", "allow", Permission("deny", "Not now.")]
@@ -302,6 +303,25 @@ def test_an_answer_without_a_name_is_of_this_account(tmp_path):
     with pytest.raises(AlreadyAnsweredError) as raised:
         SessionManager(store).answer("s", call_id, "allow")
     assert "@" in raised.value.by
+
+
+def test_threads_that_come_at_once_get_one_lock_to_open_a_session():
+    """A dictionary of weak values gave them two, one time in some hundred."""
+    rounds, threads = 3_000, 4
+    gate, got = threading.Barrier(threads), [[] for _ in range(rounds)]
+
+    def come():
+        for number in range(rounds):
+            gate.wait()
+            got[number].append(opening_lock(f"session {number}"))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        assert race([come] * threads) == [None] * threads
+    finally:
+        sys.setswitchinterval(before)
+    assert [len(set(map(id, locks))) for locks in got] == [1] * rounds
 
 
 def test_a_run_is_never_locked_out_by_answers_of_its_process(new_store):

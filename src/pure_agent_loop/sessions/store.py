@@ -196,19 +196,29 @@ class ClosesStore(Protocol):
 
 
 _OPENING_LOCKS: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+_GUARD = threading.Lock()  # of the dictionary: its `setdefault` may give two threads two locks
+
+
+def _forget_opening_locks() -> None:
+    """Start without locks in a forked child, where no thread holds one."""
+    _OPENING_LOCKS.clear()
+    _GUARD.release()
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_OPENING_LOCKS.clear)  # no thread of the child holds a lock
+    os.register_at_fork(
+        before=_GUARD.acquire, after_in_parent=_GUARD.release, after_in_child=_forget_opening_locks
+    )
 
 
-@contextlib.contextmanager
-def opening_lock(session_id: str) -> Iterator[None]:
-    """Hold the lock for opening a session in this process: threads take turns.
+def opening_lock(session_id: str) -> threading.Lock:
+    """Return the lock for opening a session in this process: threads take turns.
 
     A run holds it only while it opens its session; an answer holds it until it is written. So an answer
     recorded by the same process never makes a run fail with `SessionLockedError`.
     """
-    with _OPENING_LOCKS.setdefault(session_id, threading.Lock()):
-        yield
+    with _GUARD:
+        return _OPENING_LOCKS.setdefault(session_id, threading.Lock())
 
 
 def retry_while_locked(action: Callable[[], T], seconds: float, pause: float) -> T:
