@@ -10,7 +10,7 @@ from benchmarks.bfcl.checker import Checker, CheckResult
 from benchmarks.bfcl.questions import LeaderboardQuestion
 from benchmarks.bfcl.results import REQUEST_FAILED, QuestionResult
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.evaluation.runner import Patience, in_parallel
+from pure_agent_loop.evaluation.runner import FailureStreak, in_parallel
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import ToolCall
@@ -54,7 +54,7 @@ async def evaluate(
         LLMError: The next question would fail too: no access, no such model, no money, or the server
             could not be reached three times in a row.
     """
-    patience = Patience()
+    patience = FailureStreak()
 
     async def work(question: LeaderboardQuestion) -> None:
         record, error = await _ask(setup, question)

@@ -35,6 +35,10 @@ VERSION = 1  # version of the plain form
 IN_PROCESS = ("value", "exception")  # values from user functions, not in the plain form
 _TEXT_KEYS = ("content", "result", "prompt", "error", "message", "text")
 _now = time.time
+HIDDEN = object()
+_TASK_KEYS = ("id", "agent", "state", "background", "step", "created", "started", "ended", "calls", "tokens",
+              "last_activity", "last_tool", "stop_reason")  # fmt: skip
+_PART_KEYS = ("id", "message_id", "type", "state", "tool", "call_id", "created", "started", "ended")
 
 
 class EventType(str, Enum):
@@ -96,7 +100,6 @@ class View(NamedTuple):
 
 
 Picked = Callable[[Any, dict[str, Any], View], Any]  # the value, all data, the viewer's rights
-HIDDEN = object()
 
 
 class DataKey:
@@ -164,11 +167,6 @@ def of_task() -> Any:
 def of_part() -> Any:
     """Declare a part of an answer."""
     return DataKey(_part, {})
-
-
-_TASK_KEYS = ("id", "agent", "state", "background", "step", "created", "started", "ended", "calls", "tokens",
-              "last_activity", "last_tool", "stop_reason")  # fmt: skip
-_PART_KEYS = ("id", "message_id", "type", "state", "tool", "call_id", "created", "started", "ended")
 
 
 def _part(value: Any, _: Any, view: View) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from pure_agent_loop.llm.tool_modes.requests import format_of
 from pure_agent_loop.permissions import Rule
 from pure_agent_loop.runs.live import drive
 from pure_agent_loop.support.abilities import as_protocol
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.text import to_jsonable
 from pure_agent_loop.tool import Tool
@@ -182,7 +182,7 @@ def _budget(budget: Budget) -> dict[str, Any]:
 def _permission(tool: Tool, kit: Kit) -> str:
     """Return the ruling on a tool, where it does not depend on a call's arguments."""
     policy = kit.permissions
-    asks = message("destructive") if tool.destructive is True else ""
+    asks = model_text("destructive") if tool.destructive is True else ""
     suggestion = policy.suggest(
         tool.name, {}, read_only=tool.read_only, judges=tool.judge is not None, asks=asks
     )

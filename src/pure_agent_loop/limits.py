@@ -20,6 +20,38 @@ from pure_agent_loop.prompts import Prompts, prompts_for
 from pure_agent_loop.support.clock import Clock, SystemClock
 
 LimitAction = Literal["continue", "warn", "stop"]
+PLACEHOLDERS = {
+    "steps": "steps so far",
+    "current_steps": "the same",
+    "checkpoint_steps": "steps since the last notice",
+    "max_steps": "the limit of steps",
+    "seconds": "seconds so far",
+    "elapsed": "the same",
+    "timeout": "the limit of seconds",
+    "tokens": "tokens so far",
+    "total_tokens": "the same",
+    "max_tokens": "the limit of tokens",
+}
+# A brace opens a placeholder, unless a quote or another brace follows, as in JSON.
+_PLACEHOLDER = re.compile(r"""\{(?!\s*["'{])(?:[^{}]|\{[^{}]*\})*\}?""")
+_FORMATTER = string.Formatter()
+_ALIKE = {"current_steps": "steps", "elapsed": "seconds", "total_tokens": "tokens"}
+_NUMBERS = (
+    "max_steps",
+    "timeout",
+    "max_tokens",
+    "max_turns",
+    "max_tool_calls",
+    "max_seconds",
+    "max_cost",
+    "max_cost_per_day",
+    "max_cost_per_person_per_day",
+    "doom_loop_threshold",
+)
+DAY_LIMITS = ("max_cost_per_day", "max_cost_per_person_per_day")
+_MONEY = ("max_cost", *DAY_LIMITS)
+PERSON = "person"  # key of a run's metadata: the name of who began it
+_NO_NUMBER: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,24 +107,6 @@ class LoopLimits:
         return {name: value for name, value in values.items() if value is not None}
 
 
-PLACEHOLDERS = {
-    "steps": "steps so far",
-    "current_steps": "the same",
-    "checkpoint_steps": "steps since the last notice",
-    "max_steps": "the limit of steps",
-    "seconds": "seconds so far",
-    "elapsed": "the same",
-    "timeout": "the limit of seconds",
-    "tokens": "tokens so far",
-    "total_tokens": "the same",
-    "max_tokens": "the limit of tokens",
-}
-# A brace opens a placeholder, unless a quote or another brace follows, as in JSON.
-_PLACEHOLDER = re.compile(r"""\{(?!\s*["'{])(?:[^{}]|\{[^{}]*\})*\}?""")
-_FORMATTER = string.Formatter()
-_ALIKE = {"current_steps": "steps", "elapsed": "seconds", "total_tokens": "tokens"}
-
-
 def _check_words(name: str, words: str | None) -> None:
     if words is not None and not isinstance(words, str):
         raise ConfigError(f"{name} must be text; it is {words!r:.80}.")
@@ -110,23 +124,6 @@ def _check_words(name: str, words: str | None) -> None:
                 f"{name} contains {match[0]:.80}; invalid number format: {error}. "
                 'A brace before a quote is literal, as in {"a": 1}.'
             ) from None
-
-
-_NUMBERS = (
-    "max_steps",
-    "timeout",
-    "max_tokens",
-    "max_turns",
-    "max_tool_calls",
-    "max_seconds",
-    "max_cost",
-    "max_cost_per_day",
-    "max_cost_per_person_per_day",
-    "doom_loop_threshold",
-)
-DAY_LIMITS = ("max_cost_per_day", "max_cost_per_person_per_day")
-_MONEY = ("max_cost", *DAY_LIMITS)
-PERSON = "person"  # key of a run's metadata: the name of who began it
 
 
 @dataclass(slots=True)
@@ -192,7 +189,6 @@ class LimitResult:
 
 
 _GO_ON = LimitResult("continue")
-_NO_NUMBER: float | None = None
 
 
 def _count(name: str, value: object) -> int:

@@ -14,10 +14,20 @@ from typing import Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.support.images import READERS, ImageInfo, shrunk
-from pure_agent_loop.support.language import message, notice
+from pure_agent_loop.support.language import model_text, notice
 
 MediaItem: TypeAlias = "str | os.PathLike[str] | bytes | Mapping[str, Any] | Image | File"
 MEDIA_KINDS = {"image": "image_url", "file": "file", "audio": "input_audio"}  # part type of each kind
+MAX_BYTES = 5_000_000
+MAX_FILE_BYTES = 20_000_000
+MAX_SIDE = 8_000
+_SHOWN_NAME = 100
+_TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
+_FILES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
+    (lambda data: data.startswith(b"%PDF-"), "pdf"),
+    (lambda data: data.startswith(b"RIFF") and data[8:12] == b"WAVE", "wav"),
+    (lambda data: data.startswith((b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")), "mp3"),
+)
 
 
 def media_parts(media: Iterable[MediaItem] | None) -> list[dict[str, Any]]:
@@ -115,12 +125,6 @@ def _read(path: Path) -> bytes:
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ImageError(notice("library.cannot_be_read", path=path, error=reason)) from error
-
-
-MAX_BYTES = 5_000_000
-MAX_FILE_BYTES = 20_000_000
-MAX_SIDE = 8_000
-_SHOWN_NAME = 100
 
 
 class ImageError(PureAgentLoopError, ValueError):
@@ -278,12 +282,11 @@ class File:
         data = self.read()
         if self.is_text:
             if len(data) > MAX_FILE_BYTES:
-                raise ImageError(message("file_too_large", name=shown, size=len(data), limit=MAX_FILE_BYTES))
+                raise ImageError(
+                    model_text("file_too_large", name=shown, size=len(data), limit=MAX_FILE_BYTES)
+                )
             return Fitted({"type": "text", "text": data.decode("utf-8", "replace")})
         return fitted_medium(data, name=shown)
-
-
-_TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml", "application/javascript"})
 
 
 def _source_words(data: bytes | None, place: object) -> str:
@@ -301,7 +304,7 @@ def fitted_medium(data: bytes, *, name: str) -> Fitted:
         return fitted_image(data, name=name)
     if len(data) > MAX_FILE_BYTES:
         raise ImageError(
-            message("file_too_large", name=name[:_SHOWN_NAME], size=len(data), limit=MAX_FILE_BYTES)
+            model_text("file_too_large", name=name[:_SHOWN_NAME], size=len(data), limit=MAX_FILE_BYTES)
         )
     text = base64.b64encode(data).decode("ascii")
     if form != "pdf":
@@ -309,13 +312,6 @@ def fitted_medium(data: bytes, *, name: str) -> Fitted:
     filename = Path(name).name if name.lower().endswith(".pdf") else "document.pdf"
     file = {"filename": filename, "file_data": f"data:application/pdf;base64,{text}"}
     return Fitted({"type": "file", "file": file})
-
-
-_FILES: tuple[tuple[Callable[[bytes], bool], str], ...] = (
-    (lambda data: data.startswith(b"%PDF-"), "pdf"),
-    (lambda data: data.startswith(b"RIFF") and data[8:12] == b"WAVE", "wav"),
-    (lambda data: data.startswith((b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")), "mp3"),
-)
 
 
 def part_words(part: Mapping[str, Any], *, measured: bool = False) -> str:
@@ -330,7 +326,7 @@ def part_words(part: Mapping[str, Any], *, measured: bool = False) -> str:
     details = inner if isinstance(inner, Mapping) else {}
     text = str(details.get("url") or details.get("file_data") or details.get("data") or "")
     if text.startswith("https://"):
-        return message("media_at", kind="image", url=text[:200])
+        return model_text("media_at", kind="image", url=text[:200])
     head, _, data = text.rpartition(",")
     label = f"audio/{details.get('format')}" if kind == "input_audio" else head[5:].partition(";")[0] or kind
     name = f"{details['filename']}, " if details.get("filename") else ""
@@ -338,7 +334,7 @@ def part_words(part: Mapping[str, Any], *, measured: bool = False) -> str:
     if measured and kind == "image_url":
         info = inspect_image(base64.b64decode(data), name="image")
         size = f"{info.width} x {info.height}, "
-    return message(
+    return model_text(
         "media_is", name=name, kind=label, size=size, bytes=len(data) * 3 // 4 - data[-2:].count("=")
     )
 
@@ -377,10 +373,10 @@ def _smaller(data: bytes, error: ImageError, name: str) -> tuple[bytes, str]:
             data, original.width * original.height, most_bytes=MAX_BYTES, most_side=MAX_SIDE
         )
     except ImportError:
-        raise ImageError(f"{error} {message('image_extra')}") from None
+        raise ImageError(f"{error} {model_text('image_extra')}") from None
     except ValueError:
         raise error from None
-    return smaller, message("image_shrunk", width=width, height=height, size=len(data))
+    return smaller, model_text("image_shrunk", width=width, height=height, size=len(data))
 
 
 def inspect_image(data: bytes, *, name: str) -> ImageInfo:
@@ -391,26 +387,26 @@ def inspect_image(data: bytes, *, name: str) -> ImageInfo:
     """
     shown = _shown(name)
     if len(data) > MAX_BYTES:
-        raise _TooLargeError(message("image_too_large", name=shown, size=len(data), limit=MAX_BYTES))
+        raise _TooLargeError(model_text("image_too_large", name=shown, size=len(data), limit=MAX_BYTES))
     info = image_info(data, name=name)
     if max(info.width, info.height) <= MAX_SIDE:
         return info
     size = {"width": info.width, "height": info.height}
-    raise _TooLargeError(message("image_sides", name=shown, limit=MAX_SIDE, **size))
+    raise _TooLargeError(model_text("image_sides", name=shown, limit=MAX_SIDE, **size))
 
 
 def image_info(data: bytes, *, name: str) -> ImageInfo:
     """Read the header of an image of any size; arguments and errors as for `inspect_image`."""
     reader = next((read for begins, read in READERS if begins(data)), None)
     if reader is None:
-        raise ImageError(message("no_image", name=_shown(name)))
+        raise ImageError(model_text("no_image", name=_shown(name)))
     try:
         info = ImageInfo(*reader(data))
         if info.width and info.height:
             return info
     except (struct.error, IndexError, ValueError):
         pass
-    raise ImageError(message("image_damaged", name=_shown(name)))
+    raise ImageError(model_text("image_damaged", name=_shown(name)))
 
 
 def _shown(name: str) -> str:

@@ -26,7 +26,7 @@ from urllib.parse import urlsplit
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.schema.forms import Forms, fits, forms_of
-from pure_agent_loop.support.language import checked_choice, message
+from pure_agent_loop.support.language import checked_choice, model_text
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.tool_context import RunContext
 
@@ -34,6 +34,11 @@ Behavior = Literal["allow", "deny", "ask"]
 BEHAVIORS: tuple[str, ...] = get_args(Behavior)
 PermissionMode = Literal["ask", "auto", "plan", "bypass"]
 PERMISSION_MODES: tuple[str, ...] = get_args(PermissionMode)
+_RULE = lazy_pattern(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
+_NAMED = lazy_pattern(r"\s*(\w+)\s*=\s*(.*)", re.S)
+EDIT_TOOLS = ("write_file", "edit_file")
+_PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # a wildcard would allow more than the call in question
+_NO_RULES: Mapping[str, tuple[Rule, ...]] = {"deny": (), "ask": (), "allow": ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,8 +160,6 @@ PermissionFunction = (
 AskFunction = Callable[[PermissionRequest], Verdict | Awaitable[Verdict]]
 
 ALLOWED = Permission("allow")
-_RULE = lazy_pattern(r"\s*([^\s()]+)\s*(?:\((.*)\))?\s*", re.S)
-_NAMED = lazy_pattern(r"\s*(\w+)\s*=\s*(.*)", re.S)
 
 
 class Rule(NamedTuple):
@@ -227,10 +230,6 @@ def _patterns(inside: str) -> tuple[tuple[str, str], ...]:
     return tuple((m[1], m[2].strip()) for m in map(_NAMED.fullmatch, parts) if m is not None)
 
 
-EDIT_TOOLS = ("write_file", "edit_file")
-_PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # a wildcard would allow more than the call in question
-
-
 def wider_rules(tool: str, args: Mapping[str, Any]) -> list[str]:
     """Return rules that allow calls of the same kind; empty if no rule is narrow enough.
 
@@ -261,9 +260,6 @@ def _similar_pages(url: object) -> list[str]:
     if parts.scheme not in ("http", "https") or not host or not _PLAIN.fullmatch(host) or "@" in parts.netloc:
         return []
     return [f"fetch(url={parts.scheme}://{host}{f':{port}' if port else ''}/*)"]
-
-
-_NO_RULES: Mapping[str, tuple[Rule, ...]] = {"deny": (), "ask": (), "allow": ()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -381,22 +377,22 @@ class PermissionPolicy:
         """
         deny_rule = self.rules.find("deny", tool, args)
         if deny_rule is not None:
-            return Permission("deny", message("rule_forbids", rule=deny_rule.text))
+            return Permission("deny", model_text("rule_forbids", rule=deny_rule.text))
         if own is not None and own.behavior == "deny":
             return own
         own_read_only = own is not None and own.behavior == "allow" and own.read_only
         if self.mode == "plan" and not (read_only or own_read_only):
-            return Permission("deny", message("plan_mode"))
+            return Permission("deny", model_text("plan_mode"))
         ask_rule = self.rules.find("ask", tool, args)
         if ask_rule is not None and self.mode != "bypass":
-            return Permission("ask", message("rule_asks", rule=ask_rule.text))
+            return Permission("ask", model_text("rule_asks", rule=ask_rule.text))
         if asks and self.mode != "bypass" and not self._allows(tool, args, judges=judges):
             return Permission("ask", asks)
         if own is not None and not (own.behavior == "ask" and self.mode == "bypass"):
             return own
         if self.mode != "ask" or read_only or self._allows(tool, args, judges=judges):
             return ALLOWED
-        return Permission("ask", message("mode_asks"))
+        return Permission("ask", model_text("mode_asks"))
 
     def judge_context(
         self, tool: str, args: Mapping[str, Any] | Forms, *, attended: bool, always: bool = False

@@ -26,6 +26,8 @@ else:
 
     Out, Out_co = TypeVar("Out"), TypeVar("Out_co", covariant=True)
 
+MAX_LINES, MAX_CHARS = 200, 20_000  # of what a notebook shows of a run
+
 
 @dataclass(frozen=True)
 class AgentResult(Generic[Out_co]):
@@ -216,6 +218,3 @@ def calls_as_html(events: Sequence[AnyEvent]) -> str:
 def _outcome(event: ObservationEvent) -> str:
     code = (event.command or {}).get("exit_code")
     return f"exit code {code}" if code else "failed" if event.is_error else "done"
-
-
-MAX_LINES, MAX_CHARS = 200, 20_000  # of what a notebook shows of a run

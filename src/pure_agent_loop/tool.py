@@ -23,7 +23,7 @@ from pure_agent_loop.schema.outcome import ToolOutcome, failed
 from pure_agent_loop.schema.signature import wanted_deps
 from pure_agent_loop.support.abilities import as_protocol, checked_function
 from pure_agent_loop.support.failures import log_failure
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import safe_str
 
 __all__ = ["StepContext", "Tool", "ToolLike", "ToolOutcome", "ToolRegistry", "Toolset", "as_tool", "tool"]
@@ -209,7 +209,7 @@ class Tool(Described, Generic[P, R_co]):
 
 
 async def _nowhere(name: str, **_: Any) -> Any:
-    raise LookupError(message("made_elsewhere", tool=name))
+    raise LookupError(model_text("made_elsewhere", tool=name))
 
 
 @overload

@@ -22,6 +22,10 @@ else:
 
     Deps, Deps_co = TypeVar("Deps"), TypeVar("Deps_co", covariant=True)
 
+_CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)
+_RUN: ContextVar[RunContext[Any] | None] = ContextVar("pure_agent_loop_run", default=None)
+_FORGETS: ContextVar[bool] = ContextVar("pure_agent_loop_forgets", default=False)
+
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
@@ -54,9 +58,6 @@ class ToolContext:
     """State of each task delegated to a subagent, by task id."""
     on_piece: Callable[[str], Awaitable[None]] | None = None
     """Callback for each chunk of a streamed result; None if not set."""
-
-
-_CURRENT: ContextVar[ToolContext | None] = ContextVar("pure_agent_loop_call", default=None)
 
 
 def current_call() -> ToolContext | None:
@@ -196,9 +197,6 @@ class RunContext(Generic[Deps_co]):
         return await self.run.ask(question)
 
 
-_RUN: ContextVar[RunContext[Any] | None] = ContextVar("pure_agent_loop_run", default=None)
-
-
 def current_run() -> RunContext[Any]:
     """Return the current run.
 
@@ -209,9 +207,6 @@ def current_run() -> RunContext[Any]:
     if context is None:
         raise ConfigError("RunContext is only available during a run.")
     return context
-
-
-_FORGETS: ContextVar[bool] = ContextVar("pure_agent_loop_forgets", default=False)
 
 
 def run_forgets() -> None:

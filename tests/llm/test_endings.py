@@ -9,7 +9,7 @@ import pytest
 
 from pure_agent_loop import Agent, RetryConfig
 from pure_agent_loop.testing import ScriptedServer
-from pure_agent_loop.testing.quirks import AsItIs, Expected, Quirk
+from pure_agent_loop.testing.quirks import Expected, Quirk, RawBody
 
 SAID = "Let me look."
 QUICK = RetryConfig(max_retries=1, base_delay=0.0, jitter=0.0)
@@ -31,15 +31,15 @@ def choice(delta: dict[str, Any], finish: str | None = None, index: int = 0) -> 
     return {"index": index, "delta": delta, "finish_reason": finish}
 
 
-def sse(*events: list[dict[str, Any]], done: bool = True) -> AsItIs:
+def sse(*events: list[dict[str, Any]], done: bool = True) -> RawBody:
     body = b"".join(b"data: " + json.dumps({"choices": each}).encode() + b"\n\n" for each in events)
-    return AsItIs(Quirk("end", "", body + (b"data: [DONE]\n\n" if done else b""), Expected()))
+    return RawBody(Quirk("end", "", body + (b"data: [DONE]\n\n" if done else b""), Expected()))
 
 
-def whole(*choices: dict[str, Any]) -> AsItIs:
+def whole(*choices: dict[str, Any]) -> RawBody:
     made = [{**each, "message": each["delta"]} for each in choices]
     body = json.dumps({"choices": [{k: v for k, v in each.items() if k != "delta"} for each in made]})
-    return AsItIs(Quirk("end", "", body.encode(), Expected(), "application/json"))
+    return RawBody(Quirk("end", "", body.encode(), Expected(), "application/json"))
 
 
 def run(*script: Any) -> tuple[Any, list[str], int]:

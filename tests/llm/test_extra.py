@@ -12,7 +12,7 @@ from pure_agent_loop.llm.extra import joined
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.testing import ScriptedServer
-from pure_agent_loop.testing.quirks import AsItIs, Expected, Quirk
+from pure_agent_loop.testing.quirks import Expected, Quirk, RawBody
 
 SIGN = {"vendor": {"seal": "c2VhbA==", "parts": [None, 0, {"x": ""}]}}
 FUNCTION = {"name": "add", "arguments": '{"a": 1, "b": 2}'}
@@ -39,19 +39,19 @@ def chunk(delta: dict[str, Any], finish: str | None = None) -> dict[str, Any]:
     }
 
 
-def streamed(*deltas: dict[str, Any], finish: str = "tool_calls") -> AsItIs:
+def streamed(*deltas: dict[str, Any], finish: str = "tool_calls") -> RawBody:
     chunks = [*map(chunk, deltas), chunk({}, finish)]
     body = "".join(f"data: {json.dumps(one)}\n\n" for one in chunks) + "data: [DONE]\n\n"
-    return AsItIs(Quirk("", "", body.encode(), Expected()))
+    return RawBody(Quirk("", "", body.encode(), Expected()))
 
 
-def whole(message: dict[str, Any], finish: str = "tool_calls") -> AsItIs:
+def whole(message: dict[str, Any], finish: str = "tool_calls") -> RawBody:
     data = {
         "id": "x",
         "object": "chat.completion",
         "choices": [{"index": 0, "message": message, "finish_reason": finish}],
     }
-    return AsItIs(Quirk("", "", json.dumps(data).encode(), Expected(), "application/json"))
+    return RawBody(Quirk("", "", json.dumps(data).encode(), Expected(), "application/json"))
 
 
 SAID = streamed({"role": "assistant", "content": "3"}, finish="stop")

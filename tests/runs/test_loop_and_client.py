@@ -21,7 +21,7 @@ from pure_agent_loop import (
     tool,
 )
 from pure_agent_loop.llm.base import model_of
-from pure_agent_loop.runs.choose import Choice, ClientAtHand
+from pure_agent_loop.runs.choose import AvailableClient, Choice
 from pure_agent_loop.testing import ScriptedLLM, call
 
 pytestmark = pytest.mark.anyio
@@ -130,7 +130,7 @@ async def test_a_model_that_is_at_hand_is_chosen_once_and_named():
         chosen.append(1)
         return Choice(ScriptedLLM(["one", "two", "three"]), "scripted", "scripted, at hand")
 
-    agent = Agent(llm=ClientAtHand(choose))
+    agent = Agent(llm=AvailableClient(choose))
     assert (chosen, model_of(agent.llm)) == ([], "")
     notices = [event.content async for event in agent.arun_stream("go") if event.type is E.NOTICE]
     assert (chosen, notices) == ([1], ["Model: scripted, at hand."])
@@ -147,7 +147,7 @@ async def test_a_choice_that_fails_is_made_again_by_the_next_run():
             raise ConfigError("No model is configured.")
         return choice
 
-    agent = Agent(llm=ClientAtHand(choose))
+    agent = Agent(llm=AvailableClient(choose))
     assert "No model" in (await agent.arun("go")).error
     assert (await agent.arun("go")).content == "done"
 
@@ -157,7 +157,7 @@ async def test_a_model_that_is_at_hand_is_asked_as_it_would_be_without_the_choic
         async def chat(self, messages, tools=None, **kwargs):
             return LLMResponse("yes", [], None, {"logprobs": kwargs})
 
-    at_hand = ClientAtHand(lambda: Choice(Judge([]), "scripted", "at hand"))
+    at_hand = AvailableClient(lambda: Choice(Judge([]), "scripted", "at hand"))
     assert (await at_hand.chat([], None, top_logprobs=3)).raw == {"logprobs": {"top_logprobs": 3}}
 
 
@@ -165,7 +165,7 @@ async def test_a_model_that_is_at_hand_is_asked_as_it_would_be_without_the_choic
 def test_an_agent_with_an_embedded_model_starts_nothing(model, monkeypatch, tmp_path):
     monkeypatch.setenv("PAL_HOME", str(tmp_path / "data"))
     before = threading.enumerate()
-    assert isinstance(Agent(model=model).llm, ClientAtHand)
+    assert isinstance(Agent(model=model).llm, AvailableClient)
     assert (threading.enumerate(), (tmp_path / "data").exists()) == (before, False)
 
 

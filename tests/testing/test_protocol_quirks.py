@@ -16,7 +16,7 @@ from pure_agent_loop.testing.protocols import (
     check_messages_request,
     check_responses_request,
 )
-from pure_agent_loop.testing.quirks import PROTOCOL_QUIRKS, QUIRKS, TOOLS, AsItIs, check, serve
+from pure_agent_loop.testing.quirks import PROTOCOL_QUIRKS, QUIRKS, TOOLS, RawBody, check, serve
 
 CLIENTS = {"messages": AnthropicClient, "responses": ResponsesClient, "gemini": GeminiClient}
 SERVERS = {"messages": MessagesServer, "responses": ResponsesServer, "gemini": GeminiServer}
@@ -63,7 +63,7 @@ def test_the_client_gets_it_right_over_http(quirk):
 def test_an_agent_ends_as_it_should(quirk):
     """The tools run with what was meant and nothing else, and the history that follows is accepted."""
     expected, ran = quirk.expected, []
-    answers = iter([AsItIs(quirk)])
+    answers = iter([RawBody(quirk)])
 
     def add(a: int, b: int) -> int:
         """Add two numbers."""

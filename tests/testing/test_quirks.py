@@ -24,11 +24,11 @@ from pure_agent_loop.testing.quirks import (
     PROTOCOL_QUIRKS,
     QUIRKS,
     TOOLS,
-    AsItIs,
     Expected,
     Outcome,
     OutcomeCall,
     Quirk,
+    RawBody,
     check,
     serve,
 )
@@ -149,7 +149,7 @@ def recording_tools() -> Iterator[tuple[list, list]]:
 def test_an_agent_ends_as_it_should(quirk):
     """The tools run with what was meant and nothing else, and the history that follows is valid."""
     expected = quirk.expected
-    answers = iter([AsItIs(quirk)])
+    answers = iter([RawBody(quirk)])
     with (
         recording_tools() as (tools, ran),
         ScriptedServer(handler=lambda _: next(answers, "Done.")) as server,

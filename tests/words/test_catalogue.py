@@ -20,7 +20,7 @@ MESSAGES = [(section, name) for section in SECTIONS for name in table(section, "
 IDS = {name if section == "model" else f"{section}.{name}" for section, name in MESSAGES}
 # Placeholders of the Chinese text alone: the English one has the words of an error instead.
 IN_CHINESE_ONLY = {"code", "kind", "line", "column", "command"}
-LOOKUPS = {"message", "user_text", "notice", "message_in", "in_each_language", "TranslatedText"}
+LOOKUPS = {"model_text", "user_text", "notice", "message_in", "in_each_language", "TranslatedText"}
 
 
 @lru_cache

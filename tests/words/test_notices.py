@@ -29,7 +29,7 @@ def chinese(monkeypatch):
     monkeypatch.setenv("PAL_LANG", "zh")
 
 
-LOOKUPS = {"message", "sentence", "user_text", "notice", "message_in", "TranslatedText"}
+LOOKUPS = {"model_text", "user_text", "notice", "message_in", "TranslatedText"}
 SHOWING = {
     "info",
     "fail",

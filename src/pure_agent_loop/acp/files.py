@@ -20,7 +20,7 @@ from pure_agent_loop.acp.calls import as_diff
 from pure_agent_loop.acp.host import Editor, Planned
 from pure_agent_loop.acp.wire import RpcError
 from pure_agent_loop.support.child import module_argv
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
@@ -32,6 +32,8 @@ from pure_agent_loop.toolbox.shell.tool import Shell
 
 MAX_BYTES = 10_000_000  # maximum size of a file to request from the editor
 THROUGH_EDITOR = ("read_file", "write_file", "edit_file")  # tools that must then run exclusively
+RESULT = "finished.json"
+_UNKNOWN_CODE = 1  # if the editor returns no exit code
 
 
 class EditorFiles(Workspace):
@@ -62,7 +64,7 @@ class EditorFiles(Workspace):
             return file
         with file, super().open_for_reading(path) as reopened:
             if not os.path.samestat(os.fstat(file.fileno()), os.fstat(reopened.fileno())):
-                raise WorkspaceError(message("editor_changed", path=shown(path)))
+                raise WorkspaceError(model_text("editor_changed", path=shown(path)))
         copy = cast("BinaryIO", tempfile.TemporaryFile())  # noqa: SIM115 - the caller closes it
         copy.write(text.encode("utf-8", "replace"))
         copy.seek(0)
@@ -108,7 +110,7 @@ class EditorFiles(Workspace):
                 self._editor.write(self._absolute(path), text)
             except RpcError as error:
                 why = safe_str(error)
-                raise WorkspaceError(message("editor_failed", path=shown(path), why=why)) from error
+                raise WorkspaceError(model_text("editor_failed", path=shown(path), why=why)) from error
             self._require_same(folder, parts, path)
             return status
 
@@ -123,7 +125,7 @@ class EditorFiles(Workspace):
             status = reopened.status(parts[-1])
             is_same = before is not None and after is not None and os.path.samestat(before, after)
             if not is_same or status is None or not stat.S_ISREG(status.st_mode):
-                raise WorkspaceError(message("editor_changed", path=shown(path)))
+                raise WorkspaceError(model_text("editor_changed", path=shown(path)))
 
     def _absolute(self, path: str) -> str:
         return str(self.root.joinpath(*self.parts(path)))
@@ -141,9 +143,6 @@ def _text(data: bytes) -> str | None:
 
 # -- commands in a terminal of the editor, where the user sees them run and can stop them ----------------
 # The terminal runs `in_terminal`, which starts the command in the same sandbox with the same limits.
-
-RESULT = "finished.json"
-_UNKNOWN_CODE = 1  # if the editor returns no exit code
 
 
 class EditorShell(Shell):

@@ -17,7 +17,7 @@ from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.media import media_parts
 from pure_agent_loop.sessions.story import Entry
-from pure_agent_loop.support.language import message, user_text
+from pure_agent_loop.support.language import model_text, user_text
 from pure_agent_loop.support.text import clean_text, safe_str
 from pure_agent_loop.toolbox import TODO_TOOL
 
@@ -33,6 +33,8 @@ _CHUNK_KINDS = {
     "thinking": "agent_thought_chunk",
     "answer": "agent_message_chunk",
 }
+_PDF = "application/pdf"
+MAX_TEXT = 100_000  # characters of an embedded file; tools can read the rest
 
 
 def chunk(kind: str, text: str, message: str) -> dict[str, Any]:
@@ -223,9 +225,6 @@ def _arguments(text: str) -> Mapping[str, Any]:
 
 # -- conversion of a prompt's content blocks to a task and its media -------------------------------------
 
-_PDF = "application/pdf"
-MAX_TEXT = 100_000  # characters of an embedded file; tools can read the rest
-
 
 def read_prompt(blocks: Sequence[Mapping[str, Any]], folder: Path) -> tuple[str, list[dict[str, Any]]]:
     """Return the task and its media.
@@ -244,7 +243,7 @@ def read_prompt(blocks: Sequence[Mapping[str, Any]], folder: Path) -> tuple[str,
             texts.append(text(block, "text"))
         elif kind == "resource_link":
             path = display_path(text(block, "uri"), folder)
-            texts.append(message("link", name=text(block, "name"), place=path))
+            texts.append(model_text("link", name=text(block, "name"), place=path))
         elif kind == "resource":
             content, url = _resource(block, number, folder)
             texts.append(content)
@@ -272,12 +271,12 @@ def _resource(block: Mapping[str, Any], number: int, folder: Path) -> tuple[str,
     if isinstance(inner.get("text"), str):
         content: str = inner["text"]
         if len(content) > MAX_TEXT:
-            content = f"{content[:MAX_TEXT]}\n{message('left_out', count=len(content) - MAX_TEXT)}"
-        return message("resource", place=path, text=content), ""
+            content = f"{content[:MAX_TEXT]}\n{model_text('left_out', count=len(content) - MAX_TEXT)}"
+        return model_text("resource", place=path, text=content), ""
     blob = text(inner, "blob")
     if kind.startswith("image/") or kind == _PDF:
-        return message("attached", place=path), _data_url(kind, blob)
-    return message("not_readable", place=path, kind=kind or "?"), ""
+        return model_text("attached", place=path), _data_url(kind, blob)
+    return model_text("not_readable", place=path, kind=kind or "?"), ""
 
 
 def display_path(uri: str, folder: Path) -> str:

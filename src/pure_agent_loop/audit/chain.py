@@ -26,7 +26,7 @@ from pure_agent_loop.audit.folder import file_name, files_in, locked, make_folde
 from pure_agent_loop.errors import AuditError, ConfigError
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import flush_to_disk, sync_folder
-from pure_agent_loop.support.language import message, notice
+from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.locking import OPEN_FLAGS
 from pure_agent_loop.support.variables import variable
 
@@ -42,6 +42,11 @@ GENESIS = "0" * 64  # `prev` of the first line
 _MIN_KEY_LENGTH = 16
 _END = re.compile(rb',"hash":"([0-9a-f]{64})"\}\n')
 _END_LENGTH = len(b',"hash":""}\n') + 64
+MAX_LINE_BYTES = 4 << 20  # bytes read at once; lines of writers are much shorter
+NAME = "head"
+PLACE = 512  # bytes of a slot: one sector, which a disk writes atomically
+LOG = logging.getLogger("pure_agent_loop")
+_FIX = "Free space or make the folder writable, or give AuditLog another path; until then no tool is called"
 
 
 class Sealer:
@@ -125,8 +130,6 @@ def _parse(line: bytes) -> dict[str, Any]:
 
 # -- read along the hash chain of an audit log, line by line, in one pass --------------------------------
 
-MAX_LINE_BYTES = 4 << 20  # bytes read at once; lines of writers are much shorter
-
 
 class BrokenChain(ValueError):  # noqa: N818 - a state of the log
     """The chain is broken at this line.
@@ -141,7 +144,7 @@ class BrokenChain(ValueError):  # noqa: N818 - a state of the log
         super().__init__(what)
 
 
-class Rest:
+class UnfinishedTail:
     """Bytes after the last valid line: the unfinished line of a killed writer, or damage."""
 
     def __init__(self) -> None:
@@ -171,7 +174,7 @@ class Walk:
         self._sealer = sealer
         self.count = count
         self.last = last
-        self.rest = Rest()
+        self.rest = UnfinishedTail()
         self.torn = 0
 
     def step(self, line: bytes) -> dict[str, Any] | None:
@@ -193,7 +196,7 @@ class Walk:
                 raise BrokenChain(self.rest.why, self.rest.lines)
             self.torn += 1
         self._check(fields)
-        self.count, self.last, self.rest = self.count + 1, digest, Rest()
+        self.count, self.last, self.rest = self.count + 1, digest, UnfinishedTail()
         return fields
 
     def _check(self, fields: dict[str, Any]) -> None:
@@ -209,9 +212,6 @@ class Walk:
 # -- recorded end of an audit log, in a small separate file, so that a truncated log is detected ---------
 # The file has two slots of 512 bytes, written in turn. An interrupted write can damage only the newer
 # slot; the other one still holds the end before the last line.
-
-NAME = "head"
-PLACE = 512  # bytes of a slot: one sector, which a disk writes atomically
 
 
 @dataclass(frozen=True, slots=True)
@@ -317,9 +317,7 @@ def write_head(folder: Path, sealer: Sealer, head: Head, *, durable: bool) -> No
         os.close(handle)
 
 
-LOG = logging.getLogger("pure_agent_loop")
 Fields = dict[str, Any]
-_FIX = "Free space or make the folder writable, or give AuditLog another path; until then no tool is called"
 
 
 class ChainWriter:
@@ -453,7 +451,7 @@ class ChainWriter:
         kinds = {line["kind"] for line in lines} - {"torn"}
         if kinds:
             self._notices.append(
-                message("audit_lost" if "lost" in kinds else "audit_damaged", path=self.folder)
+                model_text("audit_lost" if "lost" in kinds else "audit_damaged", path=self.folder)
             )
             LOG.warning("%s", self._notices[-1])
 

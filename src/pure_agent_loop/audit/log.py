@@ -23,17 +23,16 @@ from pure_agent_loop.support.text import as_text, clean_text, shorten, to_jsonab
 # -- default redaction of the audit log ------------------------------------------------------------------
 
 Redact = Callable[[Any], Any]
+RESULT_CHARS = 2_000
+FILE_BYTES = 16 << 20
+_NAME_CHARS, _TASK_CHARS, _REASON_CHARS = 200, 500, 1_000
+_TEXT_CHARS, _ARGS_CHARS = 2_000, 20_000
 
 
 def default_redaction() -> Redact:
     """Return a function that removes secrets of this process's environment from any JSON value."""
     return Redactor().redact_value
 
-
-RESULT_CHARS = 2_000
-FILE_BYTES = 16 << 20
-_NAME_CHARS, _TASK_CHARS, _REASON_CHARS = 200, 500, 1_000
-_TEXT_CHARS, _ARGS_CHARS = 2_000, 20_000
 
 Notes = Mapping[str, Any] | Callable[[CallRecord], Mapping[str, Any]]
 

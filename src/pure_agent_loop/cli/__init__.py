@@ -42,8 +42,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for name in SECRET_VARIABLES:
             output.hide(os.environ.get(name))
-        for notice in filter(None, (former_names_notice(), *misspelt_variables())):
-            output.info(notice)
+        for text in filter(None, (former_names_notice(), *misspelt_variables())):
+            output.info(text)
         if any(map(os.environ.get, TRACING_VARIABLES)):
             _trace()
         with _log_shown(output):

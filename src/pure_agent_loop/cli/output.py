@@ -44,6 +44,14 @@ PREFIX = "pal: "
 SCHEMA_VERSION = 1  # in every JSON object that a command prints
 BOLD, DIM, RED = "1", "2", "31"
 WIDTH, MAX_WIDTH = 80, 110  # columns without a terminal; upper bound on a wide one
+# Messages of errors that make their English text of their fields.
+_MESSAGES: dict[type[BaseException], str] = {
+    AlreadyAnsweredError: "cli.already_answered",
+    AuditError: "cli.audit_error",
+    MissingExtraError: "cli.extra",
+    SessionLockedError: "cli.session_locked",
+    SessionWriteError: "cli.session_write",
+}
 
 
 def counted(number: int, noun: str) -> TranslatedText:
@@ -74,16 +82,6 @@ def error_notice(error: BaseException) -> str:
     """Return the message of an error: that of the catalogue if it has one, else its text."""
     text = error.args[0] if error.args else ""
     return text if isinstance(text, TranslatedText) and str(error) == text else safe_str(error)
-
-
-# Messages of errors that make their English text of their fields.
-_MESSAGES: dict[type[BaseException], str] = {
-    AlreadyAnsweredError: "cli.already_answered",
-    AuditError: "cli.audit_error",
-    MissingExtraError: "cli.extra",
-    SessionLockedError: "cli.session_locked",
-    SessionWriteError: "cli.session_write",
-}
 
 
 class ResultLostError(Exception):

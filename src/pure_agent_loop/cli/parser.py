@@ -21,41 +21,6 @@ from pure_agent_loop.support.variables import KNOWN
 
 CUTOFF = 0.7
 _PREFIX = "PAL_"  # of our variables
-
-
-def nearest(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: int = 1) -> list[str]:
-    """Return the most similar known words, the nearest first.
-
-    Args:
-        known: The candidates; the last part of a dotted name matches too.
-        cutoff: The least similarity, from 0 to 1.
-    """
-    import difflib  # only needed after an error
-
-    by_word = {part: name for name in known for part in (name.rpartition(".")[2], name)}
-    return [by_word[match] for match in difflib.get_close_matches(word, by_word, n=most, cutoff=cutoff)]
-
-
-def did_you_mean(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: int = 1) -> str:
-    """Return " Did you mean ...?" with the nearest known words; empty if none is close."""
-    matches = dict.fromkeys(nearest(word, known, cutoff, most))
-    if not matches:
-        return ""
-    words = reduce(lambda first, second: notice("cli.either", first=first, second=second), matches)
-    return notice("cli.did_you_mean", words=words)
-
-
-def misspelt_variables() -> list[str]:
-    """Return a warning for each set variable whose name resembles a known one."""
-    known = {name.removeprefix(_PREFIX): name for name in KNOWN}
-    return [
-        notice("cli.unknown_variable", name=name, hint=notice("cli.did_you_mean", words=known[match[0]]))
-        for name in os.environ
-        if name.startswith(_PREFIX) and name not in KNOWN
-        if (match := nearest(name.removeprefix(_PREFIX), known, _ALIKE))
-    ]
-
-
 # Group of `pal --help` -> command -> (module, with its package unless that is `commands`; function; help).
 # `add_FUNCTION(parser)` adds the arguments. `FUNCTION(options, output)` runs the command and returns the exit
 # code; `options` is the table that the parser's default ``options_type`` names, else the namespace. It raises
@@ -119,6 +84,39 @@ pal "QUESTION"   begin with a question; -p prints only the answer
 pal init         write a settings file: keys, servers, models"""
 HELP_ALL = "--help-all"  # then ``--help`` shows the main options only
 _PROFILE = ("-P", "--profile")
+
+
+def nearest(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: int = 1) -> list[str]:
+    """Return the most similar known words, the nearest first.
+
+    Args:
+        known: The candidates; the last part of a dotted name matches too.
+        cutoff: The least similarity, from 0 to 1.
+    """
+    import difflib  # only needed after an error
+
+    by_word = {part: name for name in known for part in (name.rpartition(".")[2], name)}
+    return [by_word[match] for match in difflib.get_close_matches(word, by_word, n=most, cutoff=cutoff)]
+
+
+def did_you_mean(word: str, known: Iterable[str], cutoff: float = CUTOFF, most: int = 1) -> str:
+    """Return " Did you mean ...?" with the nearest known words; empty if none is close."""
+    matches = dict.fromkeys(nearest(word, known, cutoff, most))
+    if not matches:
+        return ""
+    words = reduce(lambda first, second: notice("cli.either", first=first, second=second), matches)
+    return notice("cli.did_you_mean", words=words)
+
+
+def misspelt_variables() -> list[str]:
+    """Return a warning for each set variable whose name resembles a known one."""
+    known = {name.removeprefix(_PREFIX): name for name in KNOWN}
+    return [
+        notice("cli.unknown_variable", name=name, hint=notice("cli.did_you_mean", words=known[match[0]]))
+        for name in os.environ
+        if name.startswith(_PREFIX) and name not in KNOWN
+        if (match := nearest(name.removeprefix(_PREFIX), known, _ALIKE))
+    ]
 
 
 class _CommandParser(argparse.ArgumentParser):

@@ -17,7 +17,7 @@ from pure_agent_loop.permissions import Permission, PermissionPolicy, Permission
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.snapshots import WorkspaceSnapshots
 from pure_agent_loop.support.disk import data_folder
-from pure_agent_loop.support.language import message, notice, user_text
+from pure_agent_loop.support.language import model_text, notice, user_text
 from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.tool import Tool, ToolRegistry
 from pure_agent_loop.toolbox import (
@@ -221,7 +221,7 @@ def system_prompt(prompt: str | None, trusted: Guidance | None, *, is_tiny: bool
     if not notes:
         return None
     texts = [f"{note.name}:\n{note.text.strip()}" for note in notes]
-    return "\n\n".join([prompts_for().system_prompt, message("project_notes"), *texts])
+    return "\n\n".join([prompts_for().system_prompt, model_text("project_notes"), *texts])
 
 
 def rules_of(options: PermissionOptions) -> PermissionRules:

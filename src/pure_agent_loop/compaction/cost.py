@@ -22,6 +22,7 @@ from pure_agent_loop.llm.values import TokenUsage
 # https://docs.anthropic.com/en/docs/build-with-claude/prompt-caching, https://openai.com/api/pricing,
 # https://www.alibabacloud.com/help/en/model-studio/context-cache
 CACHED_PRICE, WRITE_PRICE = 0.1, 1.25
+MAX_CUTS = 100  # places that are compared, so that a long history costs no square of its length
 
 
 class Rates(NamedTuple):
@@ -110,6 +111,3 @@ def summary_cost(limit: int, before: int, rounds: int, rates: Rates) -> float:
     """Return what a summary costs per request: it reads the history once more, and leaves half of it."""
     cost = limit + limit / 2 * max(0.0, rates.write - rates.read)
     return cost / _requests(limit / 2, before, rounds)
-
-
-MAX_CUTS = 100  # places that are compared, so that a long history costs no square of its length

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.compaction.shape import Unit, estimate, joined, take_over, units_of
+from pure_agent_loop.compaction.shape import MessageGroup, estimate, joined, take_over, units_of
 from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Compactor, Kit
@@ -160,7 +160,9 @@ class LadderRun:
         return [*joined(kept_units), summary, *joined(tail)]
 
 
-def divide(units: Sequence[Unit], room: int) -> tuple[list[Unit], list[Unit], list[Unit]]:
+def divide(
+    units: Sequence[MessageGroup], room: int
+) -> tuple[list[MessageGroup], list[MessageGroup], list[MessageGroup]]:
     """Split the history into what stays before a summary, what it replaces, and what follows."""
     begin, left = len(units) - 1, TAIL_SHARE * room - (units[-1].tokens if units else 0)
     while begin > 0 and left >= units[begin - 1].tokens:
@@ -173,7 +175,7 @@ def divide(units: Sequence[Unit], room: int) -> tuple[list[Unit], list[Unit], li
     return kept_units, old, tail
 
 
-def _spoken(units: Sequence[Unit], tokens: float) -> set[int]:
+def _spoken(units: Sequence[MessageGroup], tokens: float) -> set[int]:
     """Return the user messages to keep verbatim: the first, then the newest that fit."""
     spoken = [index for index, unit in enumerate(units) if unit.spoken and not unit.fixed]
     kept: set[int] = set()

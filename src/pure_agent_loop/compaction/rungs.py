@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from pure_agent_loop.compaction.shape import (
-    MadeCall,
-    Unit,
+    CompletedCall,
+    MessageGroup,
     calls_in,
     collect,
     content_text,
@@ -39,7 +39,7 @@ from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, estima
 from pure_agent_loop.llm.values import Delta, TokenUsage
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.abilities import as_protocol, check_method
-from pure_agent_loop.support.language import message as sentence
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.locking import MEMORY_FILE, append_section
 from pure_agent_loop.support.text import safe_str, shorten
 from pure_agent_loop.support.threads import in_thread
@@ -48,11 +48,20 @@ Keep = Callable[
     [str], "str | None"
 ]  # stores a string and returns its id; None if the model cannot read it back
 SHORT_CHARS = 200  # shorter texts are not replaced by a record
-_UNKNOWN = MadeCall("unknown", "{}")
+_UNKNOWN = CompletedCall("unknown", "{}")
 _LIMITS = (8_000, 4_000, 2_000, 1_000, 500, SHORT_CHARS)
 TRIM_TO = 0.7  # share of the room, so that the next step need not trim again
 RECORD_SHARE = 0.1  # share of the room for the record of calls in the notice
 BIG_SHARE = 0.1  # share of the room: longer messages of the user are trimmed like any other
+MAX_PIECES = 8
+PIECE_SHARE = 0.5  # share of the window for a text; the rest is for the response and wrong estimates
+_COLLECTED_SHARE = 0.5  # share of the summary for the record collected without the model
+SMALL_WINDOW = 32_000
+MIN_TOKENS = 100
+_MIN_CHARS = 80
+_OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls", "response_format", "stop", *TOKEN_LIMITS)
+SECTION_TOKENS = 1_000
+DEFAULT_WINDOW = 32_000
 
 
 def prune(messages: Sequence[Message], keep_tokens: int, keep: Keep, prompts: Prompts) -> list[Message]:
@@ -76,7 +85,7 @@ def prune(messages: Sequence[Message], keep_tokens: int, keep: Keep, prompts: Pr
     return pruned
 
 
-def _recorded(message: Message, call: MadeCall, keep: Keep, prompts: Prompts) -> Message:
+def _recorded(message: Message, call: CompletedCall, keep: Keep, prompts: Prompts) -> Message:
     text = content_text(message)
     if len(text) <= 2 * SHORT_CHARS or text.startswith(prompts.pruned_result.partition("{")[0]):
         return message
@@ -90,7 +99,7 @@ def _recorded(message: Message, call: MadeCall, keep: Keep, prompts: Prompts) ->
 
 def drop_repeated(messages: Sequence[Message], prompts: Prompts) -> list[Message]:
     """Keep only the newest of identical results of repeated calls."""
-    calls, seen = calls_in(messages), dict[tuple[MadeCall, str], str]()
+    calls, seen = calls_in(messages), dict[tuple[CompletedCall, str], str]()
     changed = list(messages)
     for index in range(len(messages) - 1, -1, -1):
         message = messages[index]
@@ -123,7 +132,7 @@ def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Messa
     return left if estimate(left) <= room else _shortened(left, room)
 
 
-def _by_worth(units: list[Unit], max_kept: float, prompts: Prompts) -> list[int]:
+def _by_worth(units: list[MessageGroup], max_kept: float, prompts: Prompts) -> list[int]:
     """Return the removable units, least important first."""
     free = [index for index, unit in enumerate(units[:-1]) if not unit.fixed]
 
@@ -134,7 +143,9 @@ def _by_worth(units: list[Unit], max_kept: float, prompts: Prompts) -> list[int]
     return sorted(free, key=worth)  # stable: the oldest first among equals
 
 
-def _with_notice(units: list[Unit], removed: set[int], tokens: int, prompts: Prompts) -> list[Message]:
+def _with_notice(
+    units: list[MessageGroup], removed: set[int], tokens: int, prompts: Prompts
+) -> list[Message]:
     if not removed:
         return joined(units)
     old = [message for index in sorted(removed) for message in units[index].messages]
@@ -197,14 +208,6 @@ def _ends_of(text: str, limit: int) -> str:
 
 
 # -- summaries by the model, in pieces if the text is too long, with a record of the calls ---------------
-
-MAX_PIECES = 8
-PIECE_SHARE = 0.5  # share of the window for a text; the rest is for the response and wrong estimates
-_COLLECTED_SHARE = 0.5  # share of the summary for the record collected without the model
-SMALL_WINDOW = 32_000
-MIN_TOKENS = 100
-_MIN_CHARS = 80
-_OF_TOOLS = ("tools", "tool_choice", "parallel_tool_calls", "response_format", "stop", *TOKEN_LIMITS)
 
 
 class Summariser:
@@ -340,15 +343,15 @@ def _packed(texts: Sequence[str], tokens: int) -> list[str]:
     return ["\n".join(piece) for piece in pieces]
 
 
-def _lines(message: Message, calls: dict[str, MadeCall], folder: ResultFolder) -> list[_Line]:
+def _lines(message: Message, calls: dict[str, CompletedCall], folder: ResultFolder) -> list[_Line]:
     text = content_text(message)
     if message["role"] == "tool":
         call = calls.get(message["tool_call_id"])
-        who = sentence("result_of", tool=call.name) if call else sentence("result_of_unknown")
+        who = model_text("result_of", tool=call.name) if call else model_text("result_of_unknown")
         return [_Line(who, _whole(text, folder))]
     made = [calls[call["id"]] for call in message.get("tool_calls") or ()]
     lines = [_Line(message["role"], text)] if text else []
-    return [*lines, *(_Line(sentence("call_of", tool=call.name), call.arguments) for call in made)]
+    return [*lines, *(_Line(model_text("call_of", tool=call.name), call.arguments) for call in made)]
 
 
 def _whole(text: str, folder: ResultFolder) -> str:
@@ -366,9 +369,6 @@ def _within(text: str, tokens: int) -> str:
 
 
 # -- move the oldest messages, summarised, into a file of the workspace ----------------------------------
-
-SECTION_TOKENS = 1_000
-DEFAULT_WINDOW = 32_000
 
 
 class HasRoot(Protocol):

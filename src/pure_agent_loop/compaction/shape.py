@@ -19,8 +19,14 @@ from pure_agent_loop.llm.messages import META, Message, is_media, text_of
 from pure_agent_loop.llm.tokens import Boundary, estimate_message, estimate_tokens
 from pure_agent_loop.prompts import Prompts
 
+_LONGEST = 500  # longer values are contents, not names
+_URL = r"https?://[^\s\"'<>|]+"
+_PATH = r"(?:[A-Za-z]:)?[~.]{0,2}[/\\]?[\w.@+-]+(?:[/\\][\w.@+-]+)+"
+_FILE = r"[\w+-][\w.+-]*\.[A-Za-z][A-Za-z0-9]{0,7}\b"
+_NAMES = re.compile(f"{_URL}|{_PATH}|{_FILE}")
 
-class Unit(NamedTuple):
+
+class MessageGroup(NamedTuple):
     """Messages kept or removed together: calls with their results, or one message.
 
     Args:
@@ -35,7 +41,7 @@ class Unit(NamedTuple):
     spoken: bool
 
 
-def units_of(messages: Sequence[Message]) -> list[Unit]:
+def units_of(messages: Sequence[Message]) -> list[MessageGroup]:
     """Split a history into units, in order."""
     newest = newest_question(messages)
     groups: list[tuple[int, list[Message]]] = []
@@ -45,7 +51,7 @@ def units_of(messages: Sequence[Message]) -> list[Unit]:
         else:
             groups.append((index, [message]))
     return [
-        Unit(
+        MessageGroup(
             group,
             estimate(group),
             index == newest or group[0]["role"] in ("system", "developer"),
@@ -55,7 +61,7 @@ def units_of(messages: Sequence[Message]) -> list[Unit]:
     ]
 
 
-def joined(units: Iterable[Unit]) -> list[Message]:
+def joined(units: Iterable[MessageGroup]) -> list[Message]:
     """Return the messages of units, in order."""
     return [message for unit in units for message in unit.messages]
 
@@ -81,7 +87,7 @@ def is_summary(message: Message, prompts: Prompts) -> bool:
     return is_generated and content_text(message).startswith(prompts.summary_head)
 
 
-class MadeCall(NamedTuple):
+class CompletedCall(NamedTuple):
     """A call in the history: tool name, and arguments as JSON text."""
 
     name: str
@@ -93,10 +99,10 @@ class MadeCall(NamedTuple):
         return f"{self.name}({text if len(text) <= limit else text[:limit] + '...'})"
 
 
-def calls_in(messages: Iterable[Message]) -> dict[str, MadeCall]:
+def calls_in(messages: Iterable[Message]) -> dict[str, CompletedCall]:
     """Return all calls, by id."""
     return {
-        call["id"]: MadeCall(call["function"]["name"], call["function"]["arguments"])
+        call["id"]: CompletedCall(call["function"]["name"], call["function"]["arguments"])
         for message in messages
         for call in message.get("tool_calls") or ()
     }
@@ -185,12 +191,6 @@ async def take_over(
 
 # -- the record of a summary, made without a model: files, tools, and the start of each result -----------
 
-_LONGEST = 500  # longer values are contents, not names
-_URL = r"https?://[^\s\"'<>|]+"
-_PATH = r"(?:[A-Za-z]:)?[~.]{0,2}[/\\]?[\w.@+-]+(?:[/\\][\w.@+-]+)+"
-_FILE = r"[\w+-][\w.+-]*\.[A-Za-z][A-Za-z0-9]{0,7}\b"
-_NAMES = re.compile(f"{_URL}|{_PATH}|{_FILE}")
-
 
 @dataclass(slots=True)
 class HistoryFacts:
@@ -234,7 +234,7 @@ def collect(messages: Sequence[Message], prompts: Prompts) -> HistoryFacts:
     return record
 
 
-def _line(call: MadeCall, text: str, prompts: Prompts) -> str:
+def _line(call: CompletedCall, text: str, prompts: Prompts) -> str:
     kept = result_file_in(text)
     reference = f' ... read_result(id="{kept}")' if kept else ""
     return f"- {call.shortened(100)} -> {first_line(_began(text, prompts), 80)}{reference}"

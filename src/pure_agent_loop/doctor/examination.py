@@ -67,6 +67,9 @@ _MODES: tuple[tuple[str, Probe], ...] = (
     ("tool_mode json", calls.json_actions),
     ("tool_mode text", calls.text_actions),
 )
+NARROWEST = 50
+_GAP = "  "
+_ORDER: tuple[Verdict, ...] = ("failed", "no", "partly", "unknown", "yes")
 
 
 class Watch:
@@ -263,9 +266,6 @@ def _only_model(target: Target, listing: Any) -> str:
 
 # -- A report as text: aligned columns, folded to the width of the terminal ------------------------------
 
-NARROWEST = 50
-_GAP = "  "
-_ORDER: tuple[Verdict, ...] = ("failed", "no", "partly", "unknown", "yes")
 Paint = Callable[[Verdict, str], str]
 
 

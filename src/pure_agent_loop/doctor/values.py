@@ -28,6 +28,7 @@ PROTOCOL_NAMES = {
     "vertex": "Messages through Vertex AI",
 }
 Verdict = Literal["yes", "no", "partly", "unknown", "failed"]
+_WIDTH = 76
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,8 +180,6 @@ def _changes(profile: Profile) -> dict[str, Any]:
 
 
 # -- advice from the findings: the best tool mode, and the profile as code -------------------------------
-
-_WIDTH = 76
 
 
 def choose_mode(

@@ -49,6 +49,10 @@ from pure_agent_loop.support.text import safe_str, to_jsonable
 # takeover of the session, and can end an attempt between two steps as if the process had ended there.
 
 MARK = "durable_run"
+LOG = logging.getLogger("pure_agent_loop")
+MAX_ATTEMPTS = 200  # per run: a task that kills each worker must not be retried for ever
+PAUSE_SECONDS = 0.5
+CANCEL_SECONDS = 5.0
 
 
 class HandedBackError(SessionError):
@@ -219,10 +223,6 @@ def records_of_run(records: Sequence[Record], run_id: str) -> Sequence[Record]:
     return records
 
 
-LOG = logging.getLogger("pure_agent_loop")
-MAX_ATTEMPTS = 200  # per run: a task that kills each worker must not be retried for ever
-PAUSE_SECONDS = 0.5
-CANCEL_SECONDS = 5.0
 InThread = Callable[..., Any]
 
 

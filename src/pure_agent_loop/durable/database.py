@@ -84,6 +84,26 @@ _TABLES = (
     "CREATE TABLE IF NOT EXISTS @limits (name TEXT PRIMARY KEY, ledger TEXT NOT NULL)",
 )
 _PASSWORD = re.compile(r"(?i)(password=)[^&\s]+")
+_SELECT_LEDGER = "SELECT ledger FROM @limits WHERE name = ?"
+_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
+FLUSH_SECONDS = 0.05
+_DELTAS = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
+_PARTIAL = EventType.PARTIAL_OUTPUT
+CHANGE = "change"  # in place of `output`: length of the equal start, that of the equal end, text between
+_INSERT = """
+INSERT INTO @events (run, attempt, place, step, type, line)
+SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM @deleted WHERE run = ?)
+ON CONFLICT (run, attempt, place) DO NOTHING
+"""
+_PARTIALS = """
+SELECT line FROM @events WHERE run = ? AND attempt = ? AND step = ? AND type = ? AND number < ?
+ORDER BY number
+"""
+_ATTEMPTS = """
+SELECT run, SUM(CASE WHEN type = ? THEN 1 ELSE 0 END), MAX(number) FROM @events
+WHERE run IN ({runs}) GROUP BY run, attempt ORDER BY 3
+"""
+_FORGET = "DELETE FROM @events WHERE run = ? AND attempt = ? AND step = ? AND type = ?"
 
 
 def default_database() -> str:
@@ -390,10 +410,6 @@ def _names_database(url: str) -> bool:
         return False
 
 
-_SELECT_LEDGER = "SELECT ledger FROM @limits WHERE name = ?"
-_CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
-
-
 class SharedLimits:
     """Limits per minute that all processes at a database share: the `store` of a `Limiter`.
 
@@ -438,25 +454,6 @@ class SharedLimits:
 # partial output only what differs from the previous one of its step is stored.
 # Events are for display: the session is authoritative, so a run does not fail if an event cannot be
 # written.
-
-FLUSH_SECONDS = 0.05
-_DELTAS = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
-_PARTIAL = EventType.PARTIAL_OUTPUT
-CHANGE = "change"  # in place of `output`: length of the equal start, that of the equal end, text between
-_INSERT = """
-INSERT INTO @events (run, attempt, place, step, type, line)
-SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM @deleted WHERE run = ?)
-ON CONFLICT (run, attempt, place) DO NOTHING
-"""
-_PARTIALS = """
-SELECT line FROM @events WHERE run = ? AND attempt = ? AND step = ? AND type = ? AND number < ?
-ORDER BY number
-"""
-_ATTEMPTS = """
-SELECT run, SUM(CASE WHEN type = ? THEN 1 ELSE 0 END), MAX(number) FROM @events
-WHERE run IN ({runs}) GROUP BY run, attempt ORDER BY 3
-"""
-_FORGET = "DELETE FROM @events WHERE run = ? AND attempt = ? AND step = ? AND type = ?"
 
 
 class EventWriter:

@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ConfigError, LLMError, RunInterrupted
 from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial, case_from, cases_of, read_plain
 from pure_agent_loop.evaluation.evaluators import name_of, read_evaluators
 from pure_agent_loop.evaluation.report import RESERVED, Outcome, Report
-from pure_agent_loop.evaluation.runner import Patience, in_parallel
+from pure_agent_loop.evaluation.runner import FailureStreak, in_parallel
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.stop_reasons import STOP_REASONS
@@ -167,7 +167,7 @@ class Dataset:
         self._check(agent, repeats, concurrency, seed)
         checked_function("on_outcome", on_outcome, "outcome")
         done: dict[tuple[int, int], Outcome] = {}
-        patience = Patience()
+        patience = FailureStreak()
 
         async def work(place: tuple[int, int]) -> None:
             number, repeat = place

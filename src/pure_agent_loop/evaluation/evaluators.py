@@ -19,7 +19,7 @@ from pure_agent_loop.llm.base import ChatModel, model_of
 from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.output.form import WRAPPER
 from pure_agent_loop.schema.build import JSONValidator
-from pure_agent_loop.support.language import message, notice, use_messages
+from pure_agent_loop.support.language import model_text, notice, use_messages
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 _VERDICT = re.compile(r"VERDICT:\s*\**(PASS|FAIL)\b")
@@ -189,12 +189,12 @@ class Judge:
         """Ask the judge, and retry once without a verdict."""
         words, mark = trial.agent.config.prompts, secrets.token_hex(4)  # an answer cannot close this mark
         with use_messages(words):
-            system, retry = message("judge_system"), message("judge_again")
-            task = message(
+            system, retry = model_text("judge_system"), model_text("judge_again")
+            task = model_text(
                 "judge_task", rubric=self.rubric, task=trial.case.input, answer=trial.text, mark=mark
             )
             if trial.case.expected is not None:
-                task += message("judge_expected", expected=as_text(trial.case.expected), mark=mark)
+                task += model_text("judge_expected", expected=as_text(trial.case.expected), mark=mark)
         judge = Agent(llm=self.llm or trial.agent.llm, system_prompt=system, temperature=0.0, prompts=words)
         result = (await judge.arun(task)).raise_for_error()
         verdicts = _VERDICT.findall(result.content)

@@ -11,7 +11,7 @@ from pure_agent_loop.support.language import user_text
 _STEPS = 20  # most lines without a terminal, so that a log stays readable
 
 
-class Judged(Protocol):
+class ScoredResult(Protocol):
     """A result, such as `QuestionResult` or `Outcome`."""
 
     @property
@@ -36,14 +36,14 @@ class Progress:
     """
 
     def __init__(
-        self, write: Callable[[str], None], total: int, before: Sequence[Judged], *, live: bool
+        self, write: Callable[[str], None], total: int, before: Sequence[ScoredResult], *, live: bool
     ) -> None:
         self._write, self._total, self._live = write, total, live
         self._done, self._right = len(before), sum(record.right for record in before)
         self._seconds: list[float] = []
         self._shown = 0 if not total else self._done * _STEPS // total
 
-    def add(self, record: Judged) -> None:
+    def add(self, record: ScoredResult) -> None:
         """Count a result, and show the progress if due."""
         self._done += 1
         self._right += record.right

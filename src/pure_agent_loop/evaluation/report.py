@@ -23,6 +23,10 @@ RESERVED = ("passed", *MEASURES)
 _INTERVAL = "95 %"
 _SHOWN_FAILURES = 10
 _MAX_ROWS, _MAX_CHARS = 500, 5_000  # of what a notebook shows
+_MARKS = {True: "✓", False: "✗"}
+_UNCHANGED = "nothing got better or worse"
+_CHANGE = ("change", "case", "score", "before", "now")
+_WIDTH, _LEFT, _STEP = 640, 200, 28  # pixels of a plot: all of it, the names, a row
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,9 +107,6 @@ class Outcome:
         return f"<div>{''.join(parts)}</div>"
 
 
-_MARKS = {True: "✓", False: "✗"}
-
-
 class Change(NamedTuple):
     """Mean of a score that is another than before.
 
@@ -172,10 +173,6 @@ class Comparison:
             for row in self._rows()[:_MAX_ROWS]
         ]
         return table_to_html([_CHANGE, *rows]) if rows else f"<p>{_UNCHANGED}</p>"
-
-
-_UNCHANGED = "nothing got better or worse"
-_CHANGE = ("change", "case", "score", "before", "now")
 
 
 @dataclass(slots=True)
@@ -426,9 +423,6 @@ class Reports:
         from pure_agent_loop.support.prose import table_to_html
 
         return f"<div>{table_to_html(self._rows())}{self.svg()}</div>"
-
-
-_WIDTH, _LEFT, _STEP = 640, 200, 28  # pixels of a plot: all of it, the names, a row
 
 
 def _x(share: float) -> int:

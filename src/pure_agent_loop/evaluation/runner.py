@@ -15,7 +15,7 @@ HOPELESS: frozenset[ErrorKind] = frozenset({"auth", "not_found", "quota"})
 LOST_AFTER = 3
 
 
-class Patience:
+class FailureStreak:
     """Stops an evaluation when the next request would fail as the last one did."""
 
     def __init__(self) -> None:

@@ -23,7 +23,7 @@ from pure_agent_loop.permissions import Permission, PermissionContext
 from pure_agent_loop.prompts.frames import framed
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.failures import log_failure
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.secrets.redaction import Redactor, StreamRedactor
 from pure_agent_loop.support.text import as_text, safe_str, shorten
 from pure_agent_loop.tool import ToolOutcome
@@ -77,7 +77,7 @@ async def before_tool(step: Step, call: ToolCallRun, *, has_begun: bool = False)
         except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
             await deny_after_failure(f"A hook before {call.name}", error, step, call)
             return Ruling(
-                "deny", call.args, type(error).__name__, message("hook_failed", error=safe_str(error))
+                "deny", call.args, type(error).__name__, model_text("hook_failed", error=safe_str(error))
             )
         if decision.context:  # held in the state, because the inbox is not part of it
             step.state.held.append(Incoming(as_text(decision.context), synthetic=True))
@@ -96,7 +96,7 @@ async def _checked_decision(hook: Callable[[], Any]) -> BeforeTool:
     if decision is None:
         return BeforeTool()
     if not isinstance(decision, BeforeTool):
-        raise ConfigError(message("no_before_tool", value=f"{decision!r:.80}"))
+        raise ConfigError(model_text("no_before_tool", value=f"{decision!r:.80}"))
     return decision
 
 
@@ -344,4 +344,6 @@ def changed_arguments_note(args: Mapping[str, Any], redactor: Redactor | None) -
         args: The arguments it ran with. The history keeps the call as it was written.
     """
     shown = shorten(json.dumps(args, ensure_ascii=False), MAX_ARGS_CHARS)
-    return f"\n\n{message('arguments_changed', args=shown if redactor is None else redactor.redact(shown))}"
+    return (
+        f"\n\n{model_text('arguments_changed', args=shown if redactor is None else redactor.redact(shown))}"
+    )

@@ -34,7 +34,7 @@ from pure_agent_loop.schema.mended import cancelled_itself
 from pure_agent_loop.schema.outcome import failed, without_secrets
 from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.support.abilities import as_protocol
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool import Tool, ToolOutcome
 from pure_agent_loop.tool_context import all_told, enter_call
 
@@ -118,7 +118,7 @@ def _note_outside(step: Step, calls: Iterable[ToolCallRun]) -> None:
             and not step.recorded("tool", call)
             and not call.tool.refusal(call.args, step.kit.prompts)
         ):
-            outside[call.id] = OutsideResult(message("result_awaited"))
+            outside[call.id] = OutsideResult(model_text("result_awaited"))
 
 
 def _batches(calls: Sequence[ToolCallRun]) -> list[list[ToolCallRun]]:
@@ -213,7 +213,7 @@ def _redacted(step: Step, outcome: ToolOutcome) -> ToolOutcome:
     text, parts, removed = redactor.redact(outcome.text), outcome.parts, False
     if parts:
         parts, removed = without_secrets(parts, redactor)
-    text += f"\n{message('media_not_sent', why=message('media_secret'))}" if removed else ""
+    text += f"\n{model_text('media_not_sent', why=model_text('media_secret'))}" if removed else ""
     if text == outcome.text and parts is outcome.parts:
         return outcome
     value = outcome.value if text == outcome.text else None
@@ -307,7 +307,7 @@ def _repetition_warning(step: Step, call: ToolCallRun, outcome: ToolOutcome) -> 
 def _retries_left(step: Step, tool: Tool) -> str:
     """Return how often the model may correct its arguments."""
     left = tool.retries + 1 - step.state.tools.retries[tool.name]
-    return "\n" + (message("retries_left", left=left) if left > 0 else message("retries_used_up"))
+    return "\n" + (model_text("retries_left", left=left) if left > 0 else model_text("retries_used_up"))
 
 
 async def _await_outcome(step: Step, call: ToolCallRun) -> TimedOutcome:

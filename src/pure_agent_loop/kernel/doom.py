@@ -37,6 +37,7 @@ DoomPattern = Literal[
 Kind = Literal["open", "done", "error", "refused"]
 
 _DIGITS = re.compile(r"\d+")
+_PLAIN = ("last", "count", "turn", "text", "texts")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +60,7 @@ RUN = DoomVerdict()
 
 
 @dataclass(slots=True)
-class Made:
+class WindowEntry:
     """A call in the window."""
 
     id: str
@@ -107,7 +108,7 @@ class DoomLedger:
     turn: int = 0
     text: str = ""
     texts: int = 0
-    window: list[Made] = field(default_factory=list)
+    window: list[WindowEntry] = field(default_factory=list)
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""
@@ -120,9 +121,9 @@ class DoomLedger:
     def from_dict(cls, data: Mapping[str, Any]) -> DoomLedger:
         """Load the form of :meth:`to_dict`. Fields that an older version lacked may be missing."""
         plain = {name: data[name] for name in _PLAIN if name in data}
-        return cls(**plain, window=[Made(*row) for row in data.get("window", ())])
+        return cls(**plain, window=[WindowEntry(*row) for row in data.get("window", ())])
 
-    def find(self, call: ToolCall) -> Made | None:
+    def find(self, call: ToolCall) -> WindowEntry | None:
         """Return the entry of a call of the newest answer, or None if missing."""
         if not self.window or self.window[-1].turn != self.turn:
             return None
@@ -133,8 +134,7 @@ class DoomLedger:
         return None
 
 
-_PLAIN = ("last", "count", "turn", "text", "texts")
-_MADE = tuple(entry.name for entry in fields(Made))
+_MADE = tuple(entry.name for entry in fields(WindowEntry))
 
 
 def note_answer(ledger: DoomLedger, text: str, threshold: int | None) -> DoomVerdict:
@@ -178,7 +178,7 @@ def judge(ledger: DoomLedger, call: ToolCall, threshold: int | None, *, polls: b
     if known is not None:  # a run that was resumed between an answer and its results asks twice
         return DoomVerdict(known.action, known.pattern, known.count) if known.kind == "refused" else RUN
     key = _digest(f"{call.name} {call.invalid or json.dumps(call.arguments, sort_keys=True)}")
-    made = Made(_digest(call.id), ledger.turn, _digest(call.name), key)
+    made = WindowEntry(_digest(call.id), ledger.turn, _digest(call.name), key)
     ledger.count = ledger.count + 1 if made.call == ledger.last else 1
     ledger.last = made.call
     if polls:
@@ -217,7 +217,7 @@ def note_result(
     return verdict
 
 
-def _in_a_row(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict | None:
+def _in_a_row(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerdict | None:
     """Judge the same call several times in a row."""
     if ledger.count < threshold:
         return None
@@ -226,7 +226,7 @@ def _in_a_row(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict | N
     return DoomVerdict("stop" if was_refused else "refuse", "identical_call", ledger.count - 1)
 
 
-def _in_turn(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict:
+def _in_turn(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerdict:
     """Judge a repeated call among other repeated calls, after a warning."""
     laps = _laps(ledger, made)
     since_news = takewhile(lambda before: not before.news, reversed(ledger.window))
@@ -237,7 +237,7 @@ def _in_turn(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict:
     return DoomVerdict("stop" if refused else "refuse", "alternating", laps)
 
 
-def _laps(ledger: DoomLedger, made: Made) -> int:
+def _laps(ledger: DoomLedger, made: WindowEntry) -> int:
     """Count the answers since the last news in which this call had the same result, this one included.
 
     In a row it counts once.
@@ -257,7 +257,7 @@ def _laps(ledger: DoomLedger, made: Made) -> int:
     return len(turns)
 
 
-def _warning(ledger: DoomLedger, made: Made, threshold: int) -> DoomVerdict:
+def _warning(ledger: DoomLedger, made: WindowEntry, threshold: int) -> DoomVerdict:
     laps = 0 if made.news else _laps(ledger, made) + 1
     if laps >= max(LAPS, threshold):
         return DoomVerdict("warn", "alternating", laps)
@@ -280,7 +280,7 @@ def _times(ledger: DoomLedger, shape: str) -> int:
     return len(turns)
 
 
-def _shape_of(made: Made, call: ToolCall, text: str) -> str:
+def _shape_of(made: WindowEntry, call: ToolCall, text: str) -> str:
     """Return the shape of a result. Errors are equal if only numbers and arguments differ."""
     if made.kind != "error":
         return _digest(f"{made.tool} {made.outcome}") if len(text) >= LONG else ""

@@ -12,7 +12,7 @@ from pure_agent_loop.budget import price_for
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.events import Event
-from pure_agent_loop.kernel.kit import Background, Ends, Kit, KitAware, LendsTools, RunAware
+from pure_agent_loop.kernel.kit import Background, Ends, Kit, KitAware, ProvidesTools, RunAware
 from pure_agent_loop.kernel.long_results import READ_RESULT, ReadableTools, ResultFolder, any_cut
 from pure_agent_loop.kernel.prefix import DEBUG_VARIABLE, PrefixWatch
 from pure_agent_loop.kernel.request import result_chars
@@ -28,6 +28,11 @@ from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import notice, use_messages
 from pure_agent_loop.support.threads import Raised
 from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
+
+SHARED = " For rules of several agents, or for later tools, use PermissionRules(..., shared=True)."
+_ANY = frozenset("*?")
+_OPEN = ("patternProperties", "anyOf", "oneOf", "allOf", "$ref")  # allow more than `properties` lists
+
 
 # -- functions that want `deps` in their `RunContext`: a run without any is refused before it begins -----
 
@@ -72,9 +77,6 @@ def no_deps(owner: str, wanted: str) -> str:
 
 # -- permission rules and tools: a rule that can match no call is a mistake ------------------------------
 
-SHARED = " For rules of several agents, or for later tools, use PermissionRules(..., shared=True)."
-_ANY = frozenset("*?")
-_OPEN = ("patternProperties", "anyOf", "oneOf", "allOf", "$ref")  # allow more than `properties` lists
 _Schemas = Mapping[str, Mapping[str, Any]]
 
 
@@ -90,7 +92,7 @@ def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object
     Raises:
         ConfigError: A rule cannot match any call; the message names it and the most similar name.
     """
-    lending = as_protocol(subagents, LendsTools)
+    lending = as_protocol(subagents, ProvidesTools)
     lent = () if lending is None else lending.lent_tools()
     schemas: _Schemas = {READ_RESULT: {}, **{tool.name: tool.parameters for tool in (*tools, *lent)}}
     is_open = isinstance(tools, ToolRegistry) and bool(tools.toolsets)
@@ -317,8 +319,8 @@ async def list_tools(state: QueryState, kit: Kit) -> None:
     with Interrupt() as block:
         block.after(kit.timeouts.tool)
         is_changed = await tools.refresh(context, kit.journal)
-        for notice in tools.new_notices():
-            await kit.emit(Event.notice(step, notice))
+        for text in tools.new_notices():
+            await kit.emit(Event.notice(step, text))
         if is_changed:
             if tools.is_listed_anew:
                 state.rewritten["tools"] = "toolsets"

@@ -39,7 +39,7 @@ from pure_agent_loop.permissions import (
 )
 from pure_agent_loop.schema.forms import Forms, forms_of, paths_of
 from pure_agent_loop.support.failures import log_failure
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import error_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool
@@ -128,7 +128,7 @@ async def out_of_retries(step: Step, call: ToolCallRun) -> Ruling | None:
     """Deny a call of a tool that has raised `Retry` too often."""
     retries = step.state.tools.retries
     if retries and call.tool is not None and retries.get(call.name, 0) > call.tool.retries:
-        return Ruling("deny", call.args, "RetriesUsedUp", message("retries_used_up"))
+        return Ruling("deny", call.args, "RetriesUsedUp", model_text("retries_used_up"))
     return None
 
 
@@ -302,7 +302,7 @@ async def _argument_views(
 
 async def _destructive_reason(step: Step, call: ToolCallRun, tool: Tool, moment: str) -> str:
     """Return why a person is asked about a call that cannot be undone; empty if it can be."""
-    question = Permission("ask", message("destructive"))
+    question = Permission("ask", model_text("destructive"))
 
     async def judged() -> Opinion:
         flag = tool.destructive
@@ -378,5 +378,5 @@ async def ask_person(request: PermissionRequest, kit: Kit) -> Permission:
         answer = Raised(error)
     if isinstance(answer, Raised):
         log_failure(f"The function that asks about {request.tool}", answer.error)
-        return Permission("deny", message("question_failed", error=error_text(answer.error)))
+        return Permission("deny", model_text("question_failed", error=error_text(answer.error)))
     return _read_verdict("on_ask", answer)

@@ -65,7 +65,7 @@ class Journal(Protocol):
         ...
 
 
-class SumsDays(Protocol):
+class DailyCosts(Protocol):
     """A journal whose store has the costs of all runs."""
 
     async def spent_on_day(self, now: float, person: str) -> tuple[float, float]:

@@ -162,7 +162,7 @@ class Subagents(Protocol):
         ...
 
 
-class LendsTools(Protocol):
+class ProvidesTools(Protocol):
     """Subagents with tools that the agent itself lacks."""
 
     def lent_tools(self) -> Sequence[Tool]:

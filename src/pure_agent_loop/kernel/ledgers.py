@@ -11,7 +11,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest, PermissionRules, wider_rules
 from pure_agent_loop.schema.outcome import ToolOutcome
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 # -- pending calls and their rulings ------------------------------ --------------------------------------
@@ -148,7 +148,7 @@ def to_arguments(value: object) -> dict[str, Any]:
         ConfigError: The arguments are not an object.
     """
     if not isinstance(value, Mapping):
-        raise ConfigError(message("no_arguments", value=f"{value!r:.80}"))
+        raise ConfigError(model_text("no_arguments", value=f"{value!r:.80}"))
     plain: dict[str, Any] = to_jsonable(value)
     return plain
 

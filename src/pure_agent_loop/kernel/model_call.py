@@ -12,7 +12,7 @@ from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError, SessionError
 from pure_agent_loop.events import AnyEvent, Emit, Event, EventType
 from pure_agent_loop.kernel.doom import note_answer
-from pure_agent_loop.kernel.journal import SumsDays
+from pure_agent_loop.kernel.journal import DailyCosts
 from pure_agent_loop.kernel.kit import Kit, force
 from pure_agent_loop.kernel.prefix import PrefixWatch
 from pure_agent_loop.kernel.request import (
@@ -35,9 +35,16 @@ from pure_agent_loop.output.wanted import PartialOutput
 from pure_agent_loop.parts import PartState, PartType, moved, new_part
 from pure_agent_loop.retry import next_delay
 from pure_agent_loop.support.abilities import as_protocol
-from pure_agent_loop.support.language import message, notice
+from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.secrets.redaction import Redactor, StreamRedactor
 from pure_agent_loop.support.text import error_text, safe_str
+
+_DAY = 86_400  # seconds; days of UTC begin at multiples of it
+SUSPECT_SHARE, SUSPECT_TOKENS = 0.5, 20_000  # of the window, or of an unknown one: a long request
+FULL_SHARE, CUT_SHARE = 0.8, 0.5  # of the window that is full, and of the estimate that a cut request counts
+SILENT = "silent_truncation"
+_PIECES = frozenset({EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA})
+
 
 # -- one step: the request, its response, and what the response changes in the state ---------------------
 
@@ -84,7 +91,7 @@ def _count_calls(step: Step) -> None:
     if budget is not None:
         granted = budget.take_calls(granted)
     if too_many := state.pending[granted:]:
-        state.permissions.refuse(too_many, message("no_calls_left"))
+        state.permissions.refuse(too_many, model_text("no_calls_left"))
 
 
 # -- the attempts of one request -------------------------------------------------------------------------
@@ -271,7 +278,7 @@ class Attempts(ABC):
         Raises:
             LimitExceededError: It names the limit, and when the next day begins.
         """
-        kit, journal = self.kit, as_protocol(self.kit.journal, SumsDays)
+        kit, journal = self.kit, as_protocol(self.kit.journal, DailyCosts)
         if journal is None:
             raise ConfigError(notice("library.day_needs_session"))
         now = kit.clock.now()
@@ -285,9 +292,6 @@ class Attempts(ABC):
                 failure.note = note
                 failure.spent = self.spent
                 raise failure
-
-
-_DAY = 86_400  # seconds; days of UTC begin at multiples of it
 
 
 class ModelCall(Attempts):
@@ -490,11 +494,6 @@ class ModelCall(Attempts):
         )
 
 
-SUSPECT_SHARE, SUSPECT_TOKENS = 0.5, 20_000  # of the window, or of an unknown one: a long request
-FULL_SHARE, CUT_SHARE = 0.8, 0.5  # of the window that is full, and of the estimate that a cut request counts
-SILENT = "silent_truncation"
-
-
 def is_of_one_request(response: LLMResponse) -> bool:
     """True if the response took a single request; the sum of several does not measure the history."""
     requests = get(response.raw, "requests")
@@ -549,8 +548,6 @@ class AnswerParts:
 
 
 # -- known secrets in responses and events ---------------------------------------------------------------
-
-_PIECES = frozenset({EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA})
 
 
 class ResponseRedactor:

@@ -17,11 +17,13 @@ from pure_agent_loop.llm.profiles import NO_CALLS
 from pure_agent_loop.llm.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.support.abilities import as_protocol
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 
 _ANYTHING: dict[str, Any] = {"type": "object", "properties": {}}
 _OF_CALLS = ("tool_choice", "parallel_tool_calls")  # only for requests that allow calls
 Tools: TypeAlias = "list[dict[str, Any]] | None"
+SHORT_ANSWER = 100  # tokens
+CHARS_A_TOKEN = 2  # a result may take about half of the window
 
 
 class Request(NamedTuple):
@@ -80,7 +82,7 @@ def offered_tools(state: QueryState, kit: Kit, *, allowed: bool) -> Tools:
         if not calls:
             return None
         if not kit.tools:
-            words = {"description": message("called_before"), "parameters": _ANYTHING}
+            words = {"description": model_text("called_before"), "parameters": _ANYTHING}
             names = dict.fromkeys(call["function"]["name"] for call in calls)
             return [{"type": "function", "function": {"name": name, **words}} for name in names]
     if state.context.results_cut and isinstance(kit.tools, ReadableTools):
@@ -89,9 +91,6 @@ def offered_tools(state: QueryState, kit: Kit, *, allowed: bool) -> Tools:
 
 
 # -- the context window: length of the next request against what fits --------------------
-
-SHORT_ANSWER = 100  # tokens
-CHARS_A_TOKEN = 2  # a result may take about half of the window
 
 
 class ContextSize(NamedTuple):

@@ -14,7 +14,7 @@ from pure_agent_loop.kernel.journal import Journal
 from pure_agent_loop.llm.profiles import ForeignTool
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.failures import log_failure
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolsets.sets import tools_of
@@ -28,6 +28,7 @@ _DEFAULTS = {
     "timeout": None,
     "retries": 2,
 }
+_OPEN: dict[tuple[int, int], _Keeper] = {}  # by toolset and event loop
 
 
 def flags_of(tool: Tool) -> dict[str, Any]:
@@ -107,12 +108,12 @@ class RunTools(ToolRegistry):
         usable, names = list[Tool](), {tool.name for tool in self.given}
         for tool in tools:
             if tool.name in names:
-                self._note(message("tool_left_out", tool=tool.name, why=message("tool_same_name")))
+                self._note(model_text("tool_left_out", tool=tool.name, why=model_text("tool_same_name")))
                 continue
             try:
                 _ = tool.parameters
             except ConfigError as error:
-                self._note(message("tool_left_out", tool=tool.name, why=error))
+                self._note(model_text("tool_left_out", tool=tool.name, why=error))
                 continue
             names.add(tool.name)
             usable.append(tool)
@@ -156,14 +157,11 @@ async def _listed_by(toolset: Toolset, context: StepContext) -> Sequence[Tool]:
     except Exception as error:
         log_failure(f"The toolset {type(toolset).__name__}", error)
         name, text = type(toolset).__name__, f"{type(error).__name__}: {safe_str(error)}"
-        raise ToolExecutionError(name, message("toolset_failed", name=name, error=text)) from error
+        raise ToolExecutionError(name, model_text("toolset_failed", name=name, error=text)) from error
 
 
 async def _same(value: Any) -> Any:
     return value
-
-
-_OPEN: dict[tuple[int, int], _Keeper] = {}  # by toolset and event loop
 
 
 def _keeper_of(toolset: Toolset) -> _Keeper:

@@ -41,6 +41,8 @@ from pure_agent_loop.support.typed import mistyped
 
 MAX_CONTINUATIONS = 3
 ONCE_MORE = ("continue_answer", "empty_answer")  # prompts that ask the model to continue
+_LATER = ("corrections", "tools", "own_prompt")  # older states lack these
+_LEDGERS: dict[str, Any] = {"ledger": LimitLedger, "doom": DoomLedger, "context": ContextLedger}
 
 
 @dataclass(slots=True)
@@ -527,8 +529,6 @@ def _no_state(wrong: str) -> ConfigError:
     )
 
 
-_LATER = ("corrections", "tools", "own_prompt")  # older states lack these
-_LEDGERS: dict[str, Any] = {"ledger": LimitLedger, "doom": DoomLedger, "context": ContextLedger}
 _LEDGERS |= {"usage": TokenUsage, "tools": ToolLedger}
 # Annotations are strings here; fields of these types are in the plain form as they are.
 _PLAIN = tuple(

@@ -30,6 +30,9 @@ DATA_KEYWORDS = ("enum", "const", "default", "examples", "required")
 BRIDGE = "OK."  # assistant text between a tool's result and the next user message
 TOKEN_LIMITS = ("max_tokens", "max_completion_tokens")
 _ID_LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
+MAX_MARKS = 4  # cache marks a request may hold, at Anthropic and Alibaba
+MARK_EVERY = 15  # blocks; both look 20 blocks back from a mark for a cached prefix
 
 
 def adapt_messages(  # noqa: C901 - one branch a setting
@@ -102,10 +105,6 @@ def adapt_tools(tools: list[dict[str, Any]], profile: Profile) -> list[dict[str,
 
 
 # -- prompt caches --------------------------------------------------------------------------------------
-
-CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
-MAX_MARKS = 4  # cache marks a request may hold, at Anthropic and Alibaba
-MARK_EVERY = 15  # blocks; both look 20 blocks back from a mark for a cached prefix
 
 
 def cache_key(messages: Sequence[Message], tools: object) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import MAX_DEPTH, shorten, to_jsonable
 
 PREVIEW_CHARS = 200
@@ -39,16 +39,16 @@ def parse_arguments(raw: Any) -> tuple[dict[str, Any], str | None]:
         value = _decoded(raw) if isinstance(raw, str) else raw
         _check(value)
     except RecursionError:
-        return {}, _reason(message("too_deep"), raw)
+        return {}, _reason(model_text("too_deep"), raw)
     except json.JSONDecodeError as error:
-        problem = message("json_error", error=error, line=error.lineno, column=error.colno)
-        return {}, _reason(message("no_json", error=problem), raw)
+        problem = model_text("json_error", error=error, line=error.lineno, column=error.colno)
+        return {}, _reason(model_text("no_json", error=problem), raw)
     except ValueError as error:
-        return {}, _reason(message("no_json", error=error), raw)
+        return {}, _reason(model_text("no_json", error=error), raw)
     if value is None:
         return {}, None
     if not isinstance(value, (dict, Mapping)):
-        return {}, _reason(message("no_object", kind=type(value).__name__), raw)
+        return {}, _reason(model_text("no_object", kind=type(value).__name__), raw)
     return to_jsonable(value), None
 
 
@@ -75,13 +75,13 @@ def _strict() -> json.JSONDecoder:
 
 
 def _reject_constant(name: str) -> Any:
-    raise _RefusedError(message("not_allowed", value=name))
+    raise _RefusedError(model_text("not_allowed", value=name))
 
 
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise _RefusedError(message("out_of_range", value=shorten(text, PREVIEW_CHARS)))
+        raise _RefusedError(model_text("out_of_range", value=shorten(text, PREVIEW_CHARS)))
     return number
 
 
@@ -99,7 +99,7 @@ class DoubledKeys(dict[str, Any]):
 
     def refusal(self) -> ValueError:
         """Return the error for the duplicate key."""
-        return _RefusedError(message("key_twice", key=shorten(self.key, PREVIEW_CHARS)))
+        return _RefusedError(model_text("key_twice", key=shorten(self.key, PREVIEW_CHARS)))
 
 
 def keep_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -121,7 +121,7 @@ def _check(value: Any, depth: int = 0) -> None:
     if type(value) in _HARMLESS:
         return
     if isinstance(value, float) and not math.isfinite(value):
-        raise _RefusedError(message("not_allowed", value=value))
+        raise _RefusedError(model_text("not_allowed", value=value))
     if isinstance(value, DoubledKeys):
         raise value.refusal()
     if isinstance(value, (dict, Mapping)):
@@ -143,7 +143,7 @@ def check_numbers(written: Any, made: Any) -> None:
         ValueError: `made` holds a non-finite number from `written`.
     """
     if (spelled := next(_non_finite_values(written), None)) is not None and _holds_infinite(made):
-        raise _RefusedError(message("not_allowed", value=shorten(str(spelled), PREVIEW_CHARS)))
+        raise _RefusedError(model_text("not_allowed", value=shorten(str(spelled), PREVIEW_CHARS)))
 
 
 def _non_finite_values(value: Any) -> Iterator[Any]:
@@ -180,4 +180,4 @@ def _holds_infinite(value: Any, depth: int = 0) -> bool:
 def _reason(problem: str, raw: Any) -> str:
     text = raw if isinstance(raw, str) else json.dumps(to_jsonable(raw))
     preview = text if len(text) <= PREVIEW_CHARS else text[:PREVIEW_CHARS] + "..."
-    return message("arguments", problem=problem, preview=preview)
+    return model_text("arguments", problem=problem, preview=preview)

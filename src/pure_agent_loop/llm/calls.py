@@ -28,14 +28,14 @@ from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.control_tokens import meant_arguments
 from pure_agent_loop.llm.extra import joined
 from pure_agent_loop.llm.values import ToolCall, ToolCallDelta
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text, shorten
 
 Parsed = tuple[dict[str, Any], "str | None"]  # the arguments, and why they are rejected
 
 
 @dataclass(frozen=True, slots=True)
-class Marked:
+class RejectedArguments:
     """Arguments that a client has already rejected, with the reason."""
 
     reason: str
@@ -146,7 +146,7 @@ class OpenCall:
 
     def parsed(self) -> Parsed:
         """Return the parsed arguments, and the reason if they are rejected."""
-        if isinstance(self.whole, Marked):
+        if isinstance(self.whole, RejectedArguments):
             return {}, self.whole.reason
         if self.whole is not None and (self.whole or not self.text.strip()):
             return parse_arguments(self.whole)
@@ -232,7 +232,7 @@ class CallGatherer:
             arguments, invalid = parsed
             if cut_off and call.is_cut and (invalid or number == len(best)):
                 written = shorten(call.text, 200)
-                arguments, invalid = {}, message("cut_off", reason=cut_off, written=written)
+                arguments, invalid = {}, model_text("cut_off", reason=cut_off, written=written)
             call_id = unique_id(clean_text(call.id) or f"call_{number}", used)
             extra = joined(call.extra) if call.extra else None
             invalid = invalid and clean_text(invalid)

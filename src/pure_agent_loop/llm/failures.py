@@ -22,6 +22,29 @@ if TYPE_CHECKING:
 
 MESSAGE_CHARS = 500
 TRANSPORT_PACKAGES = ("httpx", "httpx2", "httpcore", "httpcore2", "h11", "anyio", "ssl", "aiohttp")
+_HINTS: dict[ErrorKind, str] = {
+    "auth": " Check the API key.",
+    "not_found": " Check base_url and the model name.",
+    "context_overflow": " The request is longer than the model's context window.",
+    "quota": " The account's quota is used up; waiting will not help.",
+}
+_QUOTA = lazy_pattern(
+    r"insufficient[ _](quota|balance|credit|fund)|exceeded your current quota|billing[ _]hard[ _]limit"
+    r"|credit balance is too low|quota[ _]exhausted"
+)
+# Errors for a request longer than the model's window, as opposed to a limit of tokens per minute.
+_OVERFLOW = lazy_pattern(
+    r"context[ _]length[ _]exceeded|exceed_context_size|model_max_prompt_tokens_exceeded|context window"
+    r"|(?:maximum|available|model'?s?|than the) context (?:length|size)|maximum prompt length"
+    r"|prompt is too long|input is too long|input length.{0,40}exceed|too large for model with \d+"
+    r"|(?:input )?token count.{0,60}exceeds?|exceeded model token limit|prompt token count.{0,40}exceeds"
+    r"|tokens to keep from the initial prompt|reduce the length of the (?:messages|prompt)"
+    r"|too many (?:input )?tokens|prompt (?:is )?too long|request too large for model"
+    r"|exceeds the limit of \d+ tokens"
+)
+_TRY_LATER = lazy_pattern(r"(try again|retry) in \d")  # sent with a rate limit, never with an empty account
+_RATE = lazy_pattern(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
+_BUSY = lazy_pattern(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
 
 
 class Headers(Protocol):
@@ -142,14 +165,6 @@ def _unsent_error(error: Exception, base_url: str) -> LLMError:
     )
 
 
-_HINTS: dict[ErrorKind, str] = {
-    "auth": " Check the API key.",
-    "not_found": " Check base_url and the model name.",
-    "context_overflow": " The request is longer than the model's context window.",
-    "quota": " The account's quota is used up; waiting will not help.",
-}
-
-
 def _status_error(
     error: Exception, status: int, details: object, headers: Headers, base_url: str, model: str
 ) -> LLMError:
@@ -202,24 +217,6 @@ def _wait(seconds: float) -> float | None:
 
 
 # -- what a server says in place of a response -----------------------------------------------------------
-
-_QUOTA = lazy_pattern(
-    r"insufficient[ _](quota|balance|credit|fund)|exceeded your current quota|billing[ _]hard[ _]limit"
-    r"|credit balance is too low|quota[ _]exhausted"
-)
-# Errors for a request longer than the model's window, as opposed to a limit of tokens per minute.
-_OVERFLOW = lazy_pattern(
-    r"context[ _]length[ _]exceeded|exceed_context_size|model_max_prompt_tokens_exceeded|context window"
-    r"|(?:maximum|available|model'?s?|than the) context (?:length|size)|maximum prompt length"
-    r"|prompt is too long|input is too long|input length.{0,40}exceed|too large for model with \d+"
-    r"|(?:input )?token count.{0,60}exceeds?|exceeded model token limit|prompt token count.{0,40}exceeds"
-    r"|tokens to keep from the initial prompt|reduce the length of the (?:messages|prompt)"
-    r"|too many (?:input )?tokens|prompt (?:is )?too long|request too large for model"
-    r"|exceeds the limit of \d+ tokens"
-)
-_TRY_LATER = lazy_pattern(r"(try again|retry) in \d")  # sent with a rate limit, never with an empty account
-_RATE = lazy_pattern(r"rate[ _-]?limit|too many requests|tokens per minute|requests per minute|throttl")
-_BUSY = lazy_pattern(r"overload|server_error|internal|unavailable|time[ d-]*out|busy|capacity|try again")
 
 
 def error_from_body(error: Any) -> LLMError:

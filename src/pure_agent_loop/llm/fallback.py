@@ -42,7 +42,7 @@ from pure_agent_loop.llm.values import NOTHING, Delta, ServedPart, TokenUsage
 from pure_agent_loop.retry import is_transient
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.clock import Clock, SystemClock
-from pure_agent_loop.support.language import message, notice
+from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
@@ -56,6 +56,11 @@ _NOT_FOR_OTHERS: frozenset[ErrorKind] = frozenset({"context_overflow"})
 _REFUSAL = "content_filter"
 # The model is well, but does not take this request.
 _OF_REQUEST: frozenset[ErrorKind] = frozenset({"bad_request", "context_overflow"})
+MINUTE = 60
+_POLL = 5.0  # seconds between two looks of a request that waits: others may have given up
+_LOST = 3 * _POLL  # seconds after which a request that waits no longer counts: its process died
+_NOTICE = 15.0  # seconds between two notices of a request that waits
+_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 @dataclass(slots=True)
@@ -261,7 +266,7 @@ def _history_for(client: ChatModel, messages: Sequence[Message], written: str) -
     history = list(messages)
     if written:
         history.append({"role": "assistant", "content": written})
-        history.append(user_message(message("continue_for_other"), synthetic=True))
+        history.append(user_message(model_text("continue_for_other"), synthetic=True))
     return history if takes_meta(client) else to_wire(history, client)
 
 
@@ -369,12 +374,6 @@ def _shorter(one: float | None, other: float | None) -> float | None:
 
 
 # -- limits per minute -----------------------------------------------------------------------------------
-
-MINUTE = 60
-_POLL = 5.0  # seconds between two looks of a request that waits: others may have given up
-_LOST = 3 * _POLL  # seconds after which a request that waits no longer counts: its process died
-_NOTICE = 15.0  # seconds between two notices of a request that waits
-_OUTPUT_LIMITS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 
 
 class LimitStore(Protocol):

@@ -31,6 +31,102 @@ _NEEDED = frozenset({"model", "messages", "tools", "stream", "response_format", 
 # Keywords that no description can do without.
 _DESCRIBING = frozenset({"type", "properties", "items", "required", "enum", "description"})
 _SCHEMA_WORDS = re.compile(r"schema|parameters|properties|tools?\b|function|payload|keyword", re.I)
+_MODEL_GONE = re.compile(
+    r"not ?found|n[o']t exist|no longer|invalid model|not a valid model|deprecat|decommission|retired"
+    r"|shut ?down|sunset|discontinued|removed|unknown model|not available|unavailable",
+    re.I,
+)
+_WANTS_REASONING = re.compile(
+    r"(?:missing|must|require\w*|provide|include|pass\w* back)\b.{0,80}\b(reasoning_content|reasoning)\b"
+    r"|\b(reasoning_content|reasoning)\b.{0,80}(?:missing|required|must be|passed back)",
+    re.I | re.S,
+)
+_REASONING_REFUSED = re.compile(
+    r"\b(?:reasoning_content|reasoning)\b.{0,120}(?:unsupported|not support|not permitted|not allowed"
+    r"|extra inputs|remove|unexpected|unknown)"
+    r"|(?:remove|unsupported|unexpected|unknown)\b.{0,60}\breasoning_content\b",
+    re.I | re.S,
+)
+_SYSTEM_REFUSED = re.compile(
+    r"(?:system|developer) (?:role|message|prompt|instruction)s?.{0,30}\b(?:not|unsupported)\b"
+    r"|(?:unexpected|unknown|unsupported|invalid)\b.{0,40}\b(?:system|developer)\b"
+    r"|role.{0,30}\b(?:system|developer)\b.{0,40}\bnot\b|not support.{0,20}\b(?:system|developer)\b"
+    r"|['\"`](?:system|developer)['\"`] is not|input should be ['\"`]system",
+    re.I | re.S,
+)
+_TURNS = re.compile(
+    r"roles? must alternate|alternat\w+.{0,40}\b(?:roles?|user)\b|consecutive .{0,20}user", re.I
+)
+_USER_AFTER_TOOL = re.compile(r"unexpected role ['\"`]?user['\"`]? after role ['\"`]?tool", re.I)
+_SINGLE_CALLS = re.compile(
+    r"only supports? (?:a )?single tool[- ]?calls?|multiple tool[_ -]?calls?.{0,30}\bnot\b"
+    r"|one tool[_ -]?call at a time",
+    re.I,
+)
+_ID_LENGTH = re.compile(r"\btool[_ ]?calls?\b.{0,200}?\bid\b.{0,200}?length (?:of )?(\d{1,3})\b", re.I | re.S)
+_CONTENT_NEEDED = re.compile(
+    r"\bcontent\b.{0,80}(?:\bnull\b|\bnone\b|required|valid string|must be a string|expected a string)"
+    r"|(?:\bnull\b|\bnone\b|missing field|invalid type).{0,60}\bcontent\b",
+    re.I | re.S,
+)
+_MEDIA_WORDS = {
+    "image": r"image|vision|multi-?modal|mmproj",
+    "file": r"\bfiles?\b|pdf|document",
+    "audio": r"audio|sound",
+}
+_TEXT_ONLY = re.compile(
+    r"(?:expected|must be|should be|only) [`'\"]?(?:text|a? ?string)\b|not a multi-?modal|only supported by",
+    re.I,
+)
+_ANY_MEDIA_WORDS = re.compile("|".join([*_MEDIA_WORDS.values(), *MEDIA_KINDS.values()]), re.I)
+_STREAM_NEEDED = re.compile(
+    r"only supports? stream|enable the stream|stream\w* (?:mode )?is required"
+    r"|must be set to false for non-stream"
+    r"|(?:must|please) (?:use|be|set) stream",
+    re.I,
+)
+_NO_STREAM = re.compile(
+    r"stream\w* (?:mode )?(?:is )?not (?:supported|allowed|available|enabled)"
+    r"|not support (?:the )?['\"`]?stream"
+    r"|verified to stream|unsupported\b.{0,20}['\"`]stream['\"`]",
+    re.I,
+)
+_DESCRIPTION_LIMIT = re.compile(
+    r"description.{0,200}?(?:max\w*|at most|longer than|exceed\w*|limit\w*)\D{0,60}?(\d{2,6})", re.I | re.S
+)
+_TOOL_INDEX = re.compile(
+    r"\btools['\"]?[\[.,/: ]{1,3}(\d+)(?:[\]./]{1,2}function_?declarations[\[./]{1,2}(\d+))?", re.I
+)
+_IN_MESSAGES = re.compile(r"\bmessages?\b|\brole\b|tool_calls", re.I)
+_EXCLUDING = re.compile(r"cannot both|mutually exclusive", re.I)
+# A list of allowed values may follow; its fields are not rejected ones.
+_INSTEAD = re.compile(
+    r"\b(?:expected|must be|should be|use|choose) (?:exactly )?one of\b"
+    r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",
+    re.I,
+)
+# The caller has to fix a value out of range, unless only the default is allowed.
+_RANGE = re.compile(
+    r"too (?:large|small|long|high|low|many)|\b(?:above|below|between|range|exceeds?|at most|at least"
+    r"|less than|greater than|higher than|lower than)\b",
+    re.I,
+)
+_BEFORE = (
+    r"(?:unsupported|unknown|unrecogni[sz]ed|unexpected|unpermitted|illegal|invalid|extra|deprecated)"
+    r"(?: (?:request|body|top[- ]level|keyword|query|input|json))*"
+    r" (?:parameters?|arguments?|fields?|property|properties|names?|keys?|options?|inputs?|members?)"
+    r"(?: supplied| provided| found| in body)?"
+    r"|not support(?:ed|s)?(?: (?:the|a|this|any))?(?: (?:parameters?|arguments?|fields?|options?|setting))?"
+    r"|(?:parameters?|arguments?|fields?|options?) (?:is |are )?not supported[^:.]{0,40}:"
+    r"|extra_forbidden.{0,40}"
+)
+_AFTER = (
+    r"(?: (?:parameter|argument|field|property|option|setting))?"
+    r"(?:(?: is| are| was|,|:)? (?:not (?:currently |yet )?(?:supported|permitted|allowed|available|enabled)"
+    r"|unsupported|unrecogni[sz]ed|unknown|unexpected|deprecated)(?! to\b)"
+    r"|.{0,60}extra inputs|.{0,60}extra fields not permitted|(?: \w+){0,3} (?:does not|doesn't) exist"
+    r"|.{0,20} not support .{0,60}only the default|.{0,30}\bcannot both\b)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +164,6 @@ def learn(
     if lesson is None:
         _refuse_choices(profile, body, error, chosen)
     return lesson
-
-
-_MODEL_GONE = re.compile(
-    r"not ?found|n[o']t exist|no longer|invalid model|not a valid model|deprecat|decommission|retired"
-    r"|shut ?down|sunset|discontinued|removed|unknown model|not available|unavailable",
-    re.I,
-)
 
 
 def is_gone(error: LLMError, model: str) -> bool:
@@ -132,19 +221,6 @@ def _token_limit(profile: Profile, body: Mapping[str, Any], words: str) -> Lesso
     return None
 
 
-_WANTS_REASONING = re.compile(
-    r"(?:missing|must|require\w*|provide|include|pass\w* back)\b.{0,80}\b(reasoning_content|reasoning)\b"
-    r"|\b(reasoning_content|reasoning)\b.{0,80}(?:missing|required|must be|passed back)",
-    re.I | re.S,
-)
-_REASONING_REFUSED = re.compile(
-    r"\b(?:reasoning_content|reasoning)\b.{0,120}(?:unsupported|not support|not permitted|not allowed"
-    r"|extra inputs|remove|unexpected|unknown)"
-    r"|(?:remove|unsupported|unexpected|unknown)\b.{0,60}\breasoning_content\b",
-    re.I | re.S,
-)
-
-
 def _reasoning(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
     sent = profile.reasoning_echo
     if sent and any(sent in message for message in body["messages"]) and _REASONING_REFUSED.search(words):
@@ -161,15 +237,6 @@ def _reasoning(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson 
     return Lesson(replace(profile, echo_scope="history"), f"all earlier reasoning is sent back as {sent}")
 
 
-_SYSTEM_REFUSED = re.compile(
-    r"(?:system|developer) (?:role|message|prompt|instruction)s?.{0,30}\b(?:not|unsupported)\b"
-    r"|(?:unexpected|unknown|unsupported|invalid)\b.{0,40}\b(?:system|developer)\b"
-    r"|role.{0,30}\b(?:system|developer)\b.{0,40}\bnot\b|not support.{0,20}\b(?:system|developer)\b"
-    r"|['\"`](?:system|developer)['\"`] is not|input should be ['\"`]system",
-    re.I | re.S,
-)
-
-
 def _system(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
     first = body["messages"][0]["role"] if body["messages"] else ""
     if first not in ("system", "developer") or not _SYSTEM_REFUSED.search(words):
@@ -177,23 +244,6 @@ def _system(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | N
     if first == "developer":
         return Lesson(replace(profile, system_role="system"), "the system message has the role system")
     return Lesson(replace(profile, system_role="user"), "the system message is put before the question")
-
-
-_TURNS = re.compile(
-    r"roles? must alternate|alternat\w+.{0,40}\b(?:roles?|user)\b|consecutive .{0,20}user", re.I
-)
-_USER_AFTER_TOOL = re.compile(r"unexpected role ['\"`]?user['\"`]? after role ['\"`]?tool", re.I)
-_SINGLE_CALLS = re.compile(
-    r"only supports? (?:a )?single tool[- ]?calls?|multiple tool[_ -]?calls?.{0,30}\bnot\b"
-    r"|one tool[_ -]?call at a time",
-    re.I,
-)
-_ID_LENGTH = re.compile(r"\btool[_ ]?calls?\b.{0,200}?\bid\b.{0,200}?length (?:of )?(\d{1,3})\b", re.I | re.S)
-_CONTENT_NEEDED = re.compile(
-    r"\bcontent\b.{0,80}(?:\bnull\b|\bnone\b|required|valid string|must be a string|expected a string)"
-    r"|(?:\bnull\b|\bnone\b|missing field|invalid type).{0,60}\bcontent\b",
-    re.I | re.S,
-)
 
 
 def _messages(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
@@ -215,17 +265,6 @@ def _messages(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson |
     return None
 
 
-_MEDIA_WORDS = {
-    "image": r"image|vision|multi-?modal|mmproj",
-    "file": r"\bfiles?\b|pdf|document",
-    "audio": r"audio|sound",
-}
-_TEXT_ONLY = re.compile(
-    r"(?:expected|must be|should be|only) [`'\"]?(?:text|a? ?string)\b|not a multi-?modal|only supported by",
-    re.I,
-)
-
-
 def _media(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
     """Learn which media of tools a server refuses; for the user's media see `without_media`."""
     contents = [m["content"] for m in body["messages"] if isinstance(m.get("content"), list)]
@@ -241,9 +280,6 @@ def _media(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | No
     accepted = tuple(kind for kind in takes if kind not in refused)
     what = f"{' and '.join(refused)} content of tools is described in words"
     return Lesson(replace(profile, takes=accepted), what)
-
-
-_ANY_MEDIA_WORDS = re.compile("|".join([*_MEDIA_WORDS.values(), *MEDIA_KINDS.values()]), re.I)
 
 
 def without_media(messages: Sequence[Message], error: LLMError) -> frozenset[int]:
@@ -279,20 +315,6 @@ def is_about_own_media(messages: Iterable[Message], error: LLMError) -> bool:
     return own and _ANY_MEDIA_WORDS.search(error.said) is not None
 
 
-_STREAM_NEEDED = re.compile(
-    r"only supports? stream|enable the stream|stream\w* (?:mode )?is required"
-    r"|must be set to false for non-stream"
-    r"|(?:must|please) (?:use|be|set) stream",
-    re.I,
-)
-_NO_STREAM = re.compile(
-    r"stream\w* (?:mode )?(?:is )?not (?:supported|allowed|available|enabled)"
-    r"|not support (?:the )?['\"`]?stream"
-    r"|verified to stream|unsupported\b.{0,20}['\"`]stream['\"`]",
-    re.I,
-)
-
-
 def _streaming(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
     if not body.get("stream") and _STREAM_NEEDED.search(words):
         return Lesson(replace(profile, streaming=True), "every request is streamed")
@@ -326,11 +348,6 @@ def _keywords(schema: Any) -> Iterator[str]:
             yield from _keywords(inner)
 
 
-_DESCRIPTION_LIMIT = re.compile(
-    r"description.{0,200}?(?:max\w*|at most|longer than|exceed\w*|limit\w*)\D{0,60}?(\d{2,6})", re.I | re.S
-)
-
-
 def _description(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
     limit = _DESCRIPTION_LIMIT.search(words)
     lengths = [len(_function(tool).get("description") or "") for tool in body.get("tools") or ()]
@@ -343,11 +360,6 @@ def _description(profile: Profile, body: Mapping[str, Any], words: str) -> Lesso
 def _function(tool: Any) -> Mapping[str, Any]:
     function = tool.get("function") if isinstance(tool, Mapping) else None
     return function if isinstance(function, Mapping) else {}
-
-
-_TOOL_INDEX = re.compile(
-    r"\btools['\"]?[\[.,/: ]{1,3}(\d+)(?:[\]./]{1,2}function_?declarations[\[./]{1,2}(\d+))?", re.I
-)
 
 
 def refused_tool(tools: Sequence[Mapping[str, Any]], error: LLMError) -> int | None:
@@ -383,9 +395,6 @@ def _refused_field(
     )
 
 
-_IN_MESSAGES = re.compile(r"\bmessages?\b|\brole\b|tool_calls", re.I)
-
-
 def _refused_in_messages(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
     """Learn to omit a non-standard message field: one from a response or from a given history."""
     sent = not_of_protocol(body["messages"])
@@ -416,37 +425,6 @@ def _refused_names(profile: Profile, words: str, candidates: Collection[str]) ->
         for name in profile.thinking  # here a wrong value counts like a wrong field
         if name in candidates and name not in named and _wrong_value(words, name)
     ]
-
-
-_EXCLUDING = re.compile(r"cannot both|mutually exclusive", re.I)
-# A list of allowed values may follow; its fields are not rejected ones.
-_INSTEAD = re.compile(
-    r"\b(?:expected|must be|should be|use|choose) (?:exactly )?one of\b"
-    r"|\b(?:supported|allowed|valid|available|accepted) (?:parameters|fields|arguments|values|options)\b",
-    re.I,
-)
-# The caller has to fix a value out of range, unless only the default is allowed.
-_RANGE = re.compile(
-    r"too (?:large|small|long|high|low|many)|\b(?:above|below|between|range|exceeds?|at most|at least"
-    r"|less than|greater than|higher than|lower than)\b",
-    re.I,
-)
-_BEFORE = (
-    r"(?:unsupported|unknown|unrecogni[sz]ed|unexpected|unpermitted|illegal|invalid|extra|deprecated)"
-    r"(?: (?:request|body|top[- ]level|keyword|query|input|json))*"
-    r" (?:parameters?|arguments?|fields?|property|properties|names?|keys?|options?|inputs?|members?)"
-    r"(?: supplied| provided| found| in body)?"
-    r"|not support(?:ed|s)?(?: (?:the|a|this|any))?(?: (?:parameters?|arguments?|fields?|options?|setting))?"
-    r"|(?:parameters?|arguments?|fields?|options?) (?:is |are )?not supported[^:.]{0,40}:"
-    r"|extra_forbidden.{0,40}"
-)
-_AFTER = (
-    r"(?: (?:parameter|argument|field|property|option|setting))?"
-    r"(?:(?: is| are| was|,|:)? (?:not (?:currently |yet )?(?:supported|permitted|allowed|available|enabled)"
-    r"|unsupported|unrecogni[sz]ed|unknown|unexpected|deprecated)(?! to\b)"
-    r"|.{0,60}extra inputs|.{0,60}extra fields not permitted|(?: \w+){0,3} (?:does not|doesn't) exist"
-    r"|.{0,20} not support .{0,60}only the default|.{0,30}\bcannot both\b)"
-)
 
 
 def _refuses(words: str, name: str) -> bool:

@@ -24,7 +24,7 @@ from pure_agent_loop.llm.extra import extra_of_call, with_extra, without_extra
 from pure_agent_loop.llm.response import LLMResponse, unique_id
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.media import part_words
-from pure_agent_loop.support.language import message as sentence
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import as_text, to_jsonable
 
 Message = dict[str, Any]
@@ -88,7 +88,7 @@ def media_message(results: Iterable[tuple[str, Iterable[dict[str, Any]]]]) -> li
     content: list[dict[str, Any]] = []
     for tool, parts in results:
         if media := list(parts):
-            content += [{"type": "text", "text": sentence("media_of", tool=tool)}, *media]
+            content += [{"type": "text", "text": model_text("media_of", tool=tool)}, *media]
     return [user_message("", content, synthetic=True)] if content else []
 
 
@@ -110,7 +110,7 @@ def in_words(message: Message, keep: Collection[str] = ()) -> Message:
 def _with_words(message: Message, sentence_id: str, replaced: Iterable[bool]) -> Message:
     """Replace some parts of a message by words; a message of words alone has a text."""
     parts = [
-        {"type": "text", "text": sentence(sentence_id, what=part_words(part))} if is_replaced else part
+        {"type": "text", "text": model_text(sentence_id, what=part_words(part))} if is_replaced else part
         for part, is_replaced in zip(message["content"], replaced, strict=True)
     ]
     is_text = all(part["type"] == "text" for part in parts)
@@ -378,7 +378,7 @@ class _Repair:
                 result["content"] = joined_content(result["content"], message["content"])
             self._placed[original_id] = result, True
         else:
-            words = user_message(sentence("result_alone", text=text_of(message["content"])), synthetic=True)
+            words = user_message(model_text("result_alone", text=text_of(message["content"])), synthetic=True)
             self._orphan_messages.append(words)
             if original_id:
                 self._orphans.setdefault(original_id, []).append((message, words))

@@ -54,6 +54,9 @@ PROBE_SECONDS = 2.0
 LOCAL_SECONDS = 3600.0  # a CPU may take many minutes for a long prompt, and a retry would start over
 JSON_PACKAGES = ("jiter", "pydantic_core")
 MAX_ADAPTATIONS = 8  # per request; each one removes something, so the retries end
+_NOT_IN_BODY = (
+    "extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools",
+)  # fmt: skip
 
 
 class OpenAIClient(BaseLLMClient):
@@ -416,11 +419,6 @@ class _Request(NamedTuple):
     tools: list[dict[str, Any]] | None
     options: dict[str, Any]
     left_out: set[int]
-
-
-_NOT_IN_BODY = (
-    "extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools",
-)  # fmt: skip
 
 
 def encode_body(body: dict[str, Any]) -> bytes:

@@ -35,6 +35,8 @@ SHIPPED = Path(__file__).with_name("prices.json")
 _HEAD = ("source", "date", "licence", "currency")
 _COMPACT_DATE = re.compile(r"(?<=-)(20\d\d)(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(?!\d)")
 _HOURS = re.compile(r"\d\d:\d\d-\d\d:\d\d")
+_KINDS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
+_SIGNS = {"equals": "=", "starts_with": "^", "ends_with": "$", "contains": "*", "regex": "/"}
 
 
 def own_file() -> Path:
@@ -255,9 +257,6 @@ def install(path: Path) -> tuple[PriceList, PriceList]:
 
 
 # -- the source's own form -------------------------------------------------------------------------------
-
-_KINDS = ("input_mtok", "output_mtok", "cache_read_mtok", "cache_write_mtok", "cache_write_1h_mtok")
-_SIGNS = {"equals": "=", "starts_with": "^", "ends_with": "$", "contains": "*", "regex": "/"}
 
 
 def reduced(providers: Sequence[Mapping[str, Any]], source: str, day: str) -> dict[str, Any]:

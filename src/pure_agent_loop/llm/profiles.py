@@ -27,6 +27,37 @@ PROTOCOL_FIELDS = frozenset((
 # Keyword arguments of the SDK's methods; only `extra_body` becomes part of the request's body.
 TRANSPORT_FIELDS = frozenset({"extra_headers", "extra_query", "timeout"})
 REQUEST_FIELDS = PROTOCOL_FIELDS | TRANSPORT_FIELDS | {"extra_body"}
+# Default models with their shutdown dates, per OpenAI's deprecation list of 2026-11-25. If a server reports
+# that a model no longer exists, the next model is used.
+DEFAULT_MODELS = {"gpt-4o-mini": "2027-01-14", "gpt-6-luna": "", "gpt-6.1-terra": ""}
+# Request fields that switch thinking on; "{level}" becomes low, medium or high.
+REASONING_EFFORT = {"reasoning_effort": "{level}"}  # OpenAI
+THINKING_ENABLED = {"thinking": {"type": "enabled"}}  # DeepSeek, GLM, Kimi, Doubao and others
+ENABLE_THINKING = {"enable_thinking": True}  # Qwen on DashScope
+TEMPLATE_KWARGS = {"chat_template_kwargs": {"enable_thinking": True}}  # vLLM, SGLang, llama.cpp
+REASONING = {"reasoning": {"effort": "{level}"}}  # OpenRouter
+THINKING_DISABLED = {"thinking": {"type": "disabled"}}
+NO_EFFORT = {"reasoning_effort": "none"}
+# Texts that servers of open models turn into control tokens; `*` matches up to 64 characters. Tokens of
+# another family are plain text, broken or not, so one table also serves unknown models.
+CONTROL_TOKENS = (
+    "<|*|>", "<|*>", "<*|>",  # ChatML, Qwen, Llama 3, gpt-oss, GLM, Kimi, Phi, Granite, LFM2, Gemma 4
+    "<｜*｜>", "｜DSML｜",  # DeepSeek, Hunyuan
+    "<s>", "</s>", "<<SYS>>", "<</SYS>>", "[INST]", "[/INST]",  # Llama 2 and Mistral; below Mistral
+    "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]",
+    "[CALL_ID]", "[ARGS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[THINK]", "[/THINK]",
+    "[IMG]", "[IMG_*]",
+    "<bos>", "<eos>", "<start_*>", "<end_*>", "<unused*>",  # Gemma
+    "<tool_response>", "</tool_response>",  # Qwen: the border between a tool's text and a person's
+    "]~b]", "]~!b[", "[e~[", "<minimax:*>", "</minimax:*>",  # MiniMax
+    "<seed:*>", "</seed:*>", "[|*|]", "[gMASK]", "<sop>", "<eop>",  # Seed-OSS, EXAONE, GLM
+    "<reserved_*>", "<SPECIAL_*>", "<extra_id_*>",  # Baichuan, Nemotron
+)  # fmt: skip
+_DATE = r"(-\d{4}-\d\d-\d\d)?$"
+# Providers of closed models: their servers never read text as control tokens.
+_HOSTED = r"(api\.openai|openai\.azure|api\.anthropic)\.com"
+# https://developers.openai.com/api/docs/guides/prompt-caching; Azure has the same field.
+_TAKES_CACHE_KEY = r"https://(api\.openai|[\w-]+\.openai\.azure)\.com(/|:|$)"
 
 
 class Default:
@@ -77,9 +108,6 @@ class DefaultModel(str):
     __slots__ = ()
 
 
-# Default models with their shutdown dates, per OpenAI's deprecation list of 2026-11-25. If a server reports
-# that a model no longer exists, the next model is used.
-DEFAULT_MODELS = {"gpt-4o-mini": "2027-01-14", "gpt-6-luna": "", "gpt-6.1-terra": ""}
 DEFAULT_MODEL = DefaultModel(next(iter(DEFAULT_MODELS)))
 DEFAULT_TEMPERATURE = DefaultFloat(0.7)
 NO_CALLS = DefaultText("none")  # value of `tool_choice`
@@ -95,32 +123,6 @@ def chosen_fields(options: Mapping[str, Any]) -> frozenset[str]:
 ThinkingLevel = Literal["off", "low", "medium", "high"]
 OutputMode = Literal["native", "tool", "prompted"]
 THINKING_LEVELS: tuple[str, ...] = get_args(ThinkingLevel)
-
-# Request fields that switch thinking on; "{level}" becomes low, medium or high.
-REASONING_EFFORT = {"reasoning_effort": "{level}"}  # OpenAI
-THINKING_ENABLED = {"thinking": {"type": "enabled"}}  # DeepSeek, GLM, Kimi, Doubao and others
-ENABLE_THINKING = {"enable_thinking": True}  # Qwen on DashScope
-TEMPLATE_KWARGS = {"chat_template_kwargs": {"enable_thinking": True}}  # vLLM, SGLang, llama.cpp
-REASONING = {"reasoning": {"effort": "{level}"}}  # OpenRouter
-THINKING_DISABLED = {"thinking": {"type": "disabled"}}
-NO_EFFORT = {"reasoning_effort": "none"}
-
-
-# Texts that servers of open models turn into control tokens; `*` matches up to 64 characters. Tokens of
-# another family are plain text, broken or not, so one table also serves unknown models.
-CONTROL_TOKENS = (
-    "<|*|>", "<|*>", "<*|>",  # ChatML, Qwen, Llama 3, gpt-oss, GLM, Kimi, Phi, Granite, LFM2, Gemma 4
-    "<｜*｜>", "｜DSML｜",  # DeepSeek, Hunyuan
-    "<s>", "</s>", "<<SYS>>", "<</SYS>>", "[INST]", "[/INST]",  # Llama 2 and Mistral; below Mistral
-    "[SYSTEM_PROMPT]", "[/SYSTEM_PROMPT]", "[AVAILABLE_TOOLS]", "[/AVAILABLE_TOOLS]", "[TOOL_CALLS]",
-    "[CALL_ID]", "[ARGS]", "[TOOL_RESULTS]", "[/TOOL_RESULTS]", "[TOOL_CONTENT]", "[THINK]", "[/THINK]",
-    "[IMG]", "[IMG_*]",
-    "<bos>", "<eos>", "<start_*>", "<end_*>", "<unused*>",  # Gemma
-    "<tool_response>", "</tool_response>",  # Qwen: the border between a tool's text and a person's
-    "]~b]", "]~!b[", "[e~[", "<minimax:*>", "</minimax:*>",  # MiniMax
-    "<seed:*>", "</seed:*>", "[|*|]", "[gMASK]", "<sop>", "<eop>",  # Seed-OSS, EXAONE, GLM
-    "<reserved_*>", "<SPECIAL_*>", "<extra_id_*>",  # Baichuan, Nemotron
-)  # fmt: skip
 
 
 def _check_tokens(tokens: Collection[str]) -> None:
@@ -276,7 +278,6 @@ _OPENAI_REASONING = Profile(
     control_tokens=(),
 )
 _OPENAI = Profile("OpenAI", output_mode="native", control_tokens=())
-_DATE = r"(-\d{4}-\d\d-\d\d)?$"
 # Windows from OpenAI's list of models; uncertain families are left out.
 _OPENAI_WINDOWS = [
     replace(_OPENAI_REASONING, model=rf"^gpt-5(-mini|-nano)?{_DATE}", window=400_000),
@@ -292,11 +293,7 @@ _OPENAI_WINDOWS = [
         control_tokens=(),
     ),
 ]
-# Providers of closed models: their servers never read text as control tokens.
-_HOSTED = r"(api\.openai|openai\.azure|api\.anthropic)\.com"
 
-# https://developers.openai.com/api/docs/guides/prompt-caching; Azure has the same field.
-_TAKES_CACHE_KEY = r"https://(api\.openai|[\w-]+\.openai\.azure)\.com(/|:|$)"
 
 PLAIN = Profile("any other server")
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.calls import CallGatherer, Marked, unique_id
+from pure_agent_loop.llm.calls import CallGatherer, RejectedArguments, unique_id
 from pure_agent_loop.llm.extra import joined
 from pure_agent_loop.llm.values import (
     CLOSED,
@@ -30,6 +30,30 @@ from pure_agent_loop.llm.values import (
     ToolCallDelta,
 )
 from pure_agent_loop.support.text import clean_text
+
+_QUOTES = ("`", "'", '"')
+OUTPUT_LIMIT = "output_limit"  # cut off, and not to be continued
+REFUSED = "refused"  # refused by the model: the response so far, calls included, is discarded
+CUT_OFF = ("length", "content_filter", OUTPUT_LIMIT, REFUSED)
+_REASONS = {  # this package's reason -> servers' spellings, in lower case
+    "stop": "stop end end_turn eos eos_token stop_sequence complete completed",
+    "tool_calls": "function_call function_calls tool_call tool_use",
+    "length": "max_tokens max_output_tokens model_length model_context_window_exceeded",
+    "content_filter": "content_filtered safety recitation blocklist prohibited_content sensitive refusal",
+}
+FINISH_REASONS = {theirs: ours for ours, words in _REASONS.items() for theirs in (ours, *words.split())}
+# Finish reasons for a server failure: the text so far is not a response.
+FAILED = (
+    "error",
+    "network_error",
+    "abort",
+    "cancel",
+    "timeout",
+    "insufficient_system_resource",
+    "malformed_function_call",
+    "function_call_filter",
+)
+
 
 # -- reasoning that a server leaves in the text, between ``<think>`` and ``</think>`` --------------------
 
@@ -116,31 +140,7 @@ def split_unopened(text: str) -> tuple[str, str]:
     return after.lstrip("\n"), before.strip("\n")
 
 
-_QUOTES = ("`", "'", '"')
-
 __all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
-
-OUTPUT_LIMIT = "output_limit"  # cut off, and not to be continued
-REFUSED = "refused"  # refused by the model: the response so far, calls included, is discarded
-CUT_OFF = ("length", "content_filter", OUTPUT_LIMIT, REFUSED)
-_REASONS = {  # this package's reason -> servers' spellings, in lower case
-    "stop": "stop end end_turn eos eos_token stop_sequence complete completed",
-    "tool_calls": "function_call function_calls tool_call tool_use",
-    "length": "max_tokens max_output_tokens model_length model_context_window_exceeded",
-    "content_filter": "content_filtered safety recitation blocklist prohibited_content sensitive refusal",
-}
-FINISH_REASONS = {theirs: ours for ours, words in _REASONS.items() for theirs in (ours, *words.split())}
-# Finish reasons for a server failure: the text so far is not a response.
-FAILED = (
-    "error",
-    "network_error",
-    "abort",
-    "cancel",
-    "timeout",
-    "insufficient_system_resource",
-    "malformed_function_call",
-    "function_call_filter",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class LLMResponse:
                 i,
                 call.id,
                 call.name,
-                call.arguments if call.invalid is None else Marked(call.invalid),
+                call.arguments if call.invalid is None else RejectedArguments(call.invalid),
                 call.extra,
             )
             for i, call in enumerate(self.tool_calls or ())

@@ -26,6 +26,11 @@ _JSON = json.JSONEncoder(ensure_ascii=False)
 OTHER_PART_TOKENS = 1_000  # an image or a sound of any size
 MESSAGE_OVERHEAD = 4  # role and separators of the usual chat templates
 _PIECES, _PIECE_CHARS = 50, 2_000  # sample of a longer text, to bound the cost
+# A count under half of the estimate is ignored: some servers omit cached tokens, others silently truncate the
+# request. Estimates of short requests are too rough for this check.
+MIN_SHARE = 0.5
+TOO_SHORT_TO_TELL = 2_000
+_PLAIN = ("tokens", "messages", "counted", "boundary", "results_cut", "prompt")
 
 
 def estimate_tokens(text: str) -> int:
@@ -78,12 +83,6 @@ def usage_of(prompt: int, response: LLMResponse) -> TokenUsage:
     written += "".join(f"{call.name}{json.dumps(call.arguments)}" for call in response.tool_calls)
     completion = estimate_tokens(written)
     return TokenUsage(prompt, completion, prompt + completion, estimated=True)
-
-
-# A count under half of the estimate is ignored: some servers omit cached tokens, others silently truncate the
-# request. Estimates of short requests are too rough for this check.
-MIN_SHARE = 0.5
-TOO_SHORT_TO_TELL = 2_000
 
 
 class Boundary(TypedDict):
@@ -174,9 +173,6 @@ class ContextLedger:
         elif missing:
             self.sizes += map(estimate_message, messages[-missing:])
         return self.sizes
-
-
-_PLAIN = ("tokens", "messages", "counted", "boundary", "results_cut", "prompt")
 
 
 def track(tracking: dict[str, dict[str, int]], boundary: Boundary) -> None:

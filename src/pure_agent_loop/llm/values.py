@@ -9,6 +9,17 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+_CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")  # DeepSeek, Kimi, Mistral
+_USAGE_FIELDS = (
+    "prompt_tokens",
+    "completion_tokens",
+    "total_tokens",
+    "reasoning_tokens",
+    "cached_tokens",
+    "estimated",
+)
+CLOSED = "closed_without_reason"  # internal finish reason: the response is complete, but the server sent none
+
 
 def _add(a: int | None, b: int | None) -> int | None:
     """Add two counts; None if neither was reported."""
@@ -170,15 +181,6 @@ class TokenUsage:
         return cls(**{name: data[name] for name in names if name in data}, by_model=by_model)
 
 
-_CACHED = ("prompt_cache_hit_tokens", "cached_tokens", "num_cached_tokens")  # DeepSeek, Kimi, Mistral
-_USAGE_FIELDS = (
-    "prompt_tokens",
-    "completion_tokens",
-    "total_tokens",
-    "reasoning_tokens",
-    "cached_tokens",
-    "estimated",
-)
 _usage_of = attrgetter(*_USAGE_FIELDS)  # one call: each step records its usage
 
 
@@ -313,4 +315,3 @@ class Delta(NamedTuple):
 
 
 NOTHING = Delta()
-CLOSED = "closed_without_reason"  # internal finish reason: the response is complete, but the server sent none

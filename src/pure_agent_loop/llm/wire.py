@@ -17,6 +17,7 @@ from pure_agent_loop.llm.arguments import keep_doubles
 from pure_agent_loop.support.text import safe_str, shorten
 
 BOM = b"\xef\xbb\xbf"
+_OBJECT_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
 
 
 class SSEDecoder:
@@ -80,9 +81,6 @@ class SSEDecoder:
             elif field == b"error" and value:  # older llama.cpp servers name the field after the event
                 lines.append(b'{"error":' + value + b"}")
         return [b"\n".join(lines)] if lines else []
-
-
-_OBJECT_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
 
 
 def parse_json(payload: bytes) -> Mapping[str, Any]:

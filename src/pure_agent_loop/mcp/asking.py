@@ -16,7 +16,7 @@ from typing import Any
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.mcp.settings import ServerSettings
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import safe_str, yes_or_no
 from pure_agent_loop.tool_context import RunContext
@@ -28,6 +28,10 @@ MAX_QUESTIONS = MAX_FIELDS * TRIES  # per call, so that a server cannot flood th
 MAX_LOGS = 100  # log messages reported per call
 MAX_TOKENS = 4_096  # per answer of the model
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
+SHOW_FORM: ContextVar[Form | None] = ContextVar("pure_agent_loop_mcp_form", default=None)
+_KINDS: Mapping[str, Any] = {
+    "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list
+}  # fmt: skip
 
 
 @dataclass(eq=False)
@@ -43,14 +47,14 @@ class _Call:
 
     async def ask(self, question: str) -> str:
         if self.is_over or next(self.questions) >= MAX_QUESTIONS:
-            raise ToolExecutionError(message("mcp_nobody"))
+            raise ToolExecutionError(model_text("mcp_nobody"))
         self.asked = asked = self.context.run(asyncio.ensure_future, self.run.ask(question))
         try:
             await asyncio.wait({asked})
         finally:
             asked.cancel()
         if asked.cancelled():
-            raise ToolExecutionError(message("mcp_nobody"))
+            raise ToolExecutionError(model_text("mcp_nobody"))
         return asked.result()
 
     def end(self) -> None:
@@ -116,7 +120,7 @@ class ServerRequests:
             return
         shown = f"[{level}] {logger}: {text}" if logger else f"[{level}] {text}"
         if number == MAX_LOGS:
-            shown = message("mcp_more_logs", server=self._settings.name)
+            shown = model_text("mcp_more_logs", server=self._settings.name)
         call.context.run(partial(call.run.progress, shown, level=level, logger=logger))
 
     async def roots(self, _: Any) -> Any:
@@ -134,14 +138,14 @@ class ServerRequests:
 
         if (call := self._call) is None:
             return ElicitResult(action="cancel")
-        text = message("mcp_asks", server=self._settings.name, text=_short(params.message))
+        text = model_text("mcp_asks", server=self._settings.name, text=_short(params.message))
         async with self._one_at_a_time:
             try:
                 if params.mode == "url":
                     url = one_line(params.url, MAX_WORDS)
                     if not url.lower().startswith(("https://", "http://")):
                         return ElicitResult(action="decline")
-                    answer = await call.ask(message("mcp_asks_url", text=text, url=url))
+                    answer = await call.ask(model_text("mcp_asks_url", text=text, url=url))
                     return ElicitResult(action="decline" if yes_or_no(answer) is False else "accept")
                 content = await one_by_one(call, text, params.requested_schema)
             except ToolExecutionError:  # no person can be asked
@@ -164,7 +168,7 @@ class ServerRequests:
         if params.system_prompt:
             messages.insert(0, {"role": "system", "content": params.system_prompt})
         shown = json.dumps([entry["content"] for entry in messages], ensure_ascii=False)
-        question = message("mcp_asks_model", server=self._settings.name, text=_short(shown))
+        question = model_text("mcp_asks_model", server=self._settings.name, text=_short(shown))
         if (call := self._call) is None or self._sampling is None or len(shown) > MAX_WORDS:
             return refused  # no run, no model, or too long to review
         try:
@@ -200,7 +204,7 @@ async def one_by_one(
     for name, entry in fields.items():
         field_schema = entry if isinstance(entry, Mapping) else {}
         kind = _kind_words(field_schema)
-        question = message("mcp_asks_field", text=text, field=one_line(str(name), 60), kind=kind)
+        question = model_text("mcp_asks_field", text=text, field=one_line(str(name), 60), kind=kind)
         for _ in range(TRIES):
             answer = (await call.ask(question)).strip()
             agreed = None if field_schema.get("type") == "boolean" else yes_or_no(answer)
@@ -263,10 +267,6 @@ def _short(text: str) -> str:
 # -- ask a person for several values from within a tool --------------------------------------------------
 
 Form = Callable[[str, Mapping[str, Any]], Awaitable[Mapping[str, Any] | None]]
-SHOW_FORM: ContextVar[Form | None] = ContextVar("pure_agent_loop_mcp_form", default=None)
-_KINDS: Mapping[str, Any] = {
-    "string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list
-}  # fmt: skip
 
 
 async def ask_form(
@@ -306,5 +306,5 @@ def _value(name: str, field_schema: Mapping[str, Any], answers: Mapping[str, Any
     )
     is_right = isinstance(value, _KINDS[kind]) and (kind == "boolean" or not isinstance(value, bool))
     if not is_right or (known and not {*(value if kind == "array" else [value])} <= {*known}):
-        raise ToolExecutionError(message("mcp_wrong_value", field=name, kind=kind))
+        raise ToolExecutionError(model_text("mcp_wrong_value", field=name, kind=kind))
     return value

@@ -20,7 +20,7 @@ from pure_agent_loop.errors import MissingExtraError, ToolExecutionError
 from pure_agent_loop.mcp.lenient import lenient
 from pure_agent_loop.mcp.pipes import CloseReason, Log, TooLargeError, piped
 from pure_agent_loop.mcp.settings import LOG_LEVELS, ServerSettings
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, error_text, safe_str
 from pure_agent_loop.support.threads import in_thread
@@ -93,8 +93,8 @@ class Connection:
     async def _wait(self) -> None:
         left = self._next_start - asyncio.get_running_loop().time()
         if left > PATIENCE:
-            why = message("mcp_wait", count=self._failures, seconds=left, why=self.last_error)
-            raise ServerError(message("mcp_failed", server=self._settings.name, why=why))
+            why = model_text("mcp_wait", count=self._failures, seconds=left, why=self.last_error)
+            raise ServerError(model_text("mcp_failed", server=self._settings.name, why=why))
         if left > 0:
             await asyncio.sleep(left)
 
@@ -109,7 +109,7 @@ class Connection:
             wait = min(MAX_WAIT, FIRST_WAIT * 2 ** (self._failures - 1))
             self._next_start = asyncio.get_running_loop().time() + wait
             self.last_error = session.why
-        raise ServerError(message("mcp_failed", server=self._settings.name, why=self.last_error))
+        raise ServerError(model_text("mcp_failed", server=self._settings.name, why=self.last_error))
 
     async def ask(self, question: Callable[[Any], Awaitable[Any]]) -> Any:
         """Send a request to the server.
@@ -136,9 +136,9 @@ class Connection:
             session.close_reason.set("" if is_closed else reason_of(error, self._settings))
             await asyncio.wait({session.task}, timeout=LAST_WORDS_SECONDS)
             self.last_error = session.why
-            return ServerError(message("mcp_lost", server=self._settings.name, why=session.why))
+            return ServerError(model_text("mcp_lost", server=self._settings.name, why=session.why))
         why = reason_of(error, self._settings, "" if session is None else session.close_reason.hint)
-        return ServerError(message("mcp_refused", server=self._settings.name, error=why))
+        return ServerError(model_text("mcp_refused", server=self._settings.name, error=why))
 
     def _check_soon(self, session: _SdkSession | None) -> None:
         """Check a server by ping after a call was abandoned."""
@@ -152,7 +152,7 @@ class Connection:
             await asyncio.wait_for(ping(session.client), PING_SECONDS)
         except Exception as error:  # noqa: BLE001 - any error means that the server did not answer
             if _code_of(error) in (None, _CLOSED):  # any other error is an answer
-                session.close_reason.set(message("mcp_start_timeout", seconds=PING_SECONDS))
+                session.close_reason.set(model_text("mcp_start_timeout", seconds=PING_SECONDS))
 
     async def close(self) -> None:
         """Close the connection."""
@@ -249,8 +249,8 @@ class _SdkSession:
         output = self.close_reason.last_output()
         return " ".join(
             [
-                self.close_reason.why or message("mcp_closed"),
-                *([message("mcp_said", text=output)] if output else []),
+                self.close_reason.why or model_text("mcp_closed"),
+                *([model_text("mcp_said", text=output)] if output else []),
             ]
         )
 
@@ -277,12 +277,12 @@ class _SdkSession:
 
     def end(self) -> None:
         """Close the connection; do not wait for one that has not started."""
-        self.close_reason.set(message("mcp_closed"))
+        self.close_reason.set(model_text("mcp_closed"))
         if not self.started.is_set():
             self._abandon()
 
     def _time_out(self) -> None:
-        self.close_reason.set(message("mcp_start_timeout", seconds=self._seconds))
+        self.close_reason.set(model_text("mcp_start_timeout", seconds=self._seconds))
         self._abandon()
 
     def _abandon(self) -> None:
@@ -359,13 +359,13 @@ def reason_of(error: BaseException, settings: ServerSettings, hint: str = "") ->
     if isinstance(leaf, OSError) and settings.command:
         return _not_started(leaf, settings)
     if kinds & {"OAuthFlowError", "OAuthTokenError", "OAuthRegistrationError"}:
-        return message("mcp_login_failed", error=text)
+        return model_text("mcp_login_failed", error=text)
     if hint and kinds & {"HTTPStatusError", "MCPError"}:
         return f"{hint} {text}"
     if _is_of_network(leaf):
-        return message("mcp_unreachable", url=settings.shown, error=text)
+        return model_text("mcp_unreachable", url=settings.shown, error=text)
     if "ValidationError" in kinds:
-        return message("mcp_protocol", error=one_line(_first_problem(leaf), _ERROR_CHARS))
+        return model_text("mcp_protocol", error=one_line(_first_problem(leaf), _ERROR_CHARS))
     return text
 
 
@@ -377,10 +377,10 @@ def is_answered(error: Exception) -> bool:
 def _not_started(error: OSError, settings: ServerSettings) -> str:
     program = settings.command[0]
     if error.errno != errno.ENOENT:
-        return message("mcp_cannot_start", program=program, error=error.strerror or error)
+        return model_text("mcp_cannot_start", program=program, error=error.strerror or error)
     if settings.cwd and not Path(settings.cwd).is_dir():  # the error does not name the folder
-        return message("mcp_no_folder", folder=settings.cwd)
-    return message("mcp_one_word" if " " in program.strip() else "mcp_no_program", program=program)
+        return model_text("mcp_no_folder", folder=settings.cwd)
+    return model_text("mcp_one_word" if " " in program.strip() else "mcp_no_program", program=program)
 
 
 def _first_problem(error: Any) -> str:

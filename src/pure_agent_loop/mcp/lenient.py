@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any
 
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text
 
@@ -318,4 +318,4 @@ class _Mender:
         why = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))
         if not self._method.endswith("/list"):  # a result's data, which a model may still use
             why = f"{why}: {as_text(value)}"
-        self._reasons.append(message(key, what=what, name=one_line(name), why=why))
+        self._reasons.append(model_text(key, what=what, name=one_line(name), why=why))

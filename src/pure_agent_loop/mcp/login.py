@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from pure_agent_loop.mcp.connection import Connection, ServerError, load_sdk
 from pure_agent_loop.mcp.settings import OAuth, ServerSettings
 from pure_agent_loop.support.disk import data_folder, private_folder
-from pure_agent_loop.support.language import message, user_text
+from pure_agent_loop.support.language import model_text, user_text
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
@@ -29,6 +29,8 @@ from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 
 SERVICE = "pure-agent-loop mcp"  # service name of the key-ring entries
 _IN_RING = "key ring"  # marks a file whose content is in the key ring
+LOGIN_SECONDS = 300.0
+NO_BROWSER = "PAL_NO_BROWSER"  # environment variable: print the URL, open no browser
 
 
 class TokenStorage:
@@ -112,7 +114,9 @@ class TokenStorage:
             ServerError: The settings name a client, and the server redirects to another issuer.
         """
         if self._oauth is not None and self._oauth.client_id:
-            raise ServerError(message("mcp_issuer", found=str(client_info.issuer), issuer=self._oauth.issuer))
+            raise ServerError(
+                model_text("mcp_issuer", found=str(client_info.issuer), issuer=self._oauth.issuer)
+            )
         await self._store(client=_plain(client_info))
 
     async def _stored(self) -> dict[str, Any]:
@@ -190,10 +194,6 @@ def _plain(value: Any) -> Any:
     return value.model_dump(mode="json", exclude_none=True)
 
 
-LOGIN_SECONDS = 300.0
-NO_BROWSER = "PAL_NO_BROWSER"  # environment variable: print the URL, open no browser
-
-
 class LoginNeededError(ServerError):
     """A login is missing or has expired."""
 
@@ -213,7 +213,7 @@ async def stored_login(settings: ServerSettings) -> Any:
         return None
 
     async def reject(*_: Any) -> Any:
-        raise LoginNeededError(message("mcp_login", server=settings.name))
+        raise LoginNeededError(model_text("mcp_login", server=settings.name))
 
     return await _provider(settings, storage, "http://127.0.0.1/callback", reject, reject)
 
@@ -243,7 +243,7 @@ async def log_in(settings: ServerSettings, tell: Callable[[str], None]) -> str:
         finally:
             await connection.close()
     if not await storage.get_tokens():
-        raise ServerError(message("mcp_login_failed", error="the server did not request a login"))
+        raise ServerError(model_text("mcp_login_failed", error="the server did not request a login"))
     return storage.place
 
 
@@ -258,7 +258,7 @@ async def asking_browser(
         listener = await asyncio.start_server(browser.answer, "127.0.0.1", wanted)
     except OSError as error:
         why = f"redirect_port={wanted}: {error.strerror}"
-        raise ServerError(message("mcp_login_failed", error=why)) from error
+        raise ServerError(model_text("mcp_login_failed", error=why)) from error
     here = f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/callback"
 
     async def redirect(address: str) -> None:
@@ -274,7 +274,7 @@ async def asking_browser(
         params = await asyncio.wait_for(browser.codes.get(), LOGIN_SECONDS)
         if "code" not in params:
             why = params.get("error_description") or params.get("error") or "?"
-            raise ServerError(message("mcp_login_failed", error=one_line(why)))
+            raise ServerError(model_text("mcp_login_failed", error=one_line(why)))
         return AuthorizationCodeResult(code=params["code"], state=params.get("state"), iss=params.get("iss"))
 
     async with listener:
@@ -357,7 +357,7 @@ async def _machine(url: str, oauth: OAuth, storage: TokenStorage) -> Any:
         key = await in_thread(Path(oauth.private_key_file).expanduser().read_text)
     except (OSError, ValueError) as error:
         why = f"private_key_file={oauth.private_key_file!r}: {safe_str(error)}"
-        raise ServerError(message("mcp_login_failed", error=one_line(why))) from error
+        raise ServerError(model_text("mcp_login_failed", error=one_line(why))) from error
     signed = sdk.SignedJWTParameters(
         issuer=oauth.client_id, subject=oauth.client_id, signing_key=key, signing_algorithm=oauth.algorithm
     )

@@ -30,7 +30,7 @@ from pure_agent_loop.mcp.lenient import repaired
 from pure_agent_loop.mcp.settings import MAX_BYTES, ServerSettings
 from pure_agent_loop.support.child import child_environment, write_to
 from pure_agent_loop.support.disk import data_folder, private_folder
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.terminal import one_line
 
@@ -47,6 +47,9 @@ _ANSWERS = (  # with the result after the id, or before it
 )
 _PARSE_ERROR = -32700  # JSON-RPC's code for a parse error
 _OUTPUT_LINES, _OUTPUT_CHARS = 5, 400
+CONNECT_SECONDS = 10.0
+_HERE = ("localhost", "127.0.0.1", "[::1]")
+READ_SECONDS = 600.0  # without data; calls have their own deadlines
 
 
 class Log:
@@ -195,7 +198,7 @@ async def _read(
             if not close_reason.closed_by_client:
                 code = process.returncode
                 close_reason.set(
-                    why or (message("mcp_closed") if code is None else message("mcp_ended", code=code))
+                    why or (model_text("mcp_closed") if code is None else model_text("mcp_ended", code=code))
                 )
         finally:
             reading.cancel()
@@ -213,10 +216,10 @@ async def _messages(process: Any, to_session: Any, log: Log) -> str:
             buffer.clear()
             invalid_lines = 0 if await _forward(line, to_session, log) else invalid_lines + 1
             if invalid_lines > MAX_INVALID_LINES:
-                return message("mcp_rubbish")
+                return model_text("mcp_rubbish")
         buffer += chunk[start:]
         if len(buffer) > MAX_BYTES:
-            return message("mcp_too_large", limit=MAX_BYTES)
+            return model_text("mcp_too_large", limit=MAX_BYTES)
         await asyncio.sleep(0)  # a flood must not starve other tasks
     return ""
 
@@ -251,7 +254,7 @@ def _message(line: bytes) -> Any:
     with contextlib.suppress(ValueError):
         return jsonrpc_message_adapter.validate_json(repaired(line), by_name=False)
     match = _ANSWERS[0].match(line) or _ANSWERS[1].match(line)
-    error = {"code": _PARSE_ERROR, "message": message("mcp_no_json")}
+    error = {"code": _PARSE_ERROR, "message": model_text("mcp_no_json")}
     return match and JSONRPCError.model_validate({"jsonrpc": "2.0", "id": int(match[1]), "error": error})
 
 
@@ -301,10 +304,6 @@ def kill_group(process: Any, sign: int | None = None) -> None:
 
 # -- connect to a server over HTTP: streamable, or Server-Sent Events in older versions ------------------
 
-CONNECT_SECONDS = 10.0
-_HERE = ("localhost", "127.0.0.1", "[::1]")
-READ_SECONDS = 600.0  # without data; calls have their own deadlines
-
 
 @asynccontextmanager
 async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason) -> AsyncIterator[Any]:
@@ -316,8 +315,8 @@ async def reached(settings: ServerSettings, auth: Any, close_reason: CloseReason
 
     async def noted(response: Any) -> None:
         status, is_machine = response.status_code, settings.oauth is not None and settings.oauth.is_machine
-        wants_login = "" if is_machine or status != 401 else message("mcp_login", server=settings.name)
-        close_reason.hint = wants_login or (message("mcp_status", status=status) if status >= 400 else "")
+        wants_login = "" if is_machine or status != 401 else model_text("mcp_login", server=settings.name)
+        close_reason.hint = wants_login or (model_text("mcp_status", status=status) if status >= 400 else "")
 
     def client(headers: Any = None, timeout: Any = None, auth: Any = None) -> Any:
         return httpx2.AsyncClient(
@@ -366,7 +365,7 @@ async def _body(pieces: Callable[[], AsyncGenerator[bytes, None]]) -> AsyncGener
         async for piece in chunks:
             data += piece
             if len(data) > MAX_BYTES:
-                raise TooLargeError(message("mcp_too_large", limit=MAX_BYTES))
+                raise TooLargeError(model_text("mcp_too_large", limit=MAX_BYTES))
     yield repaired(bytes(data))
 
 

@@ -17,10 +17,17 @@ from pure_agent_loop.mcp.lenient import left_out
 from pure_agent_loop.mcp.settings import OAuth, ServerSettings
 from pure_agent_loop.media import File, Image
 from pure_agent_loop.support.disk import data_folder, private_folder
-from pure_agent_loop.support.language import message, notice
+from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text, clean_text
+
+MAX_BYTES = 256 * 1024
+_TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
+_SAME = [field.name for field in fields(ServerSettings) if field.name not in ("name", "command", "transport")]
+FIELDS = ("type", "command", "args", "disabled", *_SAME)
+_VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
+_INPUT = "${input:"  # VS Code asks for such values
 
 
 def value_of(result: Any) -> Any:
@@ -37,7 +44,7 @@ def value_of(result: Any) -> Any:
     if result.is_error:
         texts = [*(item for item in items if isinstance(item, str)), *notes]
         texts += [] if items or structured is None else [as_text(structured)]
-        raise ToolExecutionError("\n".join(texts) or message("mcp_no_text"))
+        raise ToolExecutionError("\n".join(texts) or model_text("mcp_no_text"))
     if items or structured is None:
         return joined([*items, *notes])
     return joined([as_text(structured), *notes]) if notes else structured
@@ -46,7 +53,7 @@ def value_of(result: Any) -> Any:
 def joined(items: list[Any]) -> Any:
     """Join texts into one; return a list if there are images or files among them."""
     if not items:
-        return message("mcp_no_text")
+        return model_text("mcp_no_text")
     return "\n".join(items) if all(isinstance(item, str) for item in items) else items
 
 
@@ -60,7 +67,7 @@ def items_of(content: Any) -> Iterable[Any]:
     if kind == "resource":
         return [resource_of(content.resource)]
     description = f": {one_line(content.description or content.title or content.name)}"
-    return [message("mcp_link", uri=one_line(content.uri), about=description)]
+    return [model_text("mcp_link", uri=one_line(content.uri), about=description)]
 
 
 def resource_of(resource: Any) -> Any:
@@ -68,7 +75,7 @@ def resource_of(resource: Any) -> Any:
     uri = one_line(resource.uri)
     blob = getattr(resource, "blob", None)
     if blob is None:
-        return message("mcp_resource", uri=uri, text=clean_text(resource.text))
+        return model_text("mcp_resource", uri=uri, text=clean_text(resource.text))
     return _medium(blob, resource.mime_type or "application/octet-stream", uri)
 
 
@@ -76,20 +83,13 @@ def _medium(data: str, media_type: str, name: str) -> Any:
     try:
         decoded = base64.b64decode(data, validate=True)
     except (binascii.Error, ValueError):
-        return message("mcp_no_base64", kind=one_line(media_type))
+        return model_text("mcp_no_base64", kind=one_line(media_type))
     if media_type.startswith("image/"):
         return Image(data=decoded)
     return File(data=decoded, media_type=media_type or "application/octet-stream", name=one_line(name, 60))
 
 
 # -- ``mcp.json`` files, in the form that editors use, and the user's own file of servers ----------------
-
-MAX_BYTES = 256 * 1024
-_TYPES = {"stdio": "", "http": "http", "streamable-http": "http", "streamableHttp": "http", "sse": "sse"}
-_SAME = [field.name for field in fields(ServerSettings) if field.name not in ("name", "command", "transport")]
-FIELDS = ("type", "command", "args", "disabled", *_SAME)
-_VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
-_INPUT = "${input:"  # VS Code asks for such values
 
 
 class UnsetError(ConfigError):

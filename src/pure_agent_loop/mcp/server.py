@@ -34,8 +34,7 @@ from pure_agent_loop.mcp.tools import (
     teller,
     unique_name,
 )
-from pure_agent_loop.support.language import message, notice
-from pure_agent_loop.support.language import message as words
+from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
@@ -253,8 +252,8 @@ class MCPServer:
         try:
             return await asyncio.wait_for(answer, seconds)
         except asyncio.TimeoutError:
-            why = message("mcp_start_timeout", seconds=seconds)
-            raise ServerError(message("mcp_failed", server=self.name, why=why)) from None
+            why = model_text("mcp_start_timeout", seconds=seconds)
+            raise ServerError(model_text("mcp_failed", server=self.name, why=why)) from None
 
     async def _fetched(self, used: ServerUse) -> Tools:
         used.left_out = notes = list[str]()
@@ -294,7 +293,7 @@ class MCPServer:
         try:
             return await in_thread(partial(Approvals(self.settings.identity).changed, digests))
         except Exception as error:  # any failure: the digests cannot be compared
-            raise ServerError(message("mcp_failed", server=self.name, why=safe_str(error))) from error
+            raise ServerError(model_text("mcp_failed", server=self.name, why=safe_str(error))) from error
 
     async def _agree(self, digests: Mapping[str, str]) -> None:
         await in_thread(partial(Approvals(self.settings.identity).agree, digests, digests))
@@ -327,12 +326,12 @@ class MCPServer:
     def _connect_tool(self, why: str) -> Tool:
         async def connect() -> str:
             await self.look()
-            return message("mcp_connected", server=self.name, count=len(self._current_use.tools or ()))
+            return model_text("mcp_connected", server=self.name, count=len(self._current_use.tools or ()))
 
         return Tool(
             connect,
             name=unique_name(self.settings.tool_prefix, "connect", set()),
-            description=message("mcp_connect", server=self.name, why=why),
+            description=model_text("mcp_connect", server=self.name, why=why),
             parameters={"type": "object", "properties": {}},
             read_only=True,
             polls=True,
@@ -354,11 +353,11 @@ class MCPServer:
             for name, description, function, parameters in (
                 (
                     "list_resources",
-                    message("mcp_list_resources", server=self.name),
+                    model_text("mcp_list_resources", server=self.name),
                     self._resources_text,
                     none,
                 ),
-                ("read_resource", message("mcp_read_resource", server=self.name), self.read, uri),
+                ("read_resource", model_text("mcp_read_resource", server=self.name), self.read, uri),
             )
         ]
 
@@ -391,7 +390,7 @@ class MCPServer:
 
     async def _resources_text(self) -> str:
         rows = [f"- {uri}: {description}" for uri, description in await self.resources()]
-        return "\n".join(rows) or message("mcp_no_resources")
+        return "\n".join(rows) or model_text("mcp_no_resources")
 
     async def read(self, uri: str) -> Any:
         """Return the content of a resource: a string, or a list with images and files."""
@@ -435,7 +434,7 @@ class MCPServer:
             if len(args) == len(names):
                 raise
             shown = one_line(" ".join(names).upper())
-            raise ServerError(message("mcp_prompt_takes", error=error.message, names=shown)) from error
+            raise ServerError(model_text("mcp_prompt_takes", error=error.message, names=shown)) from error
         self._tell(left_out(result))
         items = [item for entry in result.messages for item in items_of(entry.content)]
         return "\n\n".join(item if isinstance(item, str) else repr(item) for item in items)
@@ -472,12 +471,12 @@ def _with_digests(tools: Iterable[Any], notes: list[str]) -> tuple[dict[str, Any
         if raw.setdefault(tool.name, tool) is tool:
             digests[tool.name] = digest
         else:
-            notes.append(_left_out(tool.name, message("mcp_same_name")))
+            notes.append(_left_out(tool.name, model_text("mcp_same_name")))
     return raw, digests
 
 
 def _left_out(tool: str, why: str) -> str:
-    return message("mcp_left_out", what="tools", name=one_line(tool), why=one_line(why))
+    return model_text("mcp_left_out", what="tools", name=one_line(tool), why=one_line(why))
 
 
 # -- several servers as one toolset: queried in parallel, with a search if they have many tools ----------
@@ -553,7 +552,7 @@ def _by_name(tools: Iterable[Tool], context: StepContext) -> Sequence[Tool]:
     tools_by_name: dict[str, Tool] = {}
     for tool in tools:
         if tools_by_name.setdefault(tool.name, tool) is not tool:
-            context.tell(words("tool_left_out", tool=tool.name, why=message("mcp_same_name")))
+            context.tell(model_text("tool_left_out", tool=tool.name, why=model_text("mcp_same_name")))
     return [*tools_by_name.values()]
 
 

@@ -25,7 +25,7 @@ from pure_agent_loop.mcp.lenient import left_out
 from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.permissions import JudgeContext, Permission
 from pure_agent_loop.support.disk import data_folder, private_folder
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import safe_str
@@ -43,6 +43,10 @@ _TEXTS = ("description", "title", "$comment")
 _UNUSUAL = re.compile(r"[^a-zA-Z0-9_-]+")
 
 Call = Callable[..., Awaitable[Any]]
+LOG = logging.getLogger("pure_agent_loop.mcp")
+MAX_PAGES = 100
+TELL_SECONDS = 0.1  # minimum interval between progress reports
+MAX_SHOWN = 40  # tools
 
 
 def is_wanted(settings: ServerSettings, name: str) -> bool:
@@ -60,14 +64,14 @@ def convert_tool(tool: Any, settings: ServerSettings, call: Call, taken: set[str
     """
     schema = tool.input_schema
     if schema.get("type") != "object":
-        return message("mcp_no_object")
+        return model_text("mcp_no_object")
     try:
         schema = _cleaned(schema, MAX_DEPTH)
         size = len(json.dumps(schema))
     except RecursionError:
-        return message("mcp_too_deep")
+        return model_text("mcp_too_deep")
     if size > MAX_SCHEMA:
-        return message("mcp_too_long", most=MAX_SCHEMA)
+        return model_text("mcp_too_long", most=MAX_SCHEMA)
     hints = tool.annotations
     reads = bool(hints and hints.read_only_hint)
     return Tool(
@@ -98,18 +102,18 @@ def changed_tool(
 
     def judge(_: dict[str, Any], context: JudgeContext) -> Permission:
         if not context.attended:
-            return Permission("deny", message("mcp_not_agreed", server=settings.name))
-        reason = message("mcp_agree", server=settings.name, tool=tool.name, text="")
+            return Permission("deny", model_text("mcp_not_agreed", server=settings.name))
+        reason = model_text("mcp_agree", server=settings.name, tool=tool.name, text="")
         return Permission("ask", reason.rstrip(), updated_args={"says_now": new_description})
 
     async def ask(**_: Any) -> str:
         await agree()
-        return message("mcp_agreed")
+        return model_text("mcp_agreed")
 
     return Tool(
         ask,
         name=unique_name("", f"{tool.name[: MAX_NAME - 9]}__changed", taken),
-        description=message("mcp_changed", server=settings.name),
+        description=model_text("mcp_changed", server=settings.name),
         parameters={"type": "object", "properties": {}},
         judge=judge,
     )
@@ -129,7 +133,7 @@ def unique_name(prefix: str, name: str, taken: set[str]) -> str:
 
 def mark_description(server: str, text: str) -> str:
     """Return a server's text for a model: bounded, without control characters, marked as the server's."""
-    return message("mcp_described", server=server, text=_short(text, MAX_ABOUT))
+    return model_text("mcp_described", server=server, text=_short(text, MAX_ABOUT))
 
 
 def _short(text: str, maximum: int) -> str:
@@ -217,9 +221,6 @@ def _parsed(data: bytes) -> dict[str, str]:
 
 # -- A server in use, and the link between its calls and their runs --------------------------------------
 
-LOG = logging.getLogger("pure_agent_loop.mcp")
-MAX_PAGES = 100
-TELL_SECONDS = 0.1  # minimum interval between progress reports
 Tools = list[Tool]
 Prompts = Sequence[tuple[str, str, Sequence[str]]]  # name, description, argument names
 
@@ -259,7 +260,9 @@ async def all_pages(what: str, maximum: int, notes: list[str], client: Any) -> l
             if cursor is None or not is_answered(error):
                 raise
             notes.append(
-                message("mcp_left_out", what=what, name=message("mcp_rest"), why=one_line(safe_str(error)))
+                model_text(
+                    "mcp_left_out", what=what, name=model_text("mcp_rest"), why=one_line(safe_str(error))
+                )
             )
             break
         entries += getattr(page, what)
@@ -306,7 +309,6 @@ def teller(run: RunContext[Any] | None) -> Callable[..., Awaitable[None]] | None
 
 # -- limit the tools that a model sees: if there are many, it gets one search tool instead ---------------
 
-MAX_SHOWN = 40  # tools
 List = Callable[[StepContext], Awaitable[Sequence[Tool]]]
 
 

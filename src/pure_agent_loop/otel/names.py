@@ -50,6 +50,27 @@ ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 COST = "pure_agent_loop.usage.cost"  # where it is known
 CACHE_MISSED_TOKENS = "pure_agent_loop.usage.cache_missed.input_tokens"  # no semantic convention
 RETRY, RETRY_ATTEMPT = "retry", "pure_agent_loop.retry.attempt"
+_SECONDS = tuple(0.01 * 2**n for n in range(14))
+_LONG = tuple(0.1 * 2**n for n in range(13))
+_TOKENS = tuple(float(4**n) for n in range(14))
+_CALLS = tuple(float(2**n) for n in range(8))
+_CLIENT, _INFERENCE = "gen_ai.client.operation", "gen_ai.client.inference"
+OPENAI = "openai"  # the protocol, if the provider is unknown
+# Providers by a part of the server's host name.
+PROVIDERS = {
+    "openai.azure.com": "azure.ai.openai",
+    "anthropic.com": "anthropic",
+    "bedrock-runtime": "aws.bedrock",
+    "deepseek.com": "deepseek",
+    "aiplatform": "gcp.vertex_ai",  # its names end like the next one's
+    "googleapis.com": "gcp.gemini",
+    "groq.com": "groq",
+    "mistral.ai": "mistral_ai",
+    "moonshot": "moonshot_ai",
+    "perplexity.ai": "perplexity",
+    "x.ai": "x_ai",
+    "cohere": "cohere",
+}
 
 
 class Metric(NamedTuple):
@@ -65,11 +86,6 @@ class Metric(NamedTuple):
     bounds: tuple[float, ...] = ()
 
 
-_SECONDS = tuple(0.01 * 2**n for n in range(14))
-_LONG = tuple(0.1 * 2**n for n in range(13))
-_TOKENS = tuple(float(4**n) for n in range(14))
-_CALLS = tuple(float(2**n) for n in range(8))
-_CLIENT, _INFERENCE = "gen_ai.client.operation", "gen_ai.client.inference"
 DURATION = Metric(f"{_CLIENT}.duration", "s", "Duration of requests to models.", _SECONDS)
 CHUNK_TIME = Metric(f"{_CLIENT}.time_to_first_chunk", "s", "Time to the first chunk of a response.", _SECONDS)
 AGENT_TIME = Metric("gen_ai.invoke_agent.duration", "s", "Duration of runs.", _LONG)
@@ -104,19 +120,3 @@ METRICS = (
     *TOTALS.values(),
     *DISTRIBUTIONS.values(),
 )
-OPENAI = "openai"  # the protocol, if the provider is unknown
-# Providers by a part of the server's host name.
-PROVIDERS = {
-    "openai.azure.com": "azure.ai.openai",
-    "anthropic.com": "anthropic",
-    "bedrock-runtime": "aws.bedrock",
-    "deepseek.com": "deepseek",
-    "aiplatform": "gcp.vertex_ai",  # its names end like the next one's
-    "googleapis.com": "gcp.gemini",
-    "groq.com": "groq",
-    "mistral.ai": "mistral_ai",
-    "moonshot": "moonshot_ai",
-    "perplexity.ai": "perplexity",
-    "x.ai": "x_ai",
-    "cohere": "cohere",
-}

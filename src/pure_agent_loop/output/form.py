@@ -26,7 +26,7 @@ from pure_agent_loop.schema.build import (
 from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.schema.problems import describe_problems, tidy_schema
 from pure_agent_loop.schema.signature import around
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import to_jsonable
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ WRAPPER = "response"  # key of a value that is not an object
 MAX_STARTS = 50
 _START = re.compile(r"[\[{]")
 _DECODER = json.JSONDecoder()
+_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
+_STRICT_WORDS = ("type", "required", "enum", "const", "description", "$ref", "additionalProperties")
 
 
 def json_values(text: str) -> list[Any]:
@@ -117,9 +119,6 @@ class PartialReader:
         return [value[WRAPPER]] if WRAPPER in value else []
 
 
-_NAME = re.compile(r"[^a-zA-Z0-9_-]+")
-
-
 class Checked(NamedTuple):
     """A valid value, or the arguments of a function still to be called, with the chosen member's name."""
 
@@ -194,7 +193,7 @@ class _FunctionMember:
     def check(self, value: Any) -> Checked:
         if not isinstance(value, dict):
             raise ToolArgumentError(
-                message("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False))
+                model_text("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False))
             )
         return Checked(self._arguments.validate(value), self.function)
 
@@ -267,7 +266,7 @@ class OutputForm:
         try:
             return self._member.check(text.strip())  # a Literal, a number, a string
         except ToolArgumentError:
-            known = message("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False))
+            known = model_text("answer_no_json", schema=json.dumps(self.schema, ensure_ascii=False))
             raise (problem or ToolArgumentError(known)) from None
 
     def dump(self, value: Any, name: str = "") -> Any:
@@ -378,9 +377,6 @@ def _closed(schema: Any) -> tuple[Any, bool]:
     return result, is_strict
 
 
-_STRICT_WORDS = ("type", "required", "enum", "const", "description", "$ref", "additionalProperties")
-
-
 # -- the output of a run: its form, the user's checks, and the limit of corrections ----------------------
 
 Check = Callable[..., Any | Awaitable[Any]]
@@ -439,4 +435,4 @@ class TypedOutput:
 
     def complaint(self, why: str) -> str:
         """Return the correction request for the model."""
-        return message("correct_answer", why=why)
+        return model_text("correct_answer", why=why)

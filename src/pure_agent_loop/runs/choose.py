@@ -48,6 +48,7 @@ NOTHING_AT_HAND = """No model is configured, and none was found. Do one of these
   1. Set OPENAI_API_KEY, or pass api_key=... (and base_url=... for a provider other than OpenAI).
   2. Start a local server: Ollama, LM Studio, llama.cpp and vLLM are detected on their default ports.
   3. {embedded}"""
+_CHOOSING = threading.Lock()  # serialize searches: the second finds the server the first started
 
 
 class Choice(NamedTuple):
@@ -190,7 +191,6 @@ class Configured(NamedTuple):
 
 
 _NOTHING = Configured()
-_CHOOSING = threading.Lock()  # serialize searches: the second finds the server the first started
 
 
 def plan_model(
@@ -442,12 +442,12 @@ def client_for(
     choose = partial(choose_model, name, api_key, base_url, thinking_level, LOG.warning, profile)
     is_unnamed = isinstance(name, DefaultModel) and not _is_set_up(api_key, base_url)
     if is_unnamed or _is_embedded(name, base_url):
-        return ClientAtHand(choose), ()
+        return AvailableClient(choose), ()
     choice = choose()
     return choice.client, (f"Model: {choice.reason}.",)
 
 
-class ClientAtHand(StreamingClient):
+class AvailableClient(StreamingClient):
     """Lazy client of the local model, selected at the first request.
 
     An agent without a model can therefore be created anywhere: no search, download or start happens before.

@@ -21,7 +21,7 @@ from pure_agent_loop.runs.settings import HasKit, kit_of
 from pure_agent_loop.stop_reasons import HANDED_OFF
 from pure_agent_loop.support.abilities import as_protocol, check_shape
 from pure_agent_loop.support.failures import log_failure
-from pure_agent_loop.support.language import default_language, in_each_language, message
+from pure_agent_loop.support.language import default_language, in_each_language, model_text
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry
 
@@ -80,7 +80,7 @@ class Handoff:
         )
 
         async def hand_over() -> ToolOutcome:
-            return ToolOutcome(message("handed_over", agent=self.name), hands_to=self.name)
+            return ToolOutcome(model_text("handed_over", agent=self.name), hands_to=self.name)
 
         return Tool(
             hand_over,

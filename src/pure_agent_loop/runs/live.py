@@ -18,9 +18,12 @@ from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runs.settings import DepsOfRun
 from pure_agent_loop.support.failures import log_failure
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.threads import Raised
 from pure_agent_loop.tool_context import Remaining, RunContext, current_call, in_run
+
+_TRACERS: list[Tracer] = []  # at most one
+
 
 # -- registration of a tracer; empty until `pure_agent_loop.otel.instrument` sets one --------------------
 
@@ -35,9 +38,6 @@ class Tracer(Protocol):
     def carrier(self) -> Mapping[str, str]:
         """Return the trace context for work in another process; empty outside a trace."""
         ...
-
-
-_TRACERS: list[Tracer] = []  # at most one
 
 
 def set_tracer(tracer: Tracer | None) -> None:
@@ -56,7 +56,7 @@ def carrier() -> dict[str, str]:
 
 
 @dataclass(eq=False, repr=False)
-class _Live:
+class CurrentRun:
     """Run in progress."""
 
     state: QueryState
@@ -140,7 +140,7 @@ class _Live:
     async def ask(self, question: str) -> str:
         """Ask a person."""
         if self.kit.on_ask is None:
-            raise ToolExecutionError(message("nobody_to_ask"))
+            raise ToolExecutionError(model_text("nobody_to_ask"))
         call = current_call()
         name, call_id = ("ask", "") if call is None else (call.tool, call.call_id)
         args, now = {"question": question}, self.kit.clock.now()
@@ -163,7 +163,7 @@ async def drive(state: QueryState, kit: Kit) -> None:
     Raises:
         asyncio.CancelledError: The task was cancelled from outside.
     """
-    run = _Live(state, kit)
+    run = CurrentRun(state, kit)
     deps = kit.deps
     if deps is not None and isinstance(deps, DepsOfRun):
         try:

@@ -40,6 +40,36 @@ if TYPE_CHECKING:
 # -- checks of an agent's arguments, so that an error is raised where the mistake is ---------------------
 
 T = TypeVar("T")
+# Names from other libraries, and their equivalents here.
+_OTHER_WORDS = {
+    "instructions": "system_prompt",
+    "instruction": "system_prompt",
+    "system": "system_prompt",
+    "system_message": "system_prompt",
+    "prompt": "system_prompt",
+    "client": "llm",
+    "provider": "llm",
+    "functions": "tools",
+    "function_call": "tool_choice",
+    "max_iterations": "limits=LoopLimits(max_turns=...)",
+    "session_id": "session_id= of run(), arun(), run_stream() and arun_stream()",
+    "messages": "messages= of run(), arun(), run_stream() and arun_stream()",
+    "output_type": "output_type= of Agent, or of run() and its siblings",
+    **{field_.name: f"limits=LoopLimits({field_.name}=...)" for field_ in fields(LoopLimits)},
+    **{field_.name: f"retry=RetryConfig({field_.name}=...)" for field_ in fields(RetryConfig)},
+}
+_NOT_HERE = {
+    "n": "A run uses a single answer.",
+}
+OUTPUT_RETRIES = 2
+UNSET: Any = type("Unset", (), {"__repr__": lambda _: "..."})()  # default where None is a value
+_OF_MODEL = frozenset({"llm", "model", "tools", "model_settings", "temperature"})
+_OVERRIDES: ContextVar[Mapping[int, Mapping[str, Any]]] = ContextVar("pure_agent_loop_overrides")
+_HOOKS = {
+    "before_tool": ("tool", "args", "context"),
+    "after_tool": ("tool", "args", "result", "context"),
+    "on_stop": ("answer", "context"),
+}
 
 
 def checked_compactor(value: Any) -> Compactor:
@@ -191,28 +221,6 @@ def check_client(llm: object) -> None:
 
 # -- checks of additional request fields passed as keyword arguments -------------------------------------
 
-# Names from other libraries, and their equivalents here.
-_OTHER_WORDS = {
-    "instructions": "system_prompt",
-    "instruction": "system_prompt",
-    "system": "system_prompt",
-    "system_message": "system_prompt",
-    "prompt": "system_prompt",
-    "client": "llm",
-    "provider": "llm",
-    "functions": "tools",
-    "function_call": "tool_choice",
-    "max_iterations": "limits=LoopLimits(max_turns=...)",
-    "session_id": "session_id= of run(), arun(), run_stream() and arun_stream()",
-    "messages": "messages= of run(), arun(), run_stream() and arun_stream()",
-    "output_type": "output_type= of Agent, or of run() and its siblings",
-    **{field_.name: f"limits=LoopLimits({field_.name}=...)" for field_ in fields(LoopLimits)},
-    **{field_.name: f"retry=RetryConfig({field_.name}=...)" for field_ in fields(RetryConfig)},
-}
-_NOT_HERE = {
-    "n": "A run uses a single answer.",
-}
-
 
 def check_fields(owner: str, values: Mapping[str, Any], known: Iterable[str] = ()) -> None:
     """Reject an unknown keyword argument, or a value that cannot be sent.
@@ -292,12 +300,6 @@ class DepsOfRun:
         return self._made[0]
 
 
-OUTPUT_RETRIES = 2
-UNSET: Any = type("Unset", (), {"__repr__": lambda _: "..."})()  # default where None is a value
-_OF_MODEL = frozenset({"llm", "model", "tools", "model_settings", "temperature"})
-_OVERRIDES: ContextVar[Mapping[int, Mapping[str, Any]]] = ContextVar("pure_agent_loop_overrides")
-
-
 class PromptWriter:
     """System prompt with parts written by functions.
 
@@ -346,13 +348,6 @@ def parse_system_prompt(system_prompt: SystemPrompt) -> tuple[str, PromptWriter 
     if all(isinstance(part, str) for part in parts):
         return "\n\n".join(filter(None, parts)), None
     return "", lead
-
-
-_HOOKS = {
-    "before_tool": ("tool", "args", "context"),
-    "after_tool": ("tool", "args", "result", "context"),
-    "on_stop": ("answer", "context"),
-}
 
 
 def hooks_in_run(hooks: Hooks) -> Hooks:

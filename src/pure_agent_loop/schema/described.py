@@ -13,11 +13,12 @@ from pure_agent_loop.prompts import Prompts, ToolWords
 from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
 from pure_agent_loop.schema.mended import mended_schema
 from pure_agent_loop.schema.problems import with_texts
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 
 # -- worked examples from the author of a tool -----------------------------------------------------------
 
 Example = tuple[str, Mapping[str, Any]]
+NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def _is_example(value: Any) -> bool:
@@ -45,7 +46,7 @@ def checked_examples(name: str, examples: Iterable[Example]) -> tuple[Example, .
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class GivenSchema:
+class JsonSchemaType:
     """A schema from the caller, converted for model servers. Validation checks only names.
 
     Args:
@@ -67,16 +68,15 @@ class GivenSchema:
         missing = [name for name in self.parameters.get("required", ()) if name not in arguments]
         known = self.parameters.get("properties", {})
         closed = self.parameters.get("additionalProperties") is False
-        problems = [f"{name}: {message('required')}" for name in missing]
+        problems = [f"{name}: {model_text('required')}" for name in missing]
         problems += [
-            message("unknown_argument", name=repr(name)) for name in arguments if closed and name not in known
+            model_text("unknown_argument", name=repr(name))
+            for name in arguments
+            if closed and name not in known
         ]
         if problems:
             raise ToolArgumentError("; ".join(problems))
         return arguments
-
-
-NAME_PATTERN = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class Described:
@@ -106,13 +106,13 @@ class Described:
         self._words = words or {}
         self._description = description if function is not None else description or ""
         try:
-            self._given = None if parameters is None else GivenSchema(dict(parameters))
+            self._given = None if parameters is None else JsonSchemaType(dict(parameters))
         except ConfigError as error:
             raise ConfigError(f"Tool {self.name!r}: {error}") from None
         self._signature = None if function is None or parameters is not None else check_signature(function)
 
     @cached_property
-    def schema(self) -> ToolSchema | GivenSchema:
+    def schema(self) -> ToolSchema | JsonSchemaType:
         """The schema and the validator; built on first use, because that imports pydantic."""
         if self._given is not None:
             return self._given

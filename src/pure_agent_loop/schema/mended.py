@@ -22,7 +22,7 @@ from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.schema.outcome import ToolOutcome, failed, outcome_of
 from pure_agent_loop.schema.signature import ToolParameter
 from pure_agent_loop.support.failures import is_meant, log_failure
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 
@@ -39,6 +39,20 @@ _SINGLE = ("items", "additionalProperties", "contains", "not", "if", "then", "el
 _CHOICES = ("anyOf", "oneOf", "allOf")
 _TOP_RULES = (*_CHOICES, "not", "enum", "const")  # keywords that servers reject at the top level
 _BOUNDS = (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum"))
+_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
+_BARE: dict[Any, dict[str, Any]] = {
+    list: {"items": {}, "type": "array"},
+    dict: {"additionalProperties": True, "type": "object"},
+}
+_CORES: dict[Any, str] = {
+    str: "str",
+    int: "int",
+    float: "float",
+    bool: "bool",
+    type(None): "none",
+    Any: "any",
+}
+_VALUES = (str, int, bool, type(None))
 
 
 def mended_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -247,7 +261,7 @@ async def made(call: Callable[[], Awaitable[Any]], tool: str, prompts: Prompts) 
             raise
         return cancelled_itself(error, tool, prompts)
     except KeyboardInterrupt:
-        return fail("KeyboardInterrupt", message("interrupted"), interrupt=True)
+        return fail("KeyboardInterrupt", model_text("interrupted"), interrupt=True)
     except Retry as error:  # or a subclass
         return replace(fail(Retry.__name__, safe_str(error)), is_retry=True)
     except ToolExecutionError as error:  # the text around its message names the tool
@@ -258,7 +272,7 @@ async def made(call: Callable[[], Awaitable[Any]], tool: str, prompts: Prompts) 
 
 def cancelled_itself(error: asyncio.CancelledError, tool: str, prompts: Prompts) -> ToolOutcome:
     """Return the outcome of a call that cancelled itself."""
-    return _logged(error, tool, failed(prompts, tool, type(error).__name__, message("cancelled_itself")))
+    return _logged(error, tool, failed(prompts, tool, type(error).__name__, model_text("cancelled_itself")))
 
 
 def _logged(error: BaseException, tool: str, outcome: ToolOutcome) -> ToolOutcome:
@@ -292,7 +306,7 @@ def unwrapped(function: Any) -> Any:
 def _foreign(error: BaseException) -> BaseException:
     """Make a thread's error safe to raise here: its CancelledError does not cancel this task."""
     if isinstance(error, asyncio.CancelledError):
-        return RuntimeError(message("raised_cancelled")).with_traceback(error.__traceback__)
+        return RuntimeError(model_text("raised_cancelled")).with_traceback(error.__traceback__)
     return error
 
 
@@ -308,21 +322,6 @@ def _is_being_cancelled() -> bool:
 # -- JSON Schema and validation of plain types, as pydantic writes them, without importing pydantic ------
 # Most tools take texts, numbers and lists of them. For other types the functions return `None`, and
 # pydantic is used. Both ways validate with pydantic's core and the same core schema.
-
-_NAMES = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-_BARE: dict[Any, dict[str, Any]] = {
-    list: {"items": {}, "type": "array"},
-    dict: {"additionalProperties": True, "type": "object"},
-}
-_CORES: dict[Any, str] = {
-    str: "str",
-    int: "int",
-    float: "float",
-    bool: "bool",
-    type(None): "none",
-    Any: "any",
-}
-_VALUES = (str, int, bool, type(None))
 
 
 class Validator(Protocol):

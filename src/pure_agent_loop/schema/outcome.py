@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, TypedDict
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.media import File, Image, part_words
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.text import as_text, clean_text, safe_str
 from pure_agent_loop.support.threads import in_thread, run_in_thread
@@ -25,6 +25,7 @@ MAX_ROWS, MAX_COLUMNS, CELL_CHARS = 50, 20, 80
 MAX_VALUES = 1_000  # per array
 MAX_MEDIA, MAX_MEDIA_BYTES = 20, 20_000_000  # per result
 MAX_PIECE_CHARS = 1_000_000  # per iterator, which may be endless
+_PLAIN = frozenset({int, float, bool, type(None)})
 
 
 class CommandEnd(TypedDict):
@@ -110,9 +111,6 @@ def failed(
     return ToolOutcome(text, is_error=True, is_interrupt=interrupt, refused="" if is_made else kind)
 
 
-_PLAIN = frozenset({int, float, bool, type(None)})
-
-
 async def outcome_of(result: Any) -> ToolOutcome:
     """Convert a call's return value to an outcome. Foreign code and file reads run in a thread."""
     if type(result) is str:
@@ -151,7 +149,7 @@ async def _gathered(value: Any) -> Any:
             if tell is not None:
                 await tell(clean_text(text))
             if chars > MAX_PIECE_CHARS:
-                pieces.append(message("pieces_cut", count=MAX_PIECE_CHARS))
+                pieces.append(model_text("pieces_cut", count=MAX_PIECE_CHARS))
                 break
     return "".join(pieces) if all(isinstance(piece, str) for piece in pieces) else pieces
 
@@ -199,11 +197,11 @@ def _content(value: Any) -> _Content:
             words = f"{part_words(part, measured=True)} {note}".rstrip()
             length = len(str(part))
         except PureAgentLoopError as error:
-            texts.append(message("media_not_sent", why=safe_str(error)))
+            texts.append(model_text("media_not_sent", why=safe_str(error)))
             continue
         if len(parts) >= MAX_MEDIA or size + length > MAX_MEDIA_BYTES * 4 // 3:
-            why = message("media_too_many", count=MAX_MEDIA, size=MAX_MEDIA_BYTES)
-            texts.append(f"{words} {message('media_not_sent', why=why)}")
+            why = model_text("media_too_many", count=MAX_MEDIA, size=MAX_MEDIA_BYTES)
+            texts.append(f"{words} {model_text('media_not_sent', why=why)}")
             continue
         size += length
         texts.append(words)
@@ -251,7 +249,7 @@ def _table(frame: Any) -> str:
     if rows <= MAX_ROWS and columns <= MAX_COLUMNS:
         return text
     shown = {"rows": min(rows, MAX_ROWS), "columns": min(columns, MAX_COLUMNS)}
-    return f"{text}\n{message('table_cut', all_rows=rows, all_columns=columns, **shown)}"
+    return f"{text}\n{model_text('table_cut', all_rows=rows, all_columns=columns, **shown)}"
 
 
 def _cell(value: Any) -> str:
@@ -265,7 +263,7 @@ def _array(array: Any) -> str:
         return as_text(array.tolist())
     details = {"size": size, "shape": tuple(array.shape), "dtype": safe_str(array.dtype)}
     first = as_text(array.ravel()[:MAX_VALUES].tolist())
-    return f"{first}\n{message('array_cut', count=MAX_VALUES, **details)}"
+    return f"{first}\n{model_text('array_cut', count=MAX_VALUES, **details)}"
 
 
 def without_secrets(

@@ -8,11 +8,17 @@ from collections.abc import Set as AbstractSet
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.language import default_language, message
+from pure_agent_loop.support.language import default_language, model_text
 
 MAX_PROBLEMS = 8
 PREVIEW_CHARS = 60
 _UNKNOWN = frozenset({"extra_forbidden", "unexpected_keyword_argument"})
+MAX_NODES = 5_000
+_PREFIX = "#/$defs/"
+_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_DATA = frozenset({"default", "const", "enum", "examples", "required"})
+# A discriminator maps values to definitions, which inlining removes; oneOf expresses the same.
+_NOISE = frozenset({"title", "discriminator", "$defs"})
 
 
 def describe_problems(
@@ -36,32 +42,32 @@ def describe_problems(
         got[path] = value
     lines = []
     for path, texts in problems.items():
-        text, value = message("or").join(dict.fromkeys(texts)), got[path]
-        lines.append(f"{path}: {text if value is None else message('given', problem=text, value=value)}")
+        text, value = model_text("or").join(dict.fromkeys(texts)), got[path]
+        lines.append(f"{path}: {text if value is None else model_text('given', problem=text, value=value)}")
     return "; ".join(_bounded(lines + unknown))
 
 
 def _unknown(name: str, arguments: Any, names: Sequence[str], required: AbstractSet[str]) -> str:
-    start = message("unknown_argument", name=_preview(name))
+    start = model_text("unknown_argument", name=_preview(name))
     if not names:
-        return message("takes_none", start=start)
+        return model_text("takes_none", start=start)
     free = [known for known in names if known not in arguments]
     # If exactly one required argument is missing, assume that the unknown name means it.
     import difflib  # imported only for an error
 
     close = difflib.get_close_matches(name, free, n=1) or [known for known in free if known in required]
     if len(close) == 1:
-        return message("did_you_mean", start=start, name=close[0])
-    return message("known_arguments", start=start, names=", ".join(names))
+        return model_text("did_you_mean", start=start, name=close[0])
+    return model_text("known_arguments", start=start, names=", ".join(names))
 
 
 def _problem(error: dict[str, Any], arguments: Any) -> tuple[str, str, str | None]:
     """Return the path, the problem, and the given value, if any."""
     kind, location = error["type"], error["loc"]
     if kind == "missing":
-        return _path(location, arguments, last=True), message("required"), None
+        return _path(location, arguments, last=True), model_text("required"), None
     if kind in _UNKNOWN:
-        return _path(location[:-1], arguments), message("unknown_field", name=_preview(location[-1])), None
+        return _path(location[:-1], arguments), model_text("unknown_field", name=_preview(location[-1])), None
     return _path(location, arguments), _wording(error), _preview(error["input"])
 
 
@@ -111,23 +117,16 @@ def _preview(value: Any) -> str:
     try:
         text = "null" if value is None else repr(value)
     except Exception:  # noqa: BLE001 - a huge integer or a foreign object has no text
-        return message("of_type", kind=type(value).__name__)
+        return model_text("of_type", kind=type(value).__name__)
     return text if len(text) <= PREVIEW_CHARS else text[:PREVIEW_CHARS] + "..."
 
 
 def _bounded(lines: list[str]) -> list[str]:
     rest = len(lines) - MAX_PROBLEMS
-    return [*lines[:MAX_PROBLEMS], message("more_problems", count=rest)] if rest > 0 else lines
+    return [*lines[:MAX_PROBLEMS], model_text("more_problems", count=rest)] if rest > 0 else lines
 
 
 # -- simplify pydantic's JSON Schema for models and their servers: no titles, no avoidable ``$ref`` ------
-
-MAX_NODES = 5_000
-_PREFIX = "#/$defs/"
-_NAMED = frozenset({"properties", "patternProperties", "dependentSchemas"})
-_DATA = frozenset({"default", "const", "enum", "examples", "required"})
-# A discriminator maps values to definitions, which inlining removes; oneOf expresses the same.
-_NOISE = frozenset({"title", "discriminator", "$defs"})
 
 
 class _SchemaTooLargeError(Exception):

@@ -21,6 +21,28 @@ _BUILTINS = {kind.__name__: kind for kind in _GUESSABLE}
 _CONTEXT_TEXT = lazy_pattern(r"(?:\w+\.)*RunContext\b")
 _POSITIONAL_ONLY = inspect.Parameter.POSITIONAL_ONLY
 _VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+_PARAMETERS = {
+    *("args", "arguments", "parameters", "params", "keyword args", "keyword arguments"),
+    *("other args", "other arguments", "other parameters", "keyword parameters"),
+    *("参数", "参数说明", "参数列表"),
+}
+_OTHERS = {
+    *("returns", "return", "yields", "yield", "receives", "raises", "raise", "exceptions", "warns"),
+    *("example", "examples", "references", "see also", "attributes", "methods", "todo"),
+    *("返回", "返回值", "异常", "抛出", "示例", "例子"),
+}
+_SECTIONS = _PARAMETERS | _OTHERS
+_COLONS = ":："
+_BRACKETS = {"(": 1, "（": 1, "[": 1, ")": -1, "）": -1, "]": -1}
+_UNDERLINE = lazy_pattern(r"\s*(-{3,}|={3,})\s*$")
+_NAME = lazy_pattern(r"\\?\*{0,2}(\w+)\s*")
+_NUMPY_NAMES = lazy_pattern(r"(\\?\*{0,2}\w+(?:\s*,\s*\\?\*{0,2}\w+)*)\s*(?:[:：].*)?$")
+_SPHINX = lazy_pattern(
+    r":(?P<kind>param|parameter|arg|argument|key|keyword|kwarg|type|kwtype|raises?|except|exception|returns?|rtype"
+    r"|yields?|ytype|var|ivar|cvar|vartype|meta)(?:\s+(?P<subject>[^:：]*))?[:：](?P<text>.*)$"
+)
+_SPHINX_PARAMETERS = {"param", "parameter", "arg", "argument", "key", "keyword", "kwarg"}
+_BULLET = lazy_pattern(r"([-*•]|\d+[.)])\s")
 
 
 class ToolParameter(NamedTuple):
@@ -386,30 +408,6 @@ def _callers() -> Iterator[FrameType]:
 # -- parse docstrings into a function's description and the descriptions of its parameters ---------------
 # Google, NumPy and Sphinx (reST) styles, also mixed, with ASCII or full-width colons. Sections about
 # results, errors and examples are omitted. Unrecognized text stays prose.
-
-_PARAMETERS = {
-    *("args", "arguments", "parameters", "params", "keyword args", "keyword arguments"),
-    *("other args", "other arguments", "other parameters", "keyword parameters"),
-    *("参数", "参数说明", "参数列表"),
-}
-_OTHERS = {
-    *("returns", "return", "yields", "yield", "receives", "raises", "raise", "exceptions", "warns"),
-    *("example", "examples", "references", "see also", "attributes", "methods", "todo"),
-    *("返回", "返回值", "异常", "抛出", "示例", "例子"),
-}
-_SECTIONS = _PARAMETERS | _OTHERS
-_COLONS = ":："
-_BRACKETS = {"(": 1, "（": 1, "[": 1, ")": -1, "）": -1, "]": -1}
-
-_UNDERLINE = lazy_pattern(r"\s*(-{3,}|={3,})\s*$")
-_NAME = lazy_pattern(r"\\?\*{0,2}(\w+)\s*")
-_NUMPY_NAMES = lazy_pattern(r"(\\?\*{0,2}\w+(?:\s*,\s*\\?\*{0,2}\w+)*)\s*(?:[:：].*)?$")
-_SPHINX = lazy_pattern(
-    r":(?P<kind>param|parameter|arg|argument|key|keyword|kwarg|type|kwtype|raises?|except|exception|returns?|rtype"
-    r"|yields?|ytype|var|ivar|cvar|vartype|meta)(?:\s+(?P<subject>[^:：]*))?[:：](?P<text>.*)$"
-)
-_SPHINX_PARAMETERS = {"param", "parameter", "arg", "argument", "key", "keyword", "kwarg"}
-_BULLET = lazy_pattern(r"([-*•]|\d+[.)])\s")
 
 
 class Docstring(NamedTuple):

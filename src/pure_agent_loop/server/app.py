@@ -88,6 +88,17 @@ _TYPES = {
     ".webmanifest": "application/manifest+json",
 }
 _NO_PAGE = b"<!doctype html><title>pure-agent-loop</title><p>The interface is at /api/openapi.json</p>"
+OPERATIONS = [
+    *about.OPERATIONS,
+    *runs.OPERATIONS,
+    *sessions.OPERATIONS,
+    *files.OPERATIONS,
+    *schedules.OPERATIONS,
+    *streams.OPERATIONS,
+    *operator.OPERATIONS,
+    *FOREIGN,
+]
+_CHANGES = (EventType.STEP_END, RUN_START, RUN_STATE, RUN_END)  # events that change a session's content
 
 
 @dataclass(frozen=True)
@@ -144,20 +155,6 @@ def _response(request: Request, file: _PageFile) -> Response:
     if use_gzip:
         headers["Content-Encoding"] = "gzip"
     return Response(file.gzipped if use_gzip else file.data, 200, headers, file.kind)
-
-
-OPERATIONS = [
-    *about.OPERATIONS,
-    *runs.OPERATIONS,
-    *sessions.OPERATIONS,
-    *files.OPERATIONS,
-    *schedules.OPERATIONS,
-    *streams.OPERATIONS,
-    *operator.OPERATIONS,
-    *FOREIGN,
-]
-
-_CHANGES = (EventType.STEP_END, RUN_START, RUN_STATE, RUN_END)  # events that change a session's content
 
 
 def make_app(

@@ -17,7 +17,7 @@ from pure_agent_loop.server.people import HttpProblem
 from pure_agent_loop.server.runs_file import CURRENT_RUN, QUESTION, RunInfo, own_event
 from pure_agent_loop.sessions.questions import GivenAnswer
 from pure_agent_loop.stop_reasons import WAITING
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 
@@ -35,7 +35,7 @@ async def ask_in_hub(request: PermissionRequest) -> Permission:
     if current_call() is None:
         return Permission("ask", request.reason)
     if live is None:  # an engine executes the run, so no user can be asked
-        raise ToolExecutionError(message("nobody_to_ask"))
+        raise ToolExecutionError(model_text("nobody_to_ask"))
     permission: asyncio.Future[Permission] = asyncio.get_running_loop().create_future()
     live.asked[request.call_id] = (request, permission)
     live.settled.pop(request.call_id, None)  # the answer to an earlier question of the same call

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("pure_agent_loop.server")
 RETRY_SECONDS = 1.0  # while the database is unavailable
+LOCKED_SECONDS = 2.0  # how long a new run waits for a session that another process has locked
+PAUSE_SECONDS = 0.1
 
 
 class EngineWork:
@@ -179,9 +181,6 @@ class EngineWork:
 
 
 # -- execute a run in the server's process ---------------------------------------------------------------
-
-LOCKED_SECONDS = 2.0  # how long a new run waits for a session that another process has locked
-PAUSE_SECONDS = 0.1
 
 
 async def work_here(hub: Hub, live: ActiveRun) -> None:

@@ -36,6 +36,25 @@ MIN_TOKEN_LENGTH = 16
 COOKIE_SECONDS = 30 * 86_400
 _NAME = re.compile(r"[A-Za-z0-9_.@+-]{1,100}")
 _HASH = re.compile(r"[0-9a-f]{64}")
+UNEXPECTED = notice("library.server_internal")
+ALREADY_ANSWERED = "urn:pure-agent-loop:already-answered"  # a problem type
+SLASH = "\0"  # replaces an escaped slash (%2F) in a path
+TITLES = {
+    400: "Bad request",
+    401: "Not authenticated",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    408: "Request timeout",
+    409: "Conflict",
+    413: "Too large",
+    415: "Wrong content type",
+    421: "Wrong host",
+    422: "Invalid request",
+    429: "Too many requests",
+    500: "Failed",
+    503: "Unavailable",
+}
 
 
 @dataclass(frozen=True)
@@ -220,26 +239,6 @@ def check_people(users: Any) -> list[Person]:
 
 
 # -- problem details (RFC 9457) for clients, and the HTTP status of each of this package's errors --------
-
-UNEXPECTED = notice("library.server_internal")
-ALREADY_ANSWERED = "urn:pure-agent-loop:already-answered"  # a problem type
-SLASH = "\0"  # replaces an escaped slash (%2F) in a path
-TITLES = {
-    400: "Bad request",
-    401: "Not authenticated",
-    403: "Not allowed",
-    404: "Not found",
-    405: "Method not allowed",
-    408: "Request timeout",
-    409: "Conflict",
-    413: "Too large",
-    415: "Wrong content type",
-    421: "Wrong host",
-    422: "Invalid request",
-    429: "Too many requests",
-    500: "Failed",
-    503: "Unavailable",
-}
 
 
 class HttpProblem(PureAgentLoopError):  # noqa: N818 - RFC 9457's term

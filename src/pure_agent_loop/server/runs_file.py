@@ -36,6 +36,21 @@ MAX_ENDED = 5_000
 LABELS = ("folder", "title", "pin")
 WORKING = ("pending", "running")
 _KEY_SECONDS = 24 * 3_600.0  # validity of an idempotency key
+CURRENT_RUN: ContextVar[ActiveRun | None] = ContextVar("pure_agent_loop_live_run", default=None)
+RUN_START, RUN_STATE, RUN_END = "run_start", "run_state", "run_end"
+QUESTION, ANSWERED, STEERED = "question", "answered", "steered"
+# The server's own event types, with the fields that every client may see.
+OWN = {
+    RUN_START: ("agent", "task", "attempt", "model"),
+    RUN_STATE: ("state", "calls"),
+    RUN_END: ("state", "stop_reason", "steps", "tokens", "cost"),
+    QUESTION: ("call_id", "tool", "question"),
+    ANSWERED: ("call_id", "behavior", "by"),
+    STEERED: ("text", "when"),
+}
+_KEYS = {"type", "step", "timestamp", "data"}
+MAX_BYTES = 16 << 20
+_TAIL = 1 << 20
 
 
 @dataclass
@@ -107,9 +122,6 @@ class ActiveRun:
     asked: dict[str, tuple[PermissionRequest, asyncio.Future[Permission]]] = field(default_factory=dict)
     settled: dict[str, tuple[str, Permission, float]] = field(default_factory=dict)
     emit: Callable[[Mapping[str, Any]], object] = lambda _: None
-
-
-CURRENT_RUN: ContextVar[ActiveRun | None] = ContextVar("pure_agent_loop_live_run", default=None)
 
 
 class RunsFile:
@@ -293,19 +305,6 @@ def _run_line(info: RunInfo) -> bytes:
 
 # -- events of a session as clients receive them: numbered per session, reduced to what the client may see ---
 
-RUN_START, RUN_STATE, RUN_END = "run_start", "run_state", "run_end"
-QUESTION, ANSWERED, STEERED = "question", "answered", "steered"
-# The server's own event types, with the fields that every client may see.
-OWN = {
-    RUN_START: ("agent", "task", "attempt", "model"),
-    RUN_STATE: ("state", "calls"),
-    RUN_END: ("state", "stop_reason", "steps", "tokens", "cost"),
-    QUESTION: ("call_id", "tool", "question"),
-    ANSWERED: ("call_id", "behavior", "by"),
-    STEERED: ("text", "when"),
-}
-_KEYS = {"type", "step", "timestamp", "data"}
-
 
 @dataclass(frozen=True)
 class Visibility:
@@ -423,9 +422,6 @@ def own_event(kind: str, **data: Any) -> dict[str, Any]:
 # One JSON-lines file per session. A line is written before any client receives its event, so that a killed
 # process never reuses a number. After a power failure the last lines may be missing, because only the
 # session itself is synced. Above a maximum size the older half is deleted; clients then read the session.
-
-MAX_BYTES = 16 << 20
-_TAIL = 1 << 20
 
 
 class EventFile:

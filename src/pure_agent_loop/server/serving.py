@@ -25,6 +25,13 @@ from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.sessions.store import check_session_name
 from pure_agent_loop.support.language import notice
 
+PING_SECONDS = 20.0
+MAX_CONNECTIONS = 4_000
+MAX_UNKNOWN = 512  # unauthenticated connections
+HEAD_SECONDS = 15.0  # until a request's head has arrived
+_SHUTDOWN_SECONDS = 3
+
+
 # -- the service that request handlers share -------------------------------------------------------------
 
 
@@ -105,13 +112,6 @@ class Service:
         else:
             self._viewers.pop(person.name, None)
         self.metrics.viewers(kind, -1)
-
-
-PING_SECONDS = 20.0
-MAX_CONNECTIONS = 4_000
-MAX_UNKNOWN = 512  # unauthenticated connections
-HEAD_SECONDS = 15.0  # until a request's head has arrived
-_SHUTDOWN_SECONDS = 3
 
 
 class TimedConnection(H11Protocol):

@@ -22,6 +22,8 @@ from pure_agent_loop.sessions.stores.records import Record
 GROUPS = ("day", "model", "session", "run", "step", "agent", "person", "schedule")
 COSTLY = ("run", "answer", "failure", "outcome")  # records of expenses, and what names them
 SCHEDULE = "schedule"  # key of a run's metadata: the name of the schedule that began it
+_NOTHING = TokenUsage.zero().to_dict()
+_SPENDING: WeakKeyDictionary[Any, tuple[str, Spending]] = WeakKeyDictionary()
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +130,6 @@ def _expense(record: Record, spent: Sequence[Mapping[str, Any]], names: Mapping[
     return Expense((record.id, record.time), record.time, names, tokens, known if is_known else None, known)
 
 
-_NOTHING = TokenUsage.zero().to_dict()
-
-
 def expenses_of(store: SessionStore, since: float = 0.0) -> Iterator[Expense]:
     """Yield the expenses in all sessions of a store from a time on, each once.
 
@@ -204,9 +203,6 @@ def spending_of(store: SessionStore, day: str) -> Spending:
     except TypeError:  # a caller's store that cannot be a key: it is read each time
         return Spending(store, day)
     return known[1]
-
-
-_SPENDING: WeakKeyDictionary[Any, tuple[str, Spending]] = WeakKeyDictionary()
 
 
 def totals_by(group: str, expenses: Iterable[Expense]) -> dict[str, Total]:

@@ -51,6 +51,7 @@ __all__ = ["Difference", "ReplayReport", "replay_session"]
 T = TypeVar("T")
 _NOT_COMPARED = {"messages", "session_id"}
 _TIMES = {"seconds", "warned_at_second"}
+_COUNTS = ("context", "usage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -299,9 +300,6 @@ class ReplayJournal:
 
     def _difference(self, what: str, message: int = 0, *, expected: Any, got: Any) -> Difference:
         return Difference(self._run, self._state.step, what, message, expected, got)
-
-
-_COUNTS = ("context", "usage")
 
 
 def _call_states(changes: Iterable[Mapping[str, Any]]) -> list[list[Any]]:

@@ -32,6 +32,8 @@ MAX_ID = 200
 _UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, surrogates, line and paragraph separators
 # The suffix that `JsonlStore.repair` appends does not count, so that each session can be repaired.
 _REPAIRED = re.compile(r"(\.repaired(-\d+)?)*$")
+_OPENING_LOCKS: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
+_GUARD = threading.Lock()  # of the dictionary: its `setdefault` may give two threads two locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,10 +195,6 @@ class ClosesStore(Protocol):
     def close(self) -> None:
         """Close the connections."""
         ...
-
-
-_OPENING_LOCKS: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-_GUARD = threading.Lock()  # of the dictionary: its `setdefault` may give two threads two locks
 
 
 def _forget_opening_locks() -> None:

@@ -70,6 +70,8 @@ _OUTCOME_FIELDS = [
     field.name for field in fields(ToolOutcome) if field.name not in (*_OPTIONAL_FIELDS, "value", "error")
 ]
 _NOTHING = TokenUsage.zero().to_dict()
+T = TypeVar("T")
+EFFECTS = ("answer", "outcome", "value")
 
 
 class _Spent(TypedDict, total=False):
@@ -159,10 +161,6 @@ def describe_failure(error: Exception) -> dict[str, Any]:
         failure |= {"note": error.note} if error.note else {}
     spent = getattr(error, "spent", None)
     return failure if spent is None else {**failure, "spent": spent.to_dict()}
-
-
-T = TypeVar("T")
-EFFECTS = ("answer", "outcome", "value")
 
 
 class _Intent(TypedDict):
@@ -417,7 +415,7 @@ class SessionJournal:
         return await self._record(key, value)
 
     async def spent_on_day(self, now: float, person: str) -> tuple[float, float]:
-        """Return the known cost of a day so far, also in the other sessions of the store; see `SumsDays`."""
+        """Return the known cost of a day so far, in all sessions of the store; see `DailyCosts`."""
         day, own_id, store = day_of(now), self._log.session_id, cast("SessionStore", self.store)
         if self._own is None:
             self._own = [*(await in_thread(lambda: store.read(own_id))).records]

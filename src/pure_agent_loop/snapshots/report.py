@@ -20,6 +20,7 @@ MAX_DIFF_CHARS = 20_000
 MAX_COMPARED_LINES = 1_000  # difflib takes quadratic time
 MAX_COMPARED_BYTES = 2_000_000
 CONTEXT = 3
+MAX_CHANGES = 200
 
 
 def text_of(data: bytes | None) -> str | None:
@@ -97,9 +98,6 @@ def _shorten(text: str, max_chars: int | None) -> str:
     head = text[:max_chars].rpartition("\n")[0]
     missing = text.count("\n") - head.count("\n") - 1
     return f"{head}\n[... {missing} lines of the diff left out ...]\n"
-
-
-MAX_CHANGES = 200
 
 
 async def describe(

@@ -23,6 +23,10 @@ from pure_agent_loop.tool_context import current_call
 if TYPE_CHECKING:
     from pure_agent_loop.sessions.store import SessionStore
 
+MAX_DEPTH = 8  # nested agent tools
+MAX_CONCURRENT = 8
+_UNCUT = 1_000_000
+
 
 # -- the kit's placeholder for subagent tasks, bound to a run when the run begins ------------------------
 
@@ -53,11 +57,6 @@ class UnboundTasks:
 
     async def wait(self) -> None:
         """Return at once: no task exists before the run begins."""
-
-
-MAX_DEPTH = 8  # nested agent tools
-MAX_CONCURRENT = 8
-_UNCUT = 1_000_000
 
 
 class AgentTool(Tool):

@@ -17,7 +17,7 @@ from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
 from pure_agent_loop.support.disk import private_folder
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 
 MAX_COPIED_BYTES = 200_000_000
@@ -78,7 +78,7 @@ class Scratch:
         try:
             await in_thread(self._copy)
         except OSError as error:
-            raise PlaceError(message("not_copied", error=error)) from error
+            raise PlaceError(model_text("not_copied", error=error)) from error
 
     def _copy(self) -> None:
         files = size = 0
@@ -89,7 +89,7 @@ class Scratch:
             files, size = files + 1, size + status.st_size
             if files > MAX_COPIED_FILES or size > MAX_COPIED_BYTES:
                 size_limits = {"files": MAX_COPIED_FILES, "megabytes": MAX_COPIED_BYTES // 1_000_000}
-                raise PlaceError(message("copy_too_large", **size_limits))
+                raise PlaceError(model_text("copy_too_large", **size_limits))
             if self._is_closed.is_set():
                 shutil.rmtree(self._folder, ignore_errors=True)  # closed while copying
                 return
@@ -140,7 +140,7 @@ def _file_diff(name: str, old: Path | None, new: Path | None) -> str:
     if before == after and (old is None) == (new is None):
         return ""
     if not (_is_text(before) and _is_text(after)):
-        return message("changed_unseen", name=name)
+        return model_text("changed_unseen", name=name)
     lines = difflib.unified_diff(
         before.decode("utf-8", "replace").splitlines(),
         after.decode("utf-8", "replace").splitlines(),
@@ -148,7 +148,7 @@ def _file_diff(name: str, old: Path | None, new: Path | None) -> str:
         f"b/{name}" if new else "/dev/null",
         lineterm="",
     )
-    return "".join(f"{line}\n" for line in lines) or message("changed_empty", name=name)
+    return "".join(f"{line}\n" for line in lines) or model_text("changed_empty", name=name)
 
 
 def _is_text(data: bytes) -> bool:
@@ -229,7 +229,7 @@ class Worktree:
     def _start_git(self, folder: Path, *words: str, options: tuple[str, ...]) -> str:
         git = find_program("git")
         if git is None:
-            raise PlaceError(message("needs_git"))
+            raise PlaceError(model_text("needs_git"))
         try:
             done = subprocess.run(  # noqa: S603 - git, with fixed arguments
                 [git, *_SAFE_OPTIONS, "-C", str(folder), *options, *words],
@@ -243,10 +243,10 @@ class Worktree:
                 check=False,
             )
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise PlaceError(message("git_broken", folder=folder, error=error)) from error
+            raise PlaceError(model_text("git_broken", folder=folder, error=error)) from error
         if done.returncode:
             error_text = done.stderr.strip()[:500]
-            raise PlaceError(message("git_failed", command=words[0], folder=folder, error=error_text))
+            raise PlaceError(model_text("git_failed", command=words[0], folder=folder, error=error_text))
         return done.stdout.removesuffix("\n") if words[0] != "rev-parse" else done.stdout.rstrip("\n")
 
 

@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 MAX_REMEMBERED = 64  # tasks of runs without a session
 Report = Callable[[Child], None]
+POLL_SECONDS = 0.1  # for messages from other threads, and kill requests from other processes
+STOP_SECONDS = 5.0  # grace period of a subagent after cancellation
 
 
 class DepthAware(Protocol):
@@ -141,10 +143,6 @@ def _is_counted(child: Child, kit: Kit) -> bool:
     if not child.record.is_over and child.record.state != "waiting_permission":
         return False
     return not child.record.background or (bool(child.notice) and child.notice not in kit.inbox)
-
-
-POLL_SECONDS = 0.1  # for messages from other threads, and kill requests from other processes
-STOP_SECONDS = 5.0  # grace period of a subagent after cancellation
 
 
 class RunTasks:

@@ -38,6 +38,9 @@ TRANSITIONS: dict[str, frozenset[str]] = {
 }
 _ID = re.compile(r"[a-z][a-z0-9_-]{0,40}")
 _POLL_SECONDS = 0.05
+# The headline of `SubagentWords`, in both languages.
+_HEADLINE = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
+_OPEN_STATES = ("pending", "backgrounded")
 
 
 class TaskTransitionError(PureAgentLoopError, ValueError):
@@ -320,11 +323,6 @@ class TaskStore:
         except OSError as error:
             raise SessionWriteError(error.filename or path, error.strerror or error) from error
         return path
-
-
-# The headline of `SubagentWords`, in both languages.
-_HEADLINE = re.compile(r"[\[【]task ([a-z][a-z0-9_-]{0,40}) (\w+)[\]】]")
-_OPEN_STATES = ("pending", "backgrounded")
 
 
 def task_states(texts: Iterable[str]) -> set[tuple[str, str]]:

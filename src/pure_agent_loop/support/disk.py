@@ -16,6 +16,8 @@ from pure_agent_loop.support.variables import variable
 _CHUNK = 1 << 20
 _CUT_OFF = "it was truncated while open. Open it again to keep the remaining records"
 TAKEN_AWAY = "the file was deleted, renamed or replaced while open. Restore it, or start again"
+HOME_VARIABLE = "PAL_HOME"
+_APP = "pure-agent-loop"
 
 
 def flush_to_disk(handle: int) -> None:
@@ -167,9 +169,6 @@ def write_all(handle: int, data: bytes) -> None:
 
 
 # -- per-user folders for models, sessions, settings and server files ------------------------------------
-
-HOME_VARIABLE = "PAL_HOME"
-_APP = "pure-agent-loop"
 
 
 def data_folder() -> Path:

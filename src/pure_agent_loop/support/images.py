@@ -9,6 +9,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 _STEP = 0.9  # greatest scale of each side per attempt
+_NO_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers without a length
+_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 class ImageInfo(NamedTuple):
@@ -35,10 +37,6 @@ def _png(data: bytes) -> tuple[str, int, int]:
             raise ValueError("cut off")
         if name == b"IEND":
             return "png", width, height
-
-
-_NO_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers without a length
-_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def _jpeg(data: bytes) -> tuple[str, int, int]:

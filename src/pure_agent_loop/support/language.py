@@ -24,6 +24,7 @@ _Word = TypeVar("_Word", bound=str)
 
 
 _FOLDERS = {"en": "english", "zh": "chinese"}  # of pure_agent_loop.prompts
+_MESSAGES: ContextVar[Messages | None] = ContextVar("pure_agent_loop_messages", default=None)
 
 
 @cache
@@ -104,9 +105,6 @@ class Messages(Protocol):
     def sentences(self) -> Mapping[str, str]:
         """Overrides of sentences, by name."""
         ...
-
-
-_MESSAGES: ContextVar[Messages | None] = ContextVar("pure_agent_loop_messages", default=None)
 
 
 class use_messages:  # noqa: N801 - used as `with use_messages(...)`
@@ -192,7 +190,7 @@ def in_language(table: Mapping[str, _T], language: str | None = None) -> _T:
     return table[checked_choice("language", language or default_language(), table)]
 
 
-def message(id: str, /, **values: object) -> str:  # noqa: A002 - positional
+def model_text(id: str, /, **values: object) -> str:  # noqa: A002 - positional
     """Return a message for a model, in the language and words of the current run; see `message_in`."""
     messages = _MESSAGES.get()
     text = None if messages is None else messages.sentences.get(id)

@@ -47,6 +47,13 @@ else:
         return True
 
 
+_MAX_BYTES = 1_000
+_HELD: weakref.WeakSet[SessionLock] = weakref.WeakSet()
+MEMORY_FILE = "MEMORY.md"
+PATIENCE_SECONDS = 10.0
+FIRST_LINE = b"# Memory\n"
+
+
 def lock_within(handle: int, patience: float) -> bool:
     """Lock an open file, waiting for its holder. Polls, as a blocking lock cannot be cancelled.
 
@@ -92,8 +99,6 @@ def is_still(handle: int, path: Path) -> bool:
 # The operating system's lock on the file decides: it ends with the process, `kill -9` included. The
 # file's content is only for people.
 
-_MAX_BYTES = 1_000
-
 
 class SessionLock:
     """A held lock.
@@ -123,9 +128,6 @@ class SessionLock:
         handle, self._handle = self._handle, None
         if handle is not None:
             os.close(handle)
-
-
-_HELD: weakref.WeakSet[SessionLock] = weakref.WeakSet()
 
 
 def _forget_all() -> None:
@@ -190,10 +192,6 @@ def _read_holder(handle: int) -> tuple[int | None, str, float | None]:
 
 
 # -- write a shared Markdown file: one writer at a time, replaced atomically -----------------------------
-
-MEMORY_FILE = "MEMORY.md"
-PATIENCE_SECONDS = 10.0
-FIRST_LINE = b"# Memory\n"
 
 
 def _open_lock(path: Path) -> int:

@@ -24,6 +24,7 @@ WAKE_SECONDS = 0.25
 # Depth of the portal that runs this code, also in a worker thread of one of its tools.
 _DEPTH: contextvars.ContextVar[int] = contextvars.ContextVar("pal_portal", default=0)
 _THREAD = threading.local()
+_OPEN: weakref.WeakSet[Closable] = weakref.WeakSet()
 
 
 def _own_depth() -> int:
@@ -132,9 +133,6 @@ class Closable(Protocol):
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         ...
-
-
-_OPEN: weakref.WeakSet[Closable] = weakref.WeakSet()
 
 
 def close_at_exit(resource: Closable) -> None:

@@ -26,6 +26,20 @@ _INVISIBLE = re.compile(
 
 # C0 without tab and newline, DEL, C1, the line separators, direction overrides, embeddings and isolates.
 _HARMFUL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
+# A word with the blanks after it: letters up to the next blank, or one Chinese character, which needs none,
+# with the punctuation that is not allowed at the beginning or the end of a line. The bound on brackets keeps
+# a text of nothing else linear.
+_WIDE = "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
+_OPENING, _CLOSING = "（「『《【〔［｛〈“", "，。；：、！？）」』》】〕］｝〉”…—％"
+_WORD = re.compile(
+    rf"\s+|(?:[{_OPENING}(\[{{]{{0,16}}[{_WIDE}][,.;:!?)}}%\]]*|[{_OPENING}]*[^\s{_WIDE}{_OPENING}{_CLOSING}]+"
+    rf"|[{_OPENING}]+|[{_CLOSING}])[{_CLOSING}]*\s*"
+)
+_PLAIN = re.compile(rf"[^\s{_WIDE}{_OPENING}{_CLOSING}]*")
+_ENDS = re.compile(rf"[{_CLOSING}]+")
+_STOPS = re.compile(r"[,.;:!?)}%\]]+")  # may follow a Chinese character
+DEEPER = 4  # columns
+_SECOND_COLUMN = re.compile(r"\S {2,}(?=\S)")
 
 
 def safe_text(text: str) -> str:
@@ -67,24 +81,6 @@ def width_of(text: str) -> int:
         else 1
         for sign in text
     )
-
-
-# A word with the blanks after it: letters up to the next blank, or one Chinese character, which needs none,
-# with the punctuation that is not allowed at the beginning or the end of a line. The bound on brackets keeps
-# a text of nothing else linear.
-_WIDE = "\u1100-\u115f\u2e80-\ua4cf\uac00-\ud7a3\uf900-\ufaff\ufe30-\ufe6f\uff00-\uff60\uffe0-\uffe6"
-_OPENING, _CLOSING = "（「『《【〔［｛〈“", "，。；：、！？）」』》】〕］｝〉”…—％"
-_WORD = re.compile(
-    rf"\s+|(?:[{_OPENING}(\[{{]{{0,16}}[{_WIDE}][,.;:!?)}}%\]]*|[{_OPENING}]*[^\s{_WIDE}{_OPENING}{_CLOSING}]+"
-    rf"|[{_OPENING}]+|[{_CLOSING}])[{_CLOSING}]*\s*"
-)
-
-_PLAIN = re.compile(rf"[^\s{_WIDE}{_OPENING}{_CLOSING}]*")
-_ENDS = re.compile(rf"[{_CLOSING}]+")
-_STOPS = re.compile(r"[,.;:!?)}%\]]+")  # may follow a Chinese character
-
-DEEPER = 4  # columns
-_SECOND_COLUMN = re.compile(r"\S {2,}(?=\S)")
 
 
 def line_breaks(text: str, width: int, *, fold: bool = True, indent: int = 0) -> list[int]:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from pure_agent_loop.support.language import message, message_in
+from pure_agent_loop.support.language import message_in, model_text
 
 MAX_ERROR_CHARS, MAX_PROGRAM_CHARS = 6_000, 2_000
 MAX_GROUPED, MAX_REASONS = 10, 30  # limits per exception group and per error
@@ -50,7 +50,9 @@ def shorten(text: str, limit: int) -> str:
     if len(text) <= limit:
         return text
     head, tail = limit * 2 // 3, limit // 3
-    return f"{text[:head]}\n{message('characters_left_out', count=len(text) - head - tail)}\n{text[-tail:]}"
+    return (
+        f"{text[:head]}\n{model_text('characters_left_out', count=len(text) - head - tail)}\n{text[-tail:]}"
+    )
 
 
 def to_jsonable(value: Any) -> Any:
@@ -181,7 +183,7 @@ def _because(reason: str, text: str) -> str:
     """Return a line about a cause, in the language of the message above it."""
     if text and not any("\u4e00" <= sign <= "\u9fff" for sign in text):
         return message_in("en", "because", reason=reason)
-    return message("because", reason=reason)
+    return model_text("because", reason=reason)
 
 
 def _place(error: BaseException) -> str:
@@ -190,11 +192,11 @@ def _place(error: BaseException) -> str:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     if trace is None:
-        return message("no_message")
+        return model_text("no_message")
     code = trace.tb_frame.f_code
     file = code.co_filename.replace("\\", "/").rpartition("/")[2]
     line = linecache.getline(code.co_filename, trace.tb_lineno).strip()
-    return f"{message('no_message')} ({code.co_name}, {file}:{trace.tb_lineno}: {line[:200]})"
+    return f"{model_text('no_message')} ({code.co_name}, {file}:{trace.tb_lineno}: {line[:200]})"
 
 
 def _str(value: Any) -> str:

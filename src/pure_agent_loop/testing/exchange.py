@@ -21,6 +21,10 @@ from pure_agent_loop.testing.gate import Gate, ScriptError, Signal
 from pure_agent_loop.testing.history import loads_exactly
 from pure_agent_loop.testing.script import Fault, Item, Stream, check_item
 
+_STREAMS = (":streamGenerateContent", "/invoke-with-response-stream")  # parts of paths
+_ABORT_ON_CLOSE = struct.pack("ii", 1, 0)
+
+
 # -- deltas as the JSON a chat-completions server sends. Pure: no I/O ------------------------------------
 
 
@@ -177,10 +181,6 @@ def _usage(usage: TokenUsage | None) -> dict[str, Any]:
     if usage.cost is not None:
         data["cost"] = usage.cost
     return {"usage": data}
-
-
-_STREAMS = (":streamGenerateContent", "/invoke-with-response-stream")  # parts of paths
-_ABORT_ON_CLOSE = struct.pack("ii", 1, 0)
 
 
 class ClientLeft(Exception):  # noqa: N818 - not an error: clients may disconnect

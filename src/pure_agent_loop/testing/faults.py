@@ -27,6 +27,26 @@ from pure_agent_loop.testing.exchange import Exchange, error_body, to_json
 from pure_agent_loop.testing.gate import Gate, ScriptError
 from pure_agent_loop.testing.script import Fault
 
+_STATUS = {
+    "rate_limit": 429,
+    "overloaded": 503,
+    "quota": 429,
+    "auth": 401,
+    "not_found": 404,
+    "context_overflow": 400,
+    "bad_request": 400,
+}
+_MID_STREAM = ("reset", "cut")
+_ERRORS: dict[str, Callable[[], Exception]] = {
+    "connection": lambda: ConnectionRefusedError("chaos: the connection was refused"),
+    "overloaded": lambda: LLMError("chaos: overloaded", kind="overloaded", status=503),
+    "rate_limit": lambda: LLMError(
+        "chaos: too many requests", kind="rate_limit", status=429, retry_after=0.0
+    ),
+    "timeout": lambda: LLMError("chaos: no response", kind="timeout"),
+    "incomplete": lambda: LLMError("chaos: unreadable", kind="incomplete"),
+}
+
 
 class ServerFault(Fault):
     """Interface of a fault."""
@@ -193,17 +213,6 @@ def fault_for(error: Exception, *, mid_answer: bool) -> ServerFault:
     return ErrorChunk(str(error), 500) if mid_answer else status(500, str(error))
 
 
-_STATUS = {
-    "rate_limit": 429,
-    "overloaded": 503,
-    "quota": 429,
-    "auth": 401,
-    "not_found": 404,
-    "context_overflow": 400,
-    "bad_request": 400,
-}
-
-
 def _fault_for_kind(error: LLMError, mid_answer: bool) -> ServerFault:
     same: dict[str, ServerFault] = {"connection": Reset(), "timeout": Silence(), "incomplete": EndEarly()}
     if error.kind in same:
@@ -222,7 +231,6 @@ ChaosKind = Literal[
     "connection", "overloaded", "rate_limit", "timeout", "incomplete", "empty", "reset", "cut"
 ]
 CHAOS_KINDS: tuple[ChaosKind, ...] = get_args(ChaosKind)
-_MID_STREAM = ("reset", "cut")
 
 
 @dataclass(slots=True)
@@ -350,17 +358,6 @@ def _early_fault(kind: ChaosKind) -> Delta:
     if kind == "empty":
         return Delta(finish_reason="stop")
     raise _ERRORS[kind]()
-
-
-_ERRORS: dict[str, Callable[[], Exception]] = {
-    "connection": lambda: ConnectionRefusedError("chaos: the connection was refused"),
-    "overloaded": lambda: LLMError("chaos: overloaded", kind="overloaded", status=503),
-    "rate_limit": lambda: LLMError(
-        "chaos: too many requests", kind="rate_limit", status=429, retry_after=0.0
-    ),
-    "timeout": lambda: LLMError("chaos: no response", kind="timeout"),
-    "incomplete": lambda: LLMError("chaos: unreadable", kind="incomplete"),
-}
 
 
 def _before_the_end(answer: list[Delta]) -> list[Delta]:

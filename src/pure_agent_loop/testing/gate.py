@@ -6,6 +6,9 @@ import asyncio
 import threading
 from contextlib import suppress
 
+PATIENCE = 10.0
+
+
 # -- the error of the test helpers -----------------------------------------------------------------------
 
 
@@ -16,9 +19,6 @@ class ScriptError(AssertionError):
     any exception of a model into an ordinary end of the run; therefore the helpers keep the error, and
     ``assert_done()`` or the end of their ``with`` block raises it again.
     """
-
-
-PATIENCE = 10.0
 
 
 class Signal:

@@ -8,7 +8,7 @@ from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.support.abilities import checked_function
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool import Tool
 
 Ask = Callable[[str, list[str]], "str | Awaitable[str]"]
@@ -37,8 +37,8 @@ def ask_user_tool(function: Ask | None = None) -> Tool:
             options: Answers to choose from; leave it out for a free answer.
         """
         if function is None:
-            raise NobodyToAskError(message("nobody"))
+            raise NobodyToAskError(model_text("nobody"))
         answer = await call_user(function, question, list(options))
-        return str(answer) if answer else message("no_reply")
+        return str(answer) if answer else model_text("no_reply")
 
     return Tool(ask_user, read_only=True, timeout=float("inf"), polls=True, words=TOOLS["ask_user"])

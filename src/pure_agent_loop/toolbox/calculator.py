@@ -16,7 +16,7 @@ from typing import Any
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.prompts.chinese.tools import TOOLS
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.tool import tool
 
@@ -26,6 +26,10 @@ MAX_FACTORIAL = 500
 MAX_ROUNDED = 400  # digits
 
 Number = Fraction | float
+_SIGNS = str.maketrans("×·⋅∙÷−–（）＋＊／，．０１２３４５６７８９", "****/--()+*/,.0123456789")
+_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
+_GROUPED = lazy_pattern(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])")
+_CONSTANTS: dict[str, Number] = {"pi": math.pi, "e": math.e}
 
 
 class CalculatorError(PureAgentLoopError):
@@ -49,20 +53,16 @@ def calculator(expression: str) -> str:
         expression: For example "(3 + 4) * 2" or "sqrt(2) / 2".
     """
     if len(expression) > MAX_CHARS:
-        raise CalculatorError(message("expression_too_long", limit=MAX_CHARS))
+        raise CalculatorError(model_text("expression_too_long", limit=MAX_CHARS))
     try:
         return _format_number(_value(_parse(expression)))
     except ZeroDivisionError:
-        raise CalculatorError(message("by_zero")) from None
+        raise CalculatorError(model_text("by_zero")) from None
     except (OverflowError, RecursionError):
-        raise CalculatorError(message("result_too_large")) from None
+        raise CalculatorError(model_text("result_too_large")) from None
 
 
 # -- Parsing ---------------------------------------------------------------------------------------
-
-_SIGNS = str.maketrans("×·⋅∙÷−–（）＋＊／，．０１２３４５６７８９", "****/--()+*/,.0123456789")
-_SUPERSCRIPTS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
-_GROUPED = lazy_pattern(r"(?<![\w.,])\d{1,3}(?:,\d{3})+(?![\w,])")
 
 
 def _parse(expression: str) -> ast.expr:
@@ -70,7 +70,7 @@ def _parse(expression: str) -> ast.expr:
     try:
         return ast.parse(plain, mode="eval").body
     except (SyntaxError, ValueError, MemoryError):
-        raise CalculatorError(message("no_expression", expression=expression)) from None
+        raise CalculatorError(model_text("no_expression", expression=expression)) from None
 
 
 def _as_python(expression: str) -> str:
@@ -104,7 +104,7 @@ def _value(node: ast.expr) -> Number:
     for kind, evaluate in _NODES.items():
         if isinstance(node, kind):
             return _bounded(evaluate(node))
-    raise CalculatorError(message("not_calculable", source=_quoted_source(node)))
+    raise CalculatorError(model_text("not_calculable", source=_quoted_source(node)))
 
 
 def _constant(node: Any) -> Number:
@@ -112,13 +112,15 @@ def _constant(node: Any) -> Number:
         return Fraction(node.value)
     if type(node.value) is float and math.isfinite(node.value):
         return Fraction(repr(node.value))
-    raise CalculatorError(message("unknown_number", source=_quoted_source(node)))
+    raise CalculatorError(model_text("unknown_number", source=_quoted_source(node)))
 
 
 def _name(node: Any) -> Number:
     if node.id in _CONSTANTS:
         return _CONSTANTS[node.id]
-    raise CalculatorError(message("unknown_name", name=node.id, known=", ".join([*_CONSTANTS, *_FUNCTIONS])))
+    raise CalculatorError(
+        model_text("unknown_name", name=node.id, known=", ".join([*_CONSTANTS, *_FUNCTIONS]))
+    )
 
 
 def _unary(node: Any) -> Number:
@@ -127,29 +129,29 @@ def _unary(node: Any) -> Number:
         return -value
     if isinstance(node.op, ast.UAdd):
         return value
-    raise CalculatorError(message("signs_only"))
+    raise CalculatorError(model_text("signs_only"))
 
 
 def _binary(node: Any) -> Number:
     calculate = _OPERATORS.get(type(node.op))
     if calculate is None:
-        raise CalculatorError(message("unknown_operator"))
+        raise CalculatorError(model_text("unknown_operator"))
     return _exact(calculate(_value(node.left), _value(node.right)))
 
 
 def _call(node: Any) -> Number:
     name = getattr(node.func, "id", None)
     if name is None:
-        raise CalculatorError(message("no_function_call", source=_quoted_source(node)))
+        raise CalculatorError(model_text("no_function_call", source=_quoted_source(node)))
     if name not in _FUNCTIONS or node.keywords:
-        raise CalculatorError(message("unknown_function", name=name, known=", ".join(_FUNCTIONS)))
+        raise CalculatorError(model_text("unknown_function", name=name, known=", ".join(_FUNCTIONS)))
     arguments = [_value(argument) for argument in node.args]
     try:
         return _exact(_FUNCTIONS[name](*arguments))
     except TypeError:
-        raise CalculatorError(message("wrong_count", name=name, count=len(arguments))) from None
+        raise CalculatorError(model_text("wrong_count", name=name, count=len(arguments))) from None
     except ValueError:
-        raise CalculatorError(message("no_real_value", source=_quoted_source(node))) from None
+        raise CalculatorError(model_text("no_real_value", source=_quoted_source(node))) from None
 
 
 def _exact(value: Any) -> Number:
@@ -163,7 +165,7 @@ def _bounded(value: Number) -> Number:
         if max(value.numerator.bit_length(), value.denominator.bit_length()) > MAX_BITS:
             raise OverflowError
     elif not isinstance(value, float):
-        raise CalculatorError(message("not_real"))
+        raise CalculatorError(model_text("not_real"))
     elif not math.isfinite(value):
         raise OverflowError
     return value
@@ -205,7 +207,6 @@ def _trigonometric(function: Callable[[Any], float]) -> Callable[[Any], float]:
     return lambda value: round(function(value), 15)
 
 
-_CONSTANTS: dict[str, Number] = {"pi": math.pi, "e": math.e}
 _OPERATORS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,

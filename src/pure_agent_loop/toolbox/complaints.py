@@ -7,7 +7,7 @@ import errno
 from collections.abc import Mapping
 
 from pure_agent_loop.errors import PureAgentLoopError
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 
 SHOWN_PATH_CHARS = 200
 SUGGESTIONS = 5
@@ -35,16 +35,16 @@ def shown(path: str) -> str:
 
 def outside_error(path: str) -> WorkspaceError:
     """Return the error for a path that lies outside the workspace as written."""
-    return WorkspaceError(message("outside", path=shown(path)))
+    return WorkspaceError(model_text("outside", path=shown(path)))
 
 
 def describe_os_error(path: str, error: OSError) -> str:
     """Describe an error of the operating system."""
     kind = _SYSTEM_ERRORS.get(error.errno or 0)
     if kind is not None:
-        return message(kind, path=shown(path))
+        return model_text(kind, path=shown(path))
     code = errno.errorcode.get(error.errno or 0, "?")
-    return message("system_error", path=shown(path), error=error.strerror or error, code=code)
+    return model_text("system_error", path=shown(path), error=error.strerror or error, code=code)
 
 
 def suggest_entries(folder: str, wanted: str, entries: Mapping[str, str]) -> str:
@@ -55,18 +55,18 @@ def suggest_entries(folder: str, wanted: str, entries: Mapping[str, str]) -> str
         wanted: A name that is missing, or that is not a folder.
         entries: Existing entries: name to kind.
     """
-    place = shown(folder) if folder else message("workspace")
+    place = shown(folder) if folder else model_text("workspace")
     prefix = f"{folder}/" if folder else ""
     if not entries:
-        return message("is_empty", place=place)
+        return model_text("is_empty", place=place)
     if wanted in entries:
         key = "dead_link" if entries[wanted] == "link" else "not_a_folder"
-        return message(key, path=shown(prefix + wanted))
+        return model_text(key, path=shown(prefix + wanted))
     lower = {name.lower(): name for name in entries}
     close = difflib.get_close_matches(wanted.lower(), lower, n=SUGGESTIONS, cutoff=0.5)
     if close:
-        return message("did_you_mean_path", names=", ".join(repr(prefix + lower[name]) for name in close))
+        return model_text("did_you_mean_path", names=", ".join(repr(prefix + lower[name]) for name in close))
     # Hidden names sort first but are hardly ever meant.
     names = sorted(entries, key=lambda name: (name.startswith("."), name))
     ellipsis = ", ..." if len(names) > SUGGESTIONS else ""
-    return message("place_has", place=place, names=", ".join(names[:SUGGESTIONS]) + ellipsis)
+    return model_text("place_has", place=place, names=", ".join(names[:SUGGESTIONS]) + ellipsis)

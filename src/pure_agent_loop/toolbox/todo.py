@@ -9,7 +9,7 @@ from typing import Literal
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.prompts.chinese.tools import TOOLS
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 
@@ -61,10 +61,10 @@ class TodoList:
             items: All tasks in order, each with its status: pending, in_progress (one at a time) or done.
         """
         if len(items) > MAX_ITEMS:
-            raise TodoError(message("too_many_tasks", count=len(items), limit=MAX_ITEMS))
+            raise TodoError(model_text("too_many_tasks", count=len(items), limit=MAX_ITEMS))
         for number, item in enumerate(items, 1):
             if not item.task.strip() or len(item.task) > MAX_CHARS:
-                raise TodoError(message("task_length", number=number, limit=MAX_CHARS))
+                raise TodoError(model_text("task_length", number=number, limit=MAX_CHARS))
         with self._lock:
             self._items = tuple(items)
         return clean_text(shown_tasks(items))
@@ -73,7 +73,7 @@ class TodoList:
 def shown_tasks(items: Sequence[TodoItem]) -> str:
     """Format a task list, one task per line."""
     if not items:
-        return message("empty_list")
+        return model_text("empty_list")
     lines = [f"{number}. {_MARKS[item.status]} {item.task}" for number, item in enumerate(items, 1)]
     done = sum(item.status == "done" for item in items)
-    return "\n".join([*lines, message("tasks_done", done=done, count=len(items))])
+    return "\n".join([*lines, model_text("tasks_done", done=done, count=len(items))])

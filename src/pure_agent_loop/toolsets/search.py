@@ -16,7 +16,7 @@ from pure_agent_loop.prompts import ToolWords, current_prompts
 from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.schema.described import check_name
 from pure_agent_loop.schema.outcome import ToolOutcome
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, Toolset
 from pure_agent_loop.toolsets.sets import Derived, Tools, sources_of
 
@@ -26,6 +26,21 @@ _PIECES = re.compile(r"[^\W\d_\u3040-\u30ff\u3400-\u9fff]+|\d+|[\u3040-\u30ff\u3
 _HUMPS = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _STEM = 5  # letters: words with the same beginning are related, such as `create` and `created`
 _K, _B = 1.2, 0.75  # the usual values: saturation of repeated terms, and weight of the length
+_PARAMETERS: Mapping[str, Any] = {
+    "type": "object",
+    "properties": {"query": {"type": "string"}},
+    "required": ["query"],
+    "additionalProperties": False,
+}
+_NAME_WEIGHT = 3  # a word of the name counts as much as three words of the description
+_LINE_CHARS = 160
+_WORDS = {
+    "en": ToolWords(
+        "Search for further tools. What it finds can be called in the next step.",
+        {"query": "What the tool should do, in a few words."},
+    ),
+    **TOOLS["tool_search"],
+}
 
 
 def terms_of(text: str) -> Iterator[str]:
@@ -75,16 +90,6 @@ class Ranking:
         )
 
 
-_PARAMETERS: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {"query": {"type": "string"}},
-    "required": ["query"],
-    "additionalProperties": False,
-}
-_NAME_WEIGHT = 3  # a word of the name counts as much as three words of the description
-_LINE_CHARS = 160
-
-
 def searchable(
     tools: Tools, *, name: str = "search_tools", about: str = "", most: int = 5, keep: int = 30
 ) -> Toolset:
@@ -105,15 +110,6 @@ def searchable(
             f"searchable: most={most!r} must be at least 1, and keep={keep!r} at least as large as most."
         )
     return _Searchable(sources_of(tools), check_name(name), about, most, keep)
-
-
-_WORDS = {
-    "en": ToolWords(
-        "Search for further tools. What it finds can be called in the next step.",
-        {"query": "What the tool should do, in a few words."},
-    ),
-    **TOOLS["tool_search"],
-}
 
 
 class _Searchable(Derived):
@@ -151,9 +147,9 @@ class _Searchable(Derived):
             self._index = texts, Ranking(texts)
         matches = [tools[number] for number in self._index[1].best(query, self._most)]
         if not matches:
-            return ToolOutcome(message("no_tool_found", count=len(tools), query=query))
+            return ToolOutcome(model_text("no_tool_found", count=len(tools), query=query))
         lines = "\n".join(f"- {tool.name}: {_first_line(tool)}" for tool in matches)
-        return ToolOutcome(message("tools_found", tools=lines), found=[tool.name for tool in matches])
+        return ToolOutcome(model_text("tools_found", tools=lines), found=[tool.name for tool in matches])
 
 
 def _first_line(tool: Tool) -> str:

@@ -16,7 +16,7 @@ from pure_agent_loop.prompts import current_prompts
 from pure_agent_loop.schema.build import contextual
 from pure_agent_loop.schema.mended import call_user
 from pure_agent_loop.support.abilities import check_shape
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, Toolset, as_tool, as_toolset
 
 if TYPE_CHECKING:
@@ -82,7 +82,9 @@ def _checked_tools(owner: str, tools: Any, context: StepContext) -> Sequence[Too
     for entry in tools:
         if not isinstance(entry, Tool):
             context.tell(
-                message("tool_left_out", tool=f"{entry!r:.80}", why=message("tool_no_tool", owner=owner))
+                model_text(
+                    "tool_left_out", tool=f"{entry!r:.80}", why=model_text("tool_no_tool", owner=owner)
+                )
             )
     return [tool for tool in tools if isinstance(tool, Tool)]
 
@@ -108,7 +110,7 @@ def _change_each(change: Callable[[Tool], Tool]) -> Change:
         if errors and not changed:
             raise next(iter(errors.values()))
         for name, why in errors.items():
-            context.tell(message("tool_left_out", tool=name, why=why))
+            context.tell(model_text("tool_left_out", tool=name, why=why))
         return changed
 
     return change_all

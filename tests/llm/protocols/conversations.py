@@ -30,7 +30,7 @@ from pure_agent_loop.llm.control_tokens import JOINER
 from pure_agent_loop.media import part_words
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.sessions import JsonlStore
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.testing import Reset, ScriptedServer, answer, call, deltas, raw_call, status
 from pure_agent_loop.testing.protocols import (
     DIALECTS,
@@ -158,9 +158,9 @@ class Conversation:
         self.lines: set[str] = set()  # of all texts that are allowed in requests
         self.calls: set[str] = set()
         self.was_compacted = self.has_media = False
-        self.know(CONTINUE, BRIDGE, prompts_for().continue_answer, message("continue_for_other"), "")
+        self.know(CONTINUE, BRIDGE, prompts_for().continue_answer, model_text("continue_for_other"), "")
         for part in (image(PNG), image(PICTURE)):
-            self.know(*(message(name, what=part_words(part)) for name in ("media_gone", "media_refused")))
+            self.know(*(model_text(name, what=part_words(part)) for name in ("media_gone", "media_refused")))
 
     # -- the model --------------------------------------------------------------------------
 

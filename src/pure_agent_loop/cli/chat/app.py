@@ -166,7 +166,7 @@ class Chat:
         self._flush(redraw=False)
         await self.talk.close()
 
-    # -- key actions; see `prompt.Acts` -----------------------------------------------------------------
+    # -- key actions; see `prompt.PromptActions` ------------------------------------------------------------
 
     @property
     def is_working(self) -> bool:

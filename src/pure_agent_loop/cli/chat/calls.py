@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from pure_agent_loop.cli.chat.output import Styler, clean, one_line, reads_right_to_left
 from pure_agent_loop.cli.chat.pasted import InputEntry
-from pure_agent_loop.cli.chat.prompt import PASTE_SECONDS, Acts
+from pure_agent_loop.cli.chat.prompt import PASTE_SECONDS, PromptActions
 from pure_agent_loop.cli.chat.words import Words
 from pure_agent_loop.events import Event
 from pure_agent_loop.permissions import EDIT_TOOLS
@@ -51,6 +51,7 @@ _SIGNS: Mapping[CallState, tuple[str, str]] = {
     "denied": ("warning", "⊘"),
     "stopped": ("warning", "■"),
 }
+MAX_BYTES = 4_000_000  # read at once
 
 
 @dataclass(slots=True)
@@ -286,8 +287,6 @@ def _json(value: Any) -> str:
 
 # -- line-by-line input for terminals without escape sequences, such as the Emacs shell ------------------
 
-MAX_BYTES = 4_000_000  # read at once
-
 
 class LinePrompt:
     """The `Prompt` of a plain terminal. Each line is submitted; several lines at once are a paste."""
@@ -296,7 +295,7 @@ class LinePrompt:
     live_lines = wide_lines = 1  # no live lines are drawn
     rows = 1_000_000  # as nothing is drawn, nothing needs to fit
 
-    def __init__(self, acts: Acts, write: Callable[[str], None]) -> None:
+    def __init__(self, acts: PromptActions, write: Callable[[str], None]) -> None:
         self._acts, self._write = acts, write
         self._shown, self._is_asking = "", False
         self._done: asyncio.Future[None] | None = None

@@ -20,6 +20,7 @@ MAX_WIDTH = 600  # characters of a line shown at once
 _NAMED = ("result", "reasoning", "prompt", "command")  # sections named by a message key
 _ROLES = {"+": "added", "-": "removed", "@": "label"}
 _MARKS = {"created": "+ ", "deleted": "- "}
+_HUNK = re.compile(r"@@ -(\S+) \+(\S+) @@")
 
 
 def head(change: Mapping[str, Any], styler: Styler, words: Words) -> Text:
@@ -62,9 +63,6 @@ def body(
     if left:
         rendered.append(styler.text(("dim", words("more_diff", count=left))))
     return rendered, left
-
-
-_HUNK = re.compile(r"@@ -(\S+) \+(\S+) @@")
 
 
 def reverse(diff: str) -> str:

@@ -30,9 +30,49 @@ _REFLOWING = (
 MIN_COLUMNS, MIN_ROWS = 30, 16  # minimum window in which no live line scrolls out of reach
 MIN_NEW = 80  # new characters that justify a drawing; a drawing adds about half as many bytes
 TEXT_SECONDS, WORK_SECONDS, IDLE_SECONDS = 0.8, 0.25, 1.0  # after which fewer characters justify a drawing
+TAB = 4  # columns
+VERBATIM: Literal["ignore"] = "ignore"  # overflow value of a line that is printed unchanged
+# Variation selectors: terminals disagree on the resulting width, which would shift the rest of the line.
+_SELECTORS = re.compile("[\ufe00-\ufe0f]")
+# Combining marks: more than three on one letter would paint over neighboring lines.
+_MARK = (
+    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff"
+    "\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
+)
+_PILE = re.compile(f"({_MARK}{{3}}){_MARK}+")
+# Right-to-left characters: a bidirectional terminal reorders a line that contains them.
+_RIGHT_TO_LEFT = re.compile(
+    "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+)
+# A sequence that the next piece may complete: a line ending, an escape sequence or a surrogate pair.
+_INCOMPLETE = re.compile("(?:\r|\x1b(?:\\[[0-9;:]{0,32})?|[\ud800-\udbff])\\Z")
+_DARK = {
+    "heading": "bold cyan",
+    "bold": "bold",
+    "italic": "italic",
+    "strike": "strike",
+    "code": "cyan",
+    "link": "underline",
+    "dim": "dim",
+    "error": "red",
+    "error_label": "bold red",
+    "warning": "yellow",
+    "added": "green",
+    "removed": "red",
+    "label": "cyan",
+    "done": "green",
+    "ask": "bold",
+    "plan": "blue",
+    "auto": "green",
+    "bypass": "reverse red",
+}
+THEMES: Mapping[str, Mapping[str, str]] = {
+    "dark": _DARK,
+    "light": {**_DARK, "heading": "bold blue", "code": "blue", "label": "blue", "warning": "magenta"},
+}
 
 
-class Pace:
+class RedrawRate:
     """Decides when to draw the live lines.
 
     Args:
@@ -231,49 +271,6 @@ def positive(name: str, value: int) -> int:
 # -- make text safe for the terminal: only clean text and our colors are ever written --------------------
 # Output consists of text that passed `clean` and of colors that `Styler.ansi` renders. Output of
 # Markdown, a highlighter or a table is cleaned again.
-
-TAB = 4  # columns
-VERBATIM: Literal["ignore"] = "ignore"  # overflow value of a line that is printed unchanged
-
-# Variation selectors: terminals disagree on the resulting width, which would shift the rest of the line.
-_SELECTORS = re.compile("[\ufe00-\ufe0f]")
-# Combining marks: more than three on one letter would paint over neighboring lines.
-_MARK = (
-    "[\u0300-\u036f\u0483-\u0489\u0591-\u05bd\u064b-\u065f\u1ab0-\u1aff"
-    "\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]"
-)
-_PILE = re.compile(f"({_MARK}{{3}}){_MARK}+")
-# Right-to-left characters: a bidirectional terminal reorders a line that contains them.
-_RIGHT_TO_LEFT = re.compile(
-    "[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
-)
-# A sequence that the next piece may complete: a line ending, an escape sequence or a surrogate pair.
-_INCOMPLETE = re.compile("(?:\r|\x1b(?:\\[[0-9;:]{0,32})?|[\ud800-\udbff])\\Z")
-
-_DARK = {
-    "heading": "bold cyan",
-    "bold": "bold",
-    "italic": "italic",
-    "strike": "strike",
-    "code": "cyan",
-    "link": "underline",
-    "dim": "dim",
-    "error": "red",
-    "error_label": "bold red",
-    "warning": "yellow",
-    "added": "green",
-    "removed": "red",
-    "label": "cyan",
-    "done": "green",
-    "ask": "bold",
-    "plan": "blue",
-    "auto": "green",
-    "bypass": "reverse red",
-}
-THEMES: Mapping[str, Mapping[str, str]] = {
-    "dark": _DARK,
-    "light": {**_DARK, "heading": "bold blue", "code": "blue", "label": "blue", "warning": "magenta"},
-}
 
 
 def theme_of(option: str, environ: Mapping[str, str]) -> str:

@@ -108,7 +108,7 @@ class TypedSign:
         self._moved()
 
 
-class Chips:
+class TagRow:
     """Placeholders in the input for pastes and files."""
 
     def __init__(self) -> None:

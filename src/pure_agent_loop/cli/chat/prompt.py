@@ -27,7 +27,7 @@ from pure_agent_loop.cli.chat.output import (
     follow_reflow,
     sparing_output,
 )
-from pure_agent_loop.cli.chat.pasted import Chips, InputEntry, TypedSign
+from pure_agent_loop.cli.chat.pasted import InputEntry, TagRow, TypedSign
 from pure_agent_loop.support.child import find_program
 from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.language import user_text
@@ -64,7 +64,7 @@ PASTE_SECONDS = 0.02  # pause that ends a paste without bracketed-paste markers
 _LINES_AT_ONCE = re.compile(r"[^\r\n\t ][\r\n]+[^\r\n]")
 
 
-class Acts(Protocol):
+class PromptActions(Protocol):
     """The actions of the keys."""
 
     @property
@@ -125,7 +125,7 @@ class Prompt:
 
     def __init__(
         self,
-        acts: Acts,
+        acts: PromptActions,
         completions: InputCompletions,
         workspace: Path,
         *,
@@ -140,7 +140,7 @@ class Prompt:
         from prompt_toolkit.output import ColorDepth
         from prompt_toolkit.styles import Style
 
-        self._acts, self._plain, self.chips = acts, plain, Chips()
+        self._acts, self._plain, self.chips = acts, plain, TagRow()
         history = _history_of(workspace)
         self.buffer = Buffer(
             completer=_completer(completions),

@@ -39,6 +39,10 @@ MAX_LINES, MAX_WIDTH, MAX_DIFF = 40, 2_000, 30
 QUIET_SECONDS = 0.6  # after a question appears, in which keys go into the input
 IN_DIFF = ("content", "old_text", "new_text", "replace_all")
 _MAX_BYTES = 300_000  # larger diffs take too long
+# A word, or one character of a script without spaces.
+_WORD = lazy_pattern(
+    "[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
+)
 
 
 @dataclass(slots=True)
@@ -425,11 +429,6 @@ def _quoted(rule: str) -> str:
 
 
 # -- the answer in progress: its reasoning, its text and the call being written --------------------------
-
-# A word, or one character of a script without spaces.
-_WORD = lazy_pattern(
-    "[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
-)
 
 
 class AnswerInProgress:

@@ -52,6 +52,7 @@ _READ_ONLY = (
     "mcp",
     "copy",
 )
+_ROLES = ("system", "user", "assistant", "tool")
 
 
 class ChatHost(Protocol):
@@ -474,8 +475,6 @@ class Slash:
 
 
 # -- tables ----------------------------------------------------------------------------------------------
-
-_ROLES = ("system", "user", "assistant", "tool")
 
 
 def context_rows(state: QueryState, known: Mapping[str, Any], width: int) -> str:

@@ -27,7 +27,7 @@ from pure_agent_loop.permissions import AskFunction
 from pure_agent_loop.runs import Choice, Embedded, protocol_of
 from pure_agent_loop.sessions import new_session_id
 from pure_agent_loop.support.disk import data_folder, private_folder
-from pure_agent_loop.support.language import message, user_text
+from pure_agent_loop.support.language import model_text, user_text
 from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
@@ -223,7 +223,7 @@ class ChatSession:
         """Create an agent for each task, so that a changed mode, model or rule takes effect."""
         shared, notes = self.shared, ""
         if shared.options.system is None and (known := self.memory().digest(MEMORY_CHARS)):
-            notes = f"{message('folder_notes')}\n{known}"
+            notes = f"{model_text('folder_notes')}\n{known}"
         agent = make_agent(
             shared.options,
             self.choice,

@@ -47,7 +47,15 @@ from pure_agent_loop.cli.chat.calls import (
     seconds,
 )
 from pure_agent_loop.cli.chat.markdown import Flow, Page
-from pure_agent_loop.cli.chat.output import MIN_COLUMNS, MIN_NEW, Pace, Styler, clean, one_line, positive
+from pure_agent_loop.cli.chat.output import (
+    MIN_COLUMNS,
+    MIN_NEW,
+    RedrawRate,
+    Styler,
+    clean,
+    one_line,
+    positive,
+)
 from pure_agent_loop.cli.chat.questions import AnswerInProgress
 from pure_agent_loop.cli.chat.words import Groups, Words, words_in
 from pure_agent_loop.cli.output import money
@@ -68,6 +76,18 @@ if TYPE_CHECKING:
 MIN_NAME = 10  # columns kept for the model name
 FULL = 0.8  # share of the context window that causes a warning
 MODE_KEY = "⇧⇥"  # Shift+Tab
+MAX_LINES = 12  # lines of a notice, an error or user input; `unfold` shows all
+MAX_QUEUED = 3  # lines of messages that the agent has not read yet
+MAX_CAUSE = 120  # characters of a failure that is retried
+MAX_FOLDED = 100  # blocks kept for `unfold`
+# After these a request is made; with those, a response has come or will not.
+_BEFORE_MODEL = (EventType.LOOP_START, EventType.STEP_END)
+_AFTER_MODEL = (EventType.THOUGHT, EventType.REASONING, EventType.PART, EventType.ACTION, EventType.LOOP_END)
+_PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
+QUIET_SECONDS = 5.0  # of waiting, after which a screen without motion says once that the model is working
+# Stop reasons that need no notice: the answer or an error precedes them.
+_SILENT_REASONS = {str(name) for name, meaning in STOP_REASONS.items() if meaning.kind in ("done", "failed")}
+_TOGETHER = {"call", "notice", "reasoning"}  # kinds of lines without an empty line in between
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,20 +170,6 @@ def short(count: int) -> str:
     return str(count)
 
 
-MAX_LINES = 12  # lines of a notice, an error or user input; `unfold` shows all
-MAX_QUEUED = 3  # lines of messages that the agent has not read yet
-MAX_CAUSE = 120  # characters of a failure that is retried
-MAX_FOLDED = 100  # blocks kept for `unfold`
-# After these a request is made; with those, a response has come or will not.
-_BEFORE_MODEL = (EventType.LOOP_START, EventType.STEP_END)
-_AFTER_MODEL = (EventType.THOUGHT, EventType.REASONING, EventType.PART, EventType.ACTION, EventType.LOOP_END)
-_PIECES = (EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA)
-QUIET_SECONDS = 5.0  # of waiting, after which a screen without motion says once that the model is working
-# Stop reasons that need no notice: the answer or an error precedes them.
-_SILENT_REASONS = {str(name) for name, meaning in STOP_REASONS.items() if meaning.kind in ("done", "failed")}
-_TOGETHER = {"call", "notice", "reasoning"}  # kinds of lines without an empty line in between
-
-
 class FailedRequest(NamedTuple):
     """A failed attempt of a request that was sent again.
 
@@ -216,7 +222,7 @@ class TranscriptView:
         self._calls: dict[str, CallView] = {}
         self._tasks: dict[str, Mapping[str, Any]] = {}
         self._ended: set[str] = set()  # ids of tasks whose end was printed
-        self._pace = Pace(animation and not screen_reader)
+        self._pace = RedrawRate(animation and not screen_reader)
         self._reads: list[tuple[str, Folded]] = []  # successive reads, printed as one line
         self._edits: dict[str, Text] = {}  # lines of edits by path, printed with what they changed
         self._plan: list[Any] = []  # the to-do list that was printed last

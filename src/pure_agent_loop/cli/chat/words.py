@@ -8,27 +8,6 @@ from functools import partial
 from pure_agent_loop.support.language import LANGUAGES, in_language, message_in, table, user_text
 
 Words = Callable[..., str]
-
-
-def words_in(language: str | None) -> Words:
-    """Return a function that formats a message of the section ``screen`` by its name.
-
-    Args:
-        language: ``"en"`` or ``"zh"``; None for the default.
-
-    Raises:
-        ConfigError: The language is unknown.
-    """
-    return partial(_word, in_language({name: name for name in LANGUAGES}, language))
-
-
-def _word(language: str, name: str, /, **values: object) -> str:
-    """Return a message; for a count of one, the message ``one_NAME`` if there is one."""
-    if str(values.get("count")) == "1" and f"one_{name}" in table("screen", language):
-        name = f"one_{name}"
-    return message_in(language, f"screen.{name}", **values)
-
-
 KEYS = (
     "Enter",
     "Alt+Enter",
@@ -113,6 +92,25 @@ SAME: Mapping[str, str] = {
     "bash": "run",
     "shell": "run",
 }
+
+
+def words_in(language: str | None) -> Words:
+    """Return a function that formats a message of the section ``screen`` by its name.
+
+    Args:
+        language: ``"en"`` or ``"zh"``; None for the default.
+
+    Raises:
+        ConfigError: The language is unknown.
+    """
+    return partial(_word, in_language({name: name for name in LANGUAGES}, language))
+
+
+def _word(language: str, name: str, /, **values: object) -> str:
+    """Return a message; for a count of one, the message ``one_NAME`` if there is one."""
+    if str(values.get("count")) == "1" and f"one_{name}" in table("screen", language):
+        name = f"one_{name}"
+    return message_in(language, f"screen.{name}", **values)
 
 
 Groups = Mapping[str, Sequence[tuple[str, str]]]  # title -> names with descriptions

@@ -46,6 +46,18 @@ examples:
 _LISTING = {"database", "status", "agent", "limit", "json"}
 _WHY_VOID = {"UnknownTool": "cli.void_tool"}
 _EXITS = {"waiting_permission": DENIED, "waiting_tool": DENIED, "cancelled": INTERRUPTED, "killed": FAILED}
+_TEMPLATES = {
+    EventType.LOOP_START: "# {task}",
+    EventType.THOUGHT: "{content}",
+    EventType.ACTION: "-> {tool} {args}",
+    EventType.OBSERVATION: "<- {tool} {content}",
+    EventType.PERMISSION: "?? {tool} {args} {behavior}",
+    EventType.NOTICE: "-- {content}",
+    EventType.SOFT_LIMIT: "-- {content}",
+    EventType.RETRY: "-- retrying: {content}",
+    EventType.ERROR: "!! {content}",
+    EventType.LOOP_END: "= {reason}",
+}
 
 
 def describe_durable(parser: argparse.ArgumentParser) -> None:
@@ -329,17 +341,3 @@ def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
         "reason": data.get("stop_reason", ""),
         "task": data.get("task") or "(resumed)",
     }
-
-
-_TEMPLATES = {
-    EventType.LOOP_START: "# {task}",
-    EventType.THOUGHT: "{content}",
-    EventType.ACTION: "-> {tool} {args}",
-    EventType.OBSERVATION: "<- {tool} {content}",
-    EventType.PERMISSION: "?? {tool} {args} {behavior}",
-    EventType.NOTICE: "-- {content}",
-    EventType.SOFT_LIMIT: "-- {content}",
-    EventType.RETRY: "-- retrying: {content}",
-    EventType.ERROR: "!! {content}",
-    EventType.LOOP_END: "= {reason}",
-}

@@ -69,6 +69,18 @@ from pure_agent_loop.toolbox import ChangeTools, Shell
 if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServers
 
+_EPILOG = """\
+Editors start this command; docs/acp.md shows how to configure them. The model is chosen as for 'pal run'.
+
+examples:
+  pal acp
+  pal acp --permission-mode plan --model gpt-4o-mini
+"""
+# Commands of the terminal conversation that editors have no interface for.
+_COMMANDS = ["compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"]
+_GOES_ON = "continue"
+_FIELDS = {"mode": "permission_mode", "thought_level": "thinking"}
+
 
 # -- questions of the command line, such as trust in a folder, asked in an editor ------------------------
 
@@ -88,7 +100,7 @@ class MessageCollector(CommandOutput):
         self.messages.append(in_user_language(message))
 
 
-class Later(TerminalQuestions):
+class DeferredQuestions(TerminalQuestions):
     """Records that there was a question before the user can be asked."""
 
     def __init__(self, output: CommandOutput) -> None:
@@ -177,18 +189,7 @@ def _server_of(definition: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-_EPILOG = """\
-Editors start this command; docs/acp.md shows how to configure them. The model is chosen as for 'pal run'.
-
-examples:
-  pal acp
-  pal acp --permission-mode plan --model gpt-4o-mini
-"""
-# Commands of the terminal conversation that editors have no interface for.
-_COMMANDS = ["compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"]
 _COMMANDS += ["diff", "undo", "redo", "export", "model", "mode"]
-_GOES_ON = "continue"
-_FIELDS = {"mode": "permission_mode", "thought_level": "thinking"}
 
 
 def add_acp(parser: argparse.ArgumentParser) -> None:
@@ -320,7 +321,7 @@ class _Session:
 
     def look(self) -> None:
         """Read the settings, and note whether they raise a question."""
-        questions = Later(self._output)
+        questions = DeferredQuestions(self._output)
         self._settle(questions)
         self._is_asked_later = questions.has_asked
         try:

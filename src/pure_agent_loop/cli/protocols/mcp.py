@@ -38,6 +38,19 @@ if TYPE_CHECKING:
     from pure_agent_loop.assistant import SkillsLoader
     from pure_agent_loop.mcp import MCPServer, ServerSettings
 
+_URL = re.compile(r"\w+:(?://?|$)|localhost:\d|[\d.]+:\d")  # cannot be a program name
+_MAX_CHARS = 2_100
+_EPILOG = """\
+Without an action, pal itself runs as an MCP server on standard input and output. It serves the tools of
+'pal run' for this folder, and agents.
+
+examples:
+  pal mcp add time -- uvx mcp-server-time
+  pal mcp add docs https://docs.example/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'
+  pal mcp list
+  pal mcp --agents my_agents:agents
+"""
+
 
 # -- ``pal mcp`` without an action: the tools of this folder, and agents, as an MCP server on stdio ------
 
@@ -132,20 +145,6 @@ def _prompt(name: str, about: str, text: Callable[[str], str]) -> Tool:
 
 def _skill_text(skills: SkillsLoader, name: str, words: str) -> str:
     return "\n\n".join(filter(None, [skills.load(name), words]))
-
-
-_URL = re.compile(r"\w+:(?://?|$)|localhost:\d|[\d.]+:\d")  # cannot be a program name
-_MAX_CHARS = 2_100
-_EPILOG = """\
-Without an action, pal itself runs as an MCP server on standard input and output. It serves the tools of
-'pal run' for this folder, and agents.
-
-examples:
-  pal mcp add time -- uvx mcp-server-time
-  pal mcp add docs https://docs.example/mcp --header 'Authorization: Bearer ${DOCS_TOKEN}'
-  pal mcp list
-  pal mcp --agents my_agents:agents
-"""
 
 
 def add_mcp(parser: argparse.ArgumentParser) -> None:

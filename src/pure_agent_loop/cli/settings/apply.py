@@ -28,7 +28,7 @@ KEY_VARIABLES = ("PAL_API_KEY", "OPENAI_API_KEY")
 
 
 @dataclass(frozen=True, slots=True)
-class InForce:
+class ActiveSettings:
     """The effective settings of a command.
 
     Args:
@@ -48,7 +48,7 @@ def in_force(
     questions: TerminalQuestions | None,
     *,
     every: bool = False,
-) -> InForce:
+) -> ActiveSettings:
     """Resolve the settings of the command line, the environment and the files.
 
     Args:
@@ -64,7 +64,7 @@ def in_force(
     sheets = [read(file) for file in (project if is_used else None, user) if file is not None]
     _read_variables(options, output, sheets)
     values = resolve(options, sheets, os.environ) if every or user or project or options.profile else {}
-    return InForce(values, servers_of(sheets), sheets)
+    return ActiveSettings(values, servers_of(sheets), sheets)
 
 
 def configure(
@@ -111,7 +111,7 @@ def _read_variables(options: EndpointOptions, output: CommandOutput, sheets: Seq
         output.hide(os.environ.get(name))
 
 
-def _name_server(options: EndpointOptions, settings: InForce) -> Configured:
+def _name_server(options: EndpointOptions, settings: ActiveSettings) -> Configured:
     """Replace a server's name by its URL, and use its model unless another is set."""
     model, url = settings.values["model"], settings.values["base_url"]
     origins = {"model": model.origin, "base_url": url.origin}

@@ -17,6 +17,9 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.language import notice
 
 DEFAULT = "default"
+_LINE = re.compile(
+    r"""(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^#\s][^#]*?|))\s*(?:\#.*)?"""
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,10 +145,6 @@ def _setting(option: CommandOption, layers: Sequence[_Layer]) -> EffectiveSettin
 
 
 # -- read variables from a file such as ``.env``. Only a file the user names is read: others are untrusted ---
-
-_LINE = re.compile(
-    r"""(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(?:"([^"]*)"|'([^']*)'|([^#\s][^#]*?|))\s*(?:\#.*)?"""
-)
 
 
 def read_env_file(name: str, wanted: Collection[str]) -> tuple[dict[str, str], str]:

@@ -19,6 +19,7 @@ from pure_agent_loop.support.language import notice
 
 MAX_TIMEOUT = 3_600.0
 MAX_RETRIES = 20
+_WAITING = "SELECT run, schedule, due, answer FROM @notices WHERE session = ? ORDER BY number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,8 +141,6 @@ def to_command(
 
 
 # -- answers of scheduled runs for a session: its next run reads each of them once -----------------------
-
-_WAITING = "SELECT run, schedule, due, answer FROM @notices WHERE session = ? ORDER BY number"
 
 
 def bring_notices(

@@ -186,10 +186,10 @@ class Firings:
 
     def leave_notice(self, pending: PendingDelivery) -> None:
         """Deliver to a session: write the notice and the new state in one transaction."""
-        notice = (pending.schedule.name, pending.schedule.shown_due(pending.due), pending.answer)
+        row = (pending.schedule.name, pending.schedule.shown_due(pending.due), pending.answer)
 
         def write(run: Change) -> None:
-            run(_INSERT_NOTICE, pending.run_id, pending.delivery.target, *notice)
+            run(_INSERT_NOTICE, pending.run_id, pending.delivery.target, *row)
             run(_END, "delivered", str(pending.delivery), 0.0, self.now(), pending.run_id, self.owner)
 
         self._database.transaction(write)

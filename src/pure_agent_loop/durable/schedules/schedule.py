@@ -26,6 +26,13 @@ LATE_SECONDS = 60.0  # a run that would start later than this counts as missed
 _PARTS = ("minute", "hour", "day of the month", "month", "day of the week")
 _SPAN, _SPAN_FACTOR = 3_600.0, 8.0
 _START = datetime(2024, 1, 1, tzinfo=timezone.utc)  # of a trial run of each cron line
+HEARTBEAT_FILE = "HEARTBEAT.md"
+HEARTBEAT_OK = "HEARTBEAT_OK"
+SAME = "same"
+MAX_MISSED = 100
+MAX_EVERY = 366 * 86_400.0
+_NAME = re.compile(r"[A-Za-z0-9_-]{1,30}")
+_CHOICES = {"missed": ("skip", "once", "all"), "overlap": ("skip", "queue")}
 
 
 class Times(Protocol):
@@ -183,15 +190,6 @@ def _import_cronsim() -> Any:
     except ImportError as error:
         raise MissingExtraError(notice("library.feature_cron"), "durable") from error
     return cronsim
-
-
-HEARTBEAT_FILE = "HEARTBEAT.md"
-HEARTBEAT_OK = "HEARTBEAT_OK"
-SAME = "same"
-MAX_MISSED = 100
-MAX_EVERY = 366 * 86_400.0
-_NAME = re.compile(r"[A-Za-z0-9_-]{1,30}")
-_CHOICES = {"missed": ("skip", "once", "all"), "overlap": ("skip", "queue")}
 
 
 @dataclass(frozen=True, slots=True)

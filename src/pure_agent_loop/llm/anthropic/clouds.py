@@ -39,6 +39,15 @@ EXTRA = "anthropic"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 _REGION = re.compile(r"[a-z0-9-]{1,40}")  # it becomes part of a host name
 _SIGNED = ("authorization", "x-amz-")  # beginnings of the names of headers that are ours
+# Anthropic's error types, by the exceptions of a stream. Source: service model of ``bedrock-runtime``.
+_EXCEPTIONS = {
+    "internalServerException": "api_error",
+    "modelStreamErrorException": "api_error",
+    "modelTimeoutException": "timeout_error",
+    "serviceUnavailableException": "overloaded_error",
+    "throttlingException": "rate_limit_error",
+    "validationException": "invalid_request_error",
+}
 
 
 class CloudClient(AnthropicClient):
@@ -323,17 +332,6 @@ def cloud_module(name: str, cloud: str) -> Any:
 
 
 # -- Amazon Bedrock ----------------------------------------------------------------------------------------
-
-
-# Anthropic's error types, by the exceptions of a stream. Source: service model of ``bedrock-runtime``.
-_EXCEPTIONS = {
-    "internalServerException": "api_error",
-    "modelStreamErrorException": "api_error",
-    "modelTimeoutException": "timeout_error",
-    "serviceUnavailableException": "overloaded_error",
-    "throttlingException": "rate_limit_error",
-    "validationException": "invalid_request_error",
-}
 
 
 class AmazonEvents:

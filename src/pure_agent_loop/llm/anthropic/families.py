@@ -20,6 +20,8 @@ Thinking = Literal["none", "budget", "adaptive", "enabled"]
 # Tokens for thinking, for models that take a budget. Anthropic's lower limit is 1,024.
 BUDGETS = {"low": 4_096, "medium": 12_288, "high": 24_576}
 EFFORTS = ("low", "medium", "high", "xhigh", "max")
+# Without `display`, newer models return thinking without its text.
+_ADAPTIVE = {"type": "adaptive", "display": "summarized"}
 
 
 @dataclass(frozen=True)
@@ -84,10 +86,6 @@ class ClaudeFamily:
         if self.thinking == "enabled":
             return {"thinking": {"type": "enabled"}}
         return {"thinking": _ADAPTIVE, **({"output_config": {"effort": level}} if self.efforts else {})}
-
-
-# Without `display`, newer models return thinking without its text.
-_ADAPTIVE = {"type": "adaptive", "display": "summarized"}
 
 
 def _model(names: str, *versions: str) -> str:

@@ -23,7 +23,7 @@ from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, has_failed
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.media import part_words
-from pure_agent_loop.support.language import message as sentence
+from pure_agent_loop.support.language import model_text
 
 BLOCKS = "content_blocks"  # of an assistant message: all blocks of the response, as they came
 PREFIX = "blocks_after"  # digest of what came before them
@@ -54,6 +54,12 @@ _FIELDS = frozenset({
 _NOT_IN_BODY = frozenset(
     {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
 )
+# Keywords that constrained output rejects, by Anthropic's page "Structured outputs".
+_NOT_STRICT = frozenset({
+    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
+    "pattern", "maxItems", "uniqueItems", "minProperties", "maxProperties", "default",
+})  # fmt: skip
+_NAMED = ("properties", "$defs", "definitions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -617,7 +623,7 @@ def _block(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     elif kind == "file":
         yield _document(part["file"])
     else:
-        yield _text(sentence("media_gone", what=part_words(part)))
+        yield _text(model_text("media_gone", what=part_words(part)))
 
 
 def _document(file: Mapping[str, Any]) -> dict[str, Any]:
@@ -702,14 +708,6 @@ def _apply(in_force: dict[str, Any], changes: Iterable[Mapping[str, Any]]) -> No
             in_force.pop(tool.get("name"), None)
         elif "definition" in tool:
             in_force[tool["definition"]["name"]] = tool["definition"]
-
-
-# Keywords that constrained output rejects, by Anthropic's page "Structured outputs".
-_NOT_STRICT = frozenset({
-    "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
-    "pattern", "maxItems", "uniqueItems", "minProperties", "maxProperties", "default",
-})  # fmt: skip
-_NAMED = ("properties", "$defs", "definitions")
 
 
 def _strict(schema: Any) -> Any:

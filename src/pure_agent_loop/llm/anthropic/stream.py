@@ -41,6 +41,7 @@ _REASONS = {
 _CALLS = ("tool_use", "server_tool_use", "mcp_tool_use")
 _PIECES = {"text": ("text",), "thinking": ("thinking", "signature")}
 _PLAIN_KEYS = {"text": {"type", "text"}, "tool_use": {"type", "id", "name", "input"}}
+_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
 class MessagesReader(ProtocolReader):
@@ -172,9 +173,6 @@ class MessagesReader(ProtocolReader):
             cache_write_tokens=stored,
             cache_write_1h_tokens=count_of(self._counts.get("cache_creation"), "ephemeral_1h_input_tokens"),
         )
-
-
-_COUNTS = ("input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens")
 
 
 class _OpenBlock:

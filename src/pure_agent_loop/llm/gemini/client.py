@@ -18,7 +18,7 @@ from pure_agent_loop.llm.openai_client import PROBE_SECONDS, encode_body
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.values import Delta, get
-from pure_agent_loop.support.language import message as sentence
+from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
@@ -135,7 +135,7 @@ class GeminiClient(ProtocolClient):
         contents: list[dict[str, Any]] = body["contents"]
         why = self._malformed.pop(_digest(contents), "") if self._malformed else ""
         if why:
-            words = {"text": sentence("malformed_response", why=why)}
+            words = {"text": model_text("malformed_response", why=why)}
             body["contents"] = [*contents[:-1], {**contents[-1], "parts": [*contents[-1]["parts"], words]}]
         connections = self._connections if stream else self._whole
         if stream:

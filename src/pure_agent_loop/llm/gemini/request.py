@@ -20,7 +20,7 @@ from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, has_failed, text_of
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
-from pure_agent_loop.support.language import message as sentence
+from pure_agent_loop.support.language import model_text
 
 PARTS = "gemini_parts"  # of an assistant message: all parts of the response, as they came
 SIGNATURE = "thoughtSignature"
@@ -412,7 +412,7 @@ def _part(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         audio = part["input_audio"]
         yield {"inlineData": {"mimeType": f"audio/{audio['format']}", "data": audio["data"]}}
     else:
-        yield _text(sentence("media_gone", what=part_words(part)))
+        yield _text(model_text("media_gone", what=part_words(part)))
 
 
 def _type(part: Mapping[str, Any]) -> Any:

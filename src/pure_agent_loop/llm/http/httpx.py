@@ -43,6 +43,7 @@ __all__ = ["DirectTransport", "HttpxResponse", "SdkTransport", "StackedTransport
 
 CHUNK_BYTES = 65_536
 _ONE = library.Limits(max_connections=1, max_keepalive_connections=1, keepalive_expiry=KEPT_SECONDS)
+_BODY_PARAMETERS: dict[type, str] = {}
 
 
 def tls_for(scheme: str) -> ssl.SSLContext:
@@ -261,8 +262,6 @@ def _timeout(timeouts: HttpTimeouts) -> dict[str, float | None]:
 
 
 # -- with the SDK, by its low-level ``post`` with an encoded body ----------------------------------------
-
-_BODY_PARAMETERS: dict[type, str] = {}
 
 
 class SdkTransport:

@@ -20,7 +20,7 @@ from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, text_of
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
-from pure_agent_loop.support.language import message as sentence
+from pure_agent_loop.support.language import model_text
 
 ITEMS = "response_items"  # of an assistant message: all items of the response, as they came
 RESPONSE_ID = "response_id"  # of an assistant message: the response that the server stores
@@ -46,7 +46,7 @@ _CALLS = ("function_call", "custom_tool_call")
 _UNSTREAMED = ("2h", "8h")  # values of `background_options.completion_window`
 
 
-class Held(NamedTuple):
+class ServerHistory(NamedTuple):
     """Part of a history that the server holds; see `held_by_server`.
 
     Args:
@@ -86,7 +86,7 @@ class Offer(NamedTuple):
         return has_later
 
 
-def held_by_server(messages: Iterable[Message], origin: str) -> Held:
+def held_by_server(messages: Iterable[Message], origin: str) -> ServerHistory:
     """Return the part of a history that a server holds unchanged, by the digests in its messages."""
     digest, response_id, size = hashlib.sha256(), "", 0
     for count, message in enumerate((m for m in messages if m["role"] not in SYSTEM_ROLES), 1):
@@ -94,7 +94,7 @@ def held_by_server(messages: Iterable[Message], origin: str) -> Held:
         is_own = RESPONSE_ID in message and message.get(META, {}).get("origin") == origin
         if is_own and message.get(HELD) == digest.hexdigest():
             response_id, size = message[RESPONSE_ID], count
-    return Held(response_id, size, digest)
+    return ServerHistory(response_id, size, digest)
 
 
 def add_to_digest(digest: Any, message: Message) -> None:
@@ -140,7 +140,7 @@ class ResponsesWriter:
     sends_reasoning: bool = True
     histories: WrittenHistories[list[list[dict[str, Any]]]] | None = None
     custom: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
-    held: Held | None = None
+    held: ServerHistory | None = None
     is_gone: bool = False
     appends_tools: bool = False
     sends_cache_key: bool = False
@@ -501,7 +501,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     if kind == "file":
         names = ("file_id", "filename", "file_data")
         return {"type": "input_file", **{name: part["file"][name] for name in names if name in part["file"]}}
-    return {"type": "input_text", "text": sentence("media_gone", what=part_words(part))}
+    return {"type": "input_text", "text": model_text("media_gone", what=part_words(part))}
 
 
 def _format(form: Any) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from pure_agent_loop.llm.responses.request import (
     ITEMS,
     RESPONSE_ID,
     TOOLS,
-    Held,
+    ServerHistory,
     add_to_digest,
     text_of_item,
     text_parameter,
@@ -66,7 +66,7 @@ class ResponsesReader(ProtocolReader):
 
     def __init__(
         self,
-        held: Held | None = None,
+        held: ServerHistory | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         record: Mapping[str, Any] | None = None,
     ) -> None:

@@ -58,6 +58,8 @@ _MAX_DESCRIPTION_CHARS = 100
 _MAX_TOKENS = 300
 
 Tool = Mapping[str, Any]
+_MAX_RESULT_CHARS = 1_200  # more would confuse such a model
+_ARGUMENT_TOKENS = 400  # default output limit for the arguments of a call
 
 
 class ReadToken(NamedTuple):
@@ -165,9 +167,6 @@ def has_result(messages: Sequence[Message]) -> bool:
 
 
 # -- a step of this mode ---------------------------------------------------------------------------------
-
-_MAX_RESULT_CHARS = 1_200  # more would confuse such a model
-_ARGUMENT_TOKENS = 400  # default output limit for the arguments of a call
 
 
 class Chooser:

@@ -13,19 +13,6 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.language import in_language
 
-
-class Filled(NamedTuple):
-    """A request with the calls for it.
-
-    Args:
-        function: The tool and its arguments, a line each.
-    """
-
-    function: str
-    request: str
-    calls: list[dict[str, Any]]
-
-
 _NO_TOOL = {
     "en": (("answer",),),
     "zh": (("answer",),),
@@ -50,49 +37,6 @@ _CHOSEN = {
         ("12.5 米是多少英尺？", "convert_length", "换算长度单位。"),
     ),
 }
-_FILLED = {
-    "en": (
-        Filled(
-            "book_table: Reserve a table in a restaurant.\n- restaurant (string): Name of the restaurant\n"
-            "- people (integer): How many guests\n- outside (boolean, optional): Whether to sit outside",
-            "Get us a table for 4 at Blue Garden tonight, outside please.",
-            [{"restaurant": "Blue Garden", "people": 4, "outside": True}],
-        ),
-        Filled(
-            "convert_length: Convert a length to another unit.\n- value (number): The length\n"
-            "- from_unit (string): Its unit\n- to_unit (string): The unit wanted\n"
-            "- digits (integer, optional): How many behind the point",
-            "How many feet are 12.5 meters?",
-            [{"value": 12.5, "from_unit": "meters", "to_unit": "feet"}],
-        ),
-        Filled(
-            "play_music: Play songs.\n- artist (string): Who plays\n- volume (integer): In percent",
-            "Put on Miles Davis and then Nina Simone, at 40 percent.",
-            [{"artist": "Miles Davis", "volume": 40}, {"artist": "Nina Simone", "volume": 40}],
-        ),
-    ),
-    "zh": (
-        Filled(
-            "book_table: 在餐厅订桌。\n- restaurant (string): 餐厅名\n- people (integer): 人数\n"
-            "- outside (boolean，可省略): 是否坐室外",
-            "请在蓝园订一张今晚四人的桌子，要室外的。",
-            [{"restaurant": "蓝园", "people": 4, "outside": True}],
-        ),
-        Filled(
-            "convert_length: 换算长度单位。\n- value (number): 长度\n- from_unit (string): 原单位\n"
-            "- to_unit (string): 目标单位\n- digits (integer，可省略): 小数位数",
-            "12.5 米是多少英尺？",
-            [{"value": 12.5, "from_unit": "米", "to_unit": "英尺"}],
-        ),
-        Filled(
-            "play_music: 播放某人的歌。\n- artist (string): 歌手\n- volume (integer): 音量百分比",
-            "先放邓丽君，再放王菲，音量百分之四十。",
-            [{"artist": "邓丽君", "volume": 40}, {"artist": "王菲", "volume": 40}],
-        ),
-    ),
-}
-
-
 _ANSWERED = {
     "en": (
         ("How much is 6 times 7?", "42", "6 times 7 is 42."),
@@ -107,6 +51,61 @@ _ANSWERED = {
         ("6 乘以 7 是多少？", "42", "6 乘以 7 是 42。"),
         ("todo.txt 里写了什么？", "买面包", "todo.txt 里写着：买面包。"),
         ("music 文件夹里有什么？", "song.mp3\nlist.txt", "music 文件夹里有 song.mp3 和 list.txt。"),
+    ),
+}
+
+
+class WorkedRequest(NamedTuple):
+    """A request with the calls for it.
+
+    Args:
+        function: The tool and its arguments, a line each.
+    """
+
+    function: str
+    request: str
+    calls: list[dict[str, Any]]
+
+
+_FILLED = {
+    "en": (
+        WorkedRequest(
+            "book_table: Reserve a table in a restaurant.\n- restaurant (string): Name of the restaurant\n"
+            "- people (integer): How many guests\n- outside (boolean, optional): Whether to sit outside",
+            "Get us a table for 4 at Blue Garden tonight, outside please.",
+            [{"restaurant": "Blue Garden", "people": 4, "outside": True}],
+        ),
+        WorkedRequest(
+            "convert_length: Convert a length to another unit.\n- value (number): The length\n"
+            "- from_unit (string): Its unit\n- to_unit (string): The unit wanted\n"
+            "- digits (integer, optional): How many behind the point",
+            "How many feet are 12.5 meters?",
+            [{"value": 12.5, "from_unit": "meters", "to_unit": "feet"}],
+        ),
+        WorkedRequest(
+            "play_music: Play songs.\n- artist (string): Who plays\n- volume (integer): In percent",
+            "Put on Miles Davis and then Nina Simone, at 40 percent.",
+            [{"artist": "Miles Davis", "volume": 40}, {"artist": "Nina Simone", "volume": 40}],
+        ),
+    ),
+    "zh": (
+        WorkedRequest(
+            "book_table: 在餐厅订桌。\n- restaurant (string): 餐厅名\n- people (integer): 人数\n"
+            "- outside (boolean，可省略): 是否坐室外",
+            "请在蓝园订一张今晚四人的桌子，要室外的。",
+            [{"restaurant": "蓝园", "people": 4, "outside": True}],
+        ),
+        WorkedRequest(
+            "convert_length: 换算长度单位。\n- value (number): 长度\n- from_unit (string): 原单位\n"
+            "- to_unit (string): 目标单位\n- digits (integer，可省略): 小数位数",
+            "12.5 米是多少英尺？",
+            [{"value": 12.5, "from_unit": "米", "to_unit": "英尺"}],
+        ),
+        WorkedRequest(
+            "play_music: 播放某人的歌。\n- artist (string): 歌手\n- volume (integer): 音量百分比",
+            "先放邓丽君，再放王菲，音量百分之四十。",
+            [{"artist": "邓丽君", "volume": 40}, {"artist": "王菲", "volume": 40}],
+        ),
     ),
 }
 
@@ -136,9 +135,9 @@ def answered_examples(prompts: Prompts) -> list[tuple[str, str, str]]:
     ]
 
 
-def filled_examples(prompts: Prompts) -> list[Filled]:
+def filled_examples(prompts: Prompts) -> list[WorkedRequest]:
     """Return examples of requests with the calls for each."""
-    return [Filled(*row) for row in _examples(prompts, "filled", _FILLED)]
+    return [WorkedRequest(*row) for row in _examples(prompts, "filled", _FILLED)]
 
 
 def check_worked_examples(prompts: Prompts) -> None:

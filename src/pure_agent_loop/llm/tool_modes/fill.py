@@ -16,7 +16,7 @@ from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message, is_question, text_of
 from pure_agent_loop.llm.response import CUT_OFF, LLMResponse
-from pure_agent_loop.llm.tool_modes.examples import Filled, filled_examples
+from pure_agent_loop.llm.tool_modes.examples import WorkedRequest, filled_examples
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.lazy import lazy_pattern
@@ -181,14 +181,14 @@ async def _ask(
     return distinct or None, text
 
 
-def _own_examples(function: Mapping[str, Any], prompts: Prompts) -> list[Filled]:
+def _own_examples(function: Mapping[str, Any], prompts: Prompts) -> list[WorkedRequest]:
     description = describe(function["name"], function, function.get("parameters") or {}, prompts)
     examples = function.get("examples") or ()
-    return [Filled(description, question, [dict(arguments)]) for question, arguments in examples]
+    return [WorkedRequest(description, question, [dict(arguments)]) for question, arguments in examples]
 
 
 def _lead(
-    shots: Sequence[Filled], description: str, question: str, prompts: Prompts, *, several: bool
+    shots: Sequence[WorkedRequest], description: str, question: str, prompts: Prompts, *, several: bool
 ) -> list[Message]:
     system = f"{prompts.fill} {prompts.fill_several}" if several else prompts.fill
     lead: list[Message] = [{"role": "system", "content": system}]

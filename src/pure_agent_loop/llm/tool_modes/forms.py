@@ -12,6 +12,12 @@ from dataclasses import dataclass
 
 from pure_agent_loop.errors import ConfigError
 
+_FENCE_LINE = re.compile(r"^[ \t]*```", re.M)
+_JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.M)
+_CANDIDATE = re.compile(r"[<\[`{]")
+_MISTRAL_TAG = "[TOOL_CALLS]"
+_LONG_LINE = 400
+
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
@@ -146,12 +152,6 @@ def forms_in_use() -> FormPatterns:
 
 
 # -- positions: lines, fences and tags -------------------------------------------------------------------
-
-_FENCE_LINE = re.compile(r"^[ \t]*```", re.M)
-_JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.M)
-_CANDIDATE = re.compile(r"[<\[`{]")
-_MISTRAL_TAG = "[TOOL_CALLS]"
-_LONG_LINE = 400
 
 
 def may_hold_call(text: str) -> bool:

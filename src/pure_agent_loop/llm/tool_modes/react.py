@@ -25,6 +25,11 @@ from pure_agent_loop.llm.values import Delta, ToolCall, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
 
 STOP = ["\nObservation:", "\n观察："]  # at the start of a line: an answer may hold the word
+_NO_ACTION = lazy_pattern(r"(?:none|no action|n/?a|无|不需要|没有|final[ _]answer|finish|-)\W*", re.I)
+_CALL = lazy_pattern(r"([\w.-]+)\s*[\(\[](.*)[\)\]]\s*", re.S)
+_FENCE = lazy_pattern(r"\A```[a-z_]*\s*\n?(.*?)\n?\s*```", re.S)
+_NAME = lazy_pattern(r"[\w.-]+")
+_MARKER_CHARS = 36  # maximum length of a marker; a shorter last line may still become one
 
 
 def _marker(words: str, start: str = r"^[ \t#>]{0,8}") -> re.Pattern[str]:
@@ -40,11 +45,6 @@ _ANSWER = _marker("Final[ _]Answer|最终答案|最终回答")
 _OBSERVATION = _marker("Observation|观察|观察结果")
 _THOUGHT = _marker("Thought|思考|想法")
 _MARKERS = (_ACTION, _ANSWER, _OBSERVATION, _THOUGHT)
-_NO_ACTION = lazy_pattern(r"(?:none|no action|n/?a|无|不需要|没有|final[ _]answer|finish|-)\W*", re.I)
-_CALL = lazy_pattern(r"([\w.-]+)\s*[\(\[](.*)[\)\]]\s*", re.S)
-_FENCE = lazy_pattern(r"\A```[a-z_]*\s*\n?(.*?)\n?\s*```", re.S)
-_NAME = lazy_pattern(r"[\w.-]+")
-_MARKER_CHARS = 36  # maximum length of a marker; a shorter last line may still become one
 
 
 def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:

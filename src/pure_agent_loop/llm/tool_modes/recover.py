@@ -54,6 +54,29 @@ _TYPES: dict[str, tuple[type, ...]] = {
     "null": (type(None),),
 }
 MAX_HOPS = 50  # nested references and choices; a schema may refer to itself
+_FUNCTION_WORDS = ("function<｜tool▁sep｜>", "function<｜tool_sep｜>")
+_JUNK = " \t\r\n}])"
+_FENCE = lazy_pattern(r"```(?:json|tool_calls?|tool|xml)?\s*(?=[{\[<])", re.I)
+_FENCE_BEGUN = lazy_pattern(r"`{1,2}|```(\w*)(\s*)")
+_FENCE_WORDS = ("json", "tool_calls", "tool_call", "tool", "xml")
+_BRACKETS = lazy_pattern(r"[\[{][\s\[{]*")
+_KEY = lazy_pattern(r'"([^"\\]*)("?)')
+_VALUE = lazy_pattern(r'"[^"\\]*"\s*:\s*"([^"\\]*)("?)')
+_GAP = lazy_pattern(r"[\s;,]*")
+_XML_NAME = lazy_pattern(r"[\w.:-]*")
+_WORD = lazy_pattern(r"(?:function<｜tool[▁_]sep｜>)?([\w.-]+)(?::\d*)?")
+_SEPARATOR = lazy_pattern(
+    r"\s*(?:\[CALL_ID\]\w+)?(?:\[ARGS\]|<｜tool▁sep｜>|<\|tool_call_argument_begin\|>"
+    r"|(?:<\|channel\|>commentary)?\s*(?:<\|constrain\|>)?(?:json)?\s*<\|message\|>)?\s*(?:```(?:json)?\s*)?"
+)
+_NAME_ENDS = (
+    *("[CALL_ID]", "[ARGS]", "<｜tool▁sep｜>", "<|tool_call_argument_begin|>", "```", "<arg_key>"),
+    *("<|constrain|>json<|message|>", "json<|message|>", "<|message|>", "<|channel|>commentary"),
+)
+_PAIRS = lazy_pattern(r"\s*(?:<arg_key>[^<]*</arg_key>\s*<arg_value>.*?</arg_value>\s*)*", re.S)
+_PAIR = lazy_pattern(r"<arg_key>([^<]*)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.S)
+_HALF_A_TAG = lazy_pattern(r"<(?:\S[^<>]*)?\Z")
+_RESCAN_GROWTH = 1.1  # rescan a long call only after it has grown by this factor, to stay linear
 
 
 def could_fit(value: Any, schema: Any, root: Any = None, hops: int = 0) -> bool:
@@ -181,29 +204,6 @@ def items_in(value: Any) -> list[Any]:
 
 
 Schemas = Mapping[str, Mapping[str, Any]]
-_FUNCTION_WORDS = ("function<｜tool▁sep｜>", "function<｜tool_sep｜>")
-_JUNK = " \t\r\n}])"
-_FENCE = lazy_pattern(r"```(?:json|tool_calls?|tool|xml)?\s*(?=[{\[<])", re.I)
-_FENCE_BEGUN = lazy_pattern(r"`{1,2}|```(\w*)(\s*)")
-_FENCE_WORDS = ("json", "tool_calls", "tool_call", "tool", "xml")
-_BRACKETS = lazy_pattern(r"[\[{][\s\[{]*")
-_KEY = lazy_pattern(r'"([^"\\]*)("?)')
-_VALUE = lazy_pattern(r'"[^"\\]*"\s*:\s*"([^"\\]*)("?)')
-_GAP = lazy_pattern(r"[\s;,]*")
-_XML_NAME = lazy_pattern(r"[\w.:-]*")
-_WORD = lazy_pattern(r"(?:function<｜tool[▁_]sep｜>)?([\w.-]+)(?::\d*)?")
-_SEPARATOR = lazy_pattern(
-    r"\s*(?:\[CALL_ID\]\w+)?(?:\[ARGS\]|<｜tool▁sep｜>|<\|tool_call_argument_begin\|>"
-    r"|(?:<\|channel\|>commentary)?\s*(?:<\|constrain\|>)?(?:json)?\s*<\|message\|>)?\s*(?:```(?:json)?\s*)?"
-)
-_NAME_ENDS = (
-    *("[CALL_ID]", "[ARGS]", "<｜tool▁sep｜>", "<|tool_call_argument_begin|>", "```", "<arg_key>"),
-    *("<|constrain|>json<|message|>", "json<|message|>", "<|message|>", "<|channel|>commentary"),
-)
-_PAIRS = lazy_pattern(r"\s*(?:<arg_key>[^<]*</arg_key>\s*<arg_value>.*?</arg_value>\s*)*", re.S)
-_PAIR = lazy_pattern(r"<arg_key>([^<]*)</arg_key>\s*<arg_value>(.*?)</arg_value>", re.S)
-_HALF_A_TAG = lazy_pattern(r"<(?:\S[^<>]*)?\Z")
-_RESCAN_GROWTH = 1.1  # rescan a long call only after it has grown by this factor, to stay linear
 
 
 class _Match(NamedTuple):

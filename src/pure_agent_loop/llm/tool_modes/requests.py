@@ -15,7 +15,7 @@ from pure_agent_loop.llm.profiles import AnswerFormat, DefaultInt, OutputMode, P
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse
 from pure_agent_loop.llm.values import NOTHING, Delta
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.support.language import message, use_messages
+from pure_agent_loop.support.language import model_text, use_messages
 from pure_agent_loop.support.lazy import lazy_pattern
 
 # Errors of servers or models that do not support tools.
@@ -36,6 +36,10 @@ REFUSES_FORMAT = lazy_pattern(
 )
 REFUSES_STOP = lazy_pattern(r"\bstop\b", re.I)
 _REFUSAL_KINDS = ("bad_request", "not_found", "overloaded", "unknown")
+FINAL_RESULT = "final_result"
+MAX_FORMATS = 3
+MIN_TOKENS = 400  # output limit of a typed answer if the profile sets a lower limit
+_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers reject without tools
 
 
 def is_refusal(error: LLMError, words: re.Pattern[str]) -> bool:
@@ -109,9 +113,6 @@ async def drops_tools(client: object) -> bool:
 #
 # The profile can set one. The default is ``tool`` if the model may call tools natively, else ``prompted``.
 
-FINAL_RESULT = "final_result"
-MAX_FORMATS = 3
-MIN_TOKENS = 400  # output limit of a typed answer if the profile sets a lower limit
 Tools = list[dict[str, Any]]
 
 
@@ -174,7 +175,7 @@ def typed_request(
 def in_words(messages: list[Message], form: AnswerFormat, prompts: Prompts) -> list[Message]:
     """Add the answer's schema to the system message of a history."""
     with use_messages(prompts):
-        instructions = message("typed_answer", schema=json.dumps(form.schema, ensure_ascii=False))
+        instructions = model_text("typed_answer", schema=json.dumps(form.schema, ensure_ascii=False))
     if messages and messages[0]["role"] in ("system", "developer"):
         content = joined_content(messages[0]["content"], instructions, "\n\n")
         return [{**messages[0], "content": content}, *messages[1:]]
@@ -191,7 +192,7 @@ def with_room(options: Mapping[str, Any], profile: Profile | None) -> dict[str, 
 
 def _final_tool(form: AnswerFormat, prompts: Prompts) -> dict[str, Any]:
     with use_messages(prompts):
-        purpose = message("final_result")
+        purpose = model_text("final_result")
     description = form.schema.get("description")
     function = {
         "name": FINAL_RESULT,
@@ -227,8 +228,6 @@ def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
 
 
 # -- `tool_choice` for tools in the prompt: the server does not get these fields -------------------------
-
-_NEED_TOOLS = ("tool_choice", "parallel_tool_calls")  # options that servers reject without tools
 
 
 def without_tools(options: Mapping[str, Any]) -> dict[str, Any]:

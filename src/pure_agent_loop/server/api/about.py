@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer
 
 
-async def _me(request: ApiRequest) -> models.Me:
+async def _me(request: ApiRequest) -> models.SignedInUser:
     return _me_model(request.person, request)
 
 
-def _me_model(person: Person, request: ApiRequest) -> models.Me:
+def _me_model(person: Person, request: ApiRequest) -> models.SignedInUser:
     roles = [role for role in ROLES if person.may(role)]
     engine = request.service.engine is not None
-    return models.Me(name=person.name, roles=roles, engine=engine, version=__version__)
+    return models.SignedInUser(name=person.name, roles=roles, engine=engine, version=__version__)
 
 
 async def signed_in(request: ApiRequest) -> Response:
@@ -107,7 +107,7 @@ def _server(request: ApiRequest) -> MCPServer:
     return servers[0]
 
 
-async def _look(request: ApiRequest) -> models.ServerLook:
+async def _look(request: ApiRequest) -> models.ServerCheck:
     server, start = _server(request), time.monotonic()
     resources: Sequence[tuple[str, str]] = []
     prompts: list[tuple[str, str]] = []
@@ -119,7 +119,7 @@ async def _look(request: ApiRequest) -> models.ServerLook:
                 for name, text, args in await server.prompts()
             ]
         resources = await server.resources()
-    return models.ServerLook(
+    return models.ServerCheck(
         **asdict(server.state),
         seconds=time.monotonic() - start,
         resources=[models.Offered(name=uri, about=text) for uri, text in resources],
@@ -131,7 +131,7 @@ async def _complete(request: ApiRequest) -> models.Completions:
     from pure_agent_loop.mcp.mentions import prompt_completions
 
     server, body = _server(request), request.body
-    assert isinstance(body, models.Begun)
+    assert isinstance(body, models.PartialPrompt)
     return models.Completions(values=list(await prompt_completions(server, body.prompt, body.words)))
 
 
@@ -198,17 +198,17 @@ async def _tasks(request: ApiRequest) -> models.Tasks:
 
 
 OPERATIONS = [
-    Operation("GET", "/api/me", "me", "Get the authenticated user and its roles.", _me, models.Me, role=""),
+    Operation("GET", "/api/me", "me", "Get the signed-in user and roles.", _me, models.SignedInUser, role=""),
     Operation("POST", "/api/logout", "logout", "Delete the cookie.", _logout, role="", status=204),
     Operation("GET", "/api/agents", "list_agents", "List the agents.", _agents, models.Agents),
     Operation("GET", "/api/agents/{agent}", "get_agent", "Get an agent.", _agent, models.AgentAbout,
               problems=(404,)),
     Operation("POST", "/api/agents/{agent}/servers/{server}/look", "look_at_server",
               "Connect to an agent's MCP server and list its resources and prompts.", _look,
-              models.ServerLook, role="operate", problems=(404,)),
+              models.ServerCheck, role="operate", problems=(404,)),
     Operation("POST", "/api/agents/{agent}/servers/{server}/complete", "complete_prompt",
               "Complete a prompt argument of an MCP server.", _complete,
-              models.Completions, role="operate", body=models.Begun, problems=(404,)),
+              models.Completions, role="operate", body=models.PartialPrompt, problems=(404,)),
     Operation("GET", "/api/tools", "list_tools", "List the tools of all agents.", _tools, models.Tools),
     Operation("GET", "/api/usage", "usage", "Get the usage of ended runs.", _usage, models.Usage),
     Operation("GET", "/api/tasks", "list_tasks", "List tasks of subagents, newest first.", _tasks,

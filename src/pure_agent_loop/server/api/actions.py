@@ -215,7 +215,7 @@ async def stop(service: Service, person: Person, run_id: str, body: models.Stop)
     return models.Done(run=info.id)
 
 
-async def undo(service: Service, person: Person, session: str, body: models.Undo) -> models.Undone:
+async def undo(service: Service, person: Person, session: str, body: models.Undo) -> models.UndoBody:
     """Undo or redo changes of workspace files."""
     service.session_of(person, session)
     await service.hub.wait_stopped(session)
@@ -231,7 +231,7 @@ async def undo(service: Service, person: Person, session: str, body: models.Undo
                     report = await snapshots.undo(session, to_step=body.step, **options)
             except ConfigError as error:
                 raise HttpProblem(409, error) from error
-            return models.Undone(
+            return models.UndoBody(
                 session=session,
                 steps=list(report.steps),
                 restored=list(report.restored),

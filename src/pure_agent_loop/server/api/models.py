@@ -326,7 +326,7 @@ class Forked(ApiModel):
     session: str
 
 
-class Undone(ApiModel):
+class UndoBody(ApiModel):
     """The result of an undo or redo."""
 
     session: str
@@ -370,7 +370,7 @@ class Offered(ApiModel):
     about: str
 
 
-class Begun(Body):
+class PartialPrompt(Body):
     """A prompt of an MCP server and its arguments so far; the last one is to be completed."""
 
     prompt: str
@@ -383,7 +383,7 @@ class Completions(ApiModel):
     values: list[str]
 
 
-class ServerLook(ServerAbout):
+class ServerCheck(ServerAbout):
     """An MCP server that was just contacted, and how many seconds that took."""
 
     seconds: float
@@ -450,7 +450,7 @@ class Tasks(ApiModel):
     tasks: list[Task]
 
 
-class Me(ApiModel):
+class SignedInUser(ApiModel):
     """The authenticated user and its roles."""
 
     name: str

@@ -22,6 +22,17 @@ from pure_agent_loop.support.language import notice
 # -- REST operations: each is both a route and an entry of the OpenAPI document --------------------------
 
 M = TypeVar("M", bound=BaseModel)
+STREAM = "text/event-stream"
+_TEXT = {"type": "string"}
+_FRAME = {  # a Server-Sent Event
+    "type": "object",
+    "properties": {"id": _TEXT, "event": _TEXT, "data": {**_TEXT, "contentMediaType": "application/json"}},
+}
+_REF = "#/components/schemas/{model}"
+ALWAYS = (400, 401, 403, 405, 413, 415, 421, 429, 500)
+_DESCRIPTION = """\
+Events are numbered per session. A client that reconnects sends its last number; it misses no event and gets
+none twice, even after a restart of the server."""
 
 
 @dataclass(frozen=True)
@@ -156,19 +167,6 @@ def _single(request: Request) -> dict[str, str]:
     if len(query) < len(pairs):
         raise HttpProblem(400, "A query parameter was sent twice.")
     return query
-
-
-STREAM = "text/event-stream"
-_TEXT = {"type": "string"}
-_FRAME = {  # a Server-Sent Event
-    "type": "object",
-    "properties": {"id": _TEXT, "event": _TEXT, "data": {**_TEXT, "contentMediaType": "application/json"}},
-}
-_REF = "#/components/schemas/{model}"
-ALWAYS = (400, 401, 403, 405, 413, 415, 421, 429, 500)
-_DESCRIPTION = """\
-Events are numbered per session. A client that reconnects sends its last number; it misses no event and gets
-none twice, even after a restart of the server."""
 
 
 class OpenAIErrorAbout(BaseModel):

@@ -23,6 +23,8 @@ _COUNTS = (
     "prompt_tokens", "cached_tokens", "completion_tokens", "cache_write_tokens", "cache_missed_tokens",
 )  # fmt: skip
 _TASK = 200  # characters
+_ONE: dict[str, Any] = {"role": "operate", "problems": (404,)}
+_OF = "/api/sessions/{session}"
 
 
 class RequestAbout(ApiModel):
@@ -129,7 +131,7 @@ class Fleet(ApiModel):
     runs: list[FleetRun]
 
 
-class Newest(Query):
+class NewestOnly(Query):
     """The maximum number of newest items."""
 
     limit: Annotated[int, Field(ge=1, le=500)] = 50
@@ -243,15 +245,13 @@ async def _fleet(request: ApiRequest) -> Fleet:
     )
 
 
-_ONE: dict[str, Any] = {"role": "operate", "problems": (404,)}
-_OF = "/api/sessions/{session}"
 OPERATIONS = [
     Operation("GET", f"{_OF}/requests", "session_requests", "List requests to models.",
-              _requests, Requests, query=Newest, **_ONE),
+              _requests, Requests, query=NewestOnly, **_ONE),
     Operation("GET", f"{_OF}/requests/{{number}}", "session_request", "Get the body of a request.", _one,
               RequestBody, **_ONE),
     Operation("GET", f"{_OF}/audit", "session_audit", "List a session's calls in the audit log.", _audit,
-              Audit, query=Newest, **_ONE),
+              Audit, query=NewestOnly, **_ONE),
     Operation("GET", "/api/fleet", "fleet", "Get the engine's workers, queues and runs.", _fleet, Fleet,
-              query=Newest, role="operate", problems=(404, 503)),
+              query=NewestOnly, role="operate", problems=(404, 503)),
 ]  # fmt: skip

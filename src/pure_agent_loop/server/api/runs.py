@@ -18,6 +18,7 @@ from pure_agent_loop.server.people import HttpProblem
 
 T = TypeVar("T")
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
+_ONE = "/api/runs/{run}"
 
 
 def paginate(
@@ -86,7 +87,6 @@ async def _get(request: ApiRequest) -> models.Run:
     return actions.run_model(request.service.run_of(request.person, request.path["run"]), request.person)
 
 
-_ONE = "/api/runs/{run}"
 OPERATIONS = [
     Operation("POST", "/api/runs", "start_run", "Start a run.", _start, models.Run,
               body=models.Message, status=201, problems=(404, 409, 503), types=(WAITS,), keyed=True),

@@ -13,6 +13,9 @@ from pure_agent_loop.server.api.openapi import ApiRequest, Handler, Operation
 from pure_agent_loop.server.people import HttpProblem, not_found
 from pure_agent_loop.support.language import notice
 
+_ALL, _ONE = "/api/schedules", "/api/schedules/{name}"
+_FAILS: dict[str, Any] = {"role": "operate", "problems": (404, 503)}
+
 
 def _schedules(request: ApiRequest) -> Any:
     if request.service.engine is None:
@@ -98,8 +101,6 @@ async def _add(request: ApiRequest) -> ScheduleAbout:
         raise HttpProblem(409, error) from error
 
 
-_ALL, _ONE = "/api/schedules", "/api/schedules/{name}"
-_FAILS: dict[str, Any] = {"role": "operate", "problems": (404, 503)}
 OPERATIONS = [
     Operation("GET", _ALL, "list_schedules", "List schedules.", _list, Schedules, **_FAILS),
     Operation("POST", _ALL, "add_schedule", "Add a schedule.", _add, ScheduleAbout,

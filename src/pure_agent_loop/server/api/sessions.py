@@ -26,6 +26,8 @@ _TYPES = {"markdown": "text/markdown; charset=utf-8", "html": "text/html; charse
 PINNED = 1e12  # seconds: above every time
 AROUND = 30  # characters before what was searched for
 _HIDDEN = ("thinking", "notice")  # from people without full visibility
+_ONE = "/api/sessions/{session}"
+_ANSWERED = (ALREADY_ANSWERED, NOT_WAITING)
 
 
 def session_in(request: ApiRequest) -> str:
@@ -202,8 +204,6 @@ async def _all_questions(request: ApiRequest) -> models.Questions:
     return models.Questions(questions=questions)
 
 
-_ONE = "/api/sessions/{session}"
-_ANSWERED = (ALREADY_ANSWERED, NOT_WAITING)
 OPERATIONS = [
     Operation("GET", "/api/sessions", "list_sessions", "List sessions, pinned and last used first.", _list,
               models.Sessions, query=models.SessionsQuery, problems=(404,)),
@@ -224,7 +224,7 @@ OPERATIONS = [
               _pin, body=models.Pin, status=204, problems=(404,)),
     Operation("POST", f"{_ONE}/undo", "undo_changes", "Undo or redo changes of workspace files.",
               action_handler(actions.undo, "session"),
-              models.Undone, body=models.Undo, problems=(404, 409), types=(actions.NOTHING_TO_UNDO,)),
+              models.UndoBody, body=models.Undo, problems=(404, 409), types=(actions.NOTHING_TO_UNDO,)),
     Operation("GET", f"{_ONE}/export", "export_session", "Export a session as a document.", _export,
               query=models.ExportQuery, media=("text/markdown", "text/html"), problems=(404,)),
     Operation("GET", f"{_ONE}/questions", "session_questions", "List pending questions.", _questions,

@@ -30,6 +30,15 @@ MAX_WATCHED = 100  # sessions per connection
 TRY_LATER, GOING_AWAY, POLICY = 1013, 1001, 1008
 MAX_ERRORS = 50  # rejected messages per connection
 _ENVELOPE = ("type", "id", "session", "run", "after", "key")
+# Actions on a run or a session: the body, the field with the target's id, the function.
+_ACTIONS: dict[str, tuple[type[BaseModel], str, Callable[..., Awaitable[BaseModel]]]] = {
+    "steer": (models.Steer, "run", actions.steer),
+    "stop": (models.Stop, "run", actions.stop),
+    "answer": (models.Verdict, "session", actions.answer),
+    "result": (models.Result, "session", actions.give_result),
+    "fork": (models.Fork, "session", actions.fork),
+    "undo": (models.Undo, "session", actions.undo),
+}
 
 
 class Socket:
@@ -184,17 +193,6 @@ class Socket:
         session, key = _required_text(message, "session"), str(message.get("key", ""))
         run, _ = await actions.edit(self._service, self._person, session, body, key)
         return run
-
-
-# Actions on a run or a session: the body, the field with the target's id, the function.
-_ACTIONS: dict[str, tuple[type[BaseModel], str, Callable[..., Awaitable[BaseModel]]]] = {
-    "steer": (models.Steer, "run", actions.steer),
-    "stop": (models.Stop, "run", actions.stop),
-    "answer": (models.Verdict, "session", actions.answer),
-    "result": (models.Result, "session", actions.give_result),
-    "fork": (models.Fork, "session", actions.fork),
-    "undo": (models.Undo, "session", actions.undo),
-}
 
 
 def _required_text(message: Mapping[str, Any], name: str) -> str:

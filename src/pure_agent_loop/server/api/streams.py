@@ -22,6 +22,7 @@ LAGGING = "too far behind"
 SLOW = "too slow"
 STOPPING = "the server stops"
 CLOSE_FACTOR = 3  # a dropped viewer may take this many times as long to accept the reason
+_MEDIA = ("text/event-stream",)
 
 
 class DroppedError(Exception):
@@ -171,7 +172,6 @@ def _stream(request: ApiRequest, channel: Channel, after: int, run: str) -> Resp
     return EventResponse(request.service, request.person, viewer, channel)
 
 
-_MEDIA = ("text/event-stream",)
 OPERATIONS = [
     Operation("GET", "/api/runs/{run}/events", "run_events", "Stream the events of a run until it ends.",
               _of_run, query=models.EventsQuery, media=_MEDIA, problems=(404,)),

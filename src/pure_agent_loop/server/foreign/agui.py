@@ -26,7 +26,9 @@ from pure_agent_loop.server.foreign.turn import (
     outside_tool,
 )
 from pure_agent_loop.server.people import HttpProblem
-from pure_agent_loop.support.language import message as sentence
+from pure_agent_loop.support.language import model_text
+
+_DISPLAY_ONLY = ("activity", "reasoning")
 
 
 class ToolAbout(OpenModel):
@@ -98,14 +100,11 @@ async def _run(request: ApiRequest) -> Response:
 def _run_request(body: AguiBody, agent: str) -> RunRequest:
     visible = [_message(message) for message in body.messages if message.role not in _DISPLAY_ONLY]
     system, messages = parse_messages(visible)
-    context = [sentence("context_item", about=item.description, value=item.value) for item in body.context]
+    context = [model_text("context_item", about=item.description, value=item.value) for item in body.context]
     system = "\n\n".join(filter(None, [system, *context]))
     fields = {"state": body.state, "forwarded_props": body.forwardedProps, "thread_id": body.threadId}
     metadata = {name: value for name, value in fields.items() if value not in (None, {})}
     return RunRequest(agent, messages, system, [*map(outside_tool, body.tools)], {}, metadata)
-
-
-_DISPLAY_ONLY = ("activity", "reasoning")
 
 
 def _message(message: AguiMessage | AguiResult) -> Message:

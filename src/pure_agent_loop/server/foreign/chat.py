@@ -63,6 +63,7 @@ FORWARDED = (
 )  # fmt: skip
 Number = Annotated[float | None, Field(ge=-2, le=2)]
 Tokens = Annotated[int | None, Field(ge=1), INTEGER]
+STREAM = ("text/event-stream",)
 
 
 class StreamOptions(OpenModel):
@@ -233,7 +234,6 @@ def _usage(usage: TokenUsage) -> dict[str, Any]:
     }
 
 
-STREAM = ("text/event-stream",)
 OPERATIONS = [
     Operation("GET", "/v1/models", "openai_models", "List agents as models.", _models, ModelList),
     Operation("GET", "/v1/models/{model}", "openai_model", "Get an agent as a model.", _model, Model,

@@ -16,6 +16,8 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool
 
 IGNORED = "x-ignored-fields"
+# For parts of a request whose unknown fields must be null.
+ONLY_NULLS = ConfigDict(json_schema_extra={"additionalProperties": {"type": "null"}})
 
 
 class OpenModel(BaseModel):
@@ -28,10 +30,6 @@ def unsupported_fields(unsupported: Mapping[str, Collection[Any]]) -> ConfigDict
     """Add unsupported fields to a schema, with the harmless values that are accepted."""
     schemas = {name: {"enum": [None, *harmless]} for name, harmless in unsupported.items()}
     return ConfigDict(json_schema_extra=lambda schema: schema["properties"].update(schemas))
-
-
-# For parts of a request whose unknown fields must be null.
-ONLY_NULLS = ConfigDict(json_schema_extra={"additionalProperties": {"type": "null"}})
 
 
 def _is_data(url: str) -> str:

@@ -37,6 +37,34 @@ from pure_agent_loop.server.foreign.turn import (
     outside_tool,
 )
 
+_ITEMS = {"function_call": "call", "function_call_output": "result", "reasoning": "reasoning"}
+# Unsupported fields of the protocol, with harmless values that are accepted. Responses are not stored, so a
+# request cannot refer to a previous one.
+UNSUPPORTED: dict[str, tuple[Any, ...]] = {
+    "access_programs": (),
+    "background": (False,),
+    "background_options": (),
+    "context_management": (),
+    "conversation": (),
+    "image": (),
+    "include": ([],),
+    "max_tool_calls": (),
+    "moderation": (),
+    "previous_response_id": (),
+    "prompt": (),
+    "prompt_cache_options": (),
+    "service_tier": ("auto", "default"),
+    "store": (False,),
+    "stream_options": ({"include_obfuscation": False},),
+    "top_logprobs": (0,),
+    "truncation": ("auto",),
+}
+FORWARDED = (
+    "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
+    "temperature", "top_p", "user",
+)  # fmt: skip
+
+
 # -- input items of the responses protocol, and their conversion to messages -----------------------------
 
 
@@ -105,9 +133,6 @@ class ReasoningItem(OpenModel):
     type: Literal["reasoning"]
 
 
-_ITEMS = {"function_call": "call", "function_call_output": "result", "reasoning": "reasoning"}
-
-
 def _kind_of(item: Any) -> str:
     fields: dict[str, Any] = item if isinstance(item, dict) else {}
     kind = str(fields.get("type", "message"))
@@ -156,33 +181,6 @@ def _part(part: InputText | RefusalPart | InputImage | InputFile) -> dict[str, A
     if isinstance(part, InputFile):
         return {"type": "file", "file": {"file_data": part.file_data, "filename": part.filename}}
     return {"type": "text", "text": part.text}
-
-
-# Unsupported fields of the protocol, with harmless values that are accepted. Responses are not stored, so a
-# request cannot refer to a previous one.
-UNSUPPORTED: dict[str, tuple[Any, ...]] = {
-    "access_programs": (),
-    "background": (False,),
-    "background_options": (),
-    "context_management": (),
-    "conversation": (),
-    "image": (),
-    "include": ([],),
-    "max_tool_calls": (),
-    "moderation": (),
-    "previous_response_id": (),
-    "prompt": (),
-    "prompt_cache_options": (),
-    "service_tier": ("auto", "default"),
-    "store": (False,),
-    "stream_options": ({"include_obfuscation": False},),
-    "top_logprobs": (0,),
-    "truncation": ("auto",),
-}
-FORWARDED = (
-    "metadata", "parallel_tool_calls", "prompt_cache_key", "prompt_cache_retention", "safety_identifier",
-    "temperature", "top_p", "user",
-)  # fmt: skip
 
 
 class Reasoning(OpenModel):

@@ -33,9 +33,15 @@ from pure_agent_loop.server.api.streams import wait_disconnect
 from pure_agent_loop.server.people import HttpProblem, Person, no_agent
 from pure_agent_loop.server.runs_file import Visibility
 from pure_agent_loop.stop_reasons import STOP_REASONS, SUSPENDED, WAITING_TOOL
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolRegistry
+
+EXPIRY_SECONDS = 3_600.0
+MAX_BYTES = 64 << 20
+STOP_SECONDS = 5.0  # time for a run to end after its client disconnected
+DONE = "[DONE]"
+
 
 # -- A request for a run, independent of its protocol ----------------------------------------------------
 
@@ -133,9 +139,6 @@ def _merge_tools(agent: Agent, tools: Iterable[Tool]) -> ToolRegistry:
 # caller's messages lack the calls of the agent's own tools, so the state is saved here and the run is
 # resumed from it.
 # If the state has expired, a new run starts from the caller's messages.
-
-EXPIRY_SECONDS = 3_600.0
-MAX_BYTES = 64 << 20
 
 
 @dataclass(frozen=True)
@@ -311,7 +314,9 @@ class RequestRun:
             if result.stop_reason != SUSPENDED:
                 break
             for question in result.questions:  # no person can approve here
-                result.state.answer_permission(question.call_id, Permission("deny", message("nobody_to_ask")))
+                result.state.answer_permission(
+                    question.call_id, Permission("deny", model_text("nobody_to_ask"))
+                )
             run = self._run = self._resume(result.state.to_dict())
         for chunk in self._note(result.content, result.state.answer.note):
             yield chunk
@@ -391,8 +396,6 @@ class RequestRun:
 
 # -- responses of a run: complete, or as Server-Sent Events. A disconnect stops the run ------------------
 
-STOP_SECONDS = 5.0  # time for a run to end after its client disconnected
-DONE = "[DONE]"
 StreamEvent = dict[str, Any] | str
 Frames = AsyncGenerator[StreamEvent, None]
 

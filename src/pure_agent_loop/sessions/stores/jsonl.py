@@ -48,6 +48,8 @@ from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock, 
 
 SUFFIX, NAME_SUFFIX = ".jsonl", ".name"
 _READ_ATTEMPTS = 3
+_HEAD = re.compile(rb'\{"id":"[^"]{1,64}","parent":(?:null|"[^"]{1,64}"),"time":(-?[0-9.e+-]{1,30}),')
+_HEAD_BYTES = 1 << 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,10 +280,6 @@ def _info(path: Path) -> SessionInfo | None:
     except (OSError, UnicodeError, SessionError):
         return None
     return list_entry(session_id, status.st_mtime, created, updated, status.st_size)
-
-
-_HEAD = re.compile(rb'\{"id":"[^"]{1,64}","parent":(?:null|"[^"]{1,64}"),"time":(-?[0-9.e+-]{1,30}),')
-_HEAD_BYTES = 1 << 12
 
 
 def first_and_last_time(file: BinaryIO) -> tuple[float | None, float | None]:

@@ -68,6 +68,7 @@ SELECT id, made, (SELECT time FROM @records WHERE session = id ORDER BY number L
     (SELECT coalesce(sum(octet_length(line)), 0) FROM @records WHERE session = id)
 FROM @sessions
 """
+_STORES: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
 
 
 class _Claim:
@@ -308,9 +309,6 @@ def _lost_error(session_id: str, holder: Holder | None) -> Exception:
 def _close_all(pool: ConnectionPool, owner: StoreOwner) -> None:
     owner.stop()
     pool.close()
-
-
-_STORES: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
 
 
 def _forget_all() -> None:

@@ -84,6 +84,39 @@ CREATE TABLE @records (
 );
 INSERT INTO @version VALUES (%d);
 """
+_ABANDONED: list[Any] = []
+_BEATS_PER_LEASE = 5
+_RETRY_SECONDS = 0.25
+_JOIN_SECONDS = 1.0
+_INSERT_OWNER = """
+INSERT INTO @owners (name, host, pid, beat, lease) VALUES (%s, %s, %s, clock_timestamp(), %s) RETURNING number
+"""
+_TAKE_LOCK = """
+SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (
+    SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid
+)
+"""
+# The row may have been deleted: others clean up after an owner that has been silent for a day.
+_BEAT = """
+INSERT INTO @owners (number, name, host, pid, beat, lease) OVERRIDING SYSTEM VALUE
+VALUES (%s, %s, %s, %s, clock_timestamp(), %s) ON CONFLICT (number) DO UPDATE SET beat = clock_timestamp()
+"""
+_DELETE_OLD_OWNERS = """
+DELETE FROM @owners o WHERE beat < now() - greatest(interval '1 day', lease * interval '2 seconds')
+AND NOT EXISTS (SELECT FROM @sessions s WHERE s.owner = o.number)
+"""
+_RELEASE = "UPDATE @sessions SET owner = NULL, token = NULL, since = NULL WHERE id = %s AND token = %s"
+# After a restart of the database all locks are gone, also those of live owners: they get one lease to return.
+_SELECT_HOLDER = """
+SELECT s.fence, s.owner, s.token, o.name, o.host, o.pid, extract(epoch FROM s.since)::float8,
+    o.number IS NOT NULL
+    AND extract(epoch FROM clock_timestamp() - greatest(o.beat, pg_postmaster_start_time())) <= o.lease
+    AND (o.beat < pg_postmaster_start_time() OR EXISTS (
+        SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
+        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
+        AND l.classid = %s::oid AND l.objid = o.number::oid))
+FROM @sessions s LEFT JOIN @owners o ON o.number = s.owner WHERE s.id = %s
+"""
 
 
 def import_psycopg() -> Any:
@@ -275,9 +308,6 @@ class ConnectionPool:
         return slots
 
 
-_ABANDONED: list[Any] = []
-
-
 def abandon(connection: Connection | None) -> None:
     """Drop a connection of the parent in a forked child, without a message to the server."""
     if connection is None or connection.closed:
@@ -299,39 +329,6 @@ def _in_event_loop() -> bool:
 # A writer shows in two ways that it is alive: a PostgreSQL lock that ends with its connection, and a time in
 # its row (the beat) that it renews. A killed process loses the lock at once; the beat of a frozen process
 # or a lost machine expires. All times are the database's.
-
-_BEATS_PER_LEASE = 5
-_RETRY_SECONDS = 0.25
-_JOIN_SECONDS = 1.0
-_INSERT_OWNER = """
-INSERT INTO @owners (name, host, pid, beat, lease) VALUES (%s, %s, %s, clock_timestamp(), %s) RETURNING number
-"""
-_TAKE_LOCK = """
-SELECT pg_try_advisory_lock(%s, %s) WHERE NOT EXISTS (
-    SELECT FROM pg_locks WHERE pid = pg_backend_pid() AND locktype = 'advisory' AND objid = %s::oid
-)
-"""
-# The row may have been deleted: others clean up after an owner that has been silent for a day.
-_BEAT = """
-INSERT INTO @owners (number, name, host, pid, beat, lease) OVERRIDING SYSTEM VALUE
-VALUES (%s, %s, %s, %s, clock_timestamp(), %s) ON CONFLICT (number) DO UPDATE SET beat = clock_timestamp()
-"""
-_DELETE_OLD_OWNERS = """
-DELETE FROM @owners o WHERE beat < now() - greatest(interval '1 day', lease * interval '2 seconds')
-AND NOT EXISTS (SELECT FROM @sessions s WHERE s.owner = o.number)
-"""
-_RELEASE = "UPDATE @sessions SET owner = NULL, token = NULL, since = NULL WHERE id = %s AND token = %s"
-# After a restart of the database all locks are gone, also those of live owners: they get one lease to return.
-_SELECT_HOLDER = """
-SELECT s.fence, s.owner, s.token, o.name, o.host, o.pid, extract(epoch FROM s.since)::float8,
-    o.number IS NOT NULL
-    AND extract(epoch FROM clock_timestamp() - greatest(o.beat, pg_postmaster_start_time())) <= o.lease
-    AND (o.beat < pg_postmaster_start_time() OR EXISTS (
-        SELECT FROM pg_locks l WHERE l.locktype = 'advisory' AND l.granted AND l.objsubid = 2
-        AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
-        AND l.classid = %s::oid AND l.objid = o.number::oid))
-FROM @sessions s LEFT JOIN @owners o ON o.number = s.owner WHERE s.id = %s
-"""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,21 @@ _SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}\s*')
 _KEYS = {"id", "parent", "time", "type", "data"}
 _ID = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _TYPE = re.compile(r"[a-z][a-z0-9_.-]{0,63}")
+MAX_NAME = 150  # bytes; leaves room for suffixes: file systems allow 255
+# The suffix that `JsonlStore.repair` appends does not count, so that each session can be repaired.
+_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}?(\.repaired(-\d+)?)*")
+_DEVICES = {
+    "CON",
+    "PRN",
+    "AUX",
+    "NUL",
+    *(f"{name}{number}" for name in ("COM", "LPT") for number in range(10)),
+}
+_UNESCAPED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
+_HASHED = "%~"
+MAX_PROBLEMS = 200
+_BLANKS = b" \t\r\n"
+_MAX_DIGITS = 12
 
 
 def _reject_constant(name: str) -> Any:
@@ -150,19 +165,6 @@ _FIELDS: dict[str, Callable[[Any], bool]] = {
 
 # -- file names of sessions: the id if it is a safe name, otherwise an encoded form ----------------------
 
-MAX_NAME = 150  # bytes; leaves room for suffixes: file systems allow 255
-# The suffix that `JsonlStore.repair` appends does not count, so that each session can be repaired.
-_PLAIN = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]{0,63}?(\.repaired(-\d+)?)*")
-_DEVICES = {
-    "CON",
-    "PRN",
-    "AUX",
-    "NUL",
-    *(f"{name}{number}" for name in ("COM", "LPT") for number in range(10)),
-}
-_UNESCAPED = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-_.")
-_HASHED = "%~"
-
 
 def file_name(session_id: str) -> str:
     """Return the name of a session's files, without a suffix.
@@ -209,10 +211,6 @@ def session_of(name: str) -> str | None:
 # records are always a tree in which parents come first.
 # 5.  The last line must end in a newline; `end` is the offset up to which the file may be kept.
 # 6.  Everything left out is reported; blank lines and blanks around a record are not damage.
-
-MAX_PROBLEMS = 200
-_BLANKS = b" \t\r\n"
-_MAX_DIGITS = 12
 
 
 @dataclass(slots=True)

@@ -25,6 +25,26 @@ from pure_agent_loop.support.text import to_jsonable
 # -- encoded forms of known secrets: whole, inside a longer text, and encoded twice ----------------------
 
 _DEPTH = 2  # base64 of base64; a third level makes eight times as many forms
+MIN_LENGTH = 8  # a shorter value occurs in too many texts by chance
+REMOVED = "[secret removed]"
+_PIECE = 5  # letters; every secret of n letters holds one that begins at a multiple of n - 4
+_HEAD = 4
+_LONG = 10_000
+_SECRET_NAME = re.compile(
+    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|COOKIE|SIGNATURE"
+    r"|AUTH(?!OR(?!I[SZ]))",  # GIT_AUTHOR_EMAIL is not a secret
+    re.I,
+)
+_PASSWORD_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$", re.I)
+_SCHEME = re.compile(r"^(?:Bearer|Basic|Token) +(?=\S+$)", re.I)
+# A word or a small number: ordinary text needs it.
+_WORDS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[A-Z]?[a-z]+([ _-][A-Za-z][a-z]*)*|[0-9.]{1,11}")
+_PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
+_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://")
+_SECRET_QUERY = re.compile(r"key|token|secret|passw|sig|auth|code|credential", re.I)
+_MAY_ESCAPE = re.compile("[&\\\\%'\"=\r\n\x1b]").search
+_SCALARS = frozenset({bool, int, float})
+T = TypeVar("T")
 
 
 def forms_of(value: str) -> set[str]:
@@ -51,29 +71,6 @@ def _encoded(form: str) -> Iterator[str]:
         core = whole[(0, 2, 3)[shift] : (len(data) + shift) * 8 // 6]
         yield core
         yield core.replace("+", "-").replace("/", "_")
-
-
-MIN_LENGTH = 8  # a shorter value occurs in too many texts by chance
-REMOVED = "[secret removed]"
-_PIECE = 5  # letters; every secret of n letters holds one that begins at a multiple of n - 4
-_HEAD = 4
-_LONG = 10_000
-
-_SECRET_NAME = re.compile(
-    r"KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$|CREDENTIAL|COOKIE|SIGNATURE"
-    r"|AUTH(?!OR(?!I[SZ]))",  # GIT_AUTHOR_EMAIL is not a secret
-    re.I,
-)
-_PASSWORD_NAME = re.compile(r"SECRET|PASSWORD|PASSWD|PASSPHRASE|_PASS$|_PWD$", re.I)
-_SCHEME = re.compile(r"^(?:Bearer|Basic|Token) +(?=\S+$)", re.I)
-# A word or a small number: ordinary text needs it.
-_WORDS = re.compile(r"[a-z]{1,15}|[A-Z]{1,15}|[A-Z]?[a-z]+([ _-][A-Za-z][a-z]*)*|[0-9.]{1,11}")
-_PATH = re.compile(r"[/~.]|[A-Za-z]:[\\/]")
-_URL = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]{0,30}://")
-_SECRET_QUERY = re.compile(r"key|token|secret|passw|sig|auth|code|credential", re.I)
-_MAY_ESCAPE = re.compile("[&\\\\%'\"=\r\n\x1b]").search
-_SCALARS = frozenset({bool, int, float})
-T = TypeVar("T")
 
 
 class Redactor:

@@ -25,6 +25,96 @@ _CALLED = lazy_pattern(r"[A-Za-z_][\w.:]*")
 _TYPE = lazy_pattern(r"[\w.]*(?:[A-Z][a-z]{2,20}){2}")  # `Ed25519PrivateKey`
 _PARTS = lazy_pattern(r"[A-Z][a-z]{2,}|[a-z]{3,}|[A-Z]{3,}")
 _PRONOUNCEABLE = lazy_pattern(r"(?:[^aeiouy]{0,4}[aeiouy])+[^aeiouy]{0,4}", re.I)
+_SEEN = 600  # limit inside a run: no key begins later
+_FURTHER = 4000  # greatest length of a key
+_BEFORE = 14  # greatest distance of a key's start before a run: `bot` and a number
+_NEAR = 100  # greatest distance of a name before its value
+_LONGEST = 30  # greatest length of a name
+_RUN = bytes(
+    97 if (chr(code).isalnum() and code < 128) or chr(code) in "_-./+~%" else 32 for code in range(256)
+)
+_SHORTEST = b"a" * 16
+_REST = lazy_pattern(r"[A-Za-z0-9_./+~%=:-]*")
+_MORE = r"[\w-]{0,30}(?![\w-])"  # the rest of a name
+_QUOTE = r"(?:\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);|%22|\\u0022)?"
+_OPERATOR = rf"{_QUOTE}\s{{0,5}}(?:=>|:=|=(?!=)|:(?!:)|：|%3[AaDd])\s{{0,5}}"
+# XML element, name and value as two fields, column; sentence or `ENV NAME value`.
+_FIELDS = (
+    rf"{_OPERATOR}|{_QUOTE}>(?=[^<>\n]{{4,400}}</)|{_QUOTE}[\s,]{{1,40}}{_QUOTE}(?:value|content){_OPERATOR}"
+)
+_WIDE = rf"(?:{_FIELDS}|\s{{0,5}}(?:\||\t)\s{{0,5}})"
+_NAMES = lazy_pattern(
+    r"password|passwd|passphrase|secret|token(?!i[sz])|credential|(?<=-)signature|cookie|bearer"
+    r"|(?:\b|_)(?:sig|dsn|auth|pass|pw|pat|psk)\b|[a-z]{2,20}[_. -]key|(?-i:[a-z]Key)"
+    r"|(?:api|auth|access|account|license|master|private|secret)key|密码|密钥|口令|令牌|凭证",
+    re.I,
+)
+_STEM = lazy_pattern(rb"key|token|secret|pass|credential|sig|cookie|bearer|dsn|auth|pw|pat|psk|\?\?")
+_ASSIGNED = lazy_pattern(rf"{_MORE}{_WIDE}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
+_GIVEN = lazy_pattern(rf"{_MORE}[ ]{{1,3}}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
+_SAID = lazy_pattern(r"(?: is| was|s?:)?[ ]{1,3}([A-Za-z0-9+=_-]{20,400})(?![\w/.(\[])")
+# Or letters and digits behind further words of its name, and then nothing but signs, `: Type =`, elements of
+# XML or a key. Within quotes these may be brackets and the end of a line too.
+_LETTERS = lazy_pattern(r"([A-Za-z0-9+/=]{20,400})")
+_GLUE = r"[\w-]{0,30}(?:[ -](?:key|token|id|value))?(?:\s?:\s?\w{1,20}(?=\s?=)|(?:</?\w{1,20}>){1,3})?"
+_TO_QUOTED = lazy_pattern(
+    rf"{_GLUE}(?:(?!==|!=)[^\w\"'`]){{1,20}}(?:[\"']\w{{1,20}}[\"'][\s:=>]{{1,5}})?(?:[bru]{{1,2}}|@)?[\"'`]"
+)
+_TO_BARE = lazy_pattern(rf"{_GLUE}(?: is| was)?(?:(?!==|!=)[^\w\"'`\n(\[{{<.]){{1,6}}")
+_GOES_ON = lazy_pattern(r"[\w/.(\[-]")
+_OPTION = lazy_pattern(r"(?<![\w-])--?[\w-]{0,30}\Z")
+_BEARER = lazy_pattern(r" {1,3}([A-Za-z0-9._~+/=-]{16,4000})")
+_AUTHORISED = lazy_pattern(
+    rf"\w{{1,10}}{_OPERATOR}{_QUOTE}(?:[A-Za-z0-9-]{{2,20}} {{1,3}})?"
+    r"((?:[\w-]{1,40}=\\?\"[^\"\n]{0,2000}\"[, ]{0,3}){2,40}|[A-Za-z0-9._~+/=:-]{8,4000})"
+)
+_COOKIE = lazy_pattern(
+    rf"{_OPERATOR}{_QUOTE}([\w.-]{{1,100}}=[^\s\"'\\;,]{{8,4000}}(?:; ?[^\s\"'\\;]{{1,4000}}){{0,60}})"
+)
+_NO_SECRET = lazy_pattern(r"(?:page|next|cursor|continuation|sync|public)[_-]?$", re.I)
+# Placeholders of a password in code and settings: ${NAME}, {name}, $NAME, <name>, %s, ***, pass; or a port.
+_STAND_IN = (
+    r"(?:\$?\{{1,2}[\w.]{0,60}\}{1,2}|\$[A-Z_]{1,60}|<[^>@\s]{0,60}>|%[sv]|%\(\w{1,60}\)s|\*{1,60}"
+    r"|(?i:pass(?:word|wd|phrase)?))"
+)
+_USERINFO = lazy_pattern(
+    rf"://[^/\s:@\"']{{0,100}}:(?!{_STAND_IN}@|[0-9]{{1,5}}[?#])([^/\s@\"'\[]{{1,200}})@"
+)
+_CURL = lazy_pattern(
+    r"[^\n]{0,300}?\s(?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"'$<{]{1,100}:([^\s\"'$<{]{4,200})"
+)
+_DOTTED = lazy_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")
+_PLAIN = lazy_pattern(r"[A-Z_]+|[a-z_]+|[A-Z]?[a-z]+")
+# Start of the search per shape; for keys it is a run of letters and digits.
+_PASSWORD_WORDS, _CHINESE_WORDS = (b"pass", b"pwd", b"psk", b"secret"), ("密码", "口令")
+_WORDS = (*_PASSWORD_WORDS, b"://", b"curl ", b"authori", b"cookie", b"private key")
+# A password may be short and hold any character, so its context must be stricter.
+_PASSWORD = lazy_pattern(
+    rf"(?:(?:word|wd|phrase|code){_MORE}|(?<![A-Za-z]pass)(?<![A-Za-z]psk)(?![A-Za-z])|(?<=pwd){_MORE}|(?<=密码|口令))"
+    rf"(?:({_FIELDS}|(?: is| was):?[ ])(?:[bru@]{{1,2}}(?=[\"'])|(?:\\|[>|]-?)?\n[ \t]{{0,20}})?"
+    rf"|({_QUOTE}[ ]{{1,3}}))"
+    r"(?:(?P<quote>\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);)(?P<inside>[^\s\"'`]{4,200}?)(?P=quote)"
+    r"|(?P<bare>[^\s\"'`;<>]{4,200}))",
+    re.I,
+)
+_NEXT_FIELD = lazy_pattern(r"&[\w.-]{1,40}=|[,)\]}]*\Z|[,)\]}(\[{]")
+_NOT_ONE = lazy_pattern(rf"{_STAND_IN}\Z|\$[({{]|\{{|<|%[(s]|https?:|[/~.]+[\w/]|[A-Za-z]:\\|=|-")
+_FILE_NAME = lazy_pattern(r"(?:export |ENV |ARG |SET |set )?[A-Za-z_]\w{0,60}\Z|[A-Z_]{3,60}\Z")
+_SETTING = lazy_pattern(r"(?<![\w-])-{1,2}[\w-]{1,30}[ =][\w.-]{0,60}\Z")  # -e NAME=, --set name=
+_PAIR = lazy_pattern(r"[ \t]{1,3}[\w.-]{1,40}=(?!=)")
+_NETRC = lazy_pattern(r"(?:machine|login|default)\s[^\n]{1,200}\Z|^\s*\Z")
+_SECRET = lazy_pattern(
+    rf"{_MORE}({_OPERATOR})()(?P<quote>\\{{0,3}}[\"'])(?P<inside>[^\s\"'`]{{12,200}}?)(?P=quote)(?P<bare>)"
+)
+_BEGIN = lazy_pattern(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}\Z")
+_HEAD_REST = lazy_pattern(r"PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_END = lazy_pattern(r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
+_BREAK = lazy_pattern(r"(?:\\{1,8}[rn]|[\r\n])+|\Z")
+_BODY = lazy_pattern(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{16,}={0,2}(?![A-Za-z0-9+/=])")
+_LAST = lazy_pattern(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{1,76}={0,2}[^A-Za-z0-9+/=]{0,12}\Z")
+_FIELD = lazy_pattern(r"[^\n]{0,120}?[A-Z][A-Za-z-]{2,20}: |[^\n]{0,120}[:|>#+\s-]\Z|[\d\s]{1,9}\Z")
+_WORD = lazy_pattern("[A-Za-z0-9]")
+_MAX_LINES = 400
 
 
 def looks_random(value: str) -> bool:
@@ -71,77 +161,8 @@ def has_words(value: str) -> bool:
     return words >= 0.6 * sum(map(str.isalnum, value))
 
 
-_SEEN = 600  # limit inside a run: no key begins later
-_FURTHER = 4000  # greatest length of a key
-_BEFORE = 14  # greatest distance of a key's start before a run: `bot` and a number
-_NEAR = 100  # greatest distance of a name before its value
-_LONGEST = 30  # greatest length of a name
 _Spans = Iterator[tuple[int, int]]
 _Name = tuple[re.Match[str], tuple[int, int] | None]  # the match, and the span of its value
-
-_RUN = bytes(
-    97 if (chr(code).isalnum() and code < 128) or chr(code) in "_-./+~%" else 32 for code in range(256)
-)
-_SHORTEST = b"a" * 16
-_REST = lazy_pattern(r"[A-Za-z0-9_./+~%=:-]*")
-
-_MORE = r"[\w-]{0,30}(?![\w-])"  # the rest of a name
-_QUOTE = r"(?:\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);|%22|\\u0022)?"
-_OPERATOR = rf"{_QUOTE}\s{{0,5}}(?:=>|:=|=(?!=)|:(?!:)|：|%3[AaDd])\s{{0,5}}"
-# XML element, name and value as two fields, column; sentence or `ENV NAME value`.
-_FIELDS = (
-    rf"{_OPERATOR}|{_QUOTE}>(?=[^<>\n]{{4,400}}</)|{_QUOTE}[\s,]{{1,40}}{_QUOTE}(?:value|content){_OPERATOR}"
-)
-_WIDE = rf"(?:{_FIELDS}|\s{{0,5}}(?:\||\t)\s{{0,5}})"
-_NAMES = lazy_pattern(
-    r"password|passwd|passphrase|secret|token(?!i[sz])|credential|(?<=-)signature|cookie|bearer"
-    r"|(?:\b|_)(?:sig|dsn|auth|pass|pw|pat|psk)\b|[a-z]{2,20}[_. -]key|(?-i:[a-z]Key)"
-    r"|(?:api|auth|access|account|license|master|private|secret)key|密码|密钥|口令|令牌|凭证",
-    re.I,
-)
-_STEM = lazy_pattern(rb"key|token|secret|pass|credential|sig|cookie|bearer|dsn|auth|pw|pat|psk|\?\?")
-_ASSIGNED = lazy_pattern(rf"{_MORE}{_WIDE}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
-_GIVEN = lazy_pattern(rf"{_MORE}[ ]{{1,3}}{_QUOTE}([^\s\"'<>,;&(){{}}\[\]`]{{16,400}})")
-_SAID = lazy_pattern(r"(?: is| was|s?:)?[ ]{1,3}([A-Za-z0-9+=_-]{20,400})(?![\w/.(\[])")
-# Or letters and digits behind further words of its name, and then nothing but signs, `: Type =`, elements of
-# XML or a key. Within quotes these may be brackets and the end of a line too.
-_LETTERS = lazy_pattern(r"([A-Za-z0-9+/=]{20,400})")
-_GLUE = r"[\w-]{0,30}(?:[ -](?:key|token|id|value))?(?:\s?:\s?\w{1,20}(?=\s?=)|(?:</?\w{1,20}>){1,3})?"
-_TO_QUOTED = lazy_pattern(
-    rf"{_GLUE}(?:(?!==|!=)[^\w\"'`]){{1,20}}(?:[\"']\w{{1,20}}[\"'][\s:=>]{{1,5}})?(?:[bru]{{1,2}}|@)?[\"'`]"
-)
-_TO_BARE = lazy_pattern(rf"{_GLUE}(?: is| was)?(?:(?!==|!=)[^\w\"'`\n(\[{{<.]){{1,6}}")
-_GOES_ON = lazy_pattern(r"[\w/.(\[-]")
-_OPTION = lazy_pattern(r"(?<![\w-])--?[\w-]{0,30}\Z")
-_BEARER = lazy_pattern(r" {1,3}([A-Za-z0-9._~+/=-]{16,4000})")
-_AUTHORISED = lazy_pattern(
-    rf"\w{{1,10}}{_OPERATOR}{_QUOTE}(?:[A-Za-z0-9-]{{2,20}} {{1,3}})?"
-    r"((?:[\w-]{1,40}=\\?\"[^\"\n]{0,2000}\"[, ]{0,3}){2,40}|[A-Za-z0-9._~+/=:-]{8,4000})"
-)
-_COOKIE = lazy_pattern(
-    rf"{_OPERATOR}{_QUOTE}([\w.-]{{1,100}}=[^\s\"'\\;,]{{8,4000}}(?:; ?[^\s\"'\\;]{{1,4000}}){{0,60}})"
-)
-_NO_SECRET = lazy_pattern(r"(?:page|next|cursor|continuation|sync|public)[_-]?$", re.I)
-
-# Placeholders of a password in code and settings: ${NAME}, {name}, $NAME, <name>, %s, ***, pass; or a port.
-_STAND_IN = (
-    r"(?:\$?\{{1,2}[\w.]{0,60}\}{1,2}|\$[A-Z_]{1,60}|<[^>@\s]{0,60}>|%[sv]|%\(\w{1,60}\)s|\*{1,60}"
-    r"|(?i:pass(?:word|wd|phrase)?))"
-)
-_USERINFO = lazy_pattern(
-    rf"://[^/\s:@\"']{{0,100}}:(?!{_STAND_IN}@|[0-9]{{1,5}}[?#])([^/\s@\"'\[]{{1,200}})@"
-)
-_CURL = lazy_pattern(
-    r"[^\n]{0,300}?\s(?:-u|--user|--proxy-user)[ =]?[\"']?[^\s:\"'$<{]{1,100}:([^\s\"'$<{]{4,200})"
-)
-
-_DOTTED = lazy_pattern(r"[A-Za-z_]\w*(?:\.\w+)*")
-_PLAIN = lazy_pattern(r"[A-Z_]+|[a-z_]+|[A-Z]?[a-z]+")
-
-
-# Start of the search per shape; for keys it is a run of letters and digits.
-_PASSWORD_WORDS, _CHINESE_WORDS = (b"pass", b"pwd", b"psk", b"secret"), ("密码", "口令")
-_WORDS = (*_PASSWORD_WORDS, b"://", b"curl ", b"authori", b"cookie", b"private key")
 
 
 def remove_shapes(text: str, mark: str) -> str:
@@ -302,23 +323,6 @@ def _headers(text: str, lowered: bytes) -> _Spans:
                 yield match.span(1)
 
 
-# A password may be short and hold any character, so its context must be stricter.
-_PASSWORD = lazy_pattern(
-    rf"(?:(?:word|wd|phrase|code){_MORE}|(?<![A-Za-z]pass)(?<![A-Za-z]psk)(?![A-Za-z])|(?<=pwd){_MORE}|(?<=密码|口令))"
-    rf"(?:({_FIELDS}|(?: is| was):?[ ])(?:[bru@]{{1,2}}(?=[\"'])|(?:\\|[>|]-?)?\n[ \t]{{0,20}})?"
-    rf"|({_QUOTE}[ ]{{1,3}}))"
-    r"(?:(?P<quote>\\{0,3}[\"'`]|&quot;|&#(?:34|39|x27);)(?P<inside>[^\s\"'`]{4,200}?)(?P=quote)"
-    r"|(?P<bare>[^\s\"'`;<>]{4,200}))",
-    re.I,
-)
-_NEXT_FIELD = lazy_pattern(r"&[\w.-]{1,40}=|[,)\]}]*\Z|[,)\]}(\[{]")
-_NOT_ONE = lazy_pattern(rf"{_STAND_IN}\Z|\$[({{]|\{{|<|%[(s]|https?:|[/~.]+[\w/]|[A-Za-z]:\\|=|-")
-_FILE_NAME = lazy_pattern(r"(?:export |ENV |ARG |SET |set )?[A-Za-z_]\w{0,60}\Z|[A-Z_]{3,60}\Z")
-_SETTING = lazy_pattern(r"(?<![\w-])-{1,2}[\w-]{1,30}[ =][\w.-]{0,60}\Z")  # -e NAME=, --set name=
-_PAIR = lazy_pattern(r"[ \t]{1,3}[\w.-]{1,40}=(?!=)")
-_NETRC = lazy_pattern(r"(?:machine|login|default)\s[^\n]{1,200}\Z|^\s*\Z")
-
-
 def _passwords(text: str, lowered: bytes) -> _Spans:
     places: tuple[tuple[Any, Any], ...] = (
         *((lowered, word) for word in _PASSWORD_WORDS),
@@ -335,11 +339,6 @@ def _passwords(text: str, lowered: bytes) -> _Spans:
                 span = _password(text, at, match)
                 if span is not None:
                     yield span
-
-
-_SECRET = lazy_pattern(
-    rf"{_MORE}({_OPERATOR})()(?P<quote>\\{{0,3}}[\"'])(?P<inside>[^\s\"'`]{{12,200}}?)(?P=quote)(?P<bare>)"
-)
 
 
 def _password(text: str, at: int, match: re.Match[str]) -> tuple[int, int] | None:
@@ -377,17 +376,6 @@ def _is_password(text: str, value: str, end: int, operator: str | None, is_optio
     return bool(is_last and is_tight and (DIGIT.search(value) or is_camel(value))) or (
         len(value) >= 16 and looks_random(value) and not has_words(value)
     )
-
-
-_BEGIN = lazy_pattern(r"-{4,5} ?BEGIN [A-Z0-9 ]{0,40}\Z")
-_HEAD_REST = lazy_pattern(r"PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_END = lazy_pattern(r"-{4,5} ?END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)? ?-{4,5}")
-_BREAK = lazy_pattern(r"(?:\\{1,8}[rn]|[\r\n])+|\Z")
-_BODY = lazy_pattern(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{16,}={0,2}(?![A-Za-z0-9+/=])")
-_LAST = lazy_pattern(r"(?<![A-Za-z0-9+/=])[A-Za-z0-9+/]{1,76}={0,2}[^A-Za-z0-9+/=]{0,12}\Z")
-_FIELD = lazy_pattern(r"[^\n]{0,120}?[A-Z][A-Za-z-]{2,20}: |[^\n]{0,120}[:|>#+\s-]\Z|[\d\s]{1,9}\Z")
-_WORD = lazy_pattern("[A-Za-z0-9]")
-_MAX_LINES = 400
 
 
 def _private_keys(text: str, data: bytes) -> _Spans:

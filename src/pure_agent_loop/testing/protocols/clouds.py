@@ -33,6 +33,8 @@ _SCOPE = re.compile(
     r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/bedrock/aws4_request, "
     r"SignedHeaders=([^,]+), Signature=([0-9a-f]{64})"
 )
+# Exceptions in a stream, by the types of errors.
+_EXCEPTIONS = {"rate_limit_error": "throttlingException", "invalid_request_error": "validationException"}
 
 
 class _CloudServer(MessagesServer):
@@ -179,10 +181,6 @@ class AmazonWriting(MessagesWriting):
             return to_json({"message": json.loads(body)["error"]["message"]})
         except (ValueError, KeyError, TypeError):
             return body
-
-
-# Exceptions in a stream, by the types of errors.
-_EXCEPTIONS = {"rate_limit_error": "throttlingException", "invalid_request_error": "validationException"}
 
 
 def _message_of(event: bytes) -> bytes:

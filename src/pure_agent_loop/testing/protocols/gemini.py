@@ -27,6 +27,14 @@ _STATUSES = {
     "server_error": "UNAVAILABLE",
 }
 _MODEL = re.compile(r"/models/([^/:]+)")
+_TOP_LEVEL = frozenset({
+    "cachedContent", "contents", "generationConfig", "labels", "safetySettings", "serviceTier", "store",
+    "systemInstruction", "toolConfig", "tools",
+})  # fmt: skip
+_DATA = frozenset({
+    "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
+    "codeExecutionResult", "toolCall", "toolResponse",
+})  # fmt: skip
 
 
 class GeminiServer(ScriptedServer):
@@ -268,15 +276,6 @@ def model_parts(
 
 
 # -- refusals --------------------------------------------------------------------------------------------
-
-_TOP_LEVEL = frozenset({
-    "cachedContent", "contents", "generationConfig", "labels", "safetySettings", "serviceTier", "store",
-    "systemInstruction", "toolConfig", "tools",
-})  # fmt: skip
-_DATA = frozenset({
-    "text", "inlineData", "fileData", "functionCall", "functionResponse", "executableCode",
-    "codeExecutionResult", "toolCall", "toolResponse",
-})  # fmt: skip
 
 
 def check_gemini_request(

@@ -37,6 +37,17 @@ _ERROR_TYPES = {
     504: "timeout_error",
     529: "overloaded_error",
 }
+_TOP_LEVEL = frozenset({
+    "model", "max_tokens", "messages", "cache_control", "container", "diagnostics", "inference_geo",
+    "metadata", "output_config", "service_tier", "speed", "stop_sequences", "stream", "system", "temperature",
+    "thinking", "tool_choice", "tools", "top_k", "top_p",
+})  # fmt: skip
+_BETA_FIELDS = frozenset({
+    "compaction", "context_management", "fallback_credit_token", "fallbacks", "mcp_servers", "thread",
+})  # fmt: skip
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
+_BINDING_BETA = "thinking-binding-controls-2026-08-01"
+_TOOLS_BETA = "inline-tools-2026-09-15"
 
 
 class MessagesServer(ScriptedServer):
@@ -379,18 +390,6 @@ def _block_events(index: int, block: Mapping[str, Any]) -> Iterator[dict[str, An
 
 
 # -- refusals --------------------------------------------------------------------------------------------
-
-_TOP_LEVEL = frozenset({
-    "model", "max_tokens", "messages", "cache_control", "container", "diagnostics", "inference_geo",
-    "metadata", "output_config", "service_tier", "speed", "stop_sequences", "stream", "system", "temperature",
-    "thinking", "tool_choice", "tools", "top_k", "top_p",
-})  # fmt: skip
-_BETA_FIELDS = frozenset({
-    "compaction", "context_management", "fallback_credit_token", "fallbacks", "mcp_servers", "thread",
-})  # fmt: skip
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,128}")
-_BINDING_BETA = "thinking-binding-controls-2026-08-01"
-_TOOLS_BETA = "inline-tools-2026-09-15"
 
 
 def check_messages_request(

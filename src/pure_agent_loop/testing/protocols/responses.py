@@ -20,6 +20,15 @@ from pure_agent_loop.testing.history import loads_exactly
 from pure_agent_loop.testing.server import ScriptedServer
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_TOP_LEVEL = frozenset({
+    "access_programs", "background", "background_options", "context_management", "conversation", "image",
+    "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model",
+    "moderation", "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key",
+    "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier",
+    "service_tier", "store", "stream", "stream_options", "temperature",
+    "text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user",
+})  # fmt: skip
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class ResponsesServer(ScriptedServer):
@@ -368,16 +377,6 @@ def _emptied(item: Mapping[str, Any]) -> dict[str, Any]:
 
 
 # -- refusals --------------------------------------------------------------------------------------------
-
-_TOP_LEVEL = frozenset({
-    "access_programs", "background", "background_options", "context_management", "conversation", "image",
-    "include", "input", "instructions", "max_output_tokens", "max_tool_calls", "metadata", "model",
-    "moderation", "parallel_tool_calls", "previous_response_id", "prompt", "prompt_cache_key",
-    "prompt_cache_options", "prompt_cache_retention", "reasoning", "safety_identifier",
-    "service_tier", "store", "stream", "stream_options", "temperature",
-    "text", "tool_choice", "tools", "top_logprobs", "top_p", "truncation", "user",
-})  # fmt: skip
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 def check_responses_request(body: Any, *, issued: IssuedItems | None = None) -> list[str]:

@@ -13,11 +13,11 @@ loopback server, and `check` lists the differences of any client's result:
 from typing import Any
 
 from pure_agent_loop.testing.quirks.checking import (
-    AsItIs,
     Expected,
     Outcome,
     OutcomeCall,
     Quirk,
+    RawBody,
     check,
     serve,
 )
@@ -42,11 +42,11 @@ __all__ = [
     "PROTOCOL_QUIRKS",
     "QUIRKS",
     "TOOLS",
-    "AsItIs",
     "Expected",
     "Outcome",
     "OutcomeCall",
     "Quirk",
+    "RawBody",
     "check",
     "serve",
 ]

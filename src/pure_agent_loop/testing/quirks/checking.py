@@ -20,6 +20,26 @@ from pure_agent_loop.testing.server import ScriptedServer
 # -- types: a quirk, its expected result, and a client's outcome -----------------------------------------
 
 EVENT_STREAM = "text/event-stream"
+JSON = "application/json"
+_SHOWN = 120
+_SERVERS: dict[str, type[ScriptedServer]] = {
+    "chat": ScriptedServer,
+    "messages": MessagesServer,
+    "responses": ResponsesServer,
+    "gemini": GeminiServer,
+}
+HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
+WHOLE: dict[str, Any] = {**HEAD, "object": "chat.completion"}
+DONE = b"data: [DONE]\n\n"
+USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+TOKENS = TokenUsage(11, 7, 18)
+ROLE: dict[str, Any] = {"role": "assistant", "content": ""}
+FIVE = '{"a": 2, "b": 3}'
+NINE = '{"a": 4, "b": 5}'
+ADD_FIVE = ("add", {"a": 2, "b": 3})
+ADD_NINE = ("add", {"a": 4, "b": 5})
+STOP: dict[str, Any] = {**HEAD, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
+CALLS: dict[str, Any] = {**HEAD, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,12 +122,8 @@ class Outcome:
     usage: TokenUsage | None = None
 
 
-JSON = "application/json"
-_SHOWN = 120
-
-
 @dataclass(frozen=True, slots=True)
-class AsItIs(ServerFault):
+class RawBody(ServerFault):
     """Script item for a `ScriptedServer`: the body of a quirk, byte for byte.
 
     The body is sent in chunks of the server's ``rechunk``; a content type other than an event stream or JSON
@@ -148,15 +164,7 @@ def serve(quirk: Quirk, *, rechunk: int | Sequence[int] | None = None, check: bo
             client = OpenAIClient("m", api_key="k", base_url=server.base_url)
     """
     server = _SERVERS[quirk.protocol]
-    return server(handler=lambda _: AsItIs(quirk), rechunk=rechunk, check=check)
-
-
-_SERVERS: dict[str, type[ScriptedServer]] = {
-    "chat": ScriptedServer,
-    "messages": MessagesServer,
-    "responses": ResponsesServer,
-    "gemini": GeminiServer,
-}
+    return server(handler=lambda _: RawBody(quirk), rechunk=rechunk, check=check)
 
 
 def check(
@@ -260,19 +268,6 @@ def _short(value: Any) -> str:
 
 
 # -- helpers that write the bodies of quirks -------------------------------------------------------------
-
-HEAD: dict[str, Any] = {"id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m"}
-WHOLE: dict[str, Any] = {**HEAD, "object": "chat.completion"}
-DONE = b"data: [DONE]\n\n"
-USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
-TOKENS = TokenUsage(11, 7, 18)
-ROLE: dict[str, Any] = {"role": "assistant", "content": ""}
-FIVE = '{"a": 2, "b": 3}'
-NINE = '{"a": 4, "b": 5}'
-ADD_FIVE = ("add", {"a": 2, "b": 3})
-ADD_NINE = ("add", {"a": 4, "b": 5})
-STOP: dict[str, Any] = {**HEAD, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
-CALLS: dict[str, Any] = {**HEAD, "choices": [{"index": 0, "delta": {}, "finish_reason": "tool_calls"}]}
 
 
 def event(payload: Any) -> bytes:

@@ -29,6 +29,24 @@ _CALL = calls(ADD_FIVE, usage=TOKENS)
 _BOTH = calls(ADD_FIVE, ADD_NINE, usage=TOKENS)
 _EARLY = Expected(error="incomplete")
 _PAGE = b"<!doctype html><title>Sign in</title><h1>Sign in</h1>"
+_COUNTED = {"input_tokens": 11, "output_tokens": 7}
+_MESSAGE_STOP = {"type": "message_stop"}
+_RESPONSE = {"id": "resp_1", "object": "response", "model": "m", "error": None, "incomplete_details": None}
+_RESPONSE_USAGE = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
+_BEGUN: list[dict[str, Any]] = [
+    {"type": kind, "response": {**_RESPONSE, "status": "in_progress", "output": [], "usage": None}}
+    for kind in ("response.created", "response.in_progress")
+]
+_REASONING = {"type": "reasoning", "id": "rs_0", "summary": [{"type": "summary_text", "text": "hm"}]}
+_GEMINI_USAGE = {"promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18}
+_TWO_FIVE, _FOUR_NINE = {"a": 2, "b": 3}, {"a": 4, "b": 5}
+_LIST_ERROR = (
+    b'[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.",'
+    b'"status":"INVALID_ARGUMENT"}}]'
+)
+_RETRY_LATER = (
+    "You exceeded your current quota, please check your plan and billing details. Please retry in 23.5s."
+)
 
 
 def _of(protocol: str, *rows: tuple[Any, ...]) -> tuple[Quirk, ...]:
@@ -47,8 +65,6 @@ def _unnamed(*events: Any) -> bytes:
 
 # -- Messages --------------------------------------------------------------------------------------------
 
-_COUNTED = {"input_tokens": 11, "output_tokens": 7}
-
 
 def _message(usage: Any = None, **fields: Any) -> dict[str, Any]:
     head = {"id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": []}
@@ -57,7 +73,6 @@ def _message(usage: Any = None, **fields: Any) -> dict[str, Any]:
 
 
 _START = {"type": "message_start", "message": _message()}
-_MESSAGE_STOP = {"type": "message_stop"}
 
 
 def _block(block: Mapping[str, Any], *deltas: Mapping[str, Any], index: int = 0) -> list[dict[str, Any]]:
@@ -390,13 +405,6 @@ MESSAGES_QUIRKS = _of(
 
 # -- Responses -------------------------------------------------------------------------------------------
 
-_RESPONSE = {"id": "resp_1", "object": "response", "model": "m", "error": None, "incomplete_details": None}
-_RESPONSE_USAGE = {"input_tokens": 11, "output_tokens": 7, "total_tokens": 18}
-_BEGUN: list[dict[str, Any]] = [
-    {"type": kind, "response": {**_RESPONSE, "status": "in_progress", "output": [], "usage": None}}
-    for kind in ("response.created", "response.in_progress")
-]
-
 
 def _said_item(said: str = _SAID, number: int = 0) -> dict[str, Any]:
     content = [{"type": "output_text", "text": said, "annotations": []}] if said else []
@@ -435,7 +443,6 @@ def _responses(*parts: Any, end: Any) -> bytes:
 
 _SAID_EVENTS = _item(_said_item(), "It is ", "5.")
 _SAID_END = _completed(_said_item())
-_REASONING = {"type": "reasoning", "id": "rs_0", "summary": [{"type": "summary_text", "text": "hm"}]}
 
 RESPONSES_QUIRKS = _of(
     "responses",
@@ -708,8 +715,6 @@ RESPONSES_QUIRKS = _of(
 
 # -- Gemini ----------------------------------------------------------------------------------------------
 
-_GEMINI_USAGE = {"promptTokenCount": 11, "candidatesTokenCount": 7, "totalTokenCount": 18}
-
 
 def _chunk(*parts: Mapping[str, Any], reason: str | None = None, usage: Any = None, **fields: Any) -> Any:
     content = {"role": "model", **({"parts": list(parts)} if parts else {})}
@@ -733,14 +738,6 @@ def _gemini(*chunks: Any) -> bytes:
 
 
 _LAST = _chunk(reason="STOP", usage=_GEMINI_USAGE)
-_TWO_FIVE, _FOUR_NINE = {"a": 2, "b": 3}, {"a": 4, "b": 5}
-_LIST_ERROR = (
-    b'[{"error":{"code":400,"message":"API key not valid. Please pass a valid API key.",'
-    b'"status":"INVALID_ARGUMENT"}}]'
-)
-_RETRY_LATER = (
-    "You exceeded your current quota, please check your plan and billing details. Please retry in 23.5s."
-)
 
 GEMINI_QUIRKS = _of(
     "gemini",

@@ -10,7 +10,7 @@ from typing import Any
 
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.chinese.tools import TOOLS
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text, excerpt_around
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
@@ -65,11 +65,11 @@ class ChangeTools:
             before = self._workspace.write(path, data)
             self._note(path, state, data, knows=True)
         lines = content.count("\n") + (not content.endswith("\n") and content != "")
-        length = message("one_line") if lines == 1 else message("many_lines", count=lines)
+        length = model_text("one_line") if lines == 1 else model_text("many_lines", count=lines)
         key = "created" if before is None else "replaced"
-        text = message(key, path=shown(path), lines=length, size=len(data))
+        text = model_text(key, path=shown(path), lines=length, size=len(data))
         if before is not None and before.st_nlink > 1:
-            text += message("kept_names", count=before.st_nlink - 1)
+            text += model_text("kept_names", count=before.st_nlink - 1)
         return clean_text(text)
 
     def edit_file(self, path: str, old_text: str, new_text: str, replace_all: bool = False) -> str:
@@ -88,18 +88,18 @@ class ChangeTools:
             if len(places) > 1 and not replace_all:
                 raise WorkspaceError(_ambiguous(file.text, places, path))
             if len(places) > MAX_REPLACED:
-                raise WorkspaceError(message("old_text_often", limit=MAX_REPLACED, path=shown(path)))
+                raise WorkspaceError(model_text("old_text_often", limit=MAX_REPLACED, path=shown(path)))
             change = _Change(file.text, places, _with_line_ends_of(clean_text(new_text), file.text))
             _require_size(change.size, path)  # before building the text, which may be larger than the memory
             after = change.after()
             if after == file.text:
-                raise WorkspaceError(message("no_change", path=shown(path)))
+                raise WorkspaceError(model_text("no_change", path=shown(path)))
             data = file.bytes_of(after)
             _require_size(len(data), path)
             knows = self._workspace.known.state(self._name(path)) is not None
             self._workspace.write(path, data, make_folders=False)
             self._note(path, state, data, knows=knows)
-        return clean_text(message("edited", path=shown(path)) + change.shown())
+        return clean_text(model_text("edited", path=shown(path)) + change.shown())
 
     def note_question(self, args: Mapping[str, Any]) -> str:
         """Record the file's state before a person is asked about a call.
@@ -148,19 +148,19 @@ class ChangeTools:
         seen = known.state(name)
         objection = ""
         if asked is not None and asked != state:
-            objection = message(
+            objection = model_text(
                 "changed_since_asked", path=shown(path), what=_what_changed(known, asked, content)
             )
         elif state == ABSENT or content == data:
             return state, ""
         elif seen is not None and seen != state:
-            objection = message(
+            objection = model_text(
                 "changed_since_read", path=shown(path), what=_what_changed(known, seen, content)
             )
         elif is_asked or asked is not None:  # the person sees the replaced content and decides
             return state, ""
         elif seen is None and data is not None and content and known.has_reader:
-            objection = message("not_read", path=shown(path), size=len(content))
+            objection = model_text("not_read", path=shown(path), size=len(content))
         if objection and not known.has_reader:
             known.note(name, state, content)  # without a reader the model has no other way to learn it
         return state, objection
@@ -177,7 +177,7 @@ class ChangeTools:
         _require_size(len(data), path)
         file = EncodedText.of(data)
         if file is None:
-            raise WorkspaceError(message("not_editable", path=shown(path)))
+            raise WorkspaceError(model_text("not_editable", path=shown(path)))
         return file
 
 
@@ -203,7 +203,7 @@ class _ChangeTool(Tool):
 def _what_changed(known: KnownFiles, state: str, content: bytes) -> str:
     """Describe how a file has changed, as a diff if its old content was kept."""
     if state == ABSENT:
-        return message("is_new")
+        return model_text("is_new")
     kept = known.text(state)
     old, new = (None if data is None else EncodedText.of(data) for data in (kept, content))
     if old is not None and new is not None:
@@ -212,19 +212,19 @@ def _what_changed(known: KnownFiles, state: str, content: bytes) -> str:
         before, after = before[head : len(before) - tail], after[head : len(after) - tail]
         if before or after:
             title = f"@@ -{head + 1},{len(before)} +{head + 1},{len(after)} @@"
-            return "\n".join([message("what_changed"), title, *_hunk(before, after)])
-    return message("size_changed", old=size_of(state), new=len(content))
+            return "\n".join([model_text("what_changed"), title, *_hunk(before, after)])
+    return model_text("size_changed", old=size_of(state), new=len(content))
 
 
 def _require_size(size: int, path: str) -> None:
     if size > MAX_FILE_BYTES:
-        raise WorkspaceError(message("too_large", path=shown(path), limit=MAX_FILE_BYTES))
+        raise WorkspaceError(model_text("too_large", path=shown(path), limit=MAX_FILE_BYTES))
 
 
 def _places(text: str, old_text: str, path: str, *, overlapping: bool) -> list[tuple[int, int]]:
     """Find the old text, all line ends being equal. Return at most one place over the limit."""
     if not old_text:
-        raise WorkspaceError(message("old_text_empty"))
+        raise WorkspaceError(model_text("old_text_empty"))
     plain, old = text.replace("\r\n", "\n"), old_text.replace("\r\n", "\n")
     step, limit = (1, MAX_PLACES) if overlapping else (len(old), MAX_REPLACED)
     starts = list(islice(_starts(plain, old, step), limit + 1))
@@ -256,8 +256,8 @@ def _with_line_ends_of(new_text: str, text: str) -> str:
 def _ambiguous(text: str, places: list[tuple[int, int]], path: str) -> str:
     numbers = _line_numbers(text, [start for start, _ in places[:MAX_PLACES]])
     many = len(places) > MAX_PLACES
-    count, ellipsis = (message("more_than", count=MAX_PLACES), ", ...") if many else (str(len(places)), "")
-    return message("ambiguous", count=count, path=shown(path), numbers=numbers + ellipsis)
+    count, ellipsis = (model_text("more_than", count=MAX_PLACES), ", ...") if many else (str(len(places)), "")
+    return model_text("ambiguous", count=count, path=shown(path), numbers=numbers + ellipsis)
 
 
 def _line_numbers(text: str, starts: list[int]) -> str:
@@ -307,11 +307,11 @@ class _Change:
 
     def _count_text(self) -> str:
         if len(self.places) == 1:
-            return message("one_place")
+            return model_text("one_place")
         starts = [start for start, _ in self.places[:MAX_PLACES]]
         ellipsis = ", ..." if len(self.places) > MAX_PLACES else ""
         numbers = _line_numbers(self.before, starts) + ellipsis
-        return message("many_places", count=len(self.places), numbers=numbers)
+        return model_text("many_places", count=len(self.places), numbers=numbers)
 
 
 def _line_end(text: str, at: int) -> int:
@@ -331,5 +331,5 @@ def _hunk(old: list[str], new: list[str]) -> list[str]:
 def _diff_lines(mark: str, lines: list[str], at: int = 0) -> list[str]:
     shown_lines = [f"{mark}{excerpt_around(line, at, MAX_SHOWN_CHARS)}" for line in lines[:MAX_SHOWN_LINES]]
     if len(lines) > MAX_SHOWN_LINES:
-        shown_lines.append(mark + message("more_lines", count=len(lines) - MAX_SHOWN_LINES))
+        shown_lines.append(mark + model_text("more_lines", count=len(lines) - MAX_SHOWN_LINES))
     return shown_lines

@@ -20,7 +20,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import excerpt_around
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 from pure_agent_loop.toolbox.files.walking import FolderHandle
@@ -45,6 +45,14 @@ _FOLDED: dict[int, str | int] = {
     **dict.fromkeys(map(ord, _DASHES), "-"),
     **str.maketrans(*_LOOK_ALIKES),
 }
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+_PERMISSIONS = 0o777
+_ANY_WRITE = 0o222
+MAX_LINES = 20_000  # lines of a file; similar lines are not searched in a longer one
+MAX_COMPARED = 20_000_000  # pairs of characters; further lines are not compared
+MAX_LINE_CHARS = 300
+MAX_SHOWN = 12
+SIMILAR = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +90,7 @@ class FoldedMatch:
                 _compare_letters(kinds, one.written, other.written)
         after = _gap_at_start(self._text[self.end :], our_end)
         _compare_gaps(kinds, after, our_end, "trailing", has_escape=has_escape)
-        return message("comma").join(_describe(kind, pairs) for kind, pairs in kinds.items())
+        return model_text("comma").join(_describe(kind, pairs) for kind, pairs in kinds.items())
 
     def _starts_line(self) -> bool:
         return self._text[: self.start].rstrip(" \t")[-1:] in ("", "\n")
@@ -224,13 +232,13 @@ def _compare_letters(kinds: dict[str, list[str]], theirs: str, ours: str) -> Non
 
 
 def _describe_pair(theirs: str, ours: str) -> str:
-    return message("for", theirs=_show_chars(theirs), ours=_show_chars(ours))
+    return model_text("for", theirs=_show_chars(theirs), ours=_show_chars(ours))
 
 
 def _show_chars(chars: str) -> str:
     """Show characters, with code points if they could be confused with others."""
     if chars.isascii():
-        return chars if chars.strip() else message("a_space")
+        return chars if chars.strip() else model_text("a_space")
     codes = " ".join(f"U+{ord(char):04X}" for char in chars)
     visible = not any(char.isspace() or _is_invisible(char) for char in chars)
     return f"{chars} ({codes})" if visible else codes
@@ -239,7 +247,7 @@ def _show_chars(chars: str) -> str:
 def _describe(kind: str, pairs: list[str]) -> str:
     shown = list(dict.fromkeys(pairs))
     ellipsis = ", ..." if len(shown) > MAX_PAIRS else ""
-    return message(kind) + (f" ({'; '.join(shown[:MAX_PAIRS])}{ellipsis})" if shown else "")
+    return model_text(kind) + (f" ({'; '.join(shown[:MAX_PAIRS])}{ellipsis})" if shown else "")
 
 
 def common_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
@@ -251,10 +259,6 @@ def common_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
 
 
 # -- write a file whole or not at all, in an open folder -------------------------------------------------
-
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-_PERMISSIONS = 0o777
-_ANY_WRITE = 0o222
 
 
 def replace_file(folder: FolderHandle, name: str, data: bytes, before: os.stat_result | None) -> None:
@@ -310,19 +314,13 @@ def require_replaceable(before: os.stat_result | None, path: str) -> None:
     if stat.S_ISDIR(before.st_mode):
         raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
     if not stat.S_ISREG(before.st_mode):
-        raise WorkspaceError(message("not_writable", path=shown(path)))
+        raise WorkspaceError(model_text("not_writable", path=shown(path)))
     if not before.st_mode & _ANY_WRITE:
         # Replacing a file needs no right to write it, but its read-only mark must be respected.
-        raise WorkspaceError(message("marked_read_only", path=shown(path)))
+        raise WorkspaceError(model_text("marked_read_only", path=shown(path)))
 
 
 # -- explain why a text to replace is not in a file: the nearest lines and their differences -------------
-
-MAX_LINES = 20_000  # lines of a file; similar lines are not searched in a longer one
-MAX_COMPARED = 20_000_000  # pairs of characters; further lines are not compared
-MAX_LINE_CHARS = 300
-MAX_SHOWN = 12
-SIMILAR = 0.6
 
 
 def why_not_found(text: str, old: str, path: str) -> str:
@@ -332,17 +330,17 @@ def why_not_found(text: str, old: str, path: str) -> str:
         old: The missing text, with plain line ends.
     """
 
-    start = message("not_in_file", path=shown(path))
+    start = model_text("not_in_file", path=shown(path))
     lines = [line.rstrip("\r") for line in text.split("\n")]
     wanted = old.strip("\n").split("\n")
     place = find_place(text, old)
     differences = "" if place is None else place.differences(old)
     if place is not None and differences:
-        return message("differs", start=start, what=differences, lines=_place_lines(text, place))
+        return model_text("differs", start=start, what=differences, lines=_place_lines(text, place))
     at = _nearest(lines, wanted) if len(lines) <= MAX_LINES else None
     if at is None:
-        return message("nothing_similar", start=start)
-    return message("similar", start=start, lines=_numbered(lines, at, len(wanted)))
+        return model_text("nothing_similar", start=start)
+    return model_text("similar", start=start, lines=_numbered(lines, at, len(wanted)))
 
 
 def _nearest(lines: list[str], wanted: list[str]) -> int | None:
@@ -377,7 +375,7 @@ def _place_lines(text: str, place: FoldedMatch) -> str:
 def _numbered(lines: list[str], at: int, count: int) -> str:
     chosen = lines[at : at + min(count, MAX_SHOWN)]
     return "\n".join(
-        message("numbered", number=number, line=_visible(line[: MAX_LINE_CHARS + 6]))
+        model_text("numbered", number=number, line=_visible(line[: MAX_LINE_CHARS + 6]))
         for number, line in enumerate(chosen, at + 1)
     )
 

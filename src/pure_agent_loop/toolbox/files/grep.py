@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import BinaryIO
 
 from pure_agent_loop.prompts.chinese.tools import TOOLS
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
@@ -56,7 +56,7 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
     """Return the matching lines, each with its file and number."""
     text = options.pattern.pattern
     if not text or len(text) > MAX_PATTERN_CHARS or "\n" in text or "\0" in text:
-        raise WorkspaceError(message("grep_pattern", limit=MAX_PATTERN_CHARS))
+        raise WorkspaceError(model_text("grep_pattern", limit=MAX_PATTERN_CHARS))
     ripgrep = find_ripgrep(workspace.root) if options.use_ripgrep else None
     matcher = Matcher(options.pattern, ripgrep, options.seconds)
     source = Source(workspace, options)
@@ -69,9 +69,9 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
     if source.error is not None:
         raise source.error
     if matcher.failed:
-        source.notes.add(message("search_failed"))
+        source.notes.add(model_text("search_failed"))
     if matcher.too_slow:
-        source.notes.add(message("stopped", seconds=options.seconds))
+        source.notes.add(model_text("stopped", seconds=options.seconds))
     return clean_text(report.text(source.notes))
 
 
@@ -160,7 +160,7 @@ class Source:
                 if content is not None:
                     yield name, content
         if not walk.complete:
-            self.notes.add(message("not_all_folders"))
+            self.notes.add(model_text("not_all_folders"))
 
     def _entry_content(self, entry: FileEntry, name: str) -> bytes | None:
         if entry.kind != "file" or self._scope.is_late() or not self._scope.has(entry.parts):
@@ -170,7 +170,7 @@ class Source:
                 self._workspace.readable(entry.folder.open(entry.parts[-1], os.O_RDONLY), name)
             )
         except (OSError, WorkspaceError):  # gone, replaced by a link, not permitted, or with several names
-            self.notes.add(message("unread_files"))
+            self.notes.add(model_text("unread_files"))
             return None
 
     def _content(self, opened: BinaryIO) -> bytes | None:
@@ -178,7 +178,7 @@ class Source:
             data = opened.read(MAX_FILE_BYTES + 1)
         if len(data) <= MAX_FILE_BYTES:
             return data
-        self.notes.add(message("large_files", limit=MAX_FILE_BYTES))
+        self.notes.add(model_text("large_files", limit=MAX_FILE_BYTES))
         return None
 
 
@@ -235,10 +235,10 @@ class _Report:
 
     def text(self, notes: set[str]) -> str:
         """Return the whole report."""
-        lines = list(self._lines) or [message("no_line")]
+        lines = list(self._lines) or [model_text("no_line")]
         if self._is_full:
             notes = notes | {
-                message("first_files" if self._files_only else "first_matches", count=self._count)
+                model_text("first_files" if self._files_only else "first_matches", count=self._count)
             }
         return "\n".join([*lines, *(f"[{note}]" for note in sorted(notes))])
 
@@ -255,10 +255,12 @@ def _lines_of(data: bytes) -> bytes | None:
 def _no_match_text(pattern: str, hidden: bool) -> str:
     hints = []
     if "/" not in pattern:
-        hints.append(message("into_folders", pattern=pattern))
+        hints.append(model_text("into_folders", pattern=pattern))
     if not hidden:
-        hints.append(message("also_hidden"))
-    return message("no_match", pattern=pattern) + (message("ways", ways="; ".join(hints)) if hints else "")
+        hints.append(model_text("also_hidden"))
+    return model_text("no_match", pattern=pattern) + (
+        model_text("ways", ways="; ".join(hints)) if hints else ""
+    )
 
 
 # -- the search tools: ``glob`` by name and ``grep`` by content ------------------------------------------
@@ -310,15 +312,15 @@ class SearchTools:
                 if not scope.has(entry.parts):
                     continue
                 if len(lines) == MAX_FOUND:
-                    lines.append(message("only_first", count=MAX_FOUND))
+                    lines.append(model_text("only_first", count=MAX_FOUND))
                     break
                 lines.append("/".join((*start, *entry.parts)))
         if not lines:
             lines.append(_no_match_text(pattern, hidden))
         if scope.is_late():
-            lines.append(f"[{message('stopped', seconds=self._seconds)}]")
+            lines.append(f"[{model_text('stopped', seconds=self._seconds)}]")
         if not walk.complete:
-            lines.append(f"[{message('not_all_folders')}]")
+            lines.append(f"[{model_text('not_all_folders')}]")
         return clean_text("\n".join(lines))
 
     def grep(

@@ -23,7 +23,7 @@ from typing import IO
 
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program, script_argv
 from pure_agent_loop.support.globs import Test, match_stars
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text, excerpt_around
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
 
@@ -33,6 +33,11 @@ _NO_MATCH, _BAD_PATTERN = 1, 2
 START = "\x01"  # printed by the program before the match
 _ESCAPE, _WORD = re.compile(r"\\."), re.compile(r"\w{2,}")
 _Command = tuple["str | bytes", ...]
+MAX_PATTERN_CHARS = 1_000
+MAX_CHOICES = 64
+_CHOICE = re.compile(r"\{([^{}]*)\}")
+_ANY_DEPTH = "**"
+NOT_SEARCHED = frozenset({"node_modules", "__pycache__"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,7 +218,7 @@ def _command(wanted: LinePattern, ripgrep: str | None) -> _Command:
         if done.returncode in (0, _NO_MATCH):
             return command
         problem = done.stderr.decode("utf-8", "replace").strip()
-    raise WorkspaceError(message("bad_regex", pattern=pattern[:200], problem=problem[:300]))
+    raise WorkspaceError(model_text("bad_regex", pattern=pattern[:200], problem=problem[:300]))
 
 
 def _run_once(command: _Command) -> subprocess.CompletedProcess[bytes]:
@@ -228,19 +233,14 @@ def _run_once(command: _Command) -> subprocess.CompletedProcess[bytes]:
             timeout=CHECK_SECONDS,
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(command, _BAD_PATTERN, b"", message("slow_regex").encode())
+        return subprocess.CompletedProcess(command, _BAD_PATTERN, b"", model_text("slow_regex").encode())
     except OSError as error:
         return subprocess.CompletedProcess(command, _BAD_PATTERN, b"", str(error).encode())
 
 
 # -- path patterns such as ``src/**/*.py``, matched name by name -----------------------------------------
 
-MAX_PATTERN_CHARS = 1_000
-MAX_CHOICES = 64
-_CHOICE = re.compile(r"\{([^{}]*)\}")
-_ANY_DEPTH = "**"
 _Names = tuple[str, ...]
-NOT_SEARCHED = frozenset({"node_modules", "__pycache__"})
 
 
 class PathPattern:
@@ -252,7 +252,7 @@ class PathPattern:
 
     def __init__(self, pattern: str) -> None:
         if len(pattern) > MAX_PATTERN_CHARS:
-            raise WorkspaceError(message("pattern_too_long", limit=MAX_PATTERN_CHARS))
+            raise WorkspaceError(model_text("pattern_too_long", limit=MAX_PATTERN_CHARS))
         self._choices = [_names(choice, pattern) for choice in _choices(pattern)]
         self._tests = [tuple(map(_name_test, names)) for names in self._choices]
 
@@ -288,20 +288,20 @@ def _choices(pattern: str) -> list[str]:
             before, after = text[: choice.start()], text[choice.end() :]
             pending += [f"{before}{option}{after}" for option in choice[1].split(",")]
         if len(expanded) + len(pending) > MAX_CHOICES:
-            raise WorkspaceError(message("too_many_choices", pattern=shown(pattern), limit=MAX_CHOICES))
+            raise WorkspaceError(model_text("too_many_choices", pattern=shown(pattern), limit=MAX_CHOICES))
     return expanded
 
 
 def _names(choice: str, pattern: str) -> _Names:
     if choice.startswith(("/", "~")) or ".." in choice.split("/"):
-        raise WorkspaceError(message("pattern_relative", pattern=shown(pattern)))
+        raise WorkspaceError(model_text("pattern_relative", pattern=shown(pattern)))
     names: list[str] = []
     for name in choice.split("/"):
         if name in ("", ".") or (name == _ANY_DEPTH and names[-1:] == [_ANY_DEPTH]):
             continue
         names.append(name)
     if not names:
-        raise WorkspaceError(message("pattern_empty"))
+        raise WorkspaceError(model_text("pattern_empty"))
     return tuple(names)
 
 

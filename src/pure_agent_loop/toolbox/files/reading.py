@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from pure_agent_loop.media import MAX_FILE_BYTES, Image, image_info
 from pure_agent_loop.prompts.chinese.tools import TOOLS
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
@@ -21,6 +21,36 @@ from pure_agent_loop.toolbox.files.workspace import FolderEntry, Workspace
 
 UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MARKS = {codecs.BOM_UTF8: "utf-8", UTF16[0]: "utf-16-le", UTF16[1]: "utf-16-be"}
+MAX_ENTRIES = 500
+MAX_LINES = 2_000
+MAX_BYTES = 100_000
+# In a larger file the lines after the page are not counted: that would take seconds.
+MAX_COUNTED_BYTES = 20_000_000
+# Search limit for a page. A sparse file can be larger than any disk, and a file can grow meanwhile.
+MAX_SEARCHED_BYTES = 1_000_000_000
+_SNIFFED = 8_192
+_SIGNATURES = {
+    b"\x89PNG": "PNG image",
+    b"\xff\xd8\xff": "JPEG image",
+    b"GIF8": "GIF image",
+    b"%PDF": "PDF document",
+    b"PK\x03\x04": "ZIP archive or Office document",
+    b"\x1f\x8b": "gzip archive",
+    b"\x7fELF": "program",
+    b"MZ": "Windows program",
+    b"SQLite format 3": "SQLite database",
+    b"GGUF": "GGUF model",
+}
+_EXAMPLES = {
+    "list_dir": [
+        ("Which files are in the music folder?", {"path": "music"}),
+        ("What is in this folder?", {"path": "."}),
+    ],
+    "read_file": [
+        ("What does todo.txt say?", {"path": "todo.txt"}),
+        ("Show me notes/plan.md", {"path": "notes/plan.md"}),
+    ],
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,39 +96,6 @@ def _errors(encoding: str) -> str:
     return "surrogateescape" if encoding == "utf-8" else "surrogatepass"
 
 
-MAX_ENTRIES = 500
-MAX_LINES = 2_000
-MAX_BYTES = 100_000
-# In a larger file the lines after the page are not counted: that would take seconds.
-MAX_COUNTED_BYTES = 20_000_000
-# Search limit for a page. A sparse file can be larger than any disk, and a file can grow meanwhile.
-MAX_SEARCHED_BYTES = 1_000_000_000
-_SNIFFED = 8_192
-_SIGNATURES = {
-    b"\x89PNG": "PNG image",
-    b"\xff\xd8\xff": "JPEG image",
-    b"GIF8": "GIF image",
-    b"%PDF": "PDF document",
-    b"PK\x03\x04": "ZIP archive or Office document",
-    b"\x1f\x8b": "gzip archive",
-    b"\x7fELF": "program",
-    b"MZ": "Windows program",
-    b"SQLite format 3": "SQLite database",
-    b"GGUF": "GGUF model",
-}
-
-_EXAMPLES = {
-    "list_dir": [
-        ("Which files are in the music folder?", {"path": "music"}),
-        ("What is in this folder?", {"path": "."}),
-    ],
-    "read_file": [
-        ("What does todo.txt say?", {"path": "todo.txt"}),
-        ("Show me notes/plan.md", {"path": "notes/plan.md"}),
-    ],
-}
-
-
 class FileTools:
     """The tools that read files in one workspace.
 
@@ -132,11 +129,11 @@ class FileTools:
         """
         listing = self._workspace.list(path, MAX_ENTRIES)
         if not listing.total:
-            return message("empty_folder")
+            return model_text("empty_folder")
         lines = [_entry_line(entry) for entry in listing.entries]
         left_out = listing.total - len(lines)
         if left_out > 0:
-            lines.append(message("more_entries", count=left_out))
+            lines.append(model_text("more_entries", count=left_out))
         return clean_text("\n".join(lines))
 
     def read_file(self, path: str, offset: int = 1, limit: int = MAX_LINES) -> str:
@@ -165,13 +162,13 @@ def _entry_line(entry: FolderEntry) -> str:
     if entry.kind == "folder":
         return f"{entry.name}/"
     if entry.kind == "file":
-        return message("entry_size", name=entry.name, size=entry.size)
-    return message("entry_link" if entry.kind == "link" else "entry_other", name=entry.name)
+        return model_text("entry_size", name=entry.name, size=entry.size)
+    return model_text("entry_link" if entry.kind == "link" else "entry_other", name=entry.name)
 
 
 def _describe_binary(path: str, head: bytes, size: int) -> str:
     kind = next((name for start, name in _SIGNATURES.items() if head.startswith(start)), "binary")
-    return clean_text(message("no_text", path=path, kind=message(kind), size=size))
+    return clean_text(model_text("no_text", path=path, kind=model_text(kind), size=size))
 
 
 @dataclass
@@ -223,23 +220,23 @@ def _read_page(file: BinaryIO, encoding: str, offset: int, limit: int) -> _LineP
 
 def _format_page(page: _LinePage, path: str, *, is_changed: bool) -> str:
     if not page.total:
-        return message("empty_file")
+        return model_text("empty_file")
     if not page.lines and not page.all_counted:
-        raise WorkspaceError(message("line_too_far", path=path, line=page.first, total=page.total))
+        raise WorkspaceError(model_text("line_too_far", path=path, line=page.first, total=page.total))
     if not page.lines:
-        raise WorkspaceError(message("offset_past", path=path, total=page.total, line=page.first))
+        raise WorkspaceError(model_text("offset_past", path=path, total=page.total, line=page.first))
     last = page.first + len(page.lines) - 1
     text = clean_text("".join(page.lines))
     if page.first == 1 and last == page.total and not page.cut:
         return text
     which = "page_lines" if page.all_counted else "page_lines_more"
-    notes = [message(which, first=page.first, last=last, total=page.total)]
+    notes = [model_text(which, first=page.first, last=last, total=page.total)]
     if page.cut:
-        notes.append(message("line_cut", line=last))
+        notes.append(model_text("line_cut", line=last))
     if is_changed:
-        notes.append(message("changed_elsewhere"))
+        notes.append(model_text("changed_elsewhere"))
     if last < page.total:
-        notes.append(message("read_on", offset=last + 1))
+        notes.append(model_text("read_on", offset=last + 1))
     return f"{text}{'' if text.endswith(chr(10)) else chr(10)}[{'; '.join(notes)}]"
 
 
@@ -271,4 +268,4 @@ class PictureTools:
             data = file.read(MAX_FILE_BYTES + 1)
         image = image_info(data, name=path)
         details = {"kind": image.kind.upper(), "width": image.width, "height": image.height}
-        return [message("picture", path=shown(path), size=len(data), **details), Image(data=data)]
+        return [model_text("picture", path=shown(path), size=len(data), **details), Image(data=data)]

@@ -17,6 +17,35 @@ from typing import Literal
 from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.toolbox.files import beneath
 
+MAX_WALKED = 200_000
+MAX_DEPTH = 64  # each level holds a descriptor
+# A sandbox protects these names too, at the top of a workspace. The list is short because each missing name
+# costs a mount there.
+_AT_TOP = (
+    *(".pal", "pal.toml", ".agents", ".mcp.json", "mcp.json", ".claude", ".codex", ".gemini", ".cursor"),
+    *(".vscode", ".idea", ".zed", ".husky", ".envrc"),
+    *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv"),
+)
+# Commits must work, so only the parts of `.git` that run, or hold or name a configuration.
+PROTECTED_IN_SANDBOX = (".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", *_AT_TOP)
+_VERSION_CONTROL = (".git", ".gitmodules", ".gitconfig", ".hg", ".hgrc", ".svn", ".jj", ".githooks")
+_SHELLS = (
+    *(".bash_login", ".bash_logout", ".bash_aliases", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc"),
+    *(".tcshrc", ".login", ".logout", ".xprofile", ".xinitrc", ".xsession", "config.fish", "profile.ps1"),
+    "Microsoft.PowerShell_profile.ps1",
+)
+_EDITORS = (
+    *(".fleet", ".devcontainer", ".devcontainer.json"),
+    *(".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".emacs", ".emacs.d", ".dir-locals.el"),
+    *(".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".Rprofile"),
+)
+_HOME = (".ssh", ".gnupg", ".config/fish", ".config/autostart", ".config/systemd", "Library/LaunchAgents")
+PROTECTED: tuple[str, ...] = (*_AT_TOP, *_VERSION_CONTROL, *_SHELLS, *_EDITORS, *_HOME)
+_GIT_SHORT = "git~1"  # the short name of .git on Windows
+# Characters that macOS ignores in names.
+_IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
+
+
 # -- an open folder: operations by name act on it even if its path changes meanwhile ---------------------
 
 
@@ -164,9 +193,6 @@ def unlinked_folder(
         folder.close()
 
 
-MAX_WALKED = 200_000
-MAX_DEPTH = 64  # each level holds a descriptor
-
 Kind = Literal["file", "folder", "link", "other"]
 
 
@@ -257,35 +283,8 @@ class TreeWalk:
 # protected: files run only by an explicit command (``Makefile``, ``package.json``, ``conftest.py``) or on
 # another machine (``.github``), and files that only list names (``.gitignore``, ``.gitattributes``).
 
-# A sandbox protects these names too, at the top of a workspace. The list is short because each missing name
-# costs a mount there.
-_AT_TOP = (
-    *(".pal", "pal.toml", ".agents", ".mcp.json", "mcp.json", ".claude", ".codex", ".gemini", ".cursor"),
-    *(".vscode", ".idea", ".zed", ".husky", ".envrc"),
-    *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv"),
-)
-# Commits must work, so only the parts of `.git` that run, or hold or name a configuration.
-PROTECTED_IN_SANDBOX = (".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", *_AT_TOP)
 
-_VERSION_CONTROL = (".git", ".gitmodules", ".gitconfig", ".hg", ".hgrc", ".svn", ".jj", ".githooks")
-_SHELLS = (
-    *(".bash_login", ".bash_logout", ".bash_aliases", ".zprofile", ".zlogin", ".zlogout", ".kshrc", ".cshrc"),
-    *(".tcshrc", ".login", ".logout", ".xprofile", ".xinitrc", ".xsession", "config.fish", "profile.ps1"),
-    "Microsoft.PowerShell_profile.ps1",
-)
-_EDITORS = (
-    *(".fleet", ".devcontainer", ".devcontainer.json"),
-    *(".vimrc", ".exrc", ".nvimrc", ".nvim.lua", ".emacs", ".emacs.d", ".dir-locals.el"),
-    *(".gdbinit", ".lldbinit", ".pdbrc", ".irbrc", ".Rprofile"),
-)
-_HOME = (".ssh", ".gnupg", ".config/fish", ".config/autostart", ".config/systemd", "Library/LaunchAgents")
-
-PROTECTED: tuple[str, ...] = (*_AT_TOP, *_VERSION_CONTROL, *_SHELLS, *_EDITORS, *_HOME)
 """Names protected at any depth, with everything in them. A name with slashes protects that sequence."""
-
-_GIT_SHORT = "git~1"  # the short name of .git on Windows
-# Characters that macOS ignores in names.
-_IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF])
 
 
 def plain_name(name: str) -> str:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.complaints import (
     WorkspaceError,
     describe_os_error,
@@ -129,7 +129,7 @@ class Workspace:
             WorkspaceError: The path lies outside or is not valid.
         """
         if "\0" in path or len(path) > MAX_PATH_CHARS or not _encodable(path):
-            raise WorkspaceError(message("no_path", path=shown(path)))
+            raise WorkspaceError(model_text("no_path", path=shown(path)))
         relative = self._relative(path)
         names: list[str] = []
         for name in relative.parts:
@@ -197,11 +197,11 @@ class Workspace:
 
     def _require_readable(self, status: os.stat_result, path: str) -> None:
         if stat.S_ISDIR(status.st_mode):
-            raise WorkspaceError(message("use_list_dir", path=shown(path)))
+            raise WorkspaceError(model_text("use_list_dir", path=shown(path)))
         if not stat.S_ISREG(status.st_mode):
-            raise WorkspaceError(message("a_pipe", path=shown(path)))
+            raise WorkspaceError(model_text("a_pipe", path=shown(path)))
         if status.st_nlink > 1 and self._hard_links == "refuse":
-            raise WorkspaceError(message("hard_links", path=shown(path), count=status.st_nlink))
+            raise WorkspaceError(model_text("hard_links", path=shown(path), count=status.st_nlink))
 
     def list(self, path: str = ".", limit: int = 500) -> Listing:
         """List a folder, sorted by name.
@@ -262,7 +262,7 @@ class Workspace:
         self.require_unprotected(path)
         parts = self.parts(path)
         if not parts:
-            raise WorkspaceError(message("itself", path=shown(path)))
+            raise WorkspaceError(model_text("itself", path=shown(path)))
         with (
             self._translate_errors(path),
             self.changing,
@@ -281,7 +281,7 @@ class Workspace:
         """
         name = self._protection.found(self.parts(path))
         if name is not None:
-            raise WorkspaceError(message("protected", path=shown(path), name=name))
+            raise WorkspaceError(model_text("protected", path=shown(path), name=name))
 
     # -- Errors ------------------------------------------------------------------------------------
 
@@ -296,9 +296,9 @@ class Workspace:
     def _error_text(self, path: str, error: OSError) -> str:
         missing = error.errno == errno.ENOENT or (error.errno == errno.ENOTDIR and not self._opens(path))
         if missing and not self.root.is_dir():
-            return message("root_gone", root=shown(str(self.root)))
+            return model_text("root_gone", root=shown(str(self.root)))
         if missing:
-            return message("missing", path=shown(path), instead=self._suggestion(path))
+            return model_text("missing", path=shown(path), instead=self._suggestion(path))
         return describe_os_error(path, error)
 
     def _opens(self, path: str) -> bool:
@@ -318,7 +318,7 @@ class Workspace:
                 continue
             kinds: dict[str, str] = {entry.name: entry.kind for entry in entries}
             return suggest_entries("/".join(parts[:depth]), parts[depth], kinds)
-        return message("see_list")
+        return model_text("see_list")
 
 
 def _scan(folder: FolderHandle, limit: int) -> Listing:

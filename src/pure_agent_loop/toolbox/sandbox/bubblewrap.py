@@ -42,6 +42,8 @@ TEMPORARY_BYTES = 1024**3
 _TEMPORARY = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 - fresh ones, inside
 _NAMESPACES = ("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 _SHELL = "/bin/sh"
+_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_PROBE_SECONDS = 10
 
 
 class Bubblewrap:
@@ -230,8 +232,6 @@ def _script(limits: Limits, input_path: str) -> str:
 
 SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
 SANDBOX_NAMES: tuple[str, ...] = get_args(SandboxName)
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_PROBE_SECONDS = 10
 
 
 class Landlock(Sandbox):

@@ -21,10 +21,50 @@ from typing import Any, Protocol
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import script_argv
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 
 REAPER = Path(__file__).with_name("reaper.py")
 READY, LEFT = b"ready\n", b"left "
+# Parts of a git folder that git executes or that redirect it; and parts of a shared one that a commit writes.
+RUNS = ("config", "config.worktree", "hooks", "commondir", "gitdir", "modules", "worktrees", "info")
+_COMMITTED = ("objects", "refs", "logs")
+_PROJECT_FILES = {
+    "pnpm-workspace.yaml": "",
+    "go.work": "",
+    "package.json": r'"workspaces"\s*:',
+    "Cargo.toml": r"^\s*\[workspace\b",  # where Python has no parser of TOML
+    "pyproject.toml": r"^\s*\[tool\.uv\.workspace\b",
+}
+_TABLES = {"Cargo.toml": ("workspace",), "pyproject.toml": ("tool", "uv", "workspace")}
+SAFE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+_FIXED = {
+    "TERM": "dumb",
+    "NO_COLOR": "1",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_EDITOR": "false",
+    # A repository written by a file tool must not make git start programs.
+    "GIT_CONFIG_COUNT": "2",
+    "GIT_CONFIG_KEY_0": "core.fsmonitor",
+    "GIT_CONFIG_VALUE_0": "false",
+    "GIT_CONFIG_KEY_1": "safe.bareRepository",
+    "GIT_CONFIG_VALUE_1": "explicit",
+    "DEBIAN_FRONTEND": "noninteractive",
+    "PIP_NO_INPUT": "1",
+}
+_CACHES = {
+    "PYTHONPYCACHEPREFIX": "pycache",
+    "MYPY_CACHE_DIR": "mypy",
+    "RUFF_CACHE_DIR": "ruff",
+    "COVERAGE_FILE": "coverage",
+    "HYPOTHESIS_STORAGE_DIRECTORY": "hypothesis",
+    "CARGO_TARGET_DIR": "target",
+    "npm_config_cache": "npm",
+}
+_TAKEN_OVER = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ")
+_HARMLESS = re.compile(r"[\w.@:/+-]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +112,7 @@ class Sandbox(Protocol):
     Attributes: `name` is ``bubblewrap``, ``landlock`` or ``none``; `why` explains why no better one is used;
     `supervised` is True if its processes use the protocol above; `private_home` is the commands' home, or
     "" if each needs a new one; `refusal` is a pattern for the kernel's error at a refused write, or "" if
-    read-only runs are not possible; `beyond` names what is out of reach around the workspace; see `Outer`.
+    read-only runs are not possible; `beyond` names what is out of reach around the workspace; see `OuterGit`.
     """
 
     name: str
@@ -172,7 +212,7 @@ class Captured:
         head = bytes(self._head).decode("utf-8", "replace").removesuffix("\ufffd")
         # The tail may begin within a character.
         rest = next((number for number, byte in enumerate(tail[:4]) if byte & 0xC0 != 0x80), 0)
-        cut = message("bytes_left_out", count=self.cut)
+        cut = model_text("bytes_left_out", count=self.cut)
         return head.replace("\0", "\ufffd") + cut + _decoded(tail[rest:])
 
 
@@ -188,21 +228,8 @@ def _decoded(data: bytes) -> str:
 # ruff: noqa: PTH112, PTH113, PTH114 - pathlib raises if this user has no access
 
 
-# Parts of a git folder that git executes or that redirect it; and parts of a shared one that a commit writes.
-RUNS = ("config", "config.worktree", "hooks", "commondir", "gitdir", "modules", "worktrees", "info")
-_COMMITTED = ("objects", "refs", "logs")
-_PROJECT_FILES = {
-    "pnpm-workspace.yaml": "",
-    "go.work": "",
-    "package.json": r'"workspaces"\s*:',
-    "Cargo.toml": r"^\s*\[workspace\b",  # where Python has no parser of TOML
-    "pyproject.toml": r"^\s*\[tool\.uv\.workspace\b",
-}
-_TABLES = {"Cargo.toml": ("workspace",), "pyproject.toml": ("tool", "uv", "workspace")}
-
-
 @dataclass(frozen=True)
-class Outer:
+class OuterGit:
     """Folders outside a workspace that belong to its repository or project.
 
     Args:
@@ -217,19 +244,19 @@ class Outer:
     why: Mapping[str, str] = field(default_factory=dict)
 
 
-def outer_of(root: Path, is_too_much: Callable[[Path], bool]) -> Outer:
+def outer_of(root: Path, is_too_much: Callable[[Path], bool]) -> OuterGit:
     """Find the folders around a workspace.
 
     Args:
         root: The workspace, resolved.
         is_too_much: Returns True if a folder, such as a home, is never shown as a whole.
     """
-    outer = Outer()
+    outer = OuterGit()
     for top in (root, *root.parents):
         git = top / ".git"
         is_repository = os.path.lexists(git)
         if top != root and is_repository and is_too_much(top):
-            return Outer(why={"key": "git_not_shown", "path": str(top)})
+            return OuterGit(why={"key": "git_not_shown", "path": str(top)})
         if top != root and (
             is_repository
             or (not is_too_much(top) and any(_is_project_file(top / name) for name in _PROJECT_FILES))
@@ -242,7 +269,7 @@ def outer_of(root: Path, is_too_much: Callable[[Path], bool]) -> Outer:
     return outer
 
 
-def _linked_git(top: Path, git: Path, outer: Outer) -> Outer:
+def _linked_git(top: Path, git: Path, outer: OuterGit) -> OuterGit:
     folder = _path_in(git, r"gitdir:\s*(.+)")
     if folder is None:
         return outer
@@ -250,15 +277,15 @@ def _linked_git(top: Path, git: Path, outer: Outer) -> Outer:
         return _with_git(outer, folder) if os.path.isfile(folder / "HEAD") else outer
     back = _path_in(folder / "gitdir") or _path_in(folder / "config", r"^\s*worktree\s*=\s*(.+)$")
     if back not in (git, top):
-        return Outer(why={"key": "git_not_linked", "path": str(git), "other": str(folder)})
+        return OuterGit(why={"key": "git_not_linked", "path": str(git), "other": str(folder)})
     common = _path_in(folder / "commondir") or folder
     if common not in (folder, folder.parent.parent):
-        return Outer(why={"key": "git_not_linked", "path": str(folder), "other": str(common)})
+        return OuterGit(why={"key": "git_not_linked", "path": str(folder), "other": str(common)})
     shared = [str(common / name) for name in _COMMITTED if common != folder and os.path.isdir(common / name)]
-    return _with_git(Outer([*outer.readable, str(common)], [], shared), folder)
+    return _with_git(OuterGit([*outer.readable, str(common)], [], shared), folder)
 
 
-def _with_git(outer: Outer, git: Path) -> Outer:
+def _with_git(outer: OuterGit, git: Path) -> OuterGit:
     if any(os.path.islink(git / name) for name in RUNS):  # a mount cannot protect a link: read only
         return replace(outer, shared=[], why={"key": "git_only_read", "path": str(git)})
     return replace(outer, own=[git])
@@ -287,36 +314,6 @@ def _is_project_file(file: Path) -> bool:
 
 
 # -- environment of a command: a short list of harmless variables, and no secrets of this process --------
-
-SAFE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-_FIXED = {
-    "TERM": "dumb",
-    "NO_COLOR": "1",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "GIT_OPTIONAL_LOCKS": "0",
-    "GIT_EDITOR": "false",
-    # A repository written by a file tool must not make git start programs.
-    "GIT_CONFIG_COUNT": "2",
-    "GIT_CONFIG_KEY_0": "core.fsmonitor",
-    "GIT_CONFIG_VALUE_0": "false",
-    "GIT_CONFIG_KEY_1": "safe.bareRepository",
-    "GIT_CONFIG_VALUE_1": "explicit",
-    "DEBIAN_FRONTEND": "noninteractive",
-    "PIP_NO_INPUT": "1",
-}
-_CACHES = {
-    "PYTHONPYCACHEPREFIX": "pycache",
-    "MYPY_CACHE_DIR": "mypy",
-    "RUFF_CACHE_DIR": "ruff",
-    "COVERAGE_FILE": "coverage",
-    "HYPOTHESIS_STORAGE_DIRECTORY": "hypothesis",
-    "CARGO_TARGET_DIR": "target",
-    "npm_config_cache": "npm",
-}
-_TAKEN_OVER = re.compile(r"LANG|LANGUAGE|LC_[A-Z]+|TZ")
-_HARMLESS = re.compile(r"[\w.@:/+-]{1,64}")
 
 
 def clean_environment(

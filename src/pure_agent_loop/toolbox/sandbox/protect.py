@@ -26,7 +26,7 @@ from pathlib import Path, PurePath
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program, script_argv
 from pure_agent_loop.support.disk import data_folder
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import keeper
@@ -35,6 +35,10 @@ from pure_agent_loop.toolbox.sandbox.launch import SAFE_PATH
 MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # limits of protected content; anything larger is not restored
 
 Content = dict[str, tuple[int, bytes]]  # path to mode, and content of a file or target of a link
+SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc")
+_MAX_DEPTH = 6
+_SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")  # siblings of a folder ``bin``
+_HOMES = {".cargo": ("RUSTUP_HOME", ".rustup"), ".pyenv": ("PYENV_ROOT", ".pyenv")}
 
 
 class Protected:
@@ -130,7 +134,7 @@ class Protected:
             if str(at) in kept:
                 return at
             if at.is_symlink():
-                raise WorkspaceError(message("unprotected_link", path=str(at.relative_to(self._root))))
+                raise WorkspaceError(model_text("unprotected_link", path=str(at.relative_to(self._root))))
             if not at.exists():
                 return at
             if not at.is_dir():  # such as the `.git` file of a worktree, which is protected itself
@@ -224,9 +228,6 @@ def _write(before: Content) -> None:
 # A command started by root owns root's files even in a sandbox. So files that ordinary users cannot read
 # are hidden from all commands.
 
-SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc")
-_MAX_DEPTH = 6
-
 
 @lru_cache(maxsize=1)
 def private_paths() -> tuple[str, ...]:
@@ -286,10 +287,6 @@ def _public(folder: Path, private: tuple[str, ...]) -> list[str]:
 # them, but never a whole home, which contains keys.
 
 # ruff: noqa: PTH110, PTH112, PTH113 - pathlib raises if this user has no access; these functions do not
-
-
-_SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")  # siblings of a folder ``bin``
-_HOMES = {".cargo": ("RUSTUP_HOME", ".rustup"), ".pyenv": ("PYENV_ROOT", ".pyenv")}
 
 
 def user_path() -> list[str]:

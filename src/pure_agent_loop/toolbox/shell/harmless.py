@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.shell.line import Simple
 from pure_agent_loop.toolbox.shell.words import Word
 
@@ -34,20 +34,20 @@ def objection(simple: Simple, root: str | None) -> str | None:
     """
     words = simple.words
     if not words or simple.assignments or not words[0].is_plain:
-        return message("shell_not_plain")
+        return model_text("shell_not_plain")
     name = words[0].text
     if all(word.is_plain for word in words) and " ".join(word.text for word in words) in _EXACT:
-        return message("shell_git_elsewhere") if simple.after_cd else None
+        return model_text("shell_git_elsewhere") if simple.after_cd else None
     if name not in _READERS and name not in _PRINTERS:
-        return message("shell_not_approved", name=name)
+        return model_text("shell_not_approved", name=name)
     if name == "printf" and words[1:] and words[1].text.startswith("-v"):
-        return message("shell_sets_variable")
+        return model_text("shell_sets_variable")
     for word in words[1:]:
         if not word.is_literal and (word.has_expansion or word.may_be_option or name == "cd"):
-            return message("shell_not_known_before", word=word.raw)
+            return model_text("shell_not_known_before", word=word.raw)
         reads_files = name in _READERS or not word.is_literal or word.raw.startswith("~")
         if reads_files and leaves(word, root):
-            return message("shell_outside", word=word.raw)
+            return model_text("shell_outside", word=word.raw)
     return None
 
 

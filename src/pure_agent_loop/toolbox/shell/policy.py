@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:  # the parser is loaded with the first line
     from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple
@@ -121,9 +121,9 @@ class ShellPolicy:
         try:
             return list(self._parts(command, read_line(command), folder))
         except RecursionError:
-            why = message("shell_too_many_levels_line")
+            why = model_text("shell_too_many_levels_line")
         except Exception as error:  # noqa: BLE001 - after any error the line is undecided
-            why = message("shell_not_judged", error=type(error).__name__)
+            why = model_text("shell_not_judged", error=type(error).__name__)
         return [_PartVerdict(command, "ask", why, by_rule=bool(self._deny or self._ask))]
 
     def _parts(
@@ -137,7 +137,7 @@ class ShellPolicy:
         if line.trouble:
             # An unparsed line may contain what a rule forbids.
             by_rule = not line.commands and bool(self._deny or self._ask)
-            yield _PartVerdict(command, "ask", message("shell_unsure", trouble=line.trouble[0]), by_rule)
+            yield _PartVerdict(command, "ask", model_text("shell_unsure", trouble=line.trouble[0]), by_rule)
         strict = self._strict(line)
         for redirect in line.redirects:
             reason = self._redirect(redirect, folder)
@@ -146,7 +146,7 @@ class ShellPolicy:
         for simple in line.commands:
             yield strict.get(id(simple)) or self._part(simple, folder)
         if not line.commands:
-            yield _PartVerdict(command, "ask", message("shell_no_command"))
+            yield _PartVerdict(command, "ask", model_text("shell_no_command"))
 
     def _strict(self, line: ShellLine) -> dict[int, _PartVerdict]:
         """Apply the deny and ask rules; return the parts by the id of their simple command."""
@@ -161,11 +161,11 @@ class ShellPolicy:
             for rule in self._deny:
                 if rule.catches(words):
                     parts[id(simple)] = _PartVerdict(
-                        simple.text, "deny", message("shell_deny_rule", rule=rule.text)
+                        simple.text, "deny", model_text("shell_deny_rule", rule=rule.text)
                     )
             for rule in self._ask:
                 if id(simple) not in parts and rule.catches(words):
-                    why = message("shell_ask_rule", rule=rule.text)
+                    why = model_text("shell_ask_rule", rule=rule.text)
                     parts[id(simple)] = _PartVerdict(simple.text, "ask", why, by_rule=True)
         return parts
 
@@ -176,11 +176,11 @@ class ShellPolicy:
             for rule in self._allow:
                 if rule.covers(simple.words, after_cd=simple.after_cd):
                     return _PartVerdict(
-                        simple.text, "allow", message("shell_allow_rule", rule=rule.text), by_rule=True
+                        simple.text, "allow", model_text("shell_allow_rule", rule=rule.text), by_rule=True
                     )
         reason = objection(simple, self.root) or (folder and folder.objection(simple))
         return _PartVerdict(
-            simple.text, *(("ask", reason) if reason else ("allow", message("shell_changes_nothing")))
+            simple.text, *(("ask", reason) if reason else ("allow", model_text("shell_changes_nothing")))
         )
 
     def _redirect(self, redirect: Redirect, folder: WorkingDirectory | None) -> str | None:
@@ -188,18 +188,18 @@ class ShellPolicy:
 
         target = redirect.target
         if redirect.operator == "<<<":
-            return None if target.is_literal else message("shell_feeds_unknown")
+            return None if target.is_literal else model_text("shell_feeds_unknown")
         if redirect.operator in (">&", "<&"):
             return (
                 None
                 if target.is_plain and target.text in ("1", "2")
-                else message("shell_redirection_unknown")
+                else model_text("shell_redirection_unknown")
             )
         if redirect.operator == "<":
             inside = target.is_literal and not leaves(target, self.root)
             inside = inside and not (folder and folder.leads_out(target))
-            return None if inside else message("shell_reads_unknown")
-        return None if target.is_plain and target.text == "/dev/null" else message("shell_writes_file")
+            return None if inside else model_text("shell_reads_unknown")
+        return None if target.is_plain and target.text == "/dev/null" else model_text("shell_writes_file")
 
 
 def _read_rules(name: Literal["allow", "deny", "ask"], rules: Iterable[str]) -> tuple[ShellRule, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 
 Tile = tuple[int, int, str]
 
@@ -22,15 +22,15 @@ def check_tiles(
     for at, until, kind in tiles:
         gap = source[ended:at]
         if at < ended or gap.strip(" \t\n"):
-            return trouble(message("shell_text_between"))
+            return trouble(model_text("shell_text_between"))
         if "\n" in gap:
             beginning, before = True, "\n"
         elif _need_blank(kind, before, source[at:until]) and not gap:
-            return trouble(message("shell_words_touch"))
+            return trouble(model_text("shell_words_touch"))
         beginning = _next(kind, beginning, trouble)
         before, ended = kind, until
     if source[ended:end].strip(" \t\n"):
-        trouble(message("shell_text_after"))
+        trouble(model_text("shell_text_after"))
     return None
 
 
@@ -39,16 +39,16 @@ def _next(kind: str, beginning: bool, trouble: Callable[[str], None]) -> bool:
         return True
     if kind == "name" or kind in ("for", "assignment"):
         if not beginning:
-            trouble(message("shell_command_unseen"))
+            trouble(model_text("shell_command_unseen"))
         return kind == "assignment"
     if kind == "word" or kind == "in":
         if beginning:
-            trouble(message("shell_word_for_command"))
+            trouble(model_text("shell_word_for_command"))
         return False
     if kind in _ENDS:
         return False
     if kind not in ("redirect", "comment"):
-        trouble(message("shell_operator", kind=kind))
+        trouble(model_text("shell_operator", kind=kind))
     return beginning
 
 

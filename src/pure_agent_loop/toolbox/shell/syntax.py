@@ -15,7 +15,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple
 from pure_agent_loop.toolbox.shell.reasons import Tile, check_tiles
 from pure_agent_loop.toolbox.shell.words import Word, WordReader, unbytes
@@ -43,6 +43,36 @@ _SUBSTITUTED = frozenset({"command_substitution", "process_substitution", "arith
 _TEST_SIGNS = frozenset({"!", "=", "==", "!=", "test_operator", "[", "]", "[[", "]]"})
 _TARGETS = {"<", ">", ">>", ">|", "&>", "&>>", ">&", "<&"}
 _REDIRECTS = ("file_redirect", "herestring_redirect")
+MAX_NESTING = 5
+MAX_WORDS = 10_000  # words of all commands that a line may run
+SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash"})
+RUNNERS: Final = frozenset(
+    [
+        *("builtin", "busybox", "cgexec", "chroot", "chrt", "command", "coproc", "doas", "env", "eval"),
+        *("exec", "fakeroot", "find", "firejail", "flock", "ionice", "linux32", "linux64", "ltrace", "nice"),
+        *("nohup", "nsenter", "parallel", "pkexec", "prlimit", "proot", "runuser", "script", "setarch"),
+        *("setpriv", "setsid", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "time"),
+        *("timeout", "toybox", "trap", "unbuffer", "unshare", "watch", "xargs", "xvfb-run"),
+    ]
+)
+# Number of operands before the command; 0 for the others.
+_LEADING_OPERANDS = dict.fromkeys(
+    ("timeout", "gtimeout", "flock", "taskset", "chrt", "chroot", "setarch", "su", "ssh", "gosu"), 1
+)
+_LEADING_OPERANDS["direnv"] = 2
+_MORE_RUNNERS = (
+    RUNNERS | SHELLS | {"ssh", "gosu", "npx", "bunx", "pnpx", "uvx", "entr", "chronic", "valgrind"}
+)
+_ONLY_FIRST = frozenset({".", "source", "at", "batch", "ts", "retry"})  # elsewhere these are plain words
+_CONTAINERS = frozenset({"docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "lxc", "incus"})
+_LAUNCHERS = frozenset({"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "conda", "mamba", "pixi", "pipx"})
+# Options without a value; the word after any other option may be its value.
+_FLAGS = {
+    "git": ("--no-pager", "-p", "--paginate"),
+    "sudo": ("-n", "-E", "-H"),
+    "xargs": ("-0", "-r", "-t"),
+    **dict.fromkeys(("env", "time", "strace", "bash"), ("-i", "-p", "-f", "-e", "-x")),
+}
 
 
 @lru_cache(maxsize=1)
@@ -67,7 +97,7 @@ def read_line(text: str) -> ShellLine:
     line.trouble.extend(_invisible_chars(text))
     if grammar is None or len(text) > MAX_LENGTH:
         line.trouble.append(
-            message("shell_too_long", count=MAX_LENGTH) if grammar else message("shell_no_parser")
+            model_text("shell_too_long", count=MAX_LENGTH) if grammar else model_text("shell_no_parser")
         )
         return line
     source = _join_lines(text).encode("utf-8", "replace")
@@ -75,7 +105,7 @@ def read_line(text: str) -> ShellLine:
     # each of their bytes as a word character, and so does this.
     tree = grammar.parse(_NOT_ASCII.sub(b"x", source))
     if tree.root_node.has_error:
-        line.trouble.append(message("shell_syntax_error"))
+        line.trouble.append(model_text("shell_syntax_error"))
     _LineReader(source.decode("latin-1"), line).read(tree.root_node)
     return line
 
@@ -92,7 +122,7 @@ def _invisible_chars(text: str) -> Iterable[str]:
         if sign in "\n\t" or " " <= sign <= "~":
             continue
         if unicodedata.category(sign)[0] in "CZ":
-            yield message("shell_invisible", code=ord(sign))
+            yield model_text("shell_invisible", code=ord(sign))
 
 
 def _join_lines(text: str) -> str:
@@ -128,14 +158,14 @@ class _LineReader:
     def _walk(self, node: Node) -> None:
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._trouble(message("shell_too_many_levels"))
+            self._trouble(model_text("shell_too_many_levels"))
         else:
             self._dispatch(node)
         self._depth -= 1
 
     def _dispatch(self, node: Node) -> None:
         if node.is_missing:
-            self._trouble(message("shell_syntax_error"))
+            self._trouble(model_text("shell_syntax_error"))
         handler = getattr(self, f"_on_{node.type}", None) if node.is_named else None
         if handler is not None:
             handler(node)
@@ -143,7 +173,7 @@ class _LineReader:
             self._tile(node, node.type)
         else:
             if node.type not in _PLAIN_NODES:
-                self._trouble(message("shell_construct", what=node.type.replace("_", " ")))
+                self._trouble(model_text("shell_construct", what=node.type.replace("_", " ")))
             for child in node.children:
                 self._walk(child)
 
@@ -165,7 +195,7 @@ class _LineReader:
             elif child.type in _REDIRECTS:
                 words.extend(self._redirect(child))
             elif child.type != "comment":
-                self._trouble(message("shell_word", what=child.type.replace("_", " ")))
+                self._trouble(model_text("shell_word", what=child.type.replace("_", " ")))
                 words.append(self._words.read(child))
         self._add(node, words, assignments)
 
@@ -180,7 +210,7 @@ class _LineReader:
             if child.type in _WORDS or child.type in _SUBSTITUTED:
                 self._words.read(child)
             elif child.type not in ("variable_name", "="):
-                self._trouble(message("shell_assignment"))
+                self._trouble(model_text("shell_assignment"))
         return self._text(node)
 
     def _on_variable_assignment(self, node: Node) -> None:
@@ -203,13 +233,13 @@ class _LineReader:
         odd = any(child.type not in _WORDS | _SUBSTITUTED | {"file_descriptor"} for child in named)
         words = [self._words.read(child) for child in named]
         if len(words) != 1 or len(signs) != 1 or not known or odd:
-            self._trouble(message("shell_redirection"))
+            self._trouble(model_text("shell_redirection"))
         if words and signs:
             self._line.redirects.append(Redirect(signs[0], words[0], self._text(node)))
         return words[1:]
 
     def _on_heredoc_redirect(self, node: Node) -> None:
-        self._trouble(message("shell_here_document"))
+        self._trouble(model_text("shell_here_document"))
         for child in node.children:
             self._walk(child)
 
@@ -230,7 +260,7 @@ class _LineReader:
             elif child.type in ("for", "in", ";"):
                 self._tile(child, child.type)
             else:
-                self._trouble(message("shell_loop"))
+                self._trouble(model_text("shell_loop"))
 
     def _on_test_command(self, node: Node) -> None:
         words: list[Word] = []
@@ -243,7 +273,7 @@ class _LineReader:
             elif child.type in ("unary_expression", "binary_expression", "negated_command"):
                 pending.extend(reversed(child.children))
             else:
-                self._trouble(message("shell_test"))
+                self._trouble(model_text("shell_test"))
                 self._read_substitution(child)
         self._add(node, words, [])
 
@@ -252,7 +282,7 @@ class _LineReader:
         outer, cd, self._tiles = self._tiles, self._after_cd, []
         self._depth += 1
         if self._depth > MAX_DEPTH:
-            self._trouble(message("shell_too_many_levels"))
+            self._trouble(model_text("shell_too_many_levels"))
         else:
             for child in node.children:
                 self._walk(child)
@@ -268,46 +298,15 @@ class _LineReader:
 # Allow rules match strictly elsewhere. Here `sudo -u bob rm -rf x`, `busybox rm`, `bash -c 'rm x'`,
 # `echo rm x | sh` and a here-document for a shell are all searched.
 
-MAX_NESTING = 5
-MAX_WORDS = 10_000  # words of all commands that a line may run
 
-SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash"})
-
-RUNNERS: Final = frozenset(
-    [
-        *("builtin", "busybox", "cgexec", "chroot", "chrt", "command", "coproc", "doas", "env", "eval"),
-        *("exec", "fakeroot", "find", "firejail", "flock", "ionice", "linux32", "linux64", "ltrace", "nice"),
-        *("nohup", "nsenter", "parallel", "pkexec", "prlimit", "proot", "runuser", "script", "setarch"),
-        *("setpriv", "setsid", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "time"),
-        *("timeout", "toybox", "trap", "unbuffer", "unshare", "watch", "xargs", "xvfb-run"),
-    ]
-)
 """Commands that may run the command after them."""
 
 
-# Number of operands before the command; 0 for the others.
-_LEADING_OPERANDS = dict.fromkeys(
-    ("timeout", "gtimeout", "flock", "taskset", "chrt", "chroot", "setarch", "su", "ssh", "gosu"), 1
-)
-_LEADING_OPERANDS["direnv"] = 2
-_MORE_RUNNERS = (
-    RUNNERS | SHELLS | {"ssh", "gosu", "npx", "bunx", "pnpx", "uvx", "entr", "chronic", "valgrind"}
-)
 _MORE_RUNNERS |= {
     *("hyperfine", "rlwrap", "tmux", "screen", "dbus-run-session", "faketime", "rsh", "winpty"),
     *("proxychains", "proxychains4", "torsocks", "tsocks", "bwrap", "gdb", "numactl", "catchsegv"),
     *("softlimit", "cpulimit", "timelimit", "choom", "uclampset", "ifne", "eatmydata", "gtimeout", "dotenv"),
     "direnv",
-}
-_ONLY_FIRST = frozenset({".", "source", "at", "batch", "ts", "retry"})  # elsewhere these are plain words
-_CONTAINERS = frozenset({"docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "lxc", "incus"})
-_LAUNCHERS = frozenset({"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "conda", "mamba", "pixi", "pipx"})
-# Options without a value; the word after any other option may be its value.
-_FLAGS = {
-    "git": ("--no-pager", "-p", "--paginate"),
-    "sudo": ("-n", "-E", "-H"),
-    "xargs": ("-0", "-r", "-t"),
-    **dict.fromkeys(("env", "time", "strace", "bash"), ("-i", "-p", "-f", "-e", "-x")),
 }
 
 

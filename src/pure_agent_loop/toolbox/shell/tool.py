@@ -19,8 +19,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import ALLOWED, JudgeContext, Permission
 from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.schema.outcome import CommandEnd, ToolOutcome
-from pure_agent_loop.support.language import message, notice
-from pure_agent_loop.support.language import message as why
+from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.text import shorten
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
@@ -52,6 +51,15 @@ _NO_NETWORK = (
     "Network is unreachable|Connection refused|Temporary failure in name resolution|Could not resolve host"
     "|Name or service not known|ENETUNREACH|ECONNREFUSED|EAI_AGAIN"
 )
+MAX_TIMEOUT = 3_600.0
+LIVE_SECONDS, LIVE_CHARS = 0.25, 2_000  # pause after a piece of live output, and its length
+TAIL_LINES, TAIL_CHARS = 3, 200  # of a command's output, for people
+TIMED_OUT = 124  # exit code, as of `timeout` of the GNU coreutils
+# Extra time of the tool to end the processes of a command.
+_EXTRA_SECONDS = 10.0
+_MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
+# Skip the shell's start files of this user.
+_PLAIN_BASH = ("--noprofile", "--norc")
 
 
 def refused(finished: Finished, refusal: str, *, several: bool, network: bool) -> str:
@@ -104,39 +112,30 @@ def format_result(
         WorkspaceError: The command could not be started.
     """
     if finished.problem:
-        raise WorkspaceError(message("sandbox_failed", error=finished.problem[:500]))
+        raise WorkspaceError(model_text("sandbox_failed", error=finished.problem[:500]))
     code = finished.exit_code
     meaning = _SIGNALS.get(code or 0, "")
-    output = finished.output.removesuffix("\n") if finished.output else message("no_output")
+    output = finished.output.removesuffix("\n") if finished.output else model_text("no_output")
     lines = [output]
     if finished.timed_out:
-        lines.append(message("timed_out", seconds=seconds))
+        lines.append(model_text("timed_out", seconds=seconds))
     elif meaning:
-        lines.append(message("exit_signal", code=code, meaning=message(meaning)))
+        lines.append(model_text("exit_signal", code=code, meaning=model_text(meaning)))
     else:
-        lines.append(message("exit_code", code=code))
+        lines.append(model_text("exit_code", code=code))
     if finished.killed > 0 and not finished.timed_out:
-        lines.append(message("left_processes", count=finished.killed))
+        lines.append(model_text("left_processes", count=finished.killed))
     if finished.truncated:
-        lines.append(message("output_cut"))
-    lines += [message("not_shown", why=reason) for reason in why_missing]
+        lines.append(model_text("output_cut"))
+    lines += [model_text("not_shown", why=reason) for reason in why_missing]
     lines += [beyond] if beyond else []
     if finished.restored:
-        lines.append(message("restored", names=", ".join(finished.restored)))
+        lines.append(model_text("restored", names=", ".join(finished.restored)))
     if temporary:
-        lines.append(message("use_tmpdir"))
+        lines.append(model_text("use_tmpdir"))
     elif still and code != 0:
-        lines.append(message("ran_in_plan" if still == "plan" else "ran_read_only"))
+        lines.append(model_text("ran_in_plan" if still == "plan" else "ran_read_only"))
     return "\n".join(lines)
-
-
-MAX_TIMEOUT = 3_600.0
-LIVE_SECONDS, LIVE_CHARS = 0.25, 2_000  # pause after a piece of live output, and its length
-TAIL_LINES, TAIL_CHARS = 3, 200  # of a command's output, for people
-TIMED_OUT = 124  # exit code, as of `timeout` of the GNU coreutils
-# Extra time of the tool to end the processes of a command.
-_EXTRA_SECONDS = 10.0
-_MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
 
 
 class EndedCommand(NamedTuple):
@@ -247,7 +246,7 @@ class Shell:
         """
         command = args.get("command")
         if not isinstance(command, str):
-            return Permission("deny", message("command_no_text"))
+            return Permission("deny", model_text("command_no_text"))
         policy = self._with_rules(context)
         verdict = policy.judge(command, self._unsandboxed_folder())
         if verdict.behavior == "deny":
@@ -261,7 +260,7 @@ class Shell:
             if context.approved:
                 return None
             if args.get("changes") is True:
-                return replace(asked, message=why("shell_model_says", reason=verdict.reason))
+                return replace(asked, message=model_text("shell_model_says", reason=verdict.reason))
         if not self.sandbox.refusal:  # the sandbox has no read-only runs
             return asked
         return self._try(command, args.get("timeout"), context, several=len(policy.explain(command)) > 1)
@@ -275,13 +274,13 @@ class Shell:
 
     def _judge_unsandboxed(self, verdict: Verdict, context: JudgeContext) -> Permission | None:
         if not (context.attended or self._unsandboxed):
-            return Permission("deny", message("no_sandbox"))
+            return Permission("deny", model_text("no_sandbox"))
         if context.plan:
             return None
         if verdict.behavior == "allow":
             return ALLOWED
         reason = verdict.reason
-        return Permission("ask", reason if self._unsandboxed else why("shell_unheld", reason=reason))
+        return Permission("ask", reason if self._unsandboxed else model_text("shell_unheld", reason=reason))
 
     async def _try(
         self, command: str, timeout: object, context: JudgeContext, *, several: bool
@@ -295,7 +294,7 @@ class Shell:
         finished = await self._run_shown(command, left, context.on_piece, read_only=True)
         reason = "" if context.plan else self._refused(finished, several=several)
         if reason and not self._wants_temporary(reason):
-            return Permission("ask", why("shell_tried", said=reason))
+            return Permission("ask", model_text("shell_tried", said=reason))
         if context.call_id:
             while len(self._tried) >= _MAX_TRIED:
                 del self._tried[next(iter(self._tried))]
@@ -346,10 +345,10 @@ class Shell:
     async def execute(self, command: str, timeout: float | None = None) -> EndedCommand:
         """Run a command line, and return all of its end. Same arguments as the tool."""
         if "\0" in command:
-            raise WorkspaceError(message("nul"))
+            raise WorkspaceError(model_text("nul"))
         seconds = self._timeout if timeout is None else timeout
         if not 0 < seconds <= MAX_TIMEOUT:
-            raise WorkspaceError(message("seconds_range", limit=MAX_TIMEOUT))
+            raise WorkspaceError(model_text("seconds_range", limit=MAX_TIMEOUT))
         call = current_call()
         read_only = call is not None and call.read_only
         finished = self._tried_before(command, call.call_id) if call is not None and read_only else None
@@ -376,7 +375,9 @@ class Shell:
     def _beyond(self, command: str, finished: Finished) -> str:
         """Explain why git does not work here, if a failed command may be caused by that."""
         words = dict(self.sandbox.beyond)
-        return message(words.pop("key"), **words) if words and finished.exit_code and "git" in command else ""
+        return (
+            model_text(words.pop("key"), **words) if words and finished.exit_code and "git" in command else ""
+        )
 
     def _why_missing(self, command: str, finished: Finished) -> list[str]:
         if finished.exit_code != NOT_FOUND or self.sandbox.name == "none":
@@ -434,7 +435,7 @@ class Shell:
                 )
             except OSError as error:
                 why = {"error": error.strerror or error, "kind": type(error).__name__}
-                raise WorkspaceError(message("not_started", **why)) from error
+                raise WorkspaceError(model_text("not_started", **why)) from error
 
 
 class LiveOutput:
@@ -480,14 +481,10 @@ def _command_end(finished: Finished, *, read_only: bool) -> CommandEnd:
     )
 
 
-# Skip the shell's start files of this user.
-_PLAIN_BASH = ("--noprofile", "--norc")
-
-
 def _bash() -> str:
     path = shutil.which("bash", path="/bin:/usr/bin:/usr/local/bin")
     if path is None:
-        raise WorkspaceError(message("no_bash"))
+        raise WorkspaceError(model_text("no_bash"))
     return path
 
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.shell.line import Simple
 from pure_agent_loop.toolbox.shell.words import Word
 
@@ -67,9 +67,9 @@ class WorkingDirectory:
         name = simple.words[0].text
         program = None if name in _BUILT_IN else shutil.which(name, path=self._path)
         if program and Path(os.path.realpath(program)).is_relative_to(self._root):
-            return message("shell_program_of_folder", name=name)
+            return model_text("shell_program_of_folder", name=name)
         if name == "git":
-            return None if is_plain_repository(self._root) else message("shell_git_starts")
+            return None if is_plain_repository(self._root) else model_text("shell_git_starts")
         letters = _LETTERS.get(name)
         if letters is None:  # the command reads no files
             return None
@@ -77,11 +77,11 @@ class WorkingDirectory:
         known = re.compile(rf"-[{letters}]+[\d,.:;|-]*|-\d*")
         for word in words:
             if word.may_be_option and not (known.fullmatch(word.text) or _LONG.fullmatch(word.text)):
-                return message("shell_option_unknown", word=word.raw)
+                return model_text("shell_option_unknown", word=word.raw)
         leading = next((word for word in words if self.leads_out(word, within=name == "diff")), None)
         if name == "cd" and words:
             self._bases += [base / words[-1].text for base in self._bases[:8]]
-        return message("shell_link_out", word=leading.raw) if leading else None
+        return model_text("shell_link_out", word=leading.raw) if leading else None
 
     def leads_out(self, word: Word, *, within: bool = False) -> bool:
         """Return True if a word may lead outside through a link; with `within`, also through its content."""

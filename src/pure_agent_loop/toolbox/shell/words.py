@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
     from tree_sitter import Node
@@ -24,6 +24,9 @@ _ANSI = re.compile(r"\$'((?:[ !#-&(-\[\]-~]|\\[tn\\])*)'")
 _GROUP = r"\{(?:[\w./*?-]*(?:,[\w./*?-]*)+|\d{1,4}\.\.\d{1,4})\}"
 _BRACES = re.compile(rf"(?:[\w./:=+@%*?-]|{_GROUP})+")
 _STARTS_EXPANSION = re.compile(r"[A-Za-z0-9_{(?#$!@*\[-]")
+_EXPANSIONS = frozenset(
+    {"simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"}
+)
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class WordReader:
             or not all(texts)
             or any(text.startswith("-") and not raw.startswith("-") for text in texts)
         ):
-            self._trouble(message("shell_brace_options"))
+            self._trouble(model_text("shell_brace_options"))
         return [
             Word(raw, tuple(_Scan(text, 0, {}, self._trouble, self._inside).parts()))
             for text in texts[:_MAX_WORDS]
@@ -117,7 +120,7 @@ class WordReader:
         word = Word(unbytes(raw), tuple(scan.parts()))
         after_brace = "".join(scan.bare).partition("{")[2]
         if "," in after_brace or ".." in after_brace:
-            self._trouble(message("shell_brace"))
+            self._trouble(model_text("shell_brace"))
         return word
 
 
@@ -141,11 +144,6 @@ def _expand_braces(raw: str) -> list[str]:
 def unbytes(text: str) -> str:
     """Decode text that has one character per byte."""
     return text.encode("latin-1").decode("utf-8", "replace")
-
-
-_EXPANSIONS = frozenset(
-    {"simple_expansion", "expansion", "command_substitution", "process_substitution", "arithmetic_expansion"}
-)
 
 
 def _collect_expansions(node: Node, source: str, expansions: dict[int, Node]) -> None:
@@ -183,7 +181,7 @@ class _Scan:
 
     def parts(self) -> list[WordPart]:
         if self._raw.startswith("#"):
-            self._trouble(message("shell_hash_word"))
+            self._trouble(model_text("shell_hash_word"))
         while self._at < len(self._raw):
             self._step()
         if not self._parts:
@@ -215,12 +213,12 @@ class _Scan:
             self.bare.append(sign)
             self._at += 1
         else:
-            self._give_up(message("shell_sign_in_word", sign=unbytes(sign)))
+            self._give_up(model_text("shell_sign_in_word", sign=unbytes(sign)))
 
     def _single(self) -> None:
         end = self._raw.find("'", self._at + 1)
         if end < 0:
-            return self._give_up(message("shell_open_quote"))
+            return self._give_up(model_text("shell_open_quote"))
         self._text(self._raw[self._at + 1 : end])
         self._at = end + 1
         return None
@@ -228,7 +226,7 @@ class _Scan:
     def _escape(self) -> None:
         following = self._raw[self._at + 1 : self._at + 2]
         if following in ("", "\n"):
-            return self._give_up(message("shell_backslash_end"))
+            return self._give_up(model_text("shell_backslash_end"))
         self._text(following)
         self._at += 2
         return None
@@ -239,7 +237,7 @@ class _Scan:
         while self._at < len(self._raw) and self._raw[self._at] != '"':
             self._inside_double()
         if self._at >= len(self._raw):
-            self._trouble(message("shell_open_quote"))
+            self._trouble(model_text("shell_open_quote"))
         self._at += 1
 
     def _inside_double(self) -> None:
@@ -250,9 +248,9 @@ class _Scan:
         elif self._offset + self._at in self._nested and not self._raw.startswith("<(", self._at):
             self._expansion()
         elif sign == "`" or (sign == "\\" and following == "\n"):
-            self._give_up(message("shell_backtick_in_quotes"))
+            self._give_up(model_text("shell_backtick_in_quotes"))
         elif sign == "$" and _STARTS_EXPANSION.match(following):
-            self._give_up(message("shell_expansion_in_quotes"))
+            self._give_up(model_text("shell_expansion_in_quotes"))
         else:
             self._text(sign)
             self._at += 1
@@ -273,7 +271,7 @@ class _Scan:
             self._inside(node)
             self._text("/dev/fd/63")
         else:
-            self._trouble(message("shell_expansion", what=unbytes(written)[:40]))
+            self._trouble(model_text("shell_expansion", what=unbytes(written)[:40]))
             self._inside(node)
             self._add("output", unbytes(written))
         self._at += len(written)

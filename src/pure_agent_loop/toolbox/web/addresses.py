@@ -10,7 +10,7 @@ import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.lazy import lazy_pattern
 
 WEB_PORTS = frozenset({80, 443, 8080, 8443})
@@ -86,50 +86,50 @@ def read_url(url: str) -> ParsedUrl:
         AddressError: It is not a plain web address.
     """
     if len(url) > MAX_URL:
-        raise AddressError(message("url_too_long", limit=MAX_URL))
+        raise AddressError(model_text("url_too_long", limit=MAX_URL))
     if any(char <= " " or char in "\\\x7f" or char.isspace() or not char.isprintable() for char in url):
-        raise AddressError(message("url_characters"))
+        raise AddressError(model_text("url_characters"))
     try:
         parts = urllib.parse.urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
-        raise AddressError(message("url_unreadable")) from None
+        raise AddressError(model_text("url_unreadable")) from None
     scheme = parts.scheme.lower()
     if scheme not in ("http", "https"):
-        raise AddressError(message("url_scheme"))
+        raise AddressError(model_text("url_scheme"))
     if "@" in parts.netloc:
-        raise AddressError(message("url_user"))
+        raise AddressError(model_text("url_user"))
     path = urllib.parse.quote(parts.path or "/", safe="/%:@!$&'()*+,;=~-._")
     query = urllib.parse.quote(parts.query, safe="/%:@!$&'()*+,;=~-._?[]|")
     target = ParsedUrl(scheme, _plain_host(host), _port(port, scheme), f"{path}?{query}" if query else path)
     if not path.startswith("/"):
-        raise AddressError(message("url_unreadable"))
+        raise AddressError(model_text("url_unreadable"))
     return target
 
 
 def _port(port: int | None, scheme: str) -> int:
     if port == 0:
-        raise AddressError(message("port_zero"))
+        raise AddressError(model_text("port_zero"))
     return port or {"http": 80, "https": 443}[scheme]
 
 
 def _plain_host(host: str) -> str:
     if "%" in host:
-        raise AddressError(message("host_percent"))
+        raise AddressError(model_text("host_percent"))
     if ":" in host:
         try:
             return str(ipaddress.IPv6Address(host))
         except ValueError:
-            raise AddressError(message("no_ipv6")) from None
+            raise AddressError(model_text("no_ipv6")) from None
     host = _ascii(host).removesuffix(".")
     labels = host.split(".")
     if _NUMBER.fullmatch(labels[-1]):
         try:
             return str(ipaddress.IPv4Address(host))
         except ValueError:  # 127.1, 0x7f000001, 2130706433, 0177.0.0.1
-            raise AddressError(message("odd_ip")) from None
+            raise AddressError(model_text("odd_ip")) from None
     if len(host) > 253 or not all(map(_LABEL.fullmatch, labels)):
-        raise AddressError(message("host_unreadable"))
+        raise AddressError(model_text("host_unreadable"))
     return host
 
 
@@ -138,11 +138,11 @@ def _ascii(host: str) -> str:
     if host.isascii():
         return host.lower()
     if len(host) > 253:  # the codec takes quadratic time
-        raise AddressError(message("host_unreadable"))
+        raise AddressError(model_text("host_unreadable"))
     try:
         return host.encode("idna").decode("ascii").lower()
     except UnicodeError:
-        raise AddressError(message("host_unreadable")) from None
+        raise AddressError(model_text("host_unreadable")) from None
 
 
 def _networks(
@@ -208,10 +208,10 @@ class AddressRules:
             AddressError: The rules do not allow it.
         """
         if _matches(target.host, self.deny_hosts):
-            raise AddressError(message("host_denied", host=target.host))
+            raise AddressError(model_text("host_denied", host=target.host))
         if self.allow_hosts and not _matches(target.host, self.allow_hosts):
             hosts = ", ".join(map(str, self.allow_hosts))
-            raise AddressError(message("host_not_listed", host=target.host, hosts=hosts))
+            raise AddressError(model_text("host_not_listed", host=target.host, hosts=hosts))
 
     def checked(self, target: ParsedUrl, resolved: Sequence[str]) -> list[IPAddress]:
         """Return the addresses of a name, if all of them may be opened.
@@ -222,9 +222,9 @@ class AddressRules:
         try:
             addresses = [ipaddress.ip_address(text) for text in resolved]
         except ValueError:
-            raise AddressError(message("odd_address", host=target.host)) from None
+            raise AddressError(model_text("odd_address", host=target.host)) from None
         if not addresses:
-            raise AddressError(message("no_address", host=target.host))
+            raise AddressError(model_text("no_address", host=target.host))
         for address in addresses:
             self._check(address, target)
         return addresses
@@ -233,12 +233,12 @@ class AddressRules:
         if (address, target.port) in self.allow_addresses:
             return
         if target.port not in WEB_PORTS and target.port not in self.allow_ports:
-            raise AddressError(message("port_closed", port=target.port))
+            raise AddressError(model_text("port_closed", port=target.port))
         if (address, None) in self.allow_addresses:
             return
         kind, may_be_opened = kind_of(address)
         if kind and not (self.allow_private and may_be_opened):
-            raise AddressError(message("not_public", host=target.host, kind=message(kind)))
+            raise AddressError(model_text("not_public", host=target.host, kind=model_text(kind)))
 
 
 def _matches(host: str, patterns: Sequence[str]) -> bool:

@@ -22,7 +22,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, current_prompts
 from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.support.abilities import checked_function
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.secrets.redaction import shown_url
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
@@ -164,7 +164,7 @@ class Fetch:
             page = self._load(url)
             self._cache(url, page)
         if start and start >= len(page.text):
-            raise FetchError(message("past_text", total=len(page.text), offset=start))
+            raise FetchError(model_text("past_text", total=len(page.text), offset=start))
         piece = page.text[start : start + PAGE_CHARS]
         framed = mark_untrusted(piece, shown_url(page.url), self._words)
         note = self._note(page, start, start + len(piece))
@@ -195,7 +195,7 @@ class Fetch:
             target, answer = self._follow(url, limits)
             return _to_page(target, answer)
         except (AddressError, WireError) as error:
-            raise FetchError(message("sentence", text=error)) from None
+            raise FetchError(model_text("sentence", text=error)) from None
 
     def _follow(self, url: str, limits: WireLimits) -> tuple[ParsedUrl, HttpPage]:
         target = read_url(url)
@@ -204,7 +204,7 @@ class Fetch:
             if answer.status not in REDIRECTS or "location" not in answer.headers:
                 return target, answer
             target = _redirect_target(target, answer.headers["location"])
-        raise WireError(message("leads_on", count=self._max_redirects))
+        raise WireError(model_text("leads_on", count=self._max_redirects))
 
     def _ask(self, target: ParsedUrl, limits: WireLimits) -> HttpPage:
         self._rules.check_name(target)
@@ -221,7 +221,7 @@ class Fetch:
         try:
             return list(self._resolve(target.host, target.port))
         except (OSError, UnicodeError):
-            raise WireError(message("no_host", host=target.host)) from None
+            raise WireError(model_text("no_host", host=target.host)) from None
 
 
 def _resolve(host: str, port: int) -> list[str]:
@@ -235,13 +235,13 @@ def _redirect_target(target: ParsedUrl, location: str) -> ParsedUrl:
     try:
         joined = urllib.parse.urljoin(target.url, location)
     except ValueError:
-        raise AddressError(message("leads_nowhere")) from None
+        raise AddressError(model_text("leads_nowhere")) from None
     try:
         new = read_url(joined)
     except AddressError as error:
-        raise AddressError(message("leads_elsewhere", error=error)) from None
+        raise AddressError(model_text("leads_elsewhere", error=error)) from None
     if target.scheme == "https" and new.scheme == "http":
-        raise AddressError(message("leads_to_http"))
+        raise AddressError(model_text("leads_to_http"))
     return new
 
 
@@ -249,9 +249,9 @@ def _to_page(target: ParsedUrl, answer: HttpPage) -> _LoadedPage:
     from pure_agent_loop.toolbox.web.html_text import clean_page, html_to_text  # loads the entity table
 
     if answer.status >= 400 or answer.status in REDIRECTS:
-        raise WireError(message("status", status=answer.status))
+        raise WireError(model_text("status", status=answer.status))
     if not is_text(answer.headers) or _is_binary(answer.body):
-        raise WireError(message("page_no_text", kind=_describe_kind(answer)))
+        raise WireError(model_text("page_no_text", kind=_describe_kind(answer)))
     text = _decode(answer)
     if _is_html(answer):
         return _LoadedPage(target.url, html_to_text(text, target.url), answer.is_cut)
@@ -259,16 +259,16 @@ def _to_page(target: ParsedUrl, answer: HttpPage) -> _LoadedPage:
 
 
 def _describe_kind(answer: HttpPage) -> str:
-    kind = re.sub(r"[^a-z0-9.+/-]", "", media_type(answer.headers))[:60] or message("binary_page")
+    kind = re.sub(r"[^a-z0-9.+/-]", "", media_type(answer.headers))[:60] or model_text("binary_page")
     length = answer.headers.get("content-length", "")
     is_number = length.isascii() and length.isdigit() and len(length) < 16  # "²" is a digit to Python
     size = int(length) if is_number else None
     if answer.body and not answer.is_cut:
         size = len(answer.body)
     return (
-        message("page_kind_unsized", kind=kind)
+        model_text("page_kind_unsized", kind=kind)
         if size is None
-        else message("page_kind", kind=kind, size=size)
+        else model_text("page_kind", kind=kind, size=size)
     )
 
 

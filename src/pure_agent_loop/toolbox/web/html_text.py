@@ -11,11 +11,6 @@ import re
 import urllib.parse
 from collections.abc import Callable
 
-
-def _set(words: str) -> frozenset[str]:
-    return frozenset(words.split())
-
-
 _TAG = re.compile(r"</?([a-zA-Z][^\s/>]*)")
 _ATTRIBUTE = re.compile(r"[\s/]*([^\s/>=]+)(?:\s*=\s*(?:(?P<quote>[\"'])|(?P<bare>[^\s>]*)))?")
 _LONG_NUMBER = re.compile(r"&#[xX]?[0-9a-fA-F]{9,};?")
@@ -25,19 +20,25 @@ _INVISIBLE = re.compile(
     "\U000e0000-\U000e007f]"
 )
 _HIDDEN_STYLE = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*0(?![.\d])", re.I)
-_RAW = _set("script style template noscript iframe noembed noframes xmp svg math object canvas")
 _TEXT_ONLY = frozenset({"title", "textarea"})
+_HEADINGS = {f"h{number}": "#" * number + " " for number in range(1, 7)}
+_MAX_INDENT = 5
+_MAX_HREF = 2_000
+_MAX_HREFS = 2_000_000  # characters per page: each link is prefixed with the page's address
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_RAW = _set("script style template noscript iframe noembed noframes xmp svg math object canvas")
 _VOID = _set("area base br col embed hr img input link meta param source track wbr")
 _OPEN_ENDED = _set("p li dt dd tr td th option optgroup thead tbody tfoot")
-_HEADINGS = {f"h{number}": "#" * number + " " for number in range(1, 7)}
 _BLOCKS = _set(
     "div section article header footer main nav aside form address figure figcaption fieldset details "
     "summary dt dd caption thead tbody tfoot body head html option legend dialog menu hgroup search"
 )
 _PARAGRAPHS = _set("p blockquote table ul ol dl pre")
-_MAX_INDENT = 5
-_MAX_HREF = 2_000
-_MAX_HREFS = 2_000_000  # characters per page: each link is prefixed with the page's address
 
 
 def html_to_text(source: str, base_url: str = "") -> str:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.support.language import message
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.web.addresses import IPAddress, ParsedUrl
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ ACCEPT = "text/html, text/plain, application/json, application/xml, text/*;q=0.9
 HEAD_BYTES = 256_000
 _PIECE = 65_536
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_TEXT_KINDS = ("json", "xml", "javascript", "ecmascript", "yaml", "x-yaml", "toml", "x-ndjson", "x-sh", "sql")
 
 
 class WireError(Exception):
@@ -67,7 +68,7 @@ class WireLimits:
         """
         seconds = self.deadline - time.monotonic()
         if seconds <= 0:
-            raise WireError(message("too_slow"))
+            raise WireError(model_text("too_slow"))
         return min(seconds, self.read_timeout)
 
 
@@ -92,15 +93,15 @@ def request(
             sock = context.wrap_socket(sock, server_hostname=target.host)
         return _ask(_BoundedSocket(sock, limits), target, limits)
     except ssl.SSLCertVerificationError as error:
-        raise WireError(message("certificate", host=target.host, error=error.verify_message)) from error
+        raise WireError(model_text("certificate", host=target.host, error=error.verify_message)) from error
     except ssl.SSLError as error:
-        raise WireError(message("no_tls", host=target.host, error=error.reason or "TLS failed")) from error
+        raise WireError(model_text("no_tls", host=target.host, error=error.reason or "TLS failed")) from error
     except TimeoutError as error:
-        raise WireError(message("too_slow")) from error
+        raise WireError(model_text("too_slow")) from error
     except (OSError, http.client.HTTPException, ValueError) as error:
         kind = type(error).__name__
         raise WireError(
-            message("no_answer", host=target.host, error=_describe_error(error), kind=kind)
+            model_text("no_answer", host=target.host, error=_describe_error(error), kind=kind)
         ) from error
     finally:
         if sock is not None:
@@ -152,7 +153,7 @@ class _BoundedReader(io.RawIOBase):
 
     def readinto(self, buffer: Any) -> int:
         if self._room <= 0:
-            raise WireError(message("too_much"))
+            raise WireError(model_text("too_much"))
         self._sock.settimeout(self._limits.seconds_left())
         count = self._sock.recv_into(buffer)
         self._room -= count
@@ -190,9 +191,6 @@ def media_type(headers: dict[str, str]) -> str:
     return headers.get("content-type", "").partition(";")[0].strip().lower()
 
 
-_TEXT_KINDS = ("json", "xml", "javascript", "ecmascript", "yaml", "x-yaml", "toml", "x-ndjson", "x-sh", "sql")
-
-
 def is_text(headers: dict[str, str]) -> bool:
     """Return False if the content is certainly not text."""
     kind = media_type(headers)
@@ -215,7 +213,7 @@ def _read(response: http.client.HTTPResponse, coding: str, limit: int) -> tuple[
                 pieces.append(piece)
                 size += len(piece)
     except zlib.error as error:
-        raise WireError(message("odd_compression")) from error
+        raise WireError(model_text("odd_compression")) from error
     except (WireError, OSError, http.client.HTTPException):
         if not size:
             raise
@@ -228,7 +226,7 @@ def _unpacker(coding: str) -> Any:
     if coding in ("", "identity"):
         return lambda data, limit: [data[:limit]]
     if coding not in ("gzip", "x-gzip", "deflate"):
-        raise WireError(message("odd_compression"))
+        raise WireError(model_text("odd_compression"))
     return _Inflater().feed
 
 
