@@ -1,6 +1,6 @@
 """Prices of models by server: the data of genai-prices (MIT licence), or a newer copy of it.
 
-`prices.json` holds a dated copy, reduced to models that write text; its licence is in `prices.LICENSE`.
+`prices.json` holds a dated copy, reduced to models that write text; its licence is in ``prices.LICENSE``.
 `scripts/update_prices.py` makes it. ``pal cost update FILE`` puts a newer one into the user's data folder,
 which is read instead. Nothing is fetched.
 

@@ -84,7 +84,7 @@ def without_protocol(model: str, owner: str = "model") -> str:
 def _check_prefix(model: str, url: str, owner: str = "model") -> None:
     """Reject ``PREFIX:NAME`` at OpenAI, whose only names with a colon are of fine-tuned models, ``ft:...``.
 
-    Source: `suffix` in `fine_tuning.job_create_params` of the ``openai`` package 3.57.0.
+    Source: ``suffix`` in ``fine_tuning.job_create_params`` of the ``openai`` package 3.57.0.
     """
     prefix, colon, _ = model.partition(":")
     if colon and prefix != "ft" and client_type("responses").is_own(url):

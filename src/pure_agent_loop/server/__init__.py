@@ -5,7 +5,7 @@
     people        users, roles, tokens and cookies
     hub           runs: start, steer, answer, resume; `work` and `engine_work` execute them
     asking        questions of runs, and their answers
-    channel       events of a session, delivered to viewers; `entries` and `event_file`
+    channel       events of a session, delivered to viewers; kept in memory and in a file by `runs_file`
     runs_file     the persisted list of runs
     api/          the programming interface: REST, Server-Sent Events, WebSocket, OpenAPI
     foreign/      other protocols: OpenAI's two, AG-UI, the AI SDK's stream

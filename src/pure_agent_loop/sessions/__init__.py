@@ -5,7 +5,7 @@
     transcript    writes a run to a store, as the run's journal
     run_record    the configuration a run started with
     resume        restores a run from its records
-    replay        runs the loop again offline on recorded effects (served by `replay_journal`)
+    replay        runs the loop again offline on recorded effects
     story         a session as a readable history; `export` renders it as a document
     fork          starts a session from a point of another one
 

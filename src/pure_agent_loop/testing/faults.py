@@ -67,7 +67,7 @@ class ServerFault(Fault):
 
 @dataclass(frozen=True, slots=True)
 class Status(ServerFault):
-    """A whole HTTP answer with any status and body; see also `status`, `rate_limited` and the others.
+    """A whole HTTP answer with any status and body; see also `status`.
 
     Args:
         code: The status.

@@ -1,6 +1,6 @@
 """Toolsets: filter, rename, guard, prepare per step, or search tools.
 
-`sets` derives one set from another; `search` lets a model search many tools by a `ranking`.
+`sets` derives one set from another; `search` lets a model search many tools.
 """
 
 from typing import TYPE_CHECKING

@@ -18,7 +18,7 @@ The application owns the terminal (prompt_toolkit, not full screen); this module
 `is_due()` or after printing or typing; print lines of several events together; keep the live region at its
 full height during a run, with one window per line (prompt_toolkit redraws the last line of a window when
 another follows); write through `output.sparing_output`. Each line fits in `screen.width` columns, so
-prompt_toolkit need not wrap it. Texts contain only ANSI colors (see `prompt_toolkit.formatted_text.ANSI`);
+prompt_toolkit need not wrap it. Texts contain only ANSI colors (see ``prompt_toolkit.formatted_text.ANSI``);
 without `color` they contain no escape sequences.
 
 `screen.width` and `screen.live_lines` may be set at any time, for example after a resize, and then

@@ -1,4 +1,4 @@
-"""The AI SDK's UI message stream, version 1: the protocol of `useChat`."""
+"""The AI SDK's UI message stream, version 1: the protocol of ``useChat``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class UiMessage(OpenModel):
 
 
 class UiBody(Body):
-    """A request of `useChat`.
+    """A request of ``useChat``.
 
     ``agent`` and ``tools`` are extensions: a page sends them as the `body` of its transport.
     """

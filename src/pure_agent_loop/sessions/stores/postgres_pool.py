@@ -3,7 +3,7 @@
 Work may run twice: when a connection breaks, it is unknown whether the database executed the statement. So
 each piece of work must be idempotent.
 
-`psycopg_pool` (3.3) was tried and is not used. Its pool reports a wrong address or password only as a
+``psycopg_pool`` (3.3) was tried and is not used. Its pool reports a wrong address or password only as a
 timeout, without the reason; this one fails at once with the server's own message. After a restart of the
 server each of its connections fails once, so `run` would still have to retry. A forked child gets the
 parent's connections, and none of the threads that open new ones, so `forget` would stay, too. Only the queue
