@@ -47,7 +47,7 @@ FETCHING = {"http.client", "urllib.request", "zipfile", "email"}
 # Of ours what an agent may need, and most do not.
 SELDOM = "explain compaction.rungs toolsets.search runs.choose runs.options "
 SELDOM += "agent_options runs.together kernel.observers output.form "
-SELDOM += "llm.tool_modes.choose llm.tool_modes.fill"
+SELDOM += "llm.tool_modes.choose llm.tool_modes.fill llm.message_types"
 HELP = {"", "_version", "errors", "cli", "cli.exits", "cli.parser", "cli.output", "cli.translated_help"}
 HELP |= {
     "stop_reasons",

@@ -195,10 +195,11 @@ class ContextBuilder:
         before = list(history)
         if before and before[0].get("role") in ("system", "developer"):
             before.pop(0)
-        message = user_message(current_message, media_parts(media))
+        messages = [user_message(current_message, media_parts(media))]
         note = self.note(context, channel, chat_id, is_first=not before)
+        messages += [user_message(note)] if note else []
         prompt = {"role": "system", "content": self.build_system_prompt()}
-        return [prompt, *before, message, *([user_message(note)] if note else [])]
+        return [prompt, *before, *map(dict, messages)]
 
     def add_tool_result(self, messages: list[Message], call_id: str, name: str, result: Any) -> list[Message]:
         """Append the result of a call, and return the list.

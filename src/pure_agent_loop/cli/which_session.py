@@ -102,7 +102,8 @@ class SessionTarget:
                 raise
             notify(user_text("cli.not_recorded", error=error))
             self.session_id = None
-        history = self._history.messages if self._history is not None and self.session_id is None else None
+        earlier = self._history if self.session_id is None else None
+        history = None if earlier is None else [dict(message) for message in earlier.messages]
         run = agent.prepare(
             task,
             history,

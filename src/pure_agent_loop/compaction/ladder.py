@@ -15,11 +15,12 @@ from pure_agent_loop.kernel.long_results import READ_RESULT, ReadableTools, Resu
 from pure_agent_loop.kernel.request import find_window, fixed_tokens, measure, window_in_step
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
-from pure_agent_loop.llm.messages import Message, user_message
+from pure_agent_loop.llm.messages import user_message
 from pure_agent_loop.support.text import safe_str
 
 if TYPE_CHECKING:
     from pure_agent_loop.compaction.rungs import Summariser
+    from pure_agent_loop.llm.message_types import HistoryMessage
 
 RUNGS = ("prune", "repeated", "summary", "trim")
 CHEAP = ("prune", "repeated")
@@ -114,7 +115,7 @@ class LadderRun:
             if messages is not None:
                 await take_over(rung, messages, state, self._kit, limit, chooses=rung in CHEAP)
 
-    async def _try(self, rung: str, state: QueryState, limit: int) -> list[Message] | None:
+    async def _try(self, rung: str, state: QueryState, limit: int) -> list[HistoryMessage] | None:
         from pure_agent_loop.compaction.rungs import drop_repeated, prune, trim  # most runs are short
 
         words, room = self._kit.prompts, self._room(state, limit)
@@ -142,7 +143,7 @@ class LadderRun:
         except OSError:
             return None
 
-    async def _summarised(self, state: QueryState, limit: int, room: int) -> list[Message] | None:
+    async def _summarised(self, state: QueryState, limit: int, room: int) -> list[HistoryMessage] | None:
         from pure_agent_loop.compaction.rungs import Summariser
 
         kept_units, old, tail = divide(units_of(state.messages), room)

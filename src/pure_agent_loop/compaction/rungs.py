@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pure_agent_loop.compaction.shape import (
     CompletedCall,
@@ -33,7 +33,7 @@ from pure_agent_loop.kernel.request import Request, measure
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
-from pure_agent_loop.llm.messages import Message, in_words, is_media, user_message
+from pure_agent_loop.llm.messages import as_messages, calls_of, in_words, is_media, user_message
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, estimate_usage
 from pure_agent_loop.llm.values import Delta, TokenUsage
@@ -43,6 +43,9 @@ from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.locking import MEMORY_FILE, append_section
 from pure_agent_loop.support.text import safe_str, shorten
 from pure_agent_loop.support.threads import in_thread
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage, ToolMessage, WireCall
 
 Keep = Callable[
     [str], "str | None"
@@ -64,7 +67,9 @@ SECTION_TOKENS = 1_000
 DEFAULT_WINDOW = 32_000
 
 
-def prune(messages: Sequence[Message], keep_tokens: int, keep: Keep, prompts: Prompts) -> list[Message]:
+def prune(
+    messages: Sequence[HistoryMessage], keep_tokens: int, keep: Keep, prompts: Prompts
+) -> list[HistoryMessage]:
     """Reduce old results to a record: the call, the sizes, the first line.
 
     Args:
@@ -77,15 +82,17 @@ def prune(messages: Sequence[Message], keep_tokens: int, keep: Keep, prompts: Pr
         if message["role"] != "tool" and not is_media(message):
             continue
         used += estimate_message(message)
-        if used > keep_tokens and index < last_round and is_media(message):
-            pruned[index] = in_words(message)
-        elif used > keep_tokens and index < last_round:
+        if used <= keep_tokens or index >= last_round:
+            continue
+        if message["role"] == "tool":
             call = calls.get(message["tool_call_id"], _UNKNOWN)
             pruned[index] = _recorded(message, call, keep, prompts)
+        else:
+            pruned[index] = in_words(message)
     return pruned
 
 
-def _recorded(message: Message, call: CompletedCall, keep: Keep, prompts: Prompts) -> Message:
+def _recorded(message: ToolMessage, call: CompletedCall, keep: Keep, prompts: Prompts) -> ToolMessage:
     text = content_text(message)
     if len(text) <= 2 * SHORT_CHARS or text.startswith(prompts.pruned_result.partition("{")[0]):
         return message
@@ -97,7 +104,7 @@ def _recorded(message: Message, call: CompletedCall, keep: Keep, prompts: Prompt
     return {**message, "content": record} if len(record) < len(text) else message
 
 
-def drop_repeated(messages: Sequence[Message], prompts: Prompts) -> list[Message]:
+def drop_repeated(messages: Sequence[HistoryMessage], prompts: Prompts) -> list[HistoryMessage]:
     """Keep only the newest of identical results of repeated calls."""
     calls, seen = calls_in(messages), dict[tuple[CompletedCall, str], str]()
     changed = list(messages)
@@ -112,7 +119,7 @@ def drop_repeated(messages: Sequence[Message], prompts: Prompts) -> list[Message
     return changed
 
 
-def trim(messages: Sequence[Message], room: int, prompts: Prompts) -> list[Message]:
+def trim(messages: Sequence[HistoryMessage], room: int, prompts: Prompts) -> list[HistoryMessage]:
     """Replace the oldest rounds by a notice and a record; shorten the rest if needed.
 
     The user's messages are removed last. The last round is kept.
@@ -145,7 +152,7 @@ def _by_worth(units: list[MessageGroup], max_kept: float, prompts: Prompts) -> l
 
 def _with_notice(
     units: list[MessageGroup], removed: set[int], tokens: int, prompts: Prompts
-) -> list[Message]:
+) -> list[HistoryMessage]:
     if not removed:
         return joined(units)
     old = [message for index in sorted(removed) for message in units[index].messages]
@@ -156,10 +163,11 @@ def _with_notice(
     return [*joined(units[:first]), notice, *joined(kept)]
 
 
-def _shortened(messages: list[Message], room: int) -> list[Message]:
+def _shortened(messages: list[HistoryMessage], room: int) -> list[HistoryMessage]:
     """Truncate texts and arguments more and more until they fit; the newest question stays complete."""
     units = units_of(messages)
     free = room - sum(unit.tokens for unit in units if unit.fixed)
+    cut = units
     for limit in _LIMITS if free > 0 else _LIMITS[-1:]:
         cut = [
             unit
@@ -172,19 +180,19 @@ def _shortened(messages: list[Message], room: int) -> list[Message]:
     return joined(cut)
 
 
-def _short(message: Message, limit: int) -> Message:
-    changed = dict(message)
+def _short(message: HistoryMessage, limit: int) -> HistoryMessage:
+    changed = message.copy()
     content = message.get("content")
     if isinstance(content, list):
-        content = in_words(message)["content"]
+        content = in_words(message).get("content")
     if isinstance(content, str):
         changed["content"] = _ends_of(content, limit)
-    if message.get("tool_calls"):
-        changed["tool_calls"] = [_short_call(call, limit) for call in message["tool_calls"]]
+    if changed["role"] == "assistant" and (calls := changed.get("tool_calls")):
+        changed["tool_calls"] = [_short_call(call, limit) for call in calls]
     return changed
 
 
-def _short_call(call: dict[str, Any], limit: int) -> dict[str, Any]:
+def _short_call(call: WireCall, limit: int) -> WireCall:
     arguments = call["function"]["arguments"]
     if len(arguments) <= limit:
         return call
@@ -225,7 +233,7 @@ class Summariser:
         self._name = name
         self._step, self._asked = state.step, 0
 
-    async def summarise(self, messages: Sequence[Message], window: int, tokens: int) -> str:
+    async def summarise(self, messages: Sequence[HistoryMessage], window: int, tokens: int) -> str:
         """Return a summary by the model, followed by a record of the calls.
 
         Raises:
@@ -236,18 +244,18 @@ class Summariser:
         texts = [await self._ask(piece, share, window) for piece in pieces]
         return "\n\n".join([*texts, self.record(messages, tokens)]).strip()
 
-    def record(self, messages: Sequence[Message], tokens: int) -> str:
+    def record(self, messages: Sequence[HistoryMessage], tokens: int) -> str:
         """Return the record collected without the model."""
         return collect(messages, self._kit.prompts).write(int(_COLLECTED_SHARE * tokens), self._kit.prompts)
 
     async def _ask(self, text: str, tokens: int, window: int) -> str:
         words = self._kit.prompts
         task = words.summary_task.format(words=max(40, tokens * 2 // 3), text=text)
-        messages: list[Message] = [
+        messages: list[HistoryMessage] = [
             {"role": "system", "content": words.summary_system},
             {"role": "user", "content": task},
         ]
-        request = Request(messages, None, self._options(tokens, window))
+        request = Request(as_messages(messages), None, self._options(tokens, window))
         attempts = SummaryAttempts(request, Step(self._state, self._kit))
         try:
             response = await self._kit.journal.effect(self._key(), attempts.run)
@@ -312,7 +320,7 @@ class _Line(NamedTuple):
         return f"{self.who}: {shorten(self.text, max(_MIN_CHARS, int(limit)))}"
 
 
-def pieces_of(messages: Sequence[Message], tokens: int, kit: Kit) -> list[str]:
+def pieces_of(messages: Sequence[HistoryMessage], tokens: int, kit: Kit) -> list[str]:
     """Split the messages into text pieces of about `tokens` tokens; shorten them if there are too many."""
     calls, folder = calls_in(messages), ResultFolder(kit.results.folder)
     lines = [line for message in messages for line in _lines(message, calls, folder)]
@@ -343,13 +351,13 @@ def _packed(texts: Sequence[str], tokens: int) -> list[str]:
     return ["\n".join(piece) for piece in pieces]
 
 
-def _lines(message: Message, calls: dict[str, CompletedCall], folder: ResultFolder) -> list[_Line]:
+def _lines(message: HistoryMessage, calls: dict[str, CompletedCall], folder: ResultFolder) -> list[_Line]:
     text = content_text(message)
     if message["role"] == "tool":
         call = calls.get(message["tool_call_id"])
         who = model_text("result_of", tool=call.name) if call else model_text("result_of_unknown")
         return [_Line(who, _whole(text, folder))]
-    made = [calls[call["id"]] for call in message.get("tool_calls") or ()]
+    made = [calls[call["id"]] for call in calls_of(message)]
     lines = [_Line(message["role"], text)] if text else []
     return [*lines, *(_Line(model_text("call_of", tool=call.name), call.arguments) for call in made)]
 
@@ -447,7 +455,7 @@ class _MemoryRun:
     async def force(self, state: QueryState) -> None:
         """Do nothing: the message count is unrelated to a rejected request."""
 
-    async def _short(self, old: list[Message], state: QueryState) -> str:
+    async def _short(self, old: list[HistoryMessage], state: QueryState) -> str:
         summariser = Summariser(state, self._kit, "memory")
         window = measure(state, self._kit).window or DEFAULT_WINDOW
         try:
@@ -455,18 +463,20 @@ class _MemoryRun:
         except LLMError as error:
             message = f"No summary could be written: {safe_str(error)}"
             await self._kit.emit(Event.notice(state.step, message))
-            spoken = [unit.messages[0]["content"] for unit in units_of(old) if unit.spoken]
+            spoken = [unit.messages[0].get("content") for unit in units_of(old) if unit.spoken]
             lines = [f"- {text[:500]}" for text in spoken if isinstance(text, str)]
             return "\n".join([*lines, summariser.record(old, SECTION_TOKENS)]).strip()
 
-    async def _replace(self, old: list[Message], left: list[Message], text: str, state: QueryState) -> None:
+    async def _replace(
+        self, old: list[HistoryMessage], left: list[HistoryMessage], text: str, state: QueryState
+    ) -> None:
         words = self._kit.prompts.memory_note
         note = user_message(words.format(count=len(old), file=MEMORY_FILE, text=text), synthetic=True)
         system_count = 1 if left and left[0]["role"] in ("system", "developer") else 0
         await take_over("memory", [*left[:system_count], note, *left[system_count:]], state, self._kit)
 
 
-def _oldest(messages: list[Message], keep: int) -> tuple[list[Message], list[Message]]:
+def _oldest(messages: list[HistoryMessage], keep: int) -> tuple[list[HistoryMessage], list[HistoryMessage]]:
     """Split off the oldest complete rounds; the rest has `keep` messages including the new notice."""
     units, count = units_of(messages), len(messages) + 1
     removed: set[int] = set()

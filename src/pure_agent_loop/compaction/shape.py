@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.compaction.cost import choose_cut, cut_at, rates_of
 from pure_agent_loop.events import Event
@@ -15,9 +15,12 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.long_results import result_file_in
 from pure_agent_loop.kernel.request import fixed_tokens, measure
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.messages import META, Message, is_media, text_of
+from pure_agent_loop.llm.messages import META, calls_of, is_media, text_of
 from pure_agent_loop.llm.tokens import Boundary, estimate_message, estimate_tokens
 from pure_agent_loop.prompts import Prompts
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage
 
 _LONGEST = 500  # longer values are contents, not names
 _URL = r"https?://[^\s\"'<>|]+"
@@ -35,16 +38,16 @@ class MessageGroup(NamedTuple):
         spoken: Written by the user, not by the framework.
     """
 
-    messages: list[Message]
+    messages: list[HistoryMessage]
     tokens: int
     fixed: bool
     spoken: bool
 
 
-def units_of(messages: Sequence[Message]) -> list[MessageGroup]:
+def units_of(messages: Sequence[HistoryMessage]) -> list[MessageGroup]:
     """Split a history into units, in order."""
     newest = newest_question(messages)
-    groups: list[tuple[int, list[Message]]] = []
+    groups: list[tuple[int, list[HistoryMessage]]] = []
     for index, message in enumerate(messages):
         if groups and (message["role"] == "tool" or (is_media(message) and len(groups[-1][1]) > 1)):
             groups[-1][1].append(message)
@@ -61,27 +64,27 @@ def units_of(messages: Sequence[Message]) -> list[MessageGroup]:
     ]
 
 
-def joined(units: Iterable[MessageGroup]) -> list[Message]:
+def joined(units: Iterable[MessageGroup]) -> list[HistoryMessage]:
     """Return the messages of units, in order."""
     return [message for unit in units for message in unit.messages]
 
 
-def estimate(messages: Iterable[Message]) -> int:
+def estimate(messages: Iterable[HistoryMessage]) -> int:
     """Estimate the tokens of messages."""
     return sum(map(estimate_message, messages))
 
 
-def is_spoken(message: Message) -> bool:
+def is_spoken(message: HistoryMessage) -> bool:
     """True for a message of the user, False for a notice in that role."""
     return message["role"] == "user" and not message.get(META, {}).get("synthetic", False)
 
 
-def newest_question(messages: Sequence[Message]) -> int | None:
+def newest_question(messages: Sequence[HistoryMessage]) -> int | None:
     """Return the index of the user's newest message."""
     return next((i for i in range(len(messages) - 1, -1, -1) if is_spoken(messages[i])), None)
 
 
-def is_summary(message: Message, prompts: Prompts) -> bool:
+def is_summary(message: HistoryMessage, prompts: Prompts) -> bool:
     """True for a summary by an earlier compaction."""
     is_generated = message["role"] == "user" and not is_spoken(message)
     return is_generated and content_text(message).startswith(prompts.summary_head)
@@ -99,16 +102,16 @@ class CompletedCall(NamedTuple):
         return f"{self.name}({text if len(text) <= limit else text[:limit] + '...'})"
 
 
-def calls_in(messages: Iterable[Message]) -> dict[str, CompletedCall]:
+def calls_in(messages: Iterable[HistoryMessage]) -> dict[str, CompletedCall]:
     """Return all calls, by id."""
     return {
         call["id"]: CompletedCall(call["function"]["name"], call["function"]["arguments"])
         for message in messages
-        for call in message.get("tool_calls") or ()
+        for call in calls_of(message)
     }
 
 
-def content_text(message: Message) -> str:
+def content_text(message: HistoryMessage) -> str:
     """Return the text of a message; empty for none."""
     return text_of(message.get("content") or "")
 
@@ -143,7 +146,13 @@ def _strings(value: Any) -> Iterable[str]:
 
 
 async def take_over(
-    rung: str, messages: list[Message], state: QueryState, kit: Kit, limit: int = 0, *, chooses: bool = False
+    rung: str,
+    messages: list[HistoryMessage],
+    state: QueryState,
+    kit: Kit,
+    limit: int = 0,
+    *,
+    chooses: bool = False,
 ) -> bool:
     """Replace the history by a shorter one.
 
@@ -218,14 +227,14 @@ class HistoryFacts:
         return "\n".join(part for part in parts if part)
 
 
-def collect(messages: Sequence[Message], prompts: Prompts) -> HistoryFacts:
+def collect(messages: Sequence[HistoryMessage], prompts: Prompts) -> HistoryFacts:
     """Return the record of messages, including that of an earlier summary."""
     record, calls = HistoryFacts(), calls_in(messages)
     for message in messages:
         text = content_text(message)
         if message["role"] == "user" and not is_spoken(message):
             _take_over(text, record, prompts)
-        for call in message.get("tool_calls") or ():
+        for call in calls_of(message):
             call_made = calls[call["id"]]
             record.tools[call_made.name] = None
             record.files.update(dict.fromkeys(_names_in(strings_in(call_made.arguments))))

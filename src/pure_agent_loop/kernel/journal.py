@@ -7,9 +7,12 @@ records each, and on resume returns the recorded result, so that nothing happens
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pure_agent_loop.inbox import Inbox, Incoming
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage
 
 T = TypeVar("T")
 
@@ -17,7 +20,7 @@ T = TypeVar("T")
 class Checkpointed(Protocol):
     """State that a journal stores in a checkpoint; `QueryState` is one."""
 
-    messages: list[dict[str, Any]]
+    messages: list[HistoryMessage]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""

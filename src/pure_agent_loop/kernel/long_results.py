@@ -14,14 +14,16 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.locking import write_whole
 from pure_agent_loop.tool import Tool, ToolRegistry
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage
 
 READ_RESULT = "read_result"
 READ_CHARS = 20_000
@@ -134,7 +136,7 @@ def result_file_in(text: str) -> str | None:
     return mention[1] if mention else None
 
 
-def any_cut(messages: Iterable[Message]) -> bool:
+def any_cut(messages: Iterable[HistoryMessage]) -> bool:
     """Return True if a result in this history was truncated."""
     texts = (message["content"] for message in messages if message["role"] in ("tool", "user"))
     return any(isinstance(text, str) and result_file_in(text) is not None for text in texts)

@@ -12,7 +12,7 @@ from pure_agent_loop.kernel.long_results import ReadableTools
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.base import FindsWindow, takes_meta, window_known_to
-from pure_agent_loop.llm.messages import Message, to_wire
+from pure_agent_loop.llm.messages import Message, as_messages, calls_of, to_wire
 from pure_agent_loop.llm.profiles import NO_CALLS
 from pure_agent_loop.llm.tokens import MESSAGE_OVERHEAD, estimate_tokens
 from pure_agent_loop.llm.values import TokenUsage
@@ -41,7 +41,8 @@ class Request(NamedTuple):
 
 def build_request(state: QueryState, kit: Kit) -> Request:
     """Build the next request. Bytes of earlier messages never change, so that prompt caches hit."""
-    messages = list(state.messages) if takes_meta(kit.client) else to_wire(state.messages, kit.client)
+    takes_all = takes_meta(kit.client)
+    messages = as_messages([*state.messages]) if takes_all else to_wire(state.messages, kit.client)
     if state.system_prompt:
         messages.insert(0, {"role": "system", "content": state.system_prompt})
     options = kit.options
@@ -78,7 +79,7 @@ def offered_tools(state: QueryState, kit: Kit, *, allowed: bool) -> Tools:
             the names of these calls.
     """
     if not allowed:
-        calls = [call for m in state.messages for call in m.get("tool_calls") or ()]
+        calls = [call for message in state.messages for call in calls_of(message)]
         if not calls:
             return None
         if not kit.tools:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
@@ -22,7 +22,9 @@ from pure_agent_loop.kernel.ledgers import PermissionLedger, Ruling, ToolLedger,
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
     Message,
+    as_messages,
     assistant_message,
+    calls_of,
     check_pairs,
     media_message,
     to_keep,
@@ -36,6 +38,11 @@ from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, 
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
 from pure_agent_loop.support.typed import mistyped
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage
+else:
+    HistoryMessage = Message  # a saved state is checked by its annotations: any dict
 
 # -- final answer in progress: cut off and continued, empty and requested again, or complete -------------
 
@@ -137,7 +144,7 @@ class QueryState:
     """The one leading system message; not part of `messages`."""
     own_prompt: str | None = None
     """System message that `messages=` began with: part of the history that is returned."""
-    messages: list[Message] = field(default_factory=list)
+    messages: list[HistoryMessage] = field(default_factory=list)
     """The history, valid by construction."""
     task: str = ""
     """Task of this run."""
@@ -215,7 +222,7 @@ class QueryState:
 
     def __post_init__(self) -> None:
         self.step = self.ledger.steps + bool(self.closing)
-        self._used_ids = {call["id"] for message in self.messages for call in message.get("tool_calls", ())}
+        self._used_ids = {call["id"] for message in self.messages for call in calls_of(message)}
 
     def __repr__(self) -> str:
         status = self.stop_reason or "running"
@@ -314,7 +321,7 @@ class QueryState:
         self.ledger.tokens += usage.total_tokens
         self.ledger.cost += (usage.cost or 0.0) if known_cost is None else known_cost
 
-    def replace_messages(self, messages: list[Message], boundary: Boundary) -> None:
+    def replace_messages(self, messages: list[HistoryMessage], boundary: Boundary) -> None:
         """Replace `messages` by a shorter history: the only way to change earlier messages.
 
         Raises:
@@ -465,9 +472,11 @@ class QueryState:
     def full_history(self, waiting: str = "") -> list[Message]:
         """Return the same messages with `meta`, which holds the reasoning."""
         results = {call.id: self.tools.text_of(call.id, waiting) for call in self.pending} | self.results
-        lead = [] if self.own_prompt is None else [{"role": "system", "content": self.own_prompt}]
+        lead: list[HistoryMessage] = (
+            [] if self.own_prompt is None else [{"role": "system", "content": self.own_prompt}]
+        )
         known = [tool_message(c.id, results[c.id], failed=c.id in self.failed) for c in self.pending]
-        return [*lead, *self.messages, *known]
+        return as_messages([*lead, *self.messages, *known])
 
     def to_dict(self) -> dict[str, Any]:
         """Plain JSON form."""

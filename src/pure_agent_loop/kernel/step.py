@@ -11,6 +11,7 @@ from pure_agent_loop.events import Event, EventType, PartEvent
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.ledgers import Ruling
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.llm.messages import text_of
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.parts import PartState, moved, new_part
 from pure_agent_loop.permissions import Permission
@@ -150,7 +151,7 @@ class Step:
         """End the parts of calls that have not ended as failed, with their result in the history."""
         parts, messages = self.state.parts, self.state.messages
         newest = messages[-len(parts) :] if parts else ()
-        results = {m.get("tool_call_id"): m["content"] for m in newest if m["role"] == "tool"}
+        results = {m["tool_call_id"]: text_of(m["content"]) for m in newest if m["role"] == "tool"}
         for call_id in list(parts):
             part = moved(parts.pop(call_id), "error", self.kit.clock.now(), results.get(call_id, ""))
             await self.send_part(part)

@@ -7,9 +7,12 @@ values are dropped.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pure_agent_loop.llm.values import get
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import WireCall
 
 # Fields of the protocol, and fields that are read elsewhere (reasoning, a refusal as text). `audio` is data
 # for a player; the protocol takes it back by id only.
@@ -39,12 +42,12 @@ def extra_of_call(call: Any) -> dict[str, Any] | None:
     return {**extra, "function": inner} if inner else extra or None
 
 
-def with_extra(call: dict[str, Any], extra: Mapping[str, Any] | None) -> dict[str, Any]:
+def with_extra(call: WireCall, extra: Mapping[str, Any] | None) -> WireCall:
     """Return a call of a history with its extra fields."""
     if not extra:
         return call
     function = {**call["function"], **extra.get("function", {})}
-    return {**call, **extra, "function": function}
+    return cast("WireCall", {**call, **extra, "function": function})
 
 
 def without_extra(message: Mapping[str, Any], refused: Collection[str] | None = None) -> dict[str, Any]:

@@ -33,7 +33,7 @@ from pure_agent_loop.llm.base import (
     thinks_in_text,
     window_known_to,
 )
-from pure_agent_loop.llm.messages import Message, to_wire, user_message
+from pure_agent_loop.llm.messages import Message, as_messages, to_wire, user_message
 from pure_agent_loop.llm.prices import price_of
 from pure_agent_loop.llm.profiles import DefaultFloat, Profile
 from pure_agent_loop.llm.response import Assembler
@@ -266,7 +266,7 @@ def _history_for(client: ChatModel, messages: Sequence[Message], written: str) -
     history = list(messages)
     if written:
         history.append({"role": "assistant", "content": written})
-        history.append(user_message(model_text("continue_for_other"), synthetic=True))
+        history += as_messages([user_message(model_text("continue_for_other"), synthetic=True)])
     return history if takes_meta(client) else to_wire(history, client)
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar, cast
 
 from pure_agent_loop.errors import HistoryError
 from pure_agent_loop.llm.arguments import parse_arguments
@@ -27,27 +27,54 @@ from pure_agent_loop.media import part_words
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import as_text, to_jsonable
 
-Message = dict[str, Any]
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import (
+        AssistantMessage,
+        HistoryMessage,
+        ToolMessage,
+        UserMessage,
+        WireCall,
+    )
+
+Message: TypeAlias = dict[str, Any]  # of a caller; see `message_types`
+M = TypeVar("M", bound=Mapping[str, Any])
 SYSTEM_ROLES = ("system", "developer")
 ROLES = ("system", "developer", "user", "assistant", "tool")
-META = "meta"
+META: Final = "meta"
 _META_KEYS = {"synthetic": bool, "reasoning": str, "origin": str, "failed": bool}
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
-def user_message(text: str, media: Sequence[dict[str, Any]] = (), *, synthetic: bool = False) -> Message:
+def as_history(messages: list[Message]) -> list[HistoryMessage]:
+    """Return the same messages, of a history that `repair_history` has checked, with their types."""
+    return cast("list[HistoryMessage]", messages)
+
+
+def as_messages(history: list[HistoryMessage]) -> list[Message]:
+    """Return the same messages with a caller's type, which is any dict."""
+    return cast("list[Message]", history)
+
+
+def calls_of(message: Mapping[str, Any]) -> Sequence[WireCall]:
+    """Return the calls of a message; empty without any."""
+    return message.get("tool_calls") or ()
+
+
+def user_message(
+    text: str, media: Sequence[Mapping[str, Any]] = (), *, synthetic: bool = False
+) -> UserMessage:
     """Build a user message, media after the text; or a notice in that role if `synthetic`."""
     parts = [*([{"type": "text", "text": text}] if text else []), *media]
-    message: Message = {"role": "user", "content": to_jsonable(parts if media else text)}
+    message: UserMessage = {"role": "user", "content": to_jsonable(parts if media else text)}
     if synthetic:
         message[META] = {"synthetic": True}
     return message
 
 
-def assistant_message(response: LLMResponse) -> Message:
+def assistant_message(response: LLMResponse) -> AssistantMessage:
     """Build the history message of a response."""
-    message: Message = {"role": "assistant", "content": response.content}
+    message: AssistantMessage = {"role": "assistant", "content": response.content}
     if response.tool_calls:
         message["tool_calls"] = [wire_call(call) for call in response.tool_calls]
     elif response.content is None:
@@ -55,23 +82,29 @@ def assistant_message(response: LLMResponse) -> Message:
     if response.reasoning_content:
         message[META] = {"reasoning": response.reasoning_content}
     if response.origin:
-        message.update(response.extra or {})
+        message.update(cast("AssistantMessage", response.extra or {}))
         message[META] = {**message.get(META, {}), "origin": response.origin}
     return message
 
 
-def wire_call(call: ToolCall) -> dict[str, Any]:
+def wire_call(call: ToolCall) -> WireCall:
     """Build the history form of a call."""
     arguments = _JSON.encode(call.arguments)
     name = _NOT_IN_NAMES.sub("_", call.name)[:64] or "unknown"  # strict servers reject other names
-    wire = {"id": call.id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    wire: WireCall = {
+        "id": call.id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
     return with_extra(wire, call.extra) if call.extra else wire
 
 
-def tool_message(call_id: str, content: str, *, failed: bool = False) -> Message:
+def tool_message(call_id: str, content: str, *, failed: bool = False) -> ToolMessage:
     """Build the message with the result of a call."""
-    message: Message = {"role": "tool", "tool_call_id": call_id, "content": content}
-    return {**message, META: {"failed": True}} if failed else message
+    message: ToolMessage = {"role": "tool", "tool_call_id": call_id, "content": content}
+    if failed:
+        message[META] = {"failed": True}
+    return message
 
 
 def has_failed(message: Mapping[str, Any]) -> bool:
@@ -79,25 +112,25 @@ def has_failed(message: Mapping[str, Any]) -> bool:
     return bool((message.get(META) or {}).get("failed"))
 
 
-def media_message(results: Iterable[tuple[str, Iterable[dict[str, Any]]]]) -> list[Message]:
+def media_message(results: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]) -> list[UserMessage]:
     """Build one user message from the images and files of tools; empty without any.
 
     Args:
         results: The name of each tool, and its media parts.
     """
-    content: list[dict[str, Any]] = []
+    content: list[Mapping[str, Any]] = []
     for tool, parts in results:
         if media := list(parts):
             content += [{"type": "text", "text": model_text("media_of", tool=tool)}, *media]
     return [user_message("", content, synthetic=True)] if content else []
 
 
-def is_media(message: Message) -> bool:
+def is_media(message: Mapping[str, Any]) -> bool:
     """Return True for a message of `media_message`: it belongs to the results before it."""
     return message["role"] == "user" and is_synthetic(message) and isinstance(message["content"], list)
 
 
-def in_words(message: Message, keep: Collection[str] = ()) -> Message:
+def in_words(message: M, keep: Collection[str] = ()) -> M:
     """Replace the images and files of a message by words.
 
     Args:
@@ -107,17 +140,17 @@ def in_words(message: Message, keep: Collection[str] = ()) -> Message:
     return _with_words(message, "media_gone", [part["type"] not in kept for part in message["content"]])
 
 
-def _with_words(message: Message, sentence_id: str, replaced: Iterable[bool]) -> Message:
+def _with_words(message: M, sentence_id: str, replaced: Iterable[bool]) -> M:
     """Replace some parts of a message by words; a message of words alone has a text."""
     parts = [
         {"type": "text", "text": model_text(sentence_id, what=part_words(part))} if is_replaced else part
         for part, is_replaced in zip(message["content"], replaced, strict=True)
     ]
     is_text = all(part["type"] == "text" for part in parts)
-    return {**message, "content": text_of(parts) if is_text else parts}
+    return cast("M", {**message, "content": text_of(parts) if is_text else parts})
 
 
-def newest_question(messages: Sequence[Message]) -> Message | None:
+def newest_question(messages: Sequence[M]) -> M | None:
     """Return the newest message of a person."""
     return next(filter(is_question, reversed(messages)), None)
 
@@ -132,7 +165,7 @@ def is_synthetic(message: Mapping[str, Any]) -> bool:
     return bool((message.get(META) or {}).get("synthetic"))
 
 
-def without_refused(message: Message, refused: frozenset[int]) -> Message:
+def without_refused(message: M, refused: frozenset[int]) -> M:
     """Replace the refused parts of a message by words.
 
     Args:
@@ -151,7 +184,7 @@ def mark_of(part: Mapping[str, Any]) -> int:
     return hash(source.get("url") or source.get("file_data") or source.get("data"))
 
 
-def text_of(content: str | list[dict[str, Any]]) -> str:
+def text_of(content: str | Iterable[Mapping[str, Any]]) -> str:
     """Return the text of a message's content, without other parts such as images."""
     if isinstance(content, str):
         return content
@@ -171,7 +204,7 @@ def _parts(content: Any) -> list[Any]:
     return list(content or ())
 
 
-def to_wire(messages: Iterable[Message], client: object = None) -> list[Message]:
+def to_wire(messages: Iterable[Mapping[str, Any]], client: object = None) -> list[Message]:
     """Return messages in wire form: without `meta`, and without fields that another server added.
 
     Messages without `meta` are not copied.
@@ -179,7 +212,7 @@ def to_wire(messages: Iterable[Message], client: object = None) -> list[Message]
     Args:
         client: The client of the server; None for a server that added no fields.
     """
-    return [
+    sent = [
         message
         if META not in message
         else for_origin(message, origin_of(client))
@@ -187,16 +220,17 @@ def to_wire(messages: Iterable[Message], client: object = None) -> list[Message]
         else {name: field for name, field in message.items() if name != META}
         for message in messages
     ]
+    return cast("list[Message]", sent)
 
 
-def for_origin(message: Message, origin: str) -> Message:
+def for_origin(message: Mapping[str, Any], origin: str) -> Message:
     """Return the wire form of a message with `meta` for the server and model `origin`."""
     plain = {name: field for name, field in message.items() if name != META}
     added_by = message[META].get("origin")
     return plain if added_by in (None, origin) else without_extra(plain)
 
 
-def to_keep(messages: Iterable[Message]) -> list[Message]:
+def to_keep(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
     """Return messages for a caller: in wire form, but with the origin of added fields in `meta`.
 
     Only a history with such fields also tells which calls failed: a protocol that has a place for it gets
@@ -205,16 +239,17 @@ def to_keep(messages: Iterable[Message]) -> list[Message]:
     messages = list(messages)
     origins = [message[META].get("origin") for message in messages if META in message]
     kept = ("origin", "failed") if any(origins) else ()
-    return [_with_meta(message, kept) if META in message else message for message in messages]
+    told = [_with_meta(message, kept) if META in message else message for message in messages]
+    return cast("list[Message]", told)
 
 
-def _with_meta(message: Message, names: Iterable[str]) -> Message:
+def _with_meta(message: Mapping[str, Any], names: Iterable[str]) -> Message:
     plain = {name: field for name, field in message.items() if name != META}
     meta = {name: message[META][name] for name in names if message[META].get(name)}
     return {**plain, META: meta} if meta else plain
 
 
-def check_pairs(messages: Iterable[Message]) -> None:
+def check_pairs(messages: Iterable[Mapping[str, Any]]) -> None:
     """Reject a history in which results do not directly follow their calls.
 
     Raises:
@@ -229,12 +264,12 @@ def check_pairs(messages: Iterable[Message]) -> None:
             continue
         if waiting:
             break
-        waiting = [call["id"] for call in message.get("tool_calls") or ()]
+        waiting = [call["id"] for call in calls_of(message)]
     if waiting:
         raise HistoryError(f"Calls without a result: {', '.join(waiting)}.")
 
 
-def repair_history(messages: Iterable[Any], lost: str) -> tuple[list[Message], list[str]]:
+def repair_history(messages: Iterable[Any], lost: str) -> tuple[list[HistoryMessage], list[str]]:
     """Repair a history.
 
     Args:
@@ -249,7 +284,8 @@ def repair_history(messages: Iterable[Any], lost: str) -> tuple[list[Message], l
     """
     if isinstance(messages, (str, bytes, Mapping)) or not hasattr(messages, "__iter__"):
         raise HistoryError("messages must be a list of chat messages (dicts with 'role' and 'content').")
-    return _Repair(lost).run(messages)
+    repaired, fixes = _Repair(lost).run(messages)
+    return as_history(repaired), fixes
 
 
 class _Repair:
@@ -335,7 +371,7 @@ class _Repair:
         message["content"] = as_text(content) if content else ""
         self._fixes.append(f"messages[{number}]: content became text")
 
-    def _check_call(self, call: Any, number: int) -> dict[str, Any]:
+    def _check_call(self, call: Any, number: int) -> WireCall:
         call = call if isinstance(call, dict) else {}
         function = call.get("function")
         function = function if isinstance(function, dict) else {}
@@ -357,7 +393,7 @@ class _Repair:
             self._renamed.setdefault(original_id, []).append(new)
         checked = wire_call(ToolCall(new, name, arguments))
         if _is_text_of(given_arguments, arguments):  # the same bytes keep prompt caches warm
-            checked["function"]["arguments"] = given_arguments
+            checked["function"]["arguments"] = cast("str", given_arguments)
         return with_extra(checked, extra_of_call(call))
 
     def _add_result(self, message: Message, number: int) -> None:
@@ -378,7 +414,8 @@ class _Repair:
                 result["content"] = joined_content(result["content"], message["content"])
             self._placed[original_id] = result, True
         else:
-            words = user_message(model_text("result_alone", text=text_of(message["content"])), synthetic=True)
+            text = model_text("result_alone", text=text_of(message["content"]))
+            words = cast("Message", user_message(text, synthetic=True))
             self._orphan_messages.append(words)
             if original_id:
                 self._orphans.setdefault(original_id, []).append((message, words))
@@ -400,7 +437,7 @@ class _Repair:
         for call_id, result in self._open.items():
             if result is None:
                 self._fixes.append(f"call {call_id!r} had no result; a placeholder was added")
-            placed = result or tool_message(call_id, self._lost)
+            placed = result or cast("Message", tool_message(call_id, self._lost))
             self._placed[self._asked[call_id][0]] = placed, result is not None
             self._out.append(placed)
         self._out += self._orphan_messages

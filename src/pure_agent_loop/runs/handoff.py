@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
@@ -14,7 +14,7 @@ from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.ledgers import PermissionLedger
 from pure_agent_loop.kernel.model_call import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.messages import Message, is_question, repair_history, user_message
+from pure_agent_loop.llm.messages import Message, as_messages, is_question, repair_history, user_message
 from pure_agent_loop.prompts import ToolWords
 from pure_agent_loop.runs.live import drive
 from pure_agent_loop.runs.settings import HasKit, kit_of
@@ -24,6 +24,9 @@ from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.language import default_language, in_each_language, model_text
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolOutcome, ToolRegistry
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage
 
 MAX_HANDOFFS = 8  # per run; after that the current agent must answer
 Filter = Literal["all", "no_tools", "task"] | Callable[[list[Message]], list[Message]]
@@ -213,7 +216,7 @@ def _shortest(names: Sequence[str], first: str) -> list[str]:
     return path[1:]
 
 
-def handed_state(old: QueryState, system_prompt: str, messages: list[Message]) -> QueryState:
+def handed_state(old: QueryState, system_prompt: str, messages: list[HistoryMessage]) -> QueryState:
     """Return the initial state of the next agent's loop: counters are kept, the rest is reset."""
     plain = old.to_dict()
     new = QueryState.from_dict(
@@ -242,9 +245,10 @@ def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryS
     names = state.handed_to
     handoff = _next(member_at(first, names[:-1]), names[-1])
     member: HandoffTarget = handoff.agent
-    messages = handoff.read(state.messages)
-    if messages is not state.messages:
-        messages, _ = repair_history(messages, kit.prompts.tool_lost)
+    messages = state.messages
+    chosen = handoff.read(as_messages(messages))
+    if chosen is not messages:
+        messages, _ = repair_history(chosen, kit.prompts.tool_lost)
         messages = messages or [user_message(state.task)]
     new = handed_state(state, member.system_prompt, messages)
     below = _restrict(member, kit)

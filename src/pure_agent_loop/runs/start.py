@@ -97,7 +97,7 @@ def start_state(
     history, fixes = repair_history([] if messages is None else messages, prompts.tool_lost)
     own = None
     if history and history[0]["role"] in ("system", "developer"):
-        system_prompt = own = clean_text(text_of(history.pop(0)["content"]))
+        system_prompt = own = clean_text(text_of(history.pop(0)["content"] or ""))
     state = QueryState(system_prompt=clean_text(system_prompt), own_prompt=own, messages=history, task=task)
     state.add_user(task, media)
     return state, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []

@@ -15,7 +15,7 @@ import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from itertools import zip_longest
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.errors import (
@@ -43,6 +43,9 @@ from pure_agent_loop.sessions.transcript import EFFECTS, ResumePoint, read_effec
 from pure_agent_loop.support.clock import SystemClock
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import counted, to_jsonable
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage
 
 __all__ = ["Difference", "ReplayReport", "replay_session"]
 
@@ -103,7 +106,7 @@ class Window:
     running: set[str] = field(default_factory=set)  # calls that were running when the run was interrupted
     intents: dict[str, dict[str, Any]] = field(default_factory=dict)  # recorded by earlier processes
     parts: list[dict[str, Any]] = field(default_factory=list)
-    messages: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[HistoryMessage] = field(default_factory=list)
     state: dict[str, Any] | None = None
 
     @property
@@ -167,7 +170,7 @@ class ReplayJournal:
         self._run, self._windows, self._state = run, windows, state
         self._stopped = False
         self._changes: list[Mapping[str, Any]] = []
-        self._equal: tuple[list[dict[str, Any]], list[dict[str, Any]]] = ([], [])  # replayed, recorded
+        self._equal: tuple[list[HistoryMessage], list[HistoryMessage]] = ([], [])  # replayed, recorded
         self._next_window()
 
     def _next_window(self) -> None:
@@ -264,7 +267,7 @@ class ReplayJournal:
         self.difference = self.difference or difference
         raise Stopped
 
-    def _compare_messages(self, messages: list[dict[str, Any]], *, beginning: bool) -> Difference | None:
+    def _compare_messages(self, messages: list[HistoryMessage], *, beginning: bool) -> Difference | None:
         expected = self.window.messages
         if beginning:
             shared = min(len(messages), len(expected))

@@ -27,7 +27,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
-from typing import Any, TypedDict, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, cast
 
 from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError, SessionReadError
 from pure_agent_loop.hooks import BeforeTool
@@ -36,6 +36,7 @@ from pure_agent_loop.kernel.journal import Checkpointed
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.limits import PERSON
+from pure_agent_loop.llm.messages import as_history, calls_of
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage, get
 from pure_agent_loop.parts import change_of
@@ -50,6 +51,9 @@ from pure_agent_loop.support.text import safe_str, to_jsonable
 from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 from pure_agent_loop.support.typed import mistyped
 from pure_agent_loop.tool import ToolOutcome
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage
 
 # -- convert results of effects to their plain form in a record, and back --------------------------------
 
@@ -188,13 +192,13 @@ class ResumePoint:
         unused_answers: Keys of answers from outside a run that no run has used yet.
     """
 
-    messages: list[dict[str, Any]] = field(default_factory=list)
+    messages: list[HistoryMessage] = field(default_factory=list)
     state: dict[str, Any] | None = None
     effects: dict[str, tuple[str, Any]] = field(default_factory=dict)
     intents: dict[str, dict[str, Any]] = field(default_factory=dict)
     runs: int = 0
     started_run: dict[str, Any] | None = None
-    next_messages: list[dict[str, Any]] = field(default_factory=list)
+    next_messages: list[HistoryMessage] = field(default_factory=list)
     after_hooks: int = 0
     without_key: list[str] = field(default_factory=list)
     session_id: str = ""
@@ -234,9 +238,9 @@ class ResumePoint:
             hooks = functions.get("after_tool") if isinstance(functions, dict) else 0
             self.after_hooks = max(self.after_hooks, hooks if isinstance(hooks, int) else 0)
         elif record.type == "messages":
-            self.next_messages = [*self.next_messages, *dicts_in(data, "messages")]
+            self.next_messages = [*self.next_messages, *as_history(dicts_in(data, "messages"))]
         elif record.type == "boundary":
-            self.next_messages = dicts_in(data, "messages")
+            self.next_messages = as_history(dicts_in(data, "messages"))
         elif record.type == "state":
             self.messages = self.next_messages
             is_newer = _newer_than(data, new_task=self.started_run is not None)
@@ -280,8 +284,7 @@ class ResumePoint:
             state = QueryState.from_dict({**self.state, "messages": self.messages})
         except ConfigError as error:
             raise SessionReadError(notice("library.state_unreadable", error=error)) from error
-        last_message = state.messages[-1] if state.messages else {}
-        requested = [call["id"] for call in last_message.get("tool_calls") or ()]
+        requested = [call["id"] for message in state.messages[-1:] for call in calls_of(message)]
         if [call.id for call in state.pending] != requested:  # the file is damaged
             state.drop_calls()
         for call in state.pending:
@@ -325,7 +328,7 @@ def read_resume_point(records: Sequence[Record], session_id: str = "") -> Resume
     return point.without_copied()
 
 
-def starts_with(messages: list[dict[str, Any]], known: list[dict[str, Any]]) -> bool:
+def starts_with(messages: Sequence[object], known: Sequence[object]) -> bool:
     """Return True if `known` are the first messages, by identity."""
     return len(messages) >= len(known) and all(map(operator.is_, known, messages))
 
@@ -494,7 +497,7 @@ class SessionJournal:
     def _clean(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
         return data if self._redactor is None else self._redactor.redact_value(data)
 
-    def _continues_written(self, messages: list[dict[str, Any]]) -> bool:
+    def _continues_written(self, messages: list[HistoryMessage]) -> bool:
         """Return True if the written messages are still the beginning of the history."""
         if not self._compared:  # messages read from the file are equal to these, but not identical
             self._compared = True

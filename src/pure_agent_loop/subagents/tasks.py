@@ -17,14 +17,16 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionLockedError, SessionWriteError
 from pure_agent_loop.events import TaskState
-from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.locking import SessionLock, take_lock, write_whole
 from pure_agent_loop.support.text import safe_str
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import HistoryMessage
 
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 _STOPPED = frozenset({"failed", "cancelled", "killed"})
@@ -330,7 +332,7 @@ def task_states(texts: Iterable[str]) -> set[tuple[str, str]]:
     return {(name, state) for text in texts for name, state in _HEADLINE.findall(text)}
 
 
-def unreported(messages: Sequence[Message], states: Iterable[tuple[str, str]]) -> list[str]:
+def unreported(messages: Sequence[HistoryMessage], states: Iterable[tuple[str, str]]) -> list[str]:
     """Return the background tasks that have no later notice.
 
     Args:

@@ -43,14 +43,14 @@ DataUrl = Annotated[str, AfterValidator(_is_data), Field(json_schema_extra={"pat
 ToolName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")]
 
 
-class TextPart(OpenModel):
+class TextPartBody(OpenModel):
     """Text."""
 
     type: Literal["text"]
     text: str
 
 
-class RefusalPart(OpenModel):
+class RefusalPartBody(OpenModel):
     """A model's refusal to answer."""
 
     type: Literal["refusal"]
@@ -63,7 +63,7 @@ class ImageUrl(OpenModel):
     url: DataUrl
 
 
-class ImagePart(OpenModel):
+class ImagePartBody(OpenModel):
     """An image part."""
 
     type: Literal["image_url"]
@@ -77,7 +77,7 @@ class FileData(OpenModel):
     filename: str | None = None
 
 
-class FilePart(OpenModel):
+class FilePartBody(OpenModel):
     """A PDF part."""
 
     type: Literal["file"]
@@ -91,7 +91,7 @@ class AudioData(OpenModel):
     format: str
 
 
-class AudioPart(OpenModel):
+class AudioPartBody(OpenModel):
     """An audio part."""
 
     type: Literal["input_audio"]
@@ -113,41 +113,43 @@ class ChatCall(OpenModel):
     function: Function
 
 
-class SystemMessage(OpenModel):
+class SystemMessageBody(OpenModel):
     """Instructions of the caller."""
 
     role: Literal["system", "developer"]
-    content: str | list[TextPart]
+    content: str | list[TextPartBody]
 
 
-_UserPart = Annotated[TextPart | ImagePart | FilePart | AudioPart, Field(discriminator="type")]
+_UserPart = Annotated[
+    TextPartBody | ImagePartBody | FilePartBody | AudioPartBody, Field(discriminator="type")
+]
 
 
-class UserMessage(OpenModel):
+class UserMessageBody(OpenModel):
     """A message of the user."""
 
     role: Literal["user"]
     content: str | list[_UserPart]
 
 
-class AssistantMessage(OpenModel):
+class AssistantMessageBody(OpenModel):
     """A message of the model."""
 
     role: Literal["assistant"]
-    content: str | list[Annotated[TextPart | RefusalPart, Field(discriminator="type")]] | None = None
+    content: str | list[Annotated[TextPartBody | RefusalPartBody, Field(discriminator="type")]] | None = None
     tool_calls: list[ChatCall] | None = None
 
 
-class ToolMessage(OpenModel):
+class ToolMessageBody(OpenModel):
     """The result of a call."""
 
     role: Literal["tool"]
     tool_call_id: Annotated[str, Field(min_length=1)]
-    content: str | list[TextPart]
+    content: str | list[TextPartBody]
 
 
 ChatMessage = Annotated[
-    SystemMessage | UserMessage | AssistantMessage | ToolMessage, Field(discriminator="role")
+    SystemMessageBody | UserMessageBody | AssistantMessageBody | ToolMessageBody, Field(discriminator="role")
 ]
 
 
@@ -204,14 +206,14 @@ def parse_messages(messages: Sequence[ChatMessage | Mapping[str, Any]]) -> tuple
     system: list[str] = []
     others: list[Message] = []
     for number, chat_message in enumerate(validated(_Messages, {"messages": messages}, 400).messages):
-        if isinstance(chat_message, SystemMessage):
+        if isinstance(chat_message, SystemMessageBody):
             system.append(plain_text(chat_message.content))
             continue
         content = _content(chat_message, f"messages[{number}]")
         message: Message = {"role": chat_message.role, "content": content}
-        if isinstance(chat_message, ToolMessage):
+        if isinstance(chat_message, ToolMessageBody):
             message["tool_call_id"] = chat_message.tool_call_id
-        if isinstance(chat_message, AssistantMessage) and chat_message.tool_calls:
+        if isinstance(chat_message, AssistantMessageBody) and chat_message.tool_calls:
             message["tool_calls"] = [_call(call) for call in chat_message.tool_calls]
         others.append(message)
     return "\n\n".join(filter(None, system)), others
@@ -224,9 +226,13 @@ def plain_text(content: str | list[Any] | None) -> str:
     return "".join(part.refusal if part.type == "refusal" else part.text for part in content or ())
 
 
-def _content(message: UserMessage | AssistantMessage | ToolMessage, field: str) -> str | list[dict[str, Any]]:
+def _content(
+    message: UserMessageBody | AssistantMessageBody | ToolMessageBody, field: str
+) -> str | list[dict[str, Any]]:
     content = message.content
-    if not isinstance(content, list) or all(isinstance(part, TextPart | RefusalPart) for part in content):
+    if not isinstance(content, list) or all(
+        isinstance(part, TextPartBody | RefusalPartBody) for part in content
+    ):
         return plain_text(content)
     try:
         return [
@@ -234,7 +240,7 @@ def _content(message: UserMessage | AssistantMessage | ToolMessage, field: str) 
             for part in content
             for kernel_part in (
                 [{"type": "text", "text": part.text}]
-                if isinstance(part, TextPart)
+                if isinstance(part, TextPartBody)
                 else media_parts([part.model_dump(exclude_none=True)])
             )
         ]

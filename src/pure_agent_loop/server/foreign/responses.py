@@ -18,7 +18,7 @@ from pure_agent_loop.server.foreign.history import (
     ONLY_NULLS,
     DataUrl,
     OpenModel,
-    RefusalPart,
+    RefusalPartBody,
     apply_tool_choice,
     check_fields,
     parse_messages,
@@ -90,8 +90,8 @@ class InputFile(OpenModel):
     filename: str | None = None
 
 
-_TextContent = Annotated[InputText | RefusalPart, Field(discriminator="type")]
-_UserContent = Annotated[InputText | RefusalPart | InputImage | InputFile, Field(discriminator="type")]
+_TextContent = Annotated[InputText | RefusalPartBody, Field(discriminator="type")]
+_UserContent = Annotated[InputText | RefusalPartBody | InputImage | InputFile, Field(discriminator="type")]
 
 
 class UserItem(OpenModel):
@@ -173,8 +173,8 @@ def _content(content: str | list[Any]) -> str | list[dict[str, Any]]:
     return content if isinstance(content, str) else [_part(part) for part in content]
 
 
-def _part(part: InputText | RefusalPart | InputImage | InputFile) -> dict[str, Any]:
-    if isinstance(part, RefusalPart):
+def _part(part: InputText | RefusalPartBody | InputImage | InputFile) -> dict[str, Any]:
+    if isinstance(part, RefusalPartBody):
         return {"type": "text", "text": part.refusal}
     if isinstance(part, InputImage):
         return {"type": "image_url", "image_url": {"url": part.image_url}}
