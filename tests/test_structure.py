@@ -31,7 +31,8 @@ LAYERS = [
         support.text support.install support.abilities stop_reasons schema.forms support.terminal prompts
         support.clock cancel events inbox kernel.journal output support.threads support.numbers
         support.account parts hooks
-        tool_context media llm llm.message_types llm.values support.secrets.redaction support.secrets.secret_shapes
+        tool_context media llm llm.message_types llm.values support.secrets.redaction
+        support.secrets.secret_shapes
         support.secrets.secret_keys llm.addresses support.child support.typed support.language
         prompts.values prompts.english prompts.chinese prompts.frames
         support.images support.globs support.prose support.secrets.decoded support.variables
