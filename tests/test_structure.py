@@ -54,10 +54,11 @@ LAYERS = [
         llm.tool_modes.forms llm.tool_modes.react llm.tool_modes.json_action
         llm.tool_modes.client llm.tool_modes.choose llm.tool_modes.requests
         output.form output.wanted schema.build llm.tool_modes.examples
-        llm.tool_modes.fill schema.described schema.mended llm.extra
+        llm.tool_modes.fill schema.described schema.mended schema.plain schema.tidy llm.extra
         llm.histories
         llm.foreign llm.messages llm.tokens tool toolsets schema.signature schema.problems llm.adapt
-        llm.control_tokens llm.lessons kernel.long_results schema.outcome
+        llm.control_tokens llm.lessons kernel.long_results schema.outcome schema.calling
+        schema.docstrings schema.typed_dicts
         kernel.run_tools llm.anthropic.request llm.anthropic.stream
         llm.gemini.request llm.gemini.stream llm.protocol_reader llm.responses.request llm.responses.stream
         llm.prices
@@ -369,7 +370,7 @@ THROUGH_THE_WALL: dict[str, str] = {
     "mcp.pipes": "log_file",
     "mcp.results": "UnsetError change_user settings_of tables_of user_path user_tables",
     "mcp.settings": "as_name",
-    "schema.build": "checked_in_run",
+    "schema.calling": "checked_in_run",
     "sessions.stores.records": "file_name",
     "snapshots.ignore": "Rules is_left_out",
     "snapshots.report": "unified",

@@ -72,7 +72,7 @@ from pure_agent_loop.runs.settings import (
 )
 from pure_agent_loop.runs.start import RunInput, begin_run, brings_system
 from pure_agent_loop.runs.ways import OutputType, T, Variants
-from pure_agent_loop.schema.build import checked_in_run, contextual
+from pure_agent_loop.schema.calling import checked_in_run, contextual
 from pure_agent_loop.support.language import Language, checked_choice
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
 from pure_agent_loop.tool import Tool, ToolLike, ToolRegistry, Toolset

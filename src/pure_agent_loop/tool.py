@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, cast, overload
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import Judge
 from pure_agent_loop.prompts import Prompts, ToolWords, current_prompts
-from pure_agent_loop.schema.build import ToolArgumentError, contextual
+from pure_agent_loop.schema.build import ToolArgumentError
+from pure_agent_loop.schema.calling import call_in_worker, contextual, outcome_of_call, unwrapped
 from pure_agent_loop.schema.described import Described, Example, check_name
-from pure_agent_loop.schema.mended import call_in_worker, made, unwrapped
 from pure_agent_loop.schema.outcome import ToolOutcome, failed
 from pure_agent_loop.schema.signature import wanted_deps
 from pure_agent_loop.support.abilities import as_protocol, checked_function
@@ -190,7 +190,7 @@ class Tool(Described, Generic[P, R_co]):
         if self._caller is None:  # reading the signature costs more than the call
             function = contextual(self.function)
             self._caller = function if self.is_async else partial(call_in_worker, function)
-        return await made(partial(self._caller, **kwargs), self.name, prompts)
+        return await outcome_of_call(partial(self._caller, **kwargs), self.name, prompts)
 
     def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
         """Return the kind and text of the error `invoke` would report for invalid arguments; None if

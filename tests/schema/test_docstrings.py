@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop.schema.signature import Docstring, parse_docstring
+from pure_agent_loop.schema.docstrings import Docstring, parse_docstring
 
 GOOGLE = """Get the weather.
 

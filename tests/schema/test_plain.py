@@ -12,8 +12,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.schema.build import ToolArgumentError, build_schema, check_signature
-from pure_agent_loop.schema.mended import core_of_all, plain_schema, schema_of
+from pure_agent_loop.schema.build import ToolArgumentError, build_schema
+from pure_agent_loop.schema.plain import core_of_all, plain_schema, schema_of
+from pure_agent_loop.schema.signature import check_signature
 
 SIMPLE = [str, int, float, bool, type(None), list, dict, Any, Literal["a"], Literal["a", "b"]]
 NO_DEFAULT = object()

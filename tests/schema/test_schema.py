@@ -24,7 +24,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.schema.build import ToolArgumentError, build_schema, check_signature
+from pure_agent_loop.schema.build import ToolArgumentError, build_schema
+from pure_agent_loop.schema.signature import check_signature
 
 
 class Color(enum.Enum):

@@ -19,7 +19,7 @@ from pure_agent_loop.durable.worker import Worker
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.prompts import Prompts, prompts_for
-from pure_agent_loop.schema.build import checked_in_run
+from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.sessions import SessionStore
 from pure_agent_loop.sessions.store import close_store
 

@@ -30,7 +30,7 @@ from pure_agent_loop.kernel.request import result_chars
 from pure_agent_loop.kernel.step import Step, TimedOutcome, ToolCallRun
 from pure_agent_loop.llm.base import TracksToolFailures
 from pure_agent_loop.parts import PartState
-from pure_agent_loop.schema.mended import cancelled_itself
+from pure_agent_loop.schema.calling import cancelled_itself
 from pure_agent_loop.schema.outcome import failed, without_secrets
 from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.support.abilities import as_protocol

@@ -15,17 +15,12 @@ from pure_agent_loop.llm.arguments import check_numbers, loads_strictly
 from pure_agent_loop.llm.profiles import AnswerFormat
 from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT
 from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.schema.build import (
-    ToolArgumentError,
-    build_schema,
-    check_signature,
-    contextual,
-    described,
-    portable,
-)
-from pure_agent_loop.schema.mended import call_user
-from pure_agent_loop.schema.problems import describe_problems, tidy_schema
-from pure_agent_loop.schema.signature import around
+from pure_agent_loop.schema.build import ToolArgumentError, build_schema, described
+from pure_agent_loop.schema.calling import call_user, contextual
+from pure_agent_loop.schema.problems import describe_problems
+from pure_agent_loop.schema.signature import check_signature, scope_of
+from pure_agent_loop.schema.tidy import tidy_schema
+from pure_agent_loop.schema.typed_dicts import portable
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import to_jsonable
 
@@ -188,7 +183,7 @@ class _FunctionMember:
         description = self._arguments.description
         self.schema = {**self._arguments.parameters, **({"description": description} if description else {})}
         hint = inspect.signature(function).return_annotation
-        self._returns = _adapter_or_none(around(function).try_resolve(hint)[0])
+        self._returns = _adapter_or_none(scope_of(function).try_resolve(hint)[0])
 
     def check(self, value: Any) -> Checked:
         if not isinstance(value, dict):
@@ -309,7 +304,7 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 
     adapter: TypeAdapter[Any] = TypeAdapter(portable(kind))
     if not getattr(adapter, "pydantic_complete", True):
-        adapter.rebuild(force=True, _types_namespace=around(None).local_types)
+        adapter.rebuild(force=True, _types_namespace=scope_of(None).local_types)
     return adapter
 
 

@@ -23,8 +23,7 @@ from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT
 from pure_agent_loop.output.wanted import OutputSpec
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.schema.build import checked_in_run, contextual
-from pure_agent_loop.schema.mended import call_user
+from pure_agent_loop.schema.calling import call_user, checked_in_run, contextual
 from pure_agent_loop.support.abilities import check_method
 from pure_agent_loop.support.text import nearest, unexpected_option
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset

@@ -15,7 +15,7 @@ from pure_agent_loop.result import AgentResult, Out
 from pure_agent_loop.runs.handoff import Handoff, HandoffTarget, checked_handoffs
 from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import UNSET, KitBuilder, overriding
-from pure_agent_loop.schema.build import checked_in_run
+from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.tool_context import Deps, RunContext
 

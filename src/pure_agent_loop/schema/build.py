@@ -5,32 +5,23 @@ from __future__ import annotations
 import copy
 import inspect
 import json
-import sys
-import types
 import typing
 from collections.abc import Callable, Mapping
-from functools import cached_property, partial, wraps
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Annotated, Any, Union, cast
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.llm.arguments import check_numbers, loads_strictly
-from pure_agent_loop.schema.mended import Validator, is_plain, mended_schema, plain_schema, plain_validator
-from pure_agent_loop.schema.problems import describe_problems, tidy_schema
-from pure_agent_loop.schema.signature import (
-    ToolParameter,
-    ToolSignature,
-    callable_name,
-    check_signature,
-    parse_docstring,
-    takes_context,
-)
-from pure_agent_loop.support.abilities import check_shape, checked_function
-from pure_agent_loop.tool_context import current_run
+from pure_agent_loop.schema.docstrings import parse_docstring
+from pure_agent_loop.schema.mended import mended_schema
+from pure_agent_loop.schema.plain import Validator, is_plain, plain_schema, plain_validator
+from pure_agent_loop.schema.problems import describe_problems
+from pure_agent_loop.schema.signature import ToolParameter, ToolSignature, check_signature
+from pure_agent_loop.schema.tidy import tidy_schema
+from pure_agent_loop.schema.typed_dicts import annotated, is_annotated, portable
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
-
-__all__ = ["ToolArgumentError", "ToolSchema", "build_schema", "callable_name", "check_signature"]
 
 
 class ToolArgumentError(PureAgentLoopError):
@@ -151,6 +142,7 @@ class JSONValidator:
         self._adapter, self.core_schema = adapter, adapter.core_schema
 
     def validate_python(self, value: Any, /) -> Any:
+        """Return keyword arguments; see `Validator`."""
         try:
             text = json.dumps(value)
             text.encode()
@@ -231,8 +223,8 @@ def _field(parameter: ToolParameter) -> Any:
 
 def _with_none(annotation: Any) -> Any:
     """Return the annotation for a default of None: ``x: int = None`` is common and means ``int | None``."""
-    if _is_annotated(annotation):
-        return _annotated(_with_none(annotation.__origin__), annotation.__metadata__)
+    if is_annotated(annotation):
+        return annotated(_with_none(annotation.__origin__), annotation.__metadata__)
     if annotation is Any or type(None) in typing.get_args(annotation):
         return annotation
     return Union[annotation, None]  # noqa: UP007 - not every annotation supports the operator
@@ -251,22 +243,12 @@ def _complete(schema: dict[str, Any] | None, parameter: ToolParameter, docs: Map
 
 def _explicit_description(parameter: ToolParameter) -> str | None:
     """Return the text in ``Annotated[T, "text"]``, ``Field(description=...)`` or ``Doc(...)``."""
-    metadata = parameter.annotation.__metadata__ if _is_annotated(parameter.annotation) else ()
+    metadata = parameter.annotation.__metadata__ if is_annotated(parameter.annotation) else ()
     for item in (*metadata, parameter.default) if _is_field(parameter.default) else metadata:
         text = getattr(item, "description", None) or getattr(item, "documentation", None) or item
         if isinstance(text, str):
             return text
     return None
-
-
-def _is_annotated(annotation: Any) -> bool:
-    return type(annotation) is not type and typing.get_origin(annotation) is Annotated
-
-
-def _annotated(inner: Any, metadata: tuple[Any, ...]) -> Any:
-    make: Any = Annotated
-    parts = (inner, *metadata)
-    return make[parts]
 
 
 def _is_field(value: Any) -> bool:
@@ -346,79 +328,3 @@ def _from_text(text: str) -> Any:
     except (ValueError, RecursionError):
         return text
     return value if isinstance(value, (list, dict)) else text
-
-
-# -- TypedDict before Python 3.12 ------------------------------------------------------------------
-
-
-def portable(annotation: Any) -> Any:
-    """Replace TypedDict by the one of typing_extensions, which pydantic requires before 3.12."""
-    return annotation if sys.version_info >= (3, 12) else _replaced(annotation, frozenset())
-
-
-def _replaced(annotation: Any, inside: frozenset[Any]) -> Any:
-    if typing.is_typeddict(annotation):
-        is_typing = type(annotation).__module__ == "typing" and annotation not in inside
-        return _typed_dict(annotation, inside | {annotation}) if is_typing else annotation
-    if _is_annotated(annotation):
-        return _annotated(_replaced(annotation.__origin__, inside), annotation.__metadata__)
-    args = typing.get_args(annotation)
-    better = tuple(_replaced(arg, inside) for arg in args)
-    if all(new is old for new, old in zip(better, args, strict=True)):
-        return annotation
-    origin: Any = typing.get_origin(annotation)
-    if origin is Union or origin is types.UnionType:
-        return Union[better]  # noqa: UP007 - a tuple of any length
-    return origin[better]
-
-
-def _typed_dict(original: Any, inside: frozenset[Any]) -> Any:
-    import typing_extensions as extensions
-
-    marks = {extensions.Required: True, extensions.NotRequired: False}
-    fields: dict[str, Any] = {}
-    for name, hint in typing.get_type_hints(original, include_extras=True).items():
-        marked = marks.get(typing.get_origin(hint))
-        inner = hint if marked is None else typing.get_args(hint)[0]
-        required = name in original.__required_keys__ if marked is None else marked
-        mark: Any = extensions.Required if required else extensions.NotRequired
-        fields[name] = mark[_replaced(inner, inside)]
-    make: Any = extensions.TypedDict
-    copy = make(original.__name__, fields)
-    copy.__doc__ = original.__doc__
-    return copy
-
-
-# -- functions that take their run as the first parameter ------------------------------------------------
-
-
-def checked_in_run(name: str, function: Any, *parameters: str) -> Any:
-    """Check a function like `checked_function`; a `RunContext` may precede the parameters.
-
-    Raises:
-        ConfigError: The value is not a function, or cannot be called with these parameters.
-    """
-    if function is None or not callable(function):
-        return checked_function(name, function)
-    leading = ("context",) if takes_context(function) else ()
-    check_shape(name, function, parameters, leading, "; an annotated RunContext may come first")
-    return function
-
-
-def contextual(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a function that is called without the run; unchanged if it does not take the run."""
-    if not takes_context(function):
-        return function
-    if inspect.iscoroutinefunction(function):
-
-        @wraps(function)
-        async def in_task(*args: Any, **kwargs: Any) -> Any:
-            return await function(current_run(), *args, **kwargs)
-
-        return in_task
-
-    @wraps(function)
-    def in_context(*args: Any, **kwargs: Any) -> Any:
-        return function(current_run(), *args, **kwargs)
-
-    return in_context

@@ -10,9 +10,9 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import Prompts, ToolWords
-from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema, check_signature
+from pure_agent_loop.schema.build import ToolArgumentError, ToolSchema, build_schema
 from pure_agent_loop.schema.mended import mended_schema
-from pure_agent_loop.schema.problems import with_texts
+from pure_agent_loop.schema.signature import check_signature
 from pure_agent_loop.support.language import model_text
 
 # -- worked examples from the author of a tool -----------------------------------------------------------
@@ -186,3 +186,25 @@ def _name_of(function: Any) -> str:
     while isinstance(function, partial):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
+
+
+def with_texts(schema: dict[str, Any], texts: Mapping[str, str], tool: str) -> dict[str, Any]:
+    """Return a tool's schema with other parameter descriptions; nested descriptions are removed.
+
+    Raises:
+        ConfigError: A parameter does not exist.
+    """
+    known = dict(schema.get("properties", {}))
+    if unknown := [name for name in texts if name not in known]:
+        raise ConfigError(f"ToolWords of {tool!r}: unknown parameter {', '.join(map(repr, unknown))}.")
+    for name, text in texts.items():
+        known[name] = {**_without_texts(known[name]), "description": text}
+    return {**schema, "properties": known}
+
+
+def _without_texts(part: Any) -> Any:
+    if isinstance(part, list):
+        return [_without_texts(entry) for entry in part]
+    if not isinstance(part, dict):
+        return part
+    return {n: _without_texts(v) for n, v in part.items() if n != "description" or not isinstance(v, str)}

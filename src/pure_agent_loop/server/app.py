@@ -34,7 +34,7 @@ from pure_agent_loop.durable.values import DurableError, check_agent_name
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.events import EventType
 from pure_agent_loop.runs.settings import set_deps
-from pure_agent_loop.schema.build import checked_in_run
+from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.server.api import about, files, operator, runs, schedules, sessions, streams
 from pure_agent_loop.server.api.actions import servers_of
 from pure_agent_loop.server.api.openapi import ApiRequest, document

@@ -21,7 +21,7 @@ from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.runs.handoff import run_loops
 from pure_agent_loop.runs.settings import kit_of
 from pure_agent_loop.runs.start import RunInput, start_state
-from pure_agent_loop.schema.mended import call_user
+from pure_agent_loop.schema.calling import call_user
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.resume import begin_in_session
 from pure_agent_loop.stop_reasons import WAITING

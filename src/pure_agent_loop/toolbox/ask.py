@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.prompts.chinese.tools import TOOLS
-from pure_agent_loop.schema.mended import call_user
+from pure_agent_loop.schema.calling import call_user
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool import Tool

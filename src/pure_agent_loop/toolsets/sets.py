@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.prompts import current_prompts
-from pure_agent_loop.schema.build import contextual
-from pure_agent_loop.schema.mended import call_user
+from pure_agent_loop.schema.calling import call_user, contextual
 from pure_agent_loop.support.abilities import check_shape
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, Toolset, as_tool, as_toolset

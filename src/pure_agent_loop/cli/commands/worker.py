@@ -27,7 +27,7 @@ from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.toolset import RunToolset
 from pure_agent_loop.durable import Engine, HealthServer, Rate, Worker
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.schema.build import checked_in_run
+from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.numbers import positive
 from pure_agent_loop.toolbox import check_workspace, starter_tools
