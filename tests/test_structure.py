@@ -376,8 +376,8 @@ THROUGH_THE_WALL: dict[str, str] = {
     "snapshots.report": "unified",
     "subagents.definitions": "in_language",
     "toolbox.complaints": "shown",
-    "toolbox.files.differences": "require_replaceable",
-    "toolbox.files.walking": "FolderHandle unlinked_folder",
+    "toolbox.files.replacing": "require_replaceable",
+    "toolbox.files.folder": "FolderHandle unlinked_folder",
     "toolbox.sandbox.process": "Finished",
     "toolbox.shell.syntax": "read_line simple_commands",
 }

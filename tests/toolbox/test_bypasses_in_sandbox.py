@@ -11,8 +11,8 @@ from tests.toolbox.sandbox_ground import require_tools
 from tests.toolbox.shell_scratch import build, copy, corpus
 
 from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox
-from pure_agent_loop.toolbox.sandbox.launch import clean_environment
 from pure_agent_loop.toolbox.sandbox.process import run_process
+from pure_agent_loop.toolbox.sandbox.variables import clean_environment
 
 BYPASSES = [entry["command"] for entry in corpus("shell_bypasses")]
 

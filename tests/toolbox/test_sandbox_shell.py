@@ -21,7 +21,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import JudgeContext
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX, Protection
+from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX, Protection
 from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox
 from pure_agent_loop.toolbox.sandbox.launch import Unconfined
 from pure_agent_loop.toolbox.sandbox.protect import Protected

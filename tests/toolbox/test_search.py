@@ -12,7 +12,8 @@ import pytest
 
 from pure_agent_loop.toolbox import SearchTools, Workspace, WorkspaceError
 from pure_agent_loop.toolbox.files import line_matcher
-from pure_agent_loop.toolbox.files.matching import PathPattern, find_ripgrep
+from pure_agent_loop.toolbox.files.matching import find_ripgrep
+from pure_agent_loop.toolbox.files.patterns import PathPattern
 
 ENGINES = [False, *([True] if shutil.which("rg") else [])]
 

@@ -25,8 +25,8 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
 from pure_agent_loop.toolbox.complaints import shown
-from pure_agent_loop.toolbox.files.differences import require_replaceable
-from pure_agent_loop.toolbox.files.walking import FolderHandle, unlinked_folder
+from pure_agent_loop.toolbox.files.folder import FolderHandle, unlinked_folder
+from pure_agent_loop.toolbox.files.replacing import require_replaceable
 from pure_agent_loop.toolbox.sandbox.process import Finished
 from pure_agent_loop.toolbox.shell.tool import Shell
 

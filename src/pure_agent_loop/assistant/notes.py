@@ -9,7 +9,7 @@ from pathlib import Path
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.reading import UTF16
+from pure_agent_loop.toolbox.files.encoding import UTF16
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_NOTES_BYTES = 32 * 1024

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pure_agent_loop.snapshots.scan import TEMPORARY, ScanResult, Signature, parent, signature
 from pure_agent_loop.snapshots.values import Conflict, Manifest, PathEntry, shown_path
-from pure_agent_loop.toolbox.files.walking import FolderHandle
+from pure_agent_loop.toolbox.files.folder import FolderHandle
 
 NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
 CHANGED = "changed since"

@@ -23,7 +23,7 @@ from pure_agent_loop.snapshots.ignore import Rules, is_left_out
 from pure_agent_loop.snapshots.values import Manifest, PathEntry, SnapshotError, TooManyFilesError, shown_path
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.toolbox.files import beneath
-from pure_agent_loop.toolbox.files.walking import FolderHandle, unlinked_folder
+from pure_agent_loop.toolbox.files.folder import FolderHandle, unlinked_folder
 
 TEMPORARY = ".pal-undo-"
 MAX_DEPTH = 100

@@ -14,21 +14,12 @@ from pathlib import Path
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.kernel.observers import FileChange, StepChanges
+from pure_agent_loop.snapshots.journal import History, Record, SnapshotJournal, StepRecord, UndoRecord, new_id
 from pure_agent_loop.snapshots.report import MAX_CHANGES, changed_files, describe, of_kind
 from pure_agent_loop.snapshots.restore import RestorePlan, Restorer, changed_paths, make_plan
 from pure_agent_loop.snapshots.scan import Scanner, ScanRules, coarse_time
 from pure_agent_loop.snapshots.store import Store, locked
-from pure_agent_loop.snapshots.taking import (
-    History,
-    Record,
-    ScanScope,
-    Snapshot,
-    SnapshotJournal,
-    SnapshotTaker,
-    StepRecord,
-    UndoRecord,
-    new_id,
-)
+from pure_agent_loop.snapshots.taking import ScanScope, Snapshot, SnapshotTaker
 from pure_agent_loop.snapshots.values import (
     EntryKind,
     Manifest,

@@ -18,8 +18,9 @@ from pure_agent_loop.toolbox.calculator import calculator
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.changes import ChangeTools
 from pure_agent_loop.toolbox.files.grep import SearchTools
-from pure_agent_loop.toolbox.files.reading import FileTools, PictureTools
-from pure_agent_loop.toolbox.files.walking import PROTECTED
+from pure_agent_loop.toolbox.files.pictures import PictureTools
+from pure_agent_loop.toolbox.files.protected import PROTECTED
+from pure_agent_loop.toolbox.files.reading import FileTools
 from pure_agent_loop.toolbox.files.workspace import HardLinks, Workspace
 from pure_agent_loop.toolbox.todo import TODO_TOOL, TodoItem, TodoList
 

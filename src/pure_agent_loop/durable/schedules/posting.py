@@ -60,8 +60,8 @@ def post_to_file(pending: PendingDelivery, record_progress: Callable[[str], None
 
 async def post_to_command(pending: PendingDelivery) -> DeliveryOutcome:
     """Run a command with an answer on its standard input, and leave none of its processes behind."""
-    from pure_agent_loop.toolbox.sandbox.launch import clean_environment
     from pure_agent_loop.toolbox.sandbox.process import run_process
+    from pure_agent_loop.toolbox.sandbox.variables import clean_environment
 
     delivery = pending.delivery
     try:

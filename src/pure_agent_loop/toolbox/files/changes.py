@@ -14,9 +14,10 @@ from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text, excerpt_around
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
-from pure_agent_loop.toolbox.files.differences import common_ends, why_not_found
+from pure_agent_loop.toolbox.files.differences import common_ends
+from pure_agent_loop.toolbox.files.encoding import EncodedText
 from pure_agent_loop.toolbox.files.known import ABSENT, KnownFiles, size_of, written_state
-from pure_agent_loop.toolbox.files.reading import EncodedText
+from pure_agent_loop.toolbox.files.nearest import why_not_found
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_FILE_BYTES = 10_000_000

@@ -7,23 +7,13 @@ between the letters as written and between the gaps.
 
 from __future__ import annotations
 
-import difflib
-import errno
 import html
-import os
 import re
-import secrets
-import stat
-import sys
 import unicodedata
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from pure_agent_loop.support.language import model_text
-from pure_agent_loop.support.text import excerpt_around
-from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
-from pure_agent_loop.toolbox.files.walking import FolderHandle
 
 MAX_CHARS = 1_000_000  # characters of a file; in a larger one only similar lines are searched
 MAX_PAIRS = 6  # listed pairs of characters
@@ -45,14 +35,6 @@ _FOLDED: dict[int, str | int] = {
     **dict.fromkeys(map(ord, _DASHES), "-"),
     **str.maketrans(*_LOOK_ALIKES),
 }
-_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-_PERMISSIONS = 0o777
-_ANY_WRITE = 0o222
-MAX_LINES = 20_000  # lines of a file; similar lines are not searched in a longer one
-MAX_COMPARED = 20_000_000  # pairs of characters; further lines are not compared
-MAX_LINE_CHARS = 300
-MAX_SHOWN = 12
-SIMILAR = 0.6
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,133 +238,3 @@ def common_ends(old: Sequence[str], new: Sequence[str]) -> tuple[int, int]:
     head = next((at for at in range(shorter) if old[at] != new[at]), shorter)
     tail = next((at for at in range(shorter - head) if old[-1 - at] != new[-1 - at]), shorter - head)
     return head, tail
-
-
-# -- write a file whole or not at all, in an open folder -------------------------------------------------
-
-
-def replace_file(folder: FolderHandle, name: str, data: bytes, before: os.stat_result | None) -> None:
-    """Atomically write or replace a file.
-
-    Args:
-        before: The replaced file, whose permissions and owner are kept; None for a new file.
-
-    Raises:
-        OSError: The file cannot be written; nothing has changed.
-    """
-    temporary = f".pal-{secrets.token_hex(8)}.tmp"
-    descriptor = folder.open(temporary, _NEW, 0o666 if before is None else 0o600)
-    try:
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(data)
-            if before is not None:
-                _copy_attributes(file.fileno(), before)
-            file.flush()
-            os.fsync(file.fileno())
-        folder.rename(temporary, name)
-    except BaseException:
-        with suppress(OSError):
-            folder.remove(temporary)
-        raise
-    folder.sync()
-
-
-def _copy_attributes(descriptor: int, before: os.stat_result) -> None:
-    if sys.platform == "win32":
-        return
-    current = os.fstat(descriptor)
-    if (current.st_uid, current.st_gid) != (before.st_uid, before.st_gid):
-        with suppress(OSError):  # only root may give files away
-            os.fchown(descriptor, before.st_uid, before.st_gid)
-    os.fchmod(descriptor, before.st_mode & _PERMISSIONS)
-
-
-def require_replaceable(before: os.stat_result | None, path: str) -> None:
-    """Check that a file may be written in place of an existing entry.
-
-    Args:
-        before: The existing entry; None if missing.
-
-    Raises:
-        OSError: ``ELOOP`` for a link, ``EISDIR`` for a folder.
-        WorkspaceError: The entry is not a regular file, or is read-only.
-    """
-    if before is None:
-        return
-    if stat.S_ISLNK(before.st_mode):
-        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), path)
-    if stat.S_ISDIR(before.st_mode):
-        raise OSError(errno.EISDIR, os.strerror(errno.EISDIR), path)
-    if not stat.S_ISREG(before.st_mode):
-        raise WorkspaceError(model_text("not_writable", path=shown(path)))
-    if not before.st_mode & _ANY_WRITE:
-        # Replacing a file needs no right to write it, but its read-only mark must be respected.
-        raise WorkspaceError(model_text("marked_read_only", path=shown(path)))
-
-
-# -- explain why a text to replace is not in a file: the nearest lines and their differences -------------
-
-
-def why_not_found(text: str, old: str, path: str) -> str:
-    """Return the message for a text that is not in the file.
-
-    Args:
-        old: The missing text, with plain line ends.
-    """
-
-    start = model_text("not_in_file", path=shown(path))
-    lines = [line.rstrip("\r") for line in text.split("\n")]
-    wanted = old.strip("\n").split("\n")
-    place = find_place(text, old)
-    differences = "" if place is None else place.differences(old)
-    if place is not None and differences:
-        return model_text("differs", start=start, what=differences, lines=_place_lines(text, place))
-    at = _nearest(lines, wanted) if len(lines) <= MAX_LINES else None
-    if at is None:
-        return model_text("nothing_similar", start=start)
-    return model_text("similar", start=start, lines=_numbered(lines, at, len(wanted)))
-
-
-def _nearest(lines: list[str], wanted: list[str]) -> int | None:
-    """Find the line most similar to the longest wanted line; return where the wanted text would start."""
-    key = max(range(len(wanted)), key=lambda index: len(wanted[index].strip()))
-    matcher = difflib.SequenceMatcher(autojunk=False)
-    looked_for = wanted[key].strip()[:MAX_LINE_CHARS]
-    matcher.set_seq2(looked_for)
-    best, best_number, left = SIMILAR, None, MAX_COMPARED
-    for number, line in enumerate(lines):
-        plain = line.strip()[:MAX_LINE_CHARS]
-        matcher.set_seq1(plain)
-        if matcher.real_quick_ratio() > best and matcher.quick_ratio() > best:
-            left -= len(plain) * len(looked_for)
-            if left < 0:
-                break
-            if matcher.ratio() > best:
-                best, best_number = matcher.ratio(), number
-    return None if best_number is None else max(0, best_number - key)
-
-
-def _place_lines(text: str, place: FoldedMatch) -> str:
-    """Return the lines of a place as in the file; of a long line the part around it."""
-    first = text.rfind("\n", 0, place.start) + 1
-    lines = text[first : text.find("\n", place.end) if "\n" in text[place.end :] else len(text)].split("\n")
-    number = text.count("\n", 0, first)
-    lines[0] = excerpt_around(lines[0], place.start - first, MAX_LINE_CHARS)
-    chosen = [line.rstrip("\r") for line in lines[:MAX_SHOWN]]
-    return _numbered([""] * number + chosen, number, len(chosen))
-
-
-def _numbered(lines: list[str], at: int, count: int) -> str:
-    chosen = lines[at : at + min(count, MAX_SHOWN)]
-    return "\n".join(
-        model_text("numbered", number=number, line=_visible(line[: MAX_LINE_CHARS + 6]))
-        for number, line in enumerate(chosen, at + 1)
-    )
-
-
-def _visible(line: str) -> str:
-    """Make tabs and spaces at the ends of a line visible."""
-    start = line[: len(line) - len(line.lstrip())].replace("\t", "\\t")
-    body = line.strip()
-    end = line[len(line.rstrip()) :].replace("\t", "\\t") if body else ""
-    return f"{start}{body}{end}|" if end else f"{start}{body}"

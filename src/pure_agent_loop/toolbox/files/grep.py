@@ -16,15 +16,9 @@ from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.matching import (
-    LinePattern,
-    MatchedLine,
-    Matcher,
-    PathPattern,
-    find_ripgrep,
-    is_skipped,
-)
-from pure_agent_loop.toolbox.files.reading import UTF16, is_binary
+from pure_agent_loop.toolbox.files.encoding import UTF16, is_binary
+from pure_agent_loop.toolbox.files.matching import LinePattern, MatchedLine, Matcher, find_ripgrep
+from pure_agent_loop.toolbox.files.patterns import PathPattern, is_skipped
 from pure_agent_loop.toolbox.files.walking import FileEntry, TreeWalk
 from pure_agent_loop.toolbox.files.workspace import Workspace
 

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-import codecs
 import io
 import os
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from pure_agent_loop.media import MAX_FILE_BYTES, Image, image_info
 from pure_agent_loop.prompts.chinese.tools import TOOLS
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import Tool
-from pure_agent_loop.toolbox.complaints import WorkspaceError, shown
+from pure_agent_loop.toolbox.complaints import WorkspaceError
+from pure_agent_loop.toolbox.files.encoding import UTF16, is_binary
 from pure_agent_loop.toolbox.files.known import MAX_HASHED_BYTES, state_of
 from pure_agent_loop.toolbox.files.workspace import FolderEntry, Workspace
 
-# -- file text with its encoding and line ends, which a partial change preserves -------------------------
-
-UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_MARKS = {codecs.BOM_UTF8: "utf-8", UTF16[0]: "utf-16-le", UTF16[1]: "utf-16-be"}
 MAX_ENTRIES = 500
 MAX_LINES = 2_000
 MAX_BYTES = 100_000
@@ -51,49 +46,6 @@ _EXAMPLES = {
         ("Show me notes/plan.md", {"path": "notes/plan.md"}),
     ],
 }
-
-
-@dataclass(frozen=True, slots=True)
-class EncodedText:
-    """The text of a file and its encoding.
-
-    Args:
-        text: The text with its line ends. Bytes that are not UTF-8 become lone surrogates.
-        mark: The byte order mark.
-    """
-
-    text: str
-    encoding: str = "utf-8"
-    mark: bytes = b""
-
-    @classmethod
-    def of(cls, data: bytes) -> EncodedText | None:
-        """Decode the content of a file; return None if it is not text."""
-        mark = next((bom for bom in _MARKS if data.startswith(bom)), b"")
-        encoding = _MARKS.get(mark, "utf-8")
-        if is_binary(data):
-            return None
-        try:
-            text = data[len(mark) :].decode(encoding, _errors(encoding))
-        except UnicodeDecodeError:
-            return None
-        return cls(text, encoding, mark)
-
-    def bytes_of(self, text: str) -> bytes:
-        """Encode another text in the same way."""
-        return self.mark + text.encode(self.encoding, _errors(self.encoding))
-
-
-def is_binary(data: bytes) -> bool:
-    """Return True if the content, or beginning, of a file is binary."""
-    # The UTF-32 mark begins like the UTF-16 mark.
-    is_utf16 = data.startswith(UTF16) and not data.startswith(codecs.BOM_UTF32_LE)
-    return b"\0" in data and not is_utf16
-
-
-def _errors(encoding: str) -> str:
-    """Return the error handler that keeps file content intact; in UTF-16 only whole units."""
-    return "surrogateescape" if encoding == "utf-8" else "surrogatepass"
 
 
 class FileTools:
@@ -238,34 +190,3 @@ def _format_page(page: _LinePage, path: str, *, is_changed: bool) -> str:
     if last < page.total:
         notes.append(model_text("read_on", offset=last + 1))
     return f"{text}{'' if text.endswith(chr(10)) else chr(10)}[{'; '.join(notes)}]"
-
-
-# -- the ``read_image`` tool -----------------------------------------------------------------------------
-
-
-class PictureTools:
-    """The picture tools of one workspace.
-
-    Args:
-        workspace: The folder the tools are restricted to.
-    """
-
-    def __init__(self, workspace: Workspace) -> None:
-        self._workspace = workspace
-
-    def tools(self) -> list[Tool]:
-        """Return the tools, for ``Agent(tools=...)``; they are ``read_only``."""
-        root = self._workspace.named
-        return [Tool(self.read_image, read_only=True, words=TOOLS["read_image"], root=root)]
-
-    def read_image(self, path: str) -> list[str | Image]:
-        """Look at a picture, and get its format, size and dimensions. PNG, JPEG, GIF and WebP.
-
-        Args:
-            path: The file, relative to the workspace, for example "docs/logo.png".
-        """
-        with self._workspace.open_for_reading(path) as file:
-            data = file.read(MAX_FILE_BYTES + 1)
-        image = image_info(data, name=path)
-        details = {"kind": image.kind.upper(), "width": image.width, "height": image.height}
-        return [model_text("picture", path=shown(path), size=len(data), **details), Image(data=data)]

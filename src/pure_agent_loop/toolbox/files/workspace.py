@@ -23,16 +23,11 @@ from pure_agent_loop.toolbox.complaints import (
     suggest_entries,
 )
 from pure_agent_loop.toolbox.files import beneath
-from pure_agent_loop.toolbox.files.differences import replace_file, require_replaceable
+from pure_agent_loop.toolbox.files.folder import FolderHandle, unlinked_folder
 from pure_agent_loop.toolbox.files.known import ABSENT, MAX_HASHED_BYTES, KnownFiles, state_of
-from pure_agent_loop.toolbox.files.walking import (
-    FolderHandle,
-    Kind,
-    Protection,
-    kind_of,
-    protected_below,
-    unlinked_folder,
-)
+from pure_agent_loop.toolbox.files.protected import Protection, protected_below
+from pure_agent_loop.toolbox.files.replacing import replace_file, require_replaceable
+from pure_agent_loop.toolbox.files.walking import Kind, kind_of
 
 MAX_PATH_CHARS = 4_096
 

@@ -15,24 +15,12 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program
 from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.language import checked_choice, notice
-from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
+from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import landlock, seccomp
-from pure_agent_loop.toolbox.sandbox.launch import (
-    RUNS,
-    Limits,
-    Sandbox,
-    Start,
-    Unconfined,
-    outer_of,
-    reaper_argv,
-)
-from pure_agent_loop.toolbox.sandbox.protect import (
-    SYSTEM_FOLDERS,
-    Protected,
-    enforce_all,
-    private_paths,
-    public_paths,
-)
+from pure_agent_loop.toolbox.sandbox.launch import Limits, Sandbox, Start, Unconfined, reaper_argv
+from pure_agent_loop.toolbox.sandbox.project import RUNS, outer_of
+from pure_agent_loop.toolbox.sandbox.protect import Protected, enforce_all
+from pure_agent_loop.toolbox.sandbox.system import SYSTEM_FOLDERS, private_paths, public_paths
 
 # ruff: noqa: PTH110, PTH112 - pathlib raises if this user has no access; these functions do not
 

@@ -18,16 +18,9 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.toolbox.sandbox import seccomp
-from pure_agent_loop.toolbox.sandbox.launch import (
-    LEFT,
-    READY,
-    Captured,
-    Limits,
-    Sandbox,
-    Start,
-    Unconfined,
-    clean_environment,
-)
+from pure_agent_loop.toolbox.sandbox.captured import Captured
+from pure_agent_loop.toolbox.sandbox.launch import LEFT, READY, Limits, Sandbox, Start, Unconfined
+from pure_agent_loop.toolbox.sandbox.variables import clean_environment
 
 MAX_OUTPUT_BYTES = 1_000_000
 MAX_REPORT_BYTES = 65_536

@@ -13,32 +13,24 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
-import stat
 import subprocess
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
-from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path, PurePath
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.child import NEUTRAL_DIR, find_program, script_argv
+from pure_agent_loop.support.child import NEUTRAL_DIR, script_argv
 from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
+from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import keeper
-from pure_agent_loop.toolbox.sandbox.launch import SAFE_PATH
 
 MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # limits of protected content; anything larger is not restored
 
 Content = dict[str, tuple[int, bytes]]  # path to mode, and content of a file or target of a link
-SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/opt", "/nix", "/etc")
-_MAX_DEPTH = 6
-_SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")  # siblings of a folder ``bin``
-_HOMES = {".cargo": ("RUSTUP_HOME", ".rustup"), ".pyenv": ("PYENV_ROOT", ".pyenv")}
 
 
 class Protected:
@@ -222,155 +214,3 @@ def _write(before: Content) -> None:
         else:
             at.write_bytes(content)
             at.chmod(mode & 0o7777)
-
-
-# -- the system files that a sandbox shows, and the private ones among them ------------------------------
-# A command started by root owns root's files even in a sandbox. So files that ordinary users cannot read
-# are hidden from all commands.
-
-
-@lru_cache(maxsize=1)
-def private_paths() -> tuple[str, ...]:
-    """Return files and folders in ``/etc`` that not every user may read. A folder covers its content."""
-    return tuple(_private(Path("/etc"), 0))
-
-
-@lru_cache(maxsize=1)
-def public_paths() -> tuple[str, ...]:
-    """Return the rest of ``/etc`` and the other system folders, as few paths as possible."""
-    return (
-        *(folder for folder in SYSTEM_FOLDERS if folder != "/etc"),
-        *_public(Path("/etc"), private_paths()),
-    )
-
-
-def _private(folder: Path, depth: int) -> list[str]:
-    paths: list[str] = []
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except OSError:
-        return [str(folder)]
-    for entry in entries:
-        mode = _mode(entry)
-        is_folder = stat.S_ISDIR(mode)
-        wanted = stat.S_IROTH | (stat.S_IXOTH if is_folder else 0)
-        if stat.S_ISLNK(mode):
-            continue  # its target is checked separately
-        if mode & wanted != wanted or stat.S_ISSOCK(mode) or depth >= _MAX_DEPTH:
-            paths.append(entry.path)
-        elif is_folder:
-            paths += _private(Path(entry.path), depth + 1)
-    return paths
-
-
-def _mode(entry: os.DirEntry[str]) -> int:
-    try:
-        return entry.stat(follow_symlinks=False).st_mode
-    except OSError:
-        return 0
-
-
-def _public(folder: Path, private: tuple[str, ...]) -> list[str]:
-    if str(folder) in private:
-        return []
-    if not any(Path(path).is_relative_to(folder) for path in private):
-        return [str(folder)]
-    try:
-        entries = sorted(folder.iterdir())
-    except OSError:
-        return []
-    return [path for entry in entries for path in _public(entry, private)]
-
-
-# -- the user's own programs in ``PATH``: virtual environments, pyenv, node, cargo and the like ----------
-# A sandbox shows the system's folders. The other folders in ``PATH`` are shown too, with what belongs to
-# them, but never a whole home, which contains keys.
-
-# ruff: noqa: PTH110, PTH112, PTH113 - pathlib raises if this user has no access; these functions do not
-
-
-def user_path() -> list[str]:
-    """Return the folders of ``PATH`` that exist, are absolute and are not writable for everyone."""
-    folders = (Path(entry) for entry in os.environ.get("PATH", "").split(":") if entry.startswith("/"))
-    return [str(folder) for folder in folders if may_enter(folder) and not folder.stat().st_mode & 0o002]
-
-
-def may_enter(path: Path) -> bool:
-    """Return True if this user may list and enter a folder. Never raises."""
-    return os.path.isdir(path) and os.access(path, os.R_OK | os.X_OK)
-
-
-def readable_for(path: list[str], workspace: Path) -> list[str]:
-    """Return the folders that these programs need, except those that are visible anyway.
-
-    Args:
-        path: See `user_path`.
-        workspace: The workspace, which is visible.
-    """
-    shown: dict[str, None] = {}
-    for folder in path:
-        for needed in _needed(Path(folder)):
-            resolved = Path(os.path.realpath(needed))
-            hidden = not any(resolved.is_relative_to(visible) for visible in (*SYSTEM_FOLDERS, workspace))
-            if os.access(needed, os.R_OK) and hidden and not _holds_a_home(resolved):
-                shown[str(needed)] = shown[str(resolved)] = None
-    return list(shown)
-
-
-def _needed(folder: Path) -> Iterator[Path]:
-    yield folder
-    above = folder.parent
-    if os.path.isfile(above / "pyvenv.cfg"):
-        yield above
-        yield from _base_of(above / "pyvenv.cfg")
-    if folder.name == "shims":
-        yield above
-    if folder.name == "bin":
-        yield from (above / name for name in _SIBLINGS)
-    if above.name == ".cargo":
-        yield from (above / "registry", above / "git")
-        yield Path(os.environ.get("RUSTUP_HOME") or above.parent / ".rustup")
-
-
-def _base_of(settings: Path) -> Iterator[Path]:
-    """Yield the base interpreter of a virtual environment."""
-    text = settings.read_text("utf-8", "replace") if os.access(settings, os.R_OK) else ""
-    match = re.search(r"^home\s*=\s*(.+)$", text, re.M)
-    if match is not None:
-        base = Path(match[1].strip())
-        yield base.parent if base.name == "bin" else base
-
-
-def _holds_a_home(folder: Path) -> bool:
-    home = Path(os.path.realpath(Path.home()))
-    return home.is_relative_to(folder) or folder.parent == Path("/home") or os.path.exists(folder / ".ssh")
-
-
-def variables_for(path: list[str]) -> dict[str, str]:
-    """Return the variables that these programs need because ``HOME`` is another folder."""
-    variables: dict[str, str] = {}
-    for folder in map(Path, path):
-        name, default = _HOMES.get(folder.parent.name, ("", ""))
-        place = Path(os.environ.get(name) or folder.parent.parent / default) if name else None
-        if place is not None and may_enter(place):
-            variables.setdefault(name, str(place))
-        if os.path.isfile(folder.parent / "pyvenv.cfg"):
-            variables.setdefault("VIRTUAL_ENV", str(folder.parent))
-    return variables
-
-
-def missing(names: list[str], path: str) -> Iterator[str]:
-    """Explain missing programs that are only on this process's ``PATH``.
-
-    Args:
-        path: The ``PATH`` of the commands.
-    """
-    for name in dict.fromkeys(names):
-        there = find_program(name) if re.fullmatch(r"[\w.+-]+", name) else None
-        if there and not any(os.path.isfile(Path(folder) / name) for folder in path.split(":")):
-            yield f"{name} is {there}, which the sandbox does not show"
-
-
-def join_path(*parts: list[str]) -> str:
-    """Join these folders and the system's into a ``PATH``."""
-    return ":".join(dict.fromkeys([*(folder for part in parts for folder in part), *SAFE_PATH]))

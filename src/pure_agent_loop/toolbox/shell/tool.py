@@ -24,17 +24,18 @@ from pure_agent_loop.support.text import shorten
 from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
-from pure_agent_loop.toolbox.files.walking import PROTECTED_IN_SANDBOX
+from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox, check_workspace
-from pure_agent_loop.toolbox.sandbox.launch import Limits, check_variables, clean_environment, still_variables
+from pure_agent_loop.toolbox.sandbox.launch import Limits
 from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
-from pure_agent_loop.toolbox.sandbox.protect import (
+from pure_agent_loop.toolbox.sandbox.programs import (
     join_path,
     missing,
     readable_for,
     user_path,
     variables_for,
 )
+from pure_agent_loop.toolbox.sandbox.variables import check_variables, clean_environment, still_variables
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
 
 if TYPE_CHECKING:

@@ -1,0 +1,114 @@
+"""Find what a workspace needs outside of it: git's folder, and the top of its project.
+
+Files in the workspace are untrusted, so a ``.git`` file counts only if the folder it names points back to
+it. Commands may then read that folder, and write the parts that a commit writes, but never what git executes.
+"""
+
+# ruff: noqa: PTH112, PTH113, PTH114 - pathlib raises if this user has no access
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+# Parts of a git folder that git executes or that redirect it; and parts of a shared one that a commit writes.
+RUNS = ("config", "config.worktree", "hooks", "commondir", "gitdir", "modules", "worktrees", "info")
+_COMMITTED = ("objects", "refs", "logs")
+_PROJECT_FILES = {
+    "pnpm-workspace.yaml": "",
+    "go.work": "",
+    "package.json": r'"workspaces"\s*:',
+    "Cargo.toml": r"^\s*\[workspace\b",  # where Python has no parser of TOML
+    "pyproject.toml": r"^\s*\[tool\.uv\.workspace\b",
+}
+_TABLES = {"Cargo.toml": ("workspace",), "pyproject.toml": ("tool", "uv", "workspace")}
+
+
+@dataclass(frozen=True)
+class OuterGit:
+    """Folders outside a workspace that belong to its repository or project.
+
+    Args:
+        own: Git folders of this workspace alone, writable for approved commands except `RUNS`.
+        shared: Writable folders in a git folder shared with others.
+        why: What is out of reach: a message key and its values; empty for nothing.
+    """
+
+    readable: list[str] = field(default_factory=list)
+    own: list[Path] = field(default_factory=list)
+    shared: list[str] = field(default_factory=list)
+    why: Mapping[str, str] = field(default_factory=dict)
+
+
+def outer_of(root: Path, is_too_much: Callable[[Path], bool]) -> OuterGit:
+    """Find the folders around a workspace.
+
+    Args:
+        root: The workspace, resolved.
+        is_too_much: Returns True if a folder, such as a home, is never shown as a whole.
+    """
+    outer = OuterGit()
+    for top in (root, *root.parents):
+        git = top / ".git"
+        is_repository = os.path.lexists(git)
+        if top != root and is_repository and is_too_much(top):
+            return OuterGit(why={"key": "git_not_shown", "path": str(top)})
+        if top != root and (
+            is_repository
+            or (not is_too_much(top) and any(_is_project_file(top / name) for name in _PROJECT_FILES))
+        ):
+            outer = replace(outer, readable=[*outer.readable, str(top)])
+        if os.path.isfile(git):
+            return _linked_git(top, git, outer)
+        if is_repository:
+            return _with_git(outer, git) if top != root else outer
+    return outer
+
+
+def _linked_git(top: Path, git: Path, outer: OuterGit) -> OuterGit:
+    folder = _path_in(git, r"gitdir:\s*(.+)")
+    if folder is None:
+        return outer
+    if folder.is_relative_to(top):
+        return _with_git(outer, folder) if os.path.isfile(folder / "HEAD") else outer
+    back = _path_in(folder / "gitdir") or _path_in(folder / "config", r"^\s*worktree\s*=\s*(.+)$")
+    if back not in (git, top):
+        return OuterGit(why={"key": "git_not_linked", "path": str(git), "other": str(folder)})
+    common = _path_in(folder / "commondir") or folder
+    if common not in (folder, folder.parent.parent):
+        return OuterGit(why={"key": "git_not_linked", "path": str(folder), "other": str(common)})
+    shared = [str(common / name) for name in _COMMITTED if common != folder and os.path.isdir(common / name)]
+    return _with_git(OuterGit([*outer.readable, str(common)], [], shared), folder)
+
+
+def _with_git(outer: OuterGit, git: Path) -> OuterGit:
+    if any(os.path.islink(git / name) for name in RUNS):  # a mount cannot protect a link: read only
+        return replace(outer, shared=[], why={"key": "git_only_read", "path": str(git)})
+    return replace(outer, own=[git])
+
+
+def _path_in(file: Path, pattern: str = "(.+)") -> Path | None:
+    """Return the path named in a git file, relative to that file."""
+    try:
+        match = re.search(pattern, file.read_text("utf-8")[:10_000], re.M) if os.path.isfile(file) else None
+    except (OSError, ValueError):
+        return None
+    return Path(os.path.realpath(file.parent / match[1].strip())) if match else None
+
+
+def _is_project_file(file: Path) -> bool:
+    try:
+        text = file.read_text("utf-8") if os.path.isfile(file) else None
+        if text is not None and file.suffix == ".toml" and importlib.util.find_spec("tomllib"):
+            table: Any = importlib.import_module("tomllib").loads(text)
+            for key in _TABLES[file.name]:
+                table = table.get(key) if isinstance(table, dict) else None
+            return isinstance(table, dict)
+        return text is not None and bool(re.search(_PROJECT_FILES[file.name], text, re.M))
+    except (OSError, ValueError, RecursionError):
+        return False
