@@ -42,7 +42,7 @@ LAYERS = [
     (
         "policies",
         """
-        limits budget retry kernel.doom permissions renderer llm.profiles llm.arguments
+        limits budget retry kernel.doom permissions renderer llm.profiles
         llm.anthropic.families
         """,
     ),
@@ -73,8 +73,8 @@ LAYERS = [
     (
         "actors",
         """
-        kernel.loop kernel.model_call kernel.step kernel.around kernel.gate compaction kernel.equip
-        kernel.calls
+        kernel.model_call kernel.step kernel.contexts kernel.gate compaction kernel.bind kernel.calls
+        kernel.checks kernel.rule_checks kernel.results kernel.redacting kernel.answer_parts kernel.answers
         """,
     ),
     (
@@ -360,8 +360,8 @@ SUPPORT = {
 # export the name from its package under a good name, and take it out here.
 THROUGH_THE_WALL: dict[str, str] = {
     "evaluation.command": "DESCRIPTION EPILOG",
-    "kernel.equip": "check_rules",
     "kernel.kit": "Compactor Kit force",
+    "kernel.rule_checks": "check_rules",
     "llm.addresses": "is_loopback",
     "llm.tokens": "estimate_message estimate_tokens",
     "llm.tool_modes.client": "ToolModeClient",

@@ -15,7 +15,7 @@ from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.conversation import Conversation
 from pure_agent_loop.hooks import Hooks
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.equip import check_deps, check_price, check_rules
+from pure_agent_loop.kernel.checks import check_deps, check_price
 from pure_agent_loop.kernel.kit import (
     FIRST_BYTE,
     Compactor,
@@ -26,6 +26,7 @@ from pure_agent_loop.kernel.kit import (
     Timeouts,
     ToolRetries,
 )
+from pure_agent_loop.kernel.rule_checks import check_rules
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.llm.messages import Message

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.kernel.equip import with_toolsets
+from pure_agent_loop.kernel.bind import with_toolsets
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.request import Request

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool_context import RunContext
 
 
@@ -85,3 +87,23 @@ class Hooks:
         maximum: object = self.max_stops
         if isinstance(maximum, bool) or not isinstance(maximum, int) or maximum < 0:
             raise ConfigError(f"Hooks.max_stops={maximum!r} must be a whole number, 0 or more.")
+
+
+async def call_hook(hook: Callable[..., Any], *arguments: Any) -> Any:
+    """Return what a hook returns, sync or async."""
+    result = hook(*arguments)
+    return await result if inspect.isawaitable(result) else result
+
+
+async def call_before_hook(hook: Callable[..., Any], *arguments: Any) -> BeforeTool:
+    """Return the decision of a `before_tool` hook.
+
+    Raises:
+        ConfigError: The hook returned something else.
+    """
+    decision = await call_hook(hook, *arguments)
+    if decision is None:
+        return BeforeTool()
+    if not isinstance(decision, BeforeTool):
+        raise ConfigError(model_text("no_before_tool", value=f"{decision!r:.80}"))
+    return decision

@@ -18,7 +18,7 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import chain
 from pathlib import PurePosixPath
 from typing import Any, Literal, NamedTuple, get_args
@@ -64,6 +64,33 @@ class Permission:
     interrupt: bool = False
     read_only: bool = False
     similar: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Ruling:
+    """Ruling on one call. Part of the state, so that nothing is decided or asked twice.
+
+    Args:
+        behavior: ``allow``: it runs with `args`; ``deny``: it does not; ``ask``: it waits for a person.
+        kind: Why it is denied, in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
+        message: Why, in words.
+        read_only: With ``allow``: it runs so that it changes nothing.
+    """
+
+    behavior: Behavior
+    args: dict[str, Any] = field(default_factory=dict)
+    kind: str = ""
+    message: str = ""
+    read_only: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain JSON form."""
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
+        """Load the form of :meth:`to_dict`."""
+        return cls(**data)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ import pytest
 from tests.helpers import E, check_result, drive, nothing_left, of_type, start
 
 from pure_agent_loop import Agent, BaseLLMClient, LLMResponse, RetryConfig
-from pure_agent_loop.kernel.equip import bind_kit
+from pure_agent_loop.kernel.bind import bind_kit
 from pure_agent_loop.kernel.kit import Timeouts
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.openai_client import OpenAIClient

@@ -20,8 +20,8 @@ from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
+from pure_agent_loop.kernel.bind import bind_kit, list_tools, release_toolsets, use_kit_messages
 from pure_agent_loop.kernel.calls import run_calls
-from pure_agent_loop.kernel.equip import bind_kit, list_tools, release_toolsets, use_kit_messages
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.kernel.step import Step

@@ -270,7 +270,7 @@ def check_given_rules(
     configured = rules_of(options)
     if not any((*typed.each(), *configured.each())):
         return
-    from pure_agent_loop.kernel.equip import check_rules
+    from pure_agent_loop.kernel.rule_checks import check_rules
 
     tools = ToolRegistry([*toolset.tools, *([toolset.mcp] if toolset.mcp else [])])
     check_rules(typed, tools, toolset.subagents, hint="")

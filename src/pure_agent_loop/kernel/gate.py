@@ -16,31 +16,28 @@ from functools import partial
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError, SessionError
-from pure_agent_loop.kernel.around import (
-    already_recorded,
-    before_tool,
-    deny_after_failure,
-    has_hooks,
-    permission_context,
-    progress_emitter,
-)
+from pure_agent_loop.hooks import HookContext, call_before_hook
+from pure_agent_loop.inbox import Incoming
+from pure_agent_loop.kernel.contexts import permission_context, progress_emitter
 from pure_agent_loop.kernel.doom import judge
+from pure_agent_loop.kernel.journal import already_recorded
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.ledgers import Ruling, call_key, has_call, rules_among, to_arguments
-from pure_agent_loop.kernel.step import Step, ToolCallRun
+from pure_agent_loop.kernel.ledgers import call_key, has_call, rules_among, to_arguments
+from pure_agent_loop.kernel.step import Step, ToolCallRun, logged_failure
 from pure_agent_loop.permissions import (
     ALLOWED,
     Opinion,
     Permission,
     PermissionRequest,
     PermissionRules,
+    Ruling,
     VerdictError,
     as_permission,
 )
 from pure_agent_loop.schema.forms import Forms, forms_of, paths_of
 from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.language import model_text
-from pure_agent_loop.support.text import error_text, safe_str
+from pure_agent_loop.support.text import as_text, error_text, safe_str
 from pure_agent_loop.support.threads import Raised, run_in_thread
 from pure_agent_loop.tool import Tool
 
@@ -142,10 +139,29 @@ async def denied_before(step: Step, call: ToolCallRun) -> Ruling | None:
     return Ruling("deny", call.args, "PermissionDenied", message)
 
 
-async def hooks(step: Step, call: ToolCallRun) -> Ruling | None:
-    """Let the caller's hooks change the arguments or refuse the call."""
-    if has_hooks(step.kit.hooks.before_tool, "before", step, call):
-        return await before_tool(step, call)
+async def hooks(step: Step, call: ToolCallRun, *, has_begun: bool = False) -> Ruling | None:
+    """Let the caller's hooks change the arguments or refuse the call.
+
+    Args:
+        has_begun: The call has begun: only recorded decisions count.
+    """
+    functions = () if has_begun else step.kit.hooks.before_tool
+    for number, hook in step.hooks("before", functions, call):
+        context = HookContext(step.number, call.id)
+        try:
+            run = partial(call_before_hook, hook, call.name, deepcopy(call.args), context)
+            decision = await step.effect("before", call, run, detail=number)
+            call.args = call.args if decision.args is None else to_arguments(decision.args)
+        except SessionError:  # the decision could not be recorded: not the hook's failure
+            raise
+        except Exception as error:  # noqa: BLE001 - a hook that fails must not let the call through
+            await step.emit_permission(call, "deny", logged_failure(f"A hook before {call.name}", error))
+            message = model_text("hook_failed", error=safe_str(error))
+            return Ruling("deny", call.args, type(error).__name__, message)
+        if decision.context:  # held in the state, because the inbox is not part of it
+            step.state.held.append(Incoming(as_text(decision.context), synthetic=True))
+        if decision.block:
+            return Ruling("deny", call.args, "Blocked", as_text(decision.block))
     return None
 
 
@@ -157,7 +173,7 @@ async def policy(step: Step, call: ToolCallRun) -> Ruling | None:
     except (SessionError, VerdictError):  # could not be recorded, or the caller's mistake
         raise
     except Exception as error:  # noqa: BLE001 - a permission function that fails must not let the call through
-        await deny_after_failure(f"What decides about {call.name}", error, step, call)
+        await step.emit_permission(call, "deny", logged_failure(f"What decides about {call.name}", error))
         return Ruling("deny", call.args, type(error).__name__, safe_str(error))
     if permission.behavior == "ask":  # a person is not asked about a call that would fail anyway
         refusal = None if tool is None else await _argument_refusal(step, call, tool)
@@ -194,7 +210,7 @@ async def _resume_begun(step: Step, call: ToolCallRun, intent: Mapping[str, Any]
     if call.ruling is None:
         recorded = step.as_recorded(call.written)
         judge(step.state.doom, recorded, step.kit.limits.doom_loop_threshold, polls=False)  # it counts
-        await before_tool(step, call, has_begun=True)
+        await hooks(step, call, has_begun=True)
     decision = ALLOWED
     for effect in ("permit", "ask"):
         if step.recorded(effect, call):

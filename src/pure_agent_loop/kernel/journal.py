@@ -7,7 +7,7 @@ records each, and on resume returns the recorded result, so that nothing happens
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TypeVar
 
 from pure_agent_loop.inbox import Inbox, Incoming
 
@@ -112,3 +112,8 @@ class MemoryJournal:
 
     def close(self) -> None:
         """Do nothing."""
+
+
+async def already_recorded(*_: Any) -> NoReturn:
+    """Replace a function of an earlier process. Its decision is recorded, so this is never called."""
+    raise AssertionError("The decision is recorded.")

@@ -9,41 +9,14 @@ from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import ToolCall
-from pure_agent_loop.permissions import Behavior, Permission, PermissionRequest, PermissionRules, wider_rules
+from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules, Ruling, wider_rules
 from pure_agent_loop.schema.outcome import ToolOutcome
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import as_text, to_jsonable
 
-# -- pending calls and their rulings ------------------------------ --------------------------------------
+# -- pending calls and their rulings --------------------------------------------------------------------
 
 NO_CALLS_LEFT = "LimitReached"
-
-
-@dataclass(frozen=True, slots=True)
-class Ruling:
-    """Ruling on one call. Part of the state, so that nothing is decided or asked twice.
-
-    Args:
-        behavior: ``allow``: it runs with `args`; ``deny``: it does not; ``ask``: it waits for a person.
-        kind: Why it is denied, in one word, such as ``PermissionDenied`` or ``RepeatedCall``.
-        message: Why, in words.
-        read_only: With ``allow``: it runs so that it changes nothing.
-    """
-
-    behavior: Behavior
-    args: dict[str, Any] = field(default_factory=dict)
-    kind: str = ""
-    message: str = ""
-    read_only: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain JSON form."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> Ruling:
-        """Load the form of :meth:`to_dict`."""
-        return cls(**data)
 
 
 @dataclass(slots=True)
@@ -158,7 +131,7 @@ def call_key(tool: str, args: Mapping[str, Any]) -> str:
     return f"{tool} {json.dumps(args, sort_keys=True, default=str)}"
 
 
-# -- tool state of a run: external results, tools from a search, corrections --------------------- --------
+# -- tool state of a run: external results, tools from a search, corrections -----------------------------
 
 
 class OutsideResult(NamedTuple):

@@ -1,4 +1,4 @@
-"""The loop: the order of a step. Start and end of a run are in the modules it names."""
+"""The loop of a run: its steps in order, its failure and its end."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import LimitExceededError, LLMError, PureAgentLoopError
 from pure_agent_loop.events import Event, EventType, StepEndEvent
-from pure_agent_loop.kernel.around import wants_more
-from pure_agent_loop.kernel.calls import run_calls
-from pure_agent_loop.kernel.equip import (
+from pure_agent_loop.kernel.answers import look_for_more
+from pure_agent_loop.kernel.bind import (
     bind_kit,
-    check_made,
-    check_price,
     end_background,
     list_tools,
     notices_of_client,
+    write_system_prompt,
 )
+from pure_agent_loop.kernel.calls import run_calls
+from pure_agent_loop.kernel.checks import check_made, check_price
 from pure_agent_loop.kernel.kit import Kit, spend
 from pure_agent_loop.kernel.model_call import respond
 from pure_agent_loop.kernel.request import measure, next_usage
@@ -27,48 +27,7 @@ from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.stop_reasons import INVALID_OUTPUT, LIMITS, WAITING
 from pure_agent_loop.support.failures import log_failure, logging_without
 from pure_agent_loop.support.language import use_messages
-from pure_agent_loop.support.text import clean_text, counted, safe_str
-
-# -- typed answers and system prompts that functions of the caller decide --------------------------------
-
-
-async def correction(state: QueryState, kit: Kit) -> str:
-    """Return what the model has to correct; empty if its answer is accepted.
-
-    Raises:
-        LLMError: The answer is still wrong after the last correction.
-    """
-    output = kit.output
-    if output is None:
-        return ""
-    values: list[Any] = []
-
-    async def judged() -> dict[str, Any]:
-        plain, value = await output.judge(state.content)
-        values.append(value)
-        return plain
-
-    verdict = await kit.journal.effect(f"{state.step}:output", judged)
-    if "value" in verdict:
-        state.output, state.live_output = verdict, values[0] if values else output.load(verdict["value"])
-        return ""
-    state.corrections += 1
-    if state.corrections > output.retries:
-        attempts = counted(output.retries, "correction")
-        raise LLMError(
-            f"The answer does not have the requested form after {attempts}: {verdict['why']}",
-            kind="invalid_output",
-        )
-    return output.complaint(verdict["why"])
-
-
-async def write_lead(state: QueryState, kit: Kit, *, begins: bool = False) -> None:
-    """Write the system prompt with the caller's function, when a run begins or in each step."""
-    if kit.lead is not None and kit.lead_each_step is not begins:
-        key = f"{state.step}:{'lead' if begins else 'lead_of_step'}"
-        prompt = clean_text(str(await kit.journal.effect(key, kit.lead)))
-        if prompt != state.system_prompt:
-            state.system_prompt, state.rewritten["system"] = prompt, "system_function"
+from pure_agent_loop.support.text import safe_str
 
 
 async def run_loop(state: QueryState, kit: Kit) -> None:
@@ -89,7 +48,7 @@ async def run_loop(state: QueryState, kit: Kit) -> None:
                 check_price(kit)
                 if kit.deps is not None:
                     check_made(kit)
-                await write_lead(state, kit, begins=True)
+                await write_system_prompt(state, kit, begins=True)
                 while state.stop_reason is None and not _is_cancelled(kit):
                     await _take_step(state, kit, checker)
             if block.fired or _is_cancelled(kit):
@@ -117,7 +76,7 @@ async def _take_step(state: QueryState, kit: Kit, checker: LimitChecker) -> None
         response = await respond(step)
         if not state.pending:
             state.finish(response, kit.prompts)
-            await _look_for_more(step)
+            await look_for_more(step)
     if state.pending:
         await run_calls(step)
     if state.stop_reason not in WAITING:
@@ -146,7 +105,7 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
         state.begin_closing(reason, kit.prompts)
     state.begin_step()
     if kit.lead is not None:
-        await write_lead(state, kit)
+        await write_system_prompt(state, kit)
     if verdict.action == "warn" and not state.closing:
         state.add_user(verdict.prompt, synthetic=True)
         await kit.emit(Event.soft_limit(state.step, verdict.reason, verdict.prompt))
@@ -171,33 +130,6 @@ def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: Limi
     if not reason and state.transition_reason == "tool_results":  # the last one within the limits
         reason = checker.passed_by(needed + needed, model)
     return reason, True
-
-
-async def _look_for_more(step: Step) -> None:
-    """Check after an answer whether a stop hook or a new message continues the run."""
-    state, kit = step.state, step.kit
-    if state.stop_reason != "completed":
-        return
-    try:
-        wrong = await correction(state, kit)
-        reason = wrong or await wants_more(step)
-        if not reason and kit.background is not None:
-            await kit.background.wait()
-    except BaseException:  # cancelled while background work was pending: not the end
-        state.stop_reason = None
-        raise
-    if reason:
-        state.go_on(reason, "correction" if wrong else "stop_hook", synthetic=True)
-        await kit.emit(Event.notice(state.step, reason, synthetic=True))
-        return
-    incoming = [*state.take_held(at_end=True), *kit.journal.take(kit.inbox, at_end=True)]
-    for number, received in enumerate(incoming):
-        spend(received.spent, state, kit)
-        if number == 0:
-            state.go_on(received.text, "follow_up", synthetic=received.synthetic)
-        else:
-            state.add_user(received.text, synthetic=received.synthetic)
-        await kit.emit(Event.notice(state.step, received.text, synthetic=received.synthetic))
 
 
 async def _fail(error: Exception, state: QueryState, kit: Kit) -> None:

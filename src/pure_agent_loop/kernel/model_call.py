@@ -1,4 +1,4 @@
-"""Model requests: one streamed answer, with retries and a watchdog for silence."""
+"""Request the next answer of a model: one stream, with retries and a watchdog for silence."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable
 from dataclasses import replace
-from typing import Any
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError, SessionError
-from pure_agent_loop.events import AnyEvent, Emit, Event, EventType
+from pure_agent_loop.events import Event
+from pure_agent_loop.kernel.answer_parts import AnswerParts
 from pure_agent_loop.kernel.doom import note_answer
 from pure_agent_loop.kernel.journal import DailyCosts
 from pure_agent_loop.kernel.kit import Kit, force
 from pure_agent_loop.kernel.prefix import PrefixWatch
+from pure_agent_loop.kernel.redacting import ResponseRedactor
 from pure_agent_loop.kernel.request import (
     Request,
     build_request,
@@ -30,20 +31,17 @@ from pure_agent_loop.llm.control_tokens import meant_name
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, usage_of
 from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT, answered
-from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, ToolCallDelta, get
+from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, get
 from pure_agent_loop.output.wanted import PartialOutput
-from pure_agent_loop.parts import PartState, PartType, moved, new_part
 from pure_agent_loop.retry import next_delay
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import model_text, notice
-from pure_agent_loop.support.secrets.redaction import Redactor, StreamRedactor
 from pure_agent_loop.support.text import error_text, safe_str
 
 _DAY = 86_400  # seconds; days of UTC begin at multiples of it
 SUSPECT_SHARE, SUSPECT_TOKENS = 0.5, 20_000  # of the window, or of an unknown one: a long request
 FULL_SHARE, CUT_SHARE = 0.8, 0.5  # of the window that is full, and of the estimate that a cut request counts
 SILENT = "silent_truncation"
-_PIECES = frozenset({EventType.TEXT_DELTA, EventType.REASONING_DELTA, EventType.TOOL_CALL_DELTA})
 
 
 # -- one step: the request, its response, and what the response changes in the state ---------------------
@@ -511,103 +509,3 @@ def _with_meant_names(response: LLMResponse, kit: Kit) -> LLMResponse:
 
     calls = [replace(call, name=meant_name(call.name, known)) for call in response.tool_calls]
     return replace(response, tool_calls=calls)
-
-
-# -- the parts of a response that is being written; see `parts` ------------------------------------------
-
-
-class AnswerParts:
-    """Text and reasoning of one response while it is written."""
-
-    def __init__(self, step: Step) -> None:
-        self._step, self._clock = step, step.kit.clock
-        self._message_id = f"msg_{step.state.answers}"
-        self._count = 0
-        self._written: list[str] = []
-        self.open: dict[str, Any] | None = None
-        """Part that is being written; None for none."""
-
-    async def write(self, kind: PartType, text: str) -> None:
-        """Add text of one kind; an open part of another kind is complete then."""
-        if self.open is None or self.open["type"] != kind:
-            await self.end("completed")
-            self._count += 1
-            now, name = self._clock.now(), f"{self._message_id}.{self._count}"
-            part = new_part(name, self._message_id, kind, now, session_id=self._step.state.session_id)
-            self.open = running = moved(part, "running", now)
-            await self._step.send_part(part)
-            await self._step.send_part({**running})
-        self._written.append(text)
-
-    async def end(self, state: PartState) -> None:
-        """End the open part: complete, or taken back."""
-        part, self.open = self.open, None  # first, so that it is not ended twice if sending fails
-        if part is not None:
-            output, self._written = "".join(self._written), []
-            await self._step.send_part(moved(part, state, self._clock.now(), output))
-
-
-# -- known secrets in responses and events ---------------------------------------------------------------
-
-
-class ResponseRedactor:
-    """Redactor of one response, piece by piece."""
-
-    def __init__(self, redactor: Redactor) -> None:
-        self._redactor = redactor
-        self._text, self._reasoning = redactor.stream(), redactor.stream()
-        self._calls: dict[int | None, StreamRedactor] = {}
-
-    def feed(self, delta: Delta) -> Delta:
-        """Return the part of a piece that certainly holds no secret; the rest is kept back."""
-        text = self._text.feed(delta.text) if delta.text else delta.text
-        reasoning = self._reasoning.feed(delta.reasoning) if delta.reasoning else delta.reasoning
-        calls = tuple(map(self._call, delta.tool_calls)) if delta.tool_calls else ()
-        if text is delta.text and reasoning is delta.reasoning and not calls:
-            return delta
-        return delta._replace(text=text, reasoning=reasoning, tool_calls=calls)
-
-    def flush(self) -> Delta:
-        """Return the held-back end of the response."""
-        calls = ((index, stream.flush()) for index, stream in self._calls.items())
-        parts = tuple(ToolCallDelta(index=index, arguments=rest) for index, rest in calls if rest)
-        return Delta(text=self._text.flush(), reasoning=self._reasoning.flush(), tool_calls=parts)
-
-    def redact(self, response: LLMResponse) -> LLMResponse:
-        """Return the response without secrets; arguments of calls stay as they are."""
-        content = self._redactor.redact_value(response.content)
-        reasoning = self._redactor.redact_value(response.reasoning_content)
-        extra = response.extra and self._redactor.redact_value(response.extra)
-        same = content is response.content and reasoning is response.reasoning_content
-        if same and extra is response.extra:
-            return response
-        return replace(response, content=content, reasoning_content=reasoning, extra=extra)
-
-    def _call(self, part: ToolCallDelta) -> ToolCallDelta:
-        if not isinstance(part.arguments, str):
-            return part
-        stream = self._calls.setdefault(part.index, self._redactor.stream())
-        return replace(part, arguments=stream.feed(part.arguments))
-
-
-def _redacted_event(event: AnyEvent, redactor: Redactor) -> AnyEvent:
-    """Redact an event; the value of a tool is an object of the program and stays."""
-    value = event.data.get("value") if event.type is EventType.OBSERVATION else None
-    plain = event.data if value is None else {k: v for k, v in event.data.items() if k != "value"}
-    data = redactor.redact_value(plain)
-    if data is plain:
-        return event
-    return replace(event, data=data if value is None else {**data, "value": value})
-
-
-def redacting_emit(emit: Emit, redactor: Redactor | None) -> Emit:
-    """Return a sink that redacts events."""
-    if redactor is None or redactor.is_empty:
-        return emit
-
-    async def redact_event(event: AnyEvent) -> None:
-        if event.type not in _PIECES:  # redacted as streams before
-            event = _redacted_event(event, redactor)
-        await emit(event)
-
-    return redact_event

@@ -1,13 +1,21 @@
-"""Observers of tool calls outside the loop: an audit log, snapshots."""
+"""Observers of tool calls outside the loop, an audit log and snapshots, and how the loop informs them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal, Protocol
 
+from pure_agent_loop.errors import PureAgentLoopError
+from pure_agent_loop.events import Emit, Event
 from pure_agent_loop.permissions import Behavior
+from pure_agent_loop.schema.outcome import ToolOutcome
+from pure_agent_loop.support.clock import Clock
+from pure_agent_loop.support.text import safe_str
 
+Effect = Callable[[], Awaitable[ToolOutcome]]
+Notify = Callable[[str], Awaitable[None]]
 CallStatus = Literal["ok", "error", "denied", "stopped"]
 ChangeKind = Literal["created", "modified", "deleted"]
 
@@ -51,6 +59,43 @@ class Auditor(Protocol):
     def end(self, call: CallRecord, text: str, status: CallStatus, seconds: float) -> str | None:
         """Record the end of the call; `text` is its result. ``stopped``: cancelled or timed out."""
         ...
+
+
+def audited(effect: Effect, audit: Auditor, call: CallRecord, clock: Clock, notify: Notify) -> Effect:
+    """Record a call in the audit log before and after it. If the first fails, the call is not made."""
+
+    async def run() -> ToolOutcome:
+        await _notify(audit.begin(call), notify)
+        started = clock.monotonic()
+        try:
+            outcome = await effect()
+        except BaseException:
+            with suppress(PureAgentLoopError):  # the call's own error matters more
+                audit.end(call, "", "stopped", clock.monotonic() - started)
+            raise
+        try:
+            status: CallStatus = "error" if outcome.has_failed else "ok"
+            measured = clock.monotonic() - started
+            seconds = measured if outcome.command is None else outcome.command["seconds"]
+            call.exit_code = None if outcome.command is None else outcome.command["exit_code"]
+            notice = audit.end(call, outcome.text, status, seconds)
+        except PureAgentLoopError as error:  # the call was made, so its result is kept
+            notice = f"The end of {call.tool} is not in the audit log: {safe_str(error)}"
+        await _notify(notice, notify)
+        return outcome
+
+    return run
+
+
+async def audit_denied(audit: Auditor, call: CallRecord, text: str, notify: Notify) -> None:
+    """Record a denied call, with its result, in the audit log."""
+    await _notify(audit.begin(call), notify)
+    await _notify(audit.end(call, text, "denied", 0.0), notify)
+
+
+async def _notify(notice: str | None, notify: Notify) -> None:
+    if notice:
+        await notify(notice)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,3 +151,26 @@ class Snapshots(Protocol):
             PureAgentLoopError: The changes cannot be determined.
         """
         ...
+
+
+async def take_snapshot(snapshots: Snapshots, session_id: str, step: int, notify: Notify) -> None:
+    """Keep the content of the workspace before the calls of a step."""
+    try:
+        await snapshots.before(session_id, step)
+    except PureAgentLoopError as error:
+        await notify(f"This step cannot be undone: {safe_str(error)}")
+
+
+async def emit_file_changes(
+    snapshots: Snapshots, session_id: str, step: int, emit: Emit, notify: Notify
+) -> None:
+    """Send what the calls of a step changed in the workspace."""
+    try:
+        changes = await snapshots.after(session_id, step)
+    except PureAgentLoopError as error:
+        await notify(f"It is not known what this step changed: {safe_str(error)}")
+        return
+    for change in changes.changes:
+        await emit(Event.file_change(step, change.to_dict()))
+    if changes.notice:
+        await notify(changes.notice)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.doom import DoomLedger
-from pure_agent_loop.kernel.ledgers import PermissionLedger, Ruling, ToolLedger, check_waits
+from pure_agent_loop.kernel.ledgers import PermissionLedger, ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
     Message,
@@ -34,7 +34,7 @@ from pure_agent_loop.llm.messages import (
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, unique_id
 from pure_agent_loop.llm.tokens import Boundary, ContextLedger, track
 from pure_agent_loop.llm.values import TokenUsage, ToolCall
-from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
+from pure_agent_loop.permissions import Permission, PermissionRequest, Ruling, Verdict, as_answer
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import COMPLETED, HANDED_OFF, WAITING
 from pure_agent_loop.support.typed import mistyped

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
+from pure_agent_loop.errors import SessionError
 from pure_agent_loop.events import Event, EventType, PartEvent
+from pure_agent_loop.kernel.journal import already_recorded
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.ledgers import Ruling
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import text_of
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.parts import PartState, moved, new_part
-from pure_agent_loop.permissions import Permission
+from pure_agent_loop.permissions import Permission, Ruling
+from pure_agent_loop.support.failures import log_failure
+from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool, ToolOutcome
 
 T = TypeVar("T")
@@ -34,19 +37,25 @@ class ToolCallRun:
         tool: The tool of that name; None if there is none.
         args: The arguments in force; hooks and persons may change them.
         ruling: What was decided; None until then.
-        outcome: What the call returned, or why it is not made; None until then.
+        outcome: Why the call is not made, or its result after all stages; None until then.
+        warning: Added to the text of the result, in front of the rest.
+        note: Added to the result in the history and in its event.
         task: Runs the call; None if it has not begun.
         seconds: How long it may run; None for no limit.
         deadline: When its time is over, by the event loop's clock; None for no limit.
     """
 
-    __slots__ = ("args", "deadline", "id", "name", "outcome", "ruling", "seconds", "task", "tool", "written")
+    __slots__ = (
+        "args", "deadline", "id", "name", "note", "outcome", "ruling", "seconds", "task", "tool", "warning",
+        "written",
+    )  # fmt: skip
 
     def __init__(self, written: ToolCall, tool: Tool | None, ruling: Ruling | None) -> None:
         self.written, self.tool, self.ruling = written, tool, ruling
         self.id, self.name = written.id, written.name
         self.args = written.arguments
         self.outcome: ToolOutcome | None = None
+        self.warning = self.note = ""
         self.task: asyncio.Task[TimedOutcome] | None = None
         self.seconds: float | None = None
         self.deadline: float | None = None
@@ -109,6 +118,15 @@ class Step:
     ) -> Awaitable[T]:
         """Make an effect happen once: what is recorded is returned without running it again."""
         return self.kit.journal.effect(self.key(effect, call, detail), run, intent)
+
+    def hooks(
+        self, effect: str, hooks: Sequence[Callable[..., Any]], call: ToolCallRun
+    ) -> Iterator[tuple[int, Callable[..., Any]]]:
+        """Yield hooks with their numbers; those of an earlier process whose decisions are recorded, too."""
+        number = 0
+        while number < len(hooks) or self.recorded(effect, call, number):
+            yield number, hooks[number] if number < len(hooks) else already_recorded
+            number += 1
 
     def as_recorded(self, call: ToolCall) -> ToolCall:
         """The call as a session records it; the state uses this form, so that a replay is the same."""
@@ -186,6 +204,22 @@ class Step:
         """Send a notice for a person."""
         return self.emit(Event.notice(self.number, text))
 
+    async def or_notice(self, owner: str, effect: Awaitable[T]) -> T | None:
+        """Return what a caller's function returns; None with a notice if it fails: no result gets lost."""
+        try:
+            return await effect
+        except SessionError:  # could not be recorded: not the function's failure
+            raise
+        except Exception as error:  # noqa: BLE001 - a foreign function may raise anything
+            await self.notify(logged_failure(owner, error))
+            return None
+
     def emit_permission(self, call: ToolCallRun, behavior: str, message: str) -> Awaitable[None]:
         """Send what was decided about a call, or that a person has to."""
         return self.emit(Event.permission(self.number, call.name, call.args, behavior, message, call.id))
+
+
+def logged_failure(owner: str, error: BaseException) -> str:
+    """Log the failure of a caller's function; return the text for people."""
+    log_failure(owner, error)
+    return f"{owner} failed: {type(error).__name__}: {safe_str(error)}"

@@ -13,7 +13,7 @@ from pure_agent_loop.errors import ConfigError, RunInterrupted
 from pure_agent_loop.events import AnyEvent, Emit, set_number
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.model_call import redacting_emit
+from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.prompts import Prompts

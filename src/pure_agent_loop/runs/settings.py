@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 from pure_agent_loop.compaction import Ladder
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.hooks import Hooks
-from pure_agent_loop.kernel.equip import check_price, check_rules
+from pure_agent_loop.kernel.checks import check_price
 from pure_agent_loop.kernel.kit import Compactor, Kit, NoCompaction, Subagents
+from pure_agent_loop.kernel.rule_checks import check_rules
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel, close_client, takes_server_tools
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL, REQUEST_FIELDS, TRANSPORT_FIELDS, Profile

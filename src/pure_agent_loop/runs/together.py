@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from pure_agent_loop.budget import Budget
 from pure_agent_loop.hooks import Hooks
-from pure_agent_loop.kernel.equip import check_deps
+from pure_agent_loop.kernel.checks import check_deps
 from pure_agent_loop.kernel.kit import Kit, Observers
 from pure_agent_loop.limits import DAY_LIMITS, LoopLimits
 from pure_agent_loop.llm.values import TokenUsage

@@ -14,7 +14,7 @@ from pure_agent_loop.budget import TOOL_CALLS
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.events import AnyEvent, Event, EventType, TaskState
-from pure_agent_loop.kernel.equip import background_of
+from pure_agent_loop.kernel.bind import background_of
 from pure_agent_loop.kernel.kit import Background, Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.permissions import PermissionRequest
