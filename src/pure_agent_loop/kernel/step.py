@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from pure_agent_loop.errors import SessionError
 from pure_agent_loop.events import Event, EventType, PartEvent
-from pure_agent_loop.kernel.journal import already_recorded
+from pure_agent_loop.kernel.journal import MemoryJournal, already_recorded
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import text_of
@@ -77,11 +77,12 @@ class ToolCallRun:
 class Step:
     """One step of a run: its state, its kit and what both are asked for on the way."""
 
-    __slots__ = ("emit", "kit", "number", "state")
+    __slots__ = ("emit", "has_records", "kit", "number", "state")
 
     def __init__(self, state: QueryState, kit: Kit) -> None:
         self.state, self.kit, self.number = state, kit, state.step
         self.emit = kit.emit
+        self.has_records = type(kit.journal) is not MemoryJournal  # spares keys that nothing looks up
 
     def calls(self) -> list[ToolCallRun]:
         """The pending calls that have no result yet."""
@@ -101,11 +102,11 @@ class Step:
 
     def recorded(self, effect: str, call: ToolCallRun, detail: object = "") -> bool:
         """True if an earlier process has recorded this effect."""
-        return self.kit.journal.recorded(self.key(effect, call, detail))
+        return self.has_records and self.kit.journal.recorded(self.key(effect, call, detail))
 
     def intent_of(self, call: ToolCallRun) -> Mapping[str, Any] | None:
         """Return the record of a call that began in an earlier process; None if it did not begin."""
-        return self.kit.journal.intent_of(self.key("tool", call))
+        return self.kit.journal.intent_of(self.key("tool", call)) if self.has_records else None
 
     def effect(
         self,
@@ -143,7 +144,8 @@ class Step:
 
     def send_part(self, part: dict[str, Any]) -> Awaitable[None]:
         """Record a change, then send it. The event has `part` itself; the state keeps a copy."""
-        self.kit.journal.note_part(part)
+        if self.has_records:
+            self.kit.journal.note_part(part)
         return self.emit(PartEvent(EventType.PART, self.number, {"part": part}))
 
     async def open_parts(self) -> None:
