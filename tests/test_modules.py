@@ -30,7 +30,6 @@ TWO_MATTERS = {
     "doctor/examination.py": "to be taken apart",
     "durable/schedules/delivery.py": "to be taken apart",
     "durable/values.py": "to be taken apart",
-    "kernel/around.py": "to be taken apart",
     "llm/adapt.py": "to be taken apart",
     "llm/tool_modes/forms.py": "to be taken apart",
     "llm/tool_modes/requests.py": "to be taken apart",

@@ -67,7 +67,8 @@ LAYERS = [
     (
         "kernel.state",
         """
-        kernel.observers kernel.prefix kernel.ledgers kernel.state kernel.kit kernel.request
+        kernel.observers kernel.prefix kernel.permission_ledger kernel.tool_ledger kernel.state kernel.kit
+        kernel.request
         """,
     ),
     (

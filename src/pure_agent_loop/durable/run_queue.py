@@ -26,7 +26,7 @@ from pure_agent_loop.durable.values import (
     task_info,
 )
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.kernel.ledgers import check_waits
+from pure_agent_loop.kernel.tool_ledger import check_waits
 from pure_agent_loop.permissions import Verdict, as_answer
 from pure_agent_loop.sessions.questions import GivenAnswer, already_answered, author_of
 from pure_agent_loop.stop_reasons import WAITING

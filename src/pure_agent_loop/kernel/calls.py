@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.contexts import progress_emitter, tool_context
 from pure_agent_loop.kernel.gate import decide
-from pure_agent_loop.kernel.ledgers import OutsideResult
 from pure_agent_loop.kernel.redacting import redacted_outcome
 from pure_agent_loop.kernel.results import cut_outcome, finish, history_text
 from pure_agent_loop.kernel.step import Step, TimedOutcome, ToolCallRun
+from pure_agent_loop.kernel.tool_ledger import OutsideResult
 from pure_agent_loop.schema.calling import cancelled_itself
 from pure_agent_loop.schema.outcome import failed
 from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL

@@ -22,7 +22,7 @@ from pure_agent_loop.kernel.contexts import permission_context, progress_emitter
 from pure_agent_loop.kernel.doom import judge
 from pure_agent_loop.kernel.journal import already_recorded
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.ledgers import call_key, has_call, rules_among, to_arguments
+from pure_agent_loop.kernel.permission_ledger import call_key, has_call, rules_among, to_arguments
 from pure_agent_loop.kernel.step import Step, ToolCallRun, logged_failure
 from pure_agent_loop.permissions import (
     ALLOWED,

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.doom import DoomLedger
-from pure_agent_loop.kernel.ledgers import PermissionLedger, ToolLedger, check_waits
+from pure_agent_loop.kernel.permission_ledger import PermissionLedger
+from pure_agent_loop.kernel.tool_ledger import ToolLedger, check_waits
 from pure_agent_loop.limits import LimitLedger
 from pure_agent_loop.llm.messages import (
     Message,

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.ledgers import PermissionLedger
+from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, as_messages, is_question, repair_history, user_message

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pure_agent_loop.errors import AlreadyAnsweredError, ConfigError, SessionError, ToolExecutionError
-from pure_agent_loop.kernel.ledgers import further_allowed, has_call, rules_among
+from pure_agent_loop.kernel.permission_ledger import further_allowed, has_call, rules_among
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.schema.forms import forms_of, paths_of
 from pure_agent_loop.server.hub import Hub

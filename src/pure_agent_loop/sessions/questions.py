@@ -12,8 +12,8 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from pure_agent_loop.errors import AlreadyAnsweredError, ConfigError
-from pure_agent_loop.kernel.ledgers import check_waits
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tool_ledger import check_waits
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import Permission, PermissionRequest, Verdict, as_answer
 from pure_agent_loop.sessions.store import SessionStore, opening_lock, retry_while_locked

@@ -8,9 +8,10 @@ from typing import Any
 
 from pure_agent_loop.errors import ConfigError, SessionReadError
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.ledgers import PermissionLedger, ToolLedger
+from pure_agent_loop.kernel.permission_ledger import PermissionLedger
 from pure_agent_loop.kernel.results import changed_arguments_note
 from pure_agent_loop.kernel.state import QueryState
+from pure_agent_loop.kernel.tool_ledger import ToolLedger
 from pure_agent_loop.llm.tokens import estimate_usage
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts import Prompts
