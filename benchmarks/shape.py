@@ -2,9 +2,9 @@
 
     python -m benchmarks.shape [--source src/pure_agent_loop] [--walks]
 
-Statements are counted without docstrings and without the lines that begin a definition. A function is its own
-lines, those of functions inside it included, without its docstring. A walk runs the program and counts the
-files of this package whose functions are called:
+Statements are counted without imports and docstrings, here and in `tests/budgets.toml`. Formatting cannot
+hide them, unlike lines. A function is its own lines, nested functions included, without its docstring.
+A walk runs the program and counts the files of this package whose functions are called:
 
 - a tool call: from the model's response to the next request, in memory
 - a request: from `Agent.run` to the end of a response over HTTP, without tools
@@ -27,11 +27,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+KIT = Path(__file__).parents[1] / "conformance" / "src"
 TICS = ("stands", "goes on", "beside", "of its own", "nobody", "is told", "at work", "anew", "of ours",
         "as far as", "so many")  # fmt: skip
 LOCALS = ("each", "found", "about", "given", "said", "told")
 FUNCTION = (ast.FunctionDef, ast.AsyncFunctionDef)
-DEFINITION = (*FUNCTION, ast.ClassDef)
+# The rooms by group, as in docs/architecture.md; every other room is a battery. `(root)` is what users call.
+CORE = ("(root)", "kernel", "runs", "llm", "schema", "output", "toolsets", "prompts", "support", "sessions")
+APPLICATION = ("cli", "acp")
 TRACED = """
 import sys, threading
 from pathlib import Path
@@ -116,6 +119,16 @@ def is_docstring(node: ast.AST) -> bool:
     )
 
 
+def statements(tree: ast.AST) -> int:
+    """Count the statements of a module, without imports and docstrings."""
+    return sum(
+        isinstance(node, ast.stmt)
+        and not isinstance(node, (ast.Import, ast.ImportFrom))
+        and not is_docstring(node)
+        for node in ast.walk(tree)
+    )
+
+
 def length(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     """Lines of a function, without decorators and docstring."""
     first, *_ = function.body
@@ -148,11 +161,8 @@ def rooms_of(source: Path) -> dict[str, Room]:
             room.lines += text.count("\n")
             room.tics += len(tic.findall(text))
             room.vague_locals += sum(name in LOCALS for name in assigned(tree))
-            for node in ast.walk(tree):
-                if isinstance(node, FUNCTION):
-                    room.functions.append(length(node))
-                if isinstance(node, ast.stmt) and not isinstance(node, DEFINITION) and not is_docstring(node):
-                    room.statements += 1
+            room.statements += statements(tree)
+            room.functions += [length(node) for node in ast.walk(tree) if isinstance(node, FUNCTION)]
     return rooms
 
 
@@ -192,6 +202,13 @@ def main() -> None:
     for name, room in sorted(rooms.items(), key=lambda pair: -pair[1].lines):
         print(room.row(name))
     print(whole.row("**all**"))
+    groups = Counter[str]()
+    for name, room in rooms.items():
+        group = "core" if name in CORE else "application" if name in APPLICATION else "batteries"
+        groups[group] += room.statements
+    print(f"\nStatements: {', '.join(f'{name} {count:,}' for name, count in groups.items())}")
+    if KIT.is_dir():
+        print(f"The conformance kit, counted apart: {rooms_of(KIT)['all'].statements:,}")
     doubled = doubled_classes(source)
     print(f"\nClass names defined more than once: {len(doubled)}: {', '.join(list(doubled)[:20])}")
     for name, walk in WALKS.items():

@@ -14,6 +14,8 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
+from benchmarks.shape import statements
+
 import pure_agent_loop
 from pure_agent_loop.testing import ScriptedLLM
 
@@ -509,12 +511,11 @@ def definitions_of(path: Path) -> set[str]:
 
 
 def statements_of_rooms() -> Counter[str]:
-    """Statements by room; the modules at the root count as `.`. Formatting cannot hide them, unlike lines."""
+    """Count statements by room, as `python -m benchmarks.shape` does; the modules at the root are `.`."""
     rooms: Counter[str] = Counter()
     for path in modules().values():
         first, *below = path.relative_to(ROOT).parts
-        room = first if below else "."
-        rooms[room] += sum(isinstance(node, ast.stmt) for node in ast.walk(tree_of(path)))
+        rooms[first if below else "."] += statements(tree_of(path))
     return rooms
 
 
