@@ -4,41 +4,61 @@ TASK ?= What is 17 * 23?
 VENV := .venv
 LOWEST := .venv-lowest
 BIN := $(VENV)/bin
-# What the other HTTP client has to do as well; see tests/wire/test_transports.py.
-WIRE := tests/wire/test_connections.py tests/wire/test_failures.py tests/wire/test_requests.py
-FAULTS := tests/wire tests/cancel tests/kernel/test_silence.py tests/kernel/test_retry.py \
-	tests/testing/test_quirks.py tests/sessions/test_kill.py
-
 # More workers than two cores: some tests wait. Neighbours stay together, since they share servers.
-PYTEST := -m pytest -n 4 --dist worksteal
+PYTEST := -m pytest -n 4 --dist worksteal --rerun-failed
+# On the oldest dependencies: what reads and writes by them, and ten cases of each other file.
+OLDEST := tests/schema tests/tools tests/wire tests/llm tests/kernel tests/runs tests/cancel tests/support/test_portals.py
+SAMPLED := tests/kernel/ tests/runs/ tests/cancel/ tests/support/ tests/llm/test_ tests/llm/tool_modes/
+# What both libraries for HTTP have to do; `make test` runs it over both, or over one of them by turns.
+OF_TRANSPORTS := tests/wire tests/testing/test_quirks.py tests/sessions/test_kill.py
+TOGETHER := $(MAKE) --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),--output-sync=target)
 unexport PYTHONDONTWRITEBYTECODE  # else each worker and each child compiles the tests again
 
-.PHONY: run test check tools tests lowest site dist format clean
+.PHONY: run test check style linux windows macos examples ready tools tests lowest soak site dist format clean
 
 run: $(VENV)/.run  ## Set up, and do a task on a real model
 	$(BIN)/pure-agent-loop run --download "$(TASK)"
 
-test: check tests lowest  ## Set up, and run every check and test
+test: $(VENV)/.dev tools  ## Set up, and run every check and test on the newest dependencies
+	@$(TOGETHER) style linux windows macos examples ready
+	$(BIN)/python $(PYTEST)
 
 check: $(VENV)/.dev  ## Format, lint, types
+	@$(TOGETHER) style linux windows macos examples
+
+style: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check --no-cache .  # its cache misses a package that appears beside a file
+
+linux: $(VENV)/.dev  # each platform keeps a cache, which the next check of that platform reads
 	$(BIN)/mypy
-	$(BIN)/mypy --platform win32 --no-warn-unreachable --exclude toolbox/sandbox/ src
-	$(BIN)/mypy --platform darwin --no-warn-unreachable --exclude toolbox/sandbox/ src
+
+windows: $(VENV)/.dev
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/windows --no-warn-unreachable --exclude toolbox/sandbox/ src
+
+macos: $(VENV)/.dev
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/macos --no-warn-unreachable --exclude toolbox/sandbox/ src
+
+examples: $(VENV)/.dev
 	$(BIN)/pyright --pythonpath $(BIN)/python tests/typing examples
+
+ready: $(VENV)/.dev  # compile once what each worker and each program would compile for itself
+	@$(BIN)/python -m compileall -q src
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null || true  # the tests will show what is wrong
 
 tools:  ## Programs that tests need: bubblewrap, ripgrep, git, nginx
 	@sh scripts/install-test-tools.sh
 
-tests: $(VENV)/.dev tools  ## All tests, on the newest dependencies
-	@$(BIN)/python -m compileall -q src  # the tests start our programs hundreds of times
+tests: $(VENV)/.dev tools ready  ## All tests, on the newest dependencies
 	$(BIN)/python $(PYTEST)
-	PAL_HTTP=httpx $(BIN)/python $(PYTEST) $(FAULTS)
 
-lowest: $(LOWEST)/.done  ## The tests of the library, on the oldest dependencies we promise
-	PAL_RUNS=800 $(LOWEST)/bin/python $(PYTEST) tests/kernel tests/runs tests/schema tests/tools tests/llm tests/wire tests/cancel tests/support/test_portals.py
-	PAL_HTTP=httpx $(LOWEST)/bin/python $(PYTEST) $(WIRE)
+lowest: $(LOWEST)/.done  ## The tests of what differs by version, on the oldest dependencies we promise
+	PAL_SECONDS=8 $(LOWEST)/bin/python $(PYTEST) $(addprefix --sample ,$(SAMPLED)) $(OLDEST)
+
+soak: $(VENV)/.dev $(LOWEST)/.done tools  ## Before a release: the long campaigns, and each test over both libraries for HTTP
+	PAL_KILLS=1000 PAL_RUNS=5000 $(BIN)/python $(PYTEST) tests/sessions/test_kill.py tests/kernel/test_any_script.py
+	PAL_HTTP=httpx PAL_KILLS=1000 $(BIN)/python $(PYTEST) $(OF_TRANSPORTS)
+	PAL_RUNS=1600 $(LOWEST)/bin/python $(PYTEST) $(OLDEST)
 
 site: $(VENV)/.dev  ## The documentation, into build/site
 	$(BIN)/python scripts/build_site.py

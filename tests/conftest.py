@@ -12,9 +12,12 @@ import sys
 import pytest
 from hypothesis import settings
 
+from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 from tests.postgres_server import PostgresServer
 
+pytest_plugins = ["tests.reruns", "tests.sampling"]
 NETWORK_FLAG = "PAL_TESTS_NETWORK"
+TRANSPORTS = {"fast": "", "default": "httpx"}  # with aiohttp installed, and as if it were not
 _FOREIGN = ("OPENAI_API_KEY", "OPENAI_BASE_URL", "PAL_LANG")
 
 
@@ -63,6 +66,13 @@ def pytest_collection_finish():
 @pytest.fixture
 def anyio_backend():
     return "asyncio"
+
+
+@pytest.fixture(params=TRANSPORTS)
+def transport(request, monkeypatch):
+    """Each of the two libraries that requests travel through, in force for one test."""
+    monkeypatch.setenv(HTTP_VARIABLE, TRANSPORTS[request.param])
+    return TRANSPORTS[request.param]
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """Whatever a model, its server, the tools and the caller do: a run ends, and ends properly.
 
-Each run is made from its number alone. ``PAL_RUN=1234 pytest tests/kernel/test_any_script.py`` repeats one,
-``PAL_RUNS`` sets how many each case makes.
+Each run is made from its number alone. ``PAL_RUN=1234 pytest tests/kernel/test_any_script.py`` repeats one.
+The commit chooses the first number. Each case makes runs until its share of ``PAL_SECONDS`` is used and every
+stop reason was seen; ``PAL_RUNS`` sets how many runs each case makes instead.
 """
 
 from __future__ import annotations
@@ -10,12 +11,15 @@ import asyncio
 import json
 import os
 import random
+import time
 from collections import Counter
 from contextlib import aclosing
 from contextvars import ContextVar
+from itertools import count
 
 import pytest
 from tests.helpers import E, check_events, check_result, drive, start
+from tests.seeds import seed_of_commit
 
 from pure_agent_loop import Budget, CancelToken, LLMError, LoopLimits, Price, QueryState, ToolCall, tool
 from pure_agent_loop.hooks import BeforeTool, Hooks
@@ -30,7 +34,8 @@ from pure_agent_loop.runs.start import resumed_state
 from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, check_history, deltas, raw_call
 
-CASES, RUNS = 8, int(os.environ.get("PAL_RUNS", "2500"))
+CASES, RUNS = 4, int(os.environ.get("PAL_RUNS", "0"))
+SECONDS = float(os.environ.get("PAL_SECONDS", "30"))
 LEGS = 4  # how often a run is taken up again
 TEXTS = ["Hello there.", "好", "a\ud800b", "<think>hm</think>yes", " ", "The same old story.", "Done."]
 FAULTS = ["overloaded", "rate_limit", "timeout", "auth", "bad_request", "unknown", "incomplete"]
@@ -371,16 +376,21 @@ async def one_run(number):
     return scene, result
 
 
+@pytest.mark.timeout(1200)
 @pytest.mark.parametrize("case", range(CASES))
 def test_every_run_ends_properly(case):
     chosen = os.environ.get("PAL_RUN")
-    numbers = [int(chosen)] if chosen else range(case, CASES * RUNS, CASES)
+    first = seed_of_commit() + case
+    numbers = [int(chosen)] if chosen else count(first, CASES)
+    ends = time.process_time() + SECONDS / CASES
 
     async def all_runs():
         reasons = Counter()
-        for number in numbers:
+        for made, number in enumerate(numbers, 1):
             scene, _ = await one_run(number)
             reasons.update(scene.reasons)
+            if made == RUNS or (not RUNS and time.process_time() > ends and set(reasons) >= REASONS):
+                break
         return reasons
 
     reasons = asyncio.run(asyncio.wait_for(all_runs(), 600))

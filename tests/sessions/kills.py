@@ -181,7 +181,8 @@ class Session:
         return outcomes
 
 
-def main(folder: Path, kills: int, seed: int) -> None:
+def main(folder: Path, kills: int, seconds: float, seed: int) -> None:
+    """Kill runs so many times, or until the seconds are used where they are not 0."""
     for name in LATE:
         with contextlib.suppress(ImportError):
             importlib.import_module(name)
@@ -192,9 +193,10 @@ def main(folder: Path, kills: int, seed: int) -> None:
     assert threading.active_count() == 1  # nothing was started
     gc.freeze()  # what is there already need not be copied for each child
     rng, totals, wrong, took = random.Random(seed), Counter[str](), [], {}
+    ends = time.monotonic() + seconds
     try:
         number = 0
-        while totals["kills"] < kills:
+        while totals["kills"] < kills or time.monotonic() < ends:
             number += 1
             session = Session(folder, ("jsonl", "sqlite")[number % 2], number, client)
             if session.kind not in took:  # this one is not killed
@@ -204,7 +206,8 @@ def main(folder: Path, kills: int, seed: int) -> None:
                 left = kills - totals["kills"] - session.kills
                 span = took[session.kind] * (START + (1 - START) * session.left())
                 span *= 1 + session.runs / PATIENCE
-                session.run(rng.uniform(0, span) if left > 0 else None)
+                is_killed = left > 0 or time.monotonic() < ends
+                session.run(rng.uniform(0, span) if is_killed else None)
                 if session.runs == 1 and session.result.exists():
                     took[session.kind] = min(took[session.kind], session.seconds)
             totals += session.check()
@@ -217,4 +220,4 @@ def main(folder: Path, kills: int, seed: int) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
+    main(Path(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4]))

@@ -1,4 +1,8 @@
-"""kill -9 at random moments of real runs: nothing that was finished is lost or happens twice."""
+"""kill -9 at random moments of real runs: nothing that was finished is lost or happens twice.
+
+Runs are killed until `SECONDS` are used, over the faster transport, and `KILLS_OF_HTTPX` times over httpx.
+``PAL_KILLS=1000`` sets a number instead of a time; ``make soak`` does that.
+"""
 
 from __future__ import annotations
 
@@ -11,17 +15,19 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
+from tests.seeds import repeat_with, seed_of_commit
 
 import pure_agent_loop
+from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 
 ROOT = Path(__file__).parents[2]
-KILLS = int(os.environ.get("PAL_KILLS", "1000"))
-SEED = int(os.environ.get("PAL_SEED", "1"))
-
-
-SHARED_MEMORY = Path(
-    "/dev/shm"
-)  # a kill takes nothing back from the system: there is no need to wait for a disk
+KILLS = int(os.environ.get("PAL_KILLS", "0"))
+SECONDS = 30
+KILLS_OF_HTTPX = 50
+ENOUGH = 200  # kills, after which each kind of interruption has been seen
+LAUNCHERS = 2
+# A kill takes nothing back from the system: there is no need to wait for a disk.
+SHARED_MEMORY = Path("/dev/shm")
 
 
 @pytest.fixture
@@ -33,14 +39,19 @@ def folder(tmp_path):
         yield Path(made)
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked, to be killed by the thousand")
-@pytest.mark.timeout(1200)
-def test_killed_anywhere_a_run_goes_on_and_nothing_happens_twice(folder):
+def kill_runs(folder, kills, seconds, seed, transport):
+    """Kill runs in two processes, until each has made its share of kills or its time is used."""
     source = str(Path(pure_agent_loop.__file__).parents[1])
-    shares, launchers = [KILLS // 2, KILLS - KILLS // 2], []
-    for number, kills in enumerate(shares):
+    launchers = []
+    for number in range(LAUNCHERS):
         (folder / str(number)).mkdir()
-        words = [str(folder / str(number)), str(kills), str(SEED + number)]
+        share = (kills + number) // LAUNCHERS
+        words = [str(folder / str(number)), str(share), str(seconds), str(seed + number)]
+        environment = {
+            **os.environ,
+            "PYTHONPATH": f"{source}{os.pathsep}{ROOT}",
+            HTTP_VARIABLE: transport,
+        }
         launchers.append(
             subprocess.Popen(
                 [sys.executable, "-m", "tests.sessions.kills", *words],
@@ -48,7 +59,7 @@ def test_killed_anywhere_a_run_goes_on_and_nothing_happens_twice(folder):
                 stderr=subprocess.PIPE,
                 text=True,
                 cwd=ROOT,
-                env={**os.environ, "PYTHONPATH": f"{source}{os.pathsep}{ROOT}"},
+                env=environment,
             )
         )
     seen, wrong = Counter(), []
@@ -59,9 +70,23 @@ def test_killed_anywhere_a_run_goes_on_and_nothing_happens_twice(folder):
         wrong += found.pop("wrong")
         seen += Counter(found)
     print(dict(seen))
-    assert wrong == []
-    assert seen["kills"] == KILLS
+    assert wrong == [], repeat_with("tests/sessions/test_kill.py", seed)
     assert seen["runs"] == seen["kills"] + seen["sessions"]
-    if KILLS >= 200:  # else it may be chance
+    if seen["kills"] >= ENOUGH:  # else it may be chance
         assert seen["ambiguous"] > seen["with an effect"] > 0
         assert seen["reruns"] > 0
+    return seen["kills"]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked, to be killed by the thousand")
+@pytest.mark.timeout(1200)
+def test_killed_anywhere_a_run_goes_on_and_nothing_happens_twice(folder):
+    seconds = 0 if KILLS else SECONDS
+    kills = kill_runs(folder, KILLS, seconds, seed_of_commit(), os.environ.get(HTTP_VARIABLE, ""))
+    assert kills == KILLS if KILLS else kills > 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked, to be killed by the thousand")
+@pytest.mark.timeout(1200)
+def test_kill_over_other_transport_loses_nothing(folder):
+    assert kill_runs(folder, KILLS_OF_HTTPX, 0, seed_of_commit(), "httpx") == KILLS_OF_HTTPX

@@ -112,6 +112,7 @@ async def every_way(quirk: Quirk, server: ScriptedServer) -> dict[str, list[str]
     return found
 
 
+@pytest.mark.usefixtures("transport")
 @every_quirk
 def test_the_client_gets_it_right_over_http(quirk):
     with serve(quirk) as server:

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
-
-TRAVELS = {"fast": "", "default": "httpx"}  # with aiohttp installed, and as if it were not
-
 
 @pytest.fixture(autouse=True)
 def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -15,10 +11,3 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     for name in ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture(params=TRAVELS.values(), ids=TRAVELS)
-def travel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """One of the two."""
-    monkeypatch.setenv(HTTP_VARIABLE, request.param)
-    return request.param

@@ -42,6 +42,8 @@ from tests.faults import (
 
 from .talk import WAYS
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 AT_ONCE = RetryConfig(base_delay=0, jitter=0)
 
 

@@ -18,6 +18,8 @@ from tests.faults import Raw
 
 from .talk import HI, WAYS, ask, client_of, counting, run
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 EVENTS = b'data: {"choices": [{"delta": {"content": "hello"}, "finish_reason": "stop"}]}\n\n'
 
 

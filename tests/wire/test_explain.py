@@ -58,6 +58,7 @@ def agent_for(server, **options):
     return Agent("scripted", "k", server.base_url, tools=[add], **options)
 
 
+@pytest.mark.usefixtures("transport")
 @pytest.mark.parametrize("history", [None, HISTORY], ids=["new", "history"])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("mode", ["auto", "native", "json", "text"])
@@ -79,6 +80,7 @@ REFUSALS = {
 }
 
 
+@pytest.mark.usefixtures("transport")
 @pytest.mark.parametrize("mode", REFUSALS)
 def test_what_a_server_has_refused_is_left_out(mode):
     with ScriptedServer([status(400, REFUSALS[mode]), "ok", "ok"]) as server:
@@ -92,6 +94,7 @@ def test_what_a_server_has_refused_is_left_out(mode):
     assert encode_body(after.request) == last != first
 
 
+@pytest.mark.usefixtures("transport")
 def test_a_switch_of_the_mode_is_followed():
     with ScriptedServer([status(400, "this model does not support tools"), "ok", "ok"]) as server:
         agent = agent_for(server)

@@ -38,6 +38,8 @@ from tests.faults import (
 
 from .talk import WAYS, client_of, get_answer, get_error
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 
 def failure(item: Any, way: str, **settings: Any) -> LLMError:
     with ScriptedServer([item]) as server:

@@ -1,18 +1,21 @@
 """Every kind of fault x streamed and plain x seeds: recovered, or ended with a reason; never silently wrong.
 
 The seed places the fault (in the first or the second request, and behind which piece), cuts the answer and
-the bytes of the stream, and chooses between ``run`` and ``run_stream``, sync and async tools.
+the bytes of the stream, and chooses between ``run`` and ``run_stream``, sync and async tools, and between the
+two libraries that requests travel through. ``make soak`` plays every cell over httpx as well.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.testing import (
     EndEarly,
@@ -345,6 +348,11 @@ TOOLS: dict[str, Kind] = {
 TABLE = {**CONNECTION, **BODIES, **STATUS, **SILENCE, **ANSWERS, **ARGUMENTS, **TOOLS}
 
 
+def set_transport(monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    """Use one of the two libraries, unless the environment demands one."""
+    monkeypatch.setenv(HTTP_VARIABLE, os.environ.get(HTTP_VARIABLE) or ("", "httpx")[number % 2])
+
+
 @pytest.fixture(autouse=True)
 def _few_certificates(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Most of the time would go into loading root certificates, for every client anew."""
@@ -362,8 +370,9 @@ def test_the_table_is_whole() -> None:
     ("name", "seed"),
     [(name, seed) for name, kind in TABLE.items() for seed in range(SEEDS * len(kind.stages))],
 )
-def test_a_fault_is_survived_or_told(name: str, way: str, seed: int) -> None:
+def test_a_fault_is_survived_or_told(name: str, way: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     kind = TABLE[name]
+    set_transport(monkeypatch, seed // len(kind.stages))
     play(kind, case_of(name, kind, way, seed))
 
 
@@ -408,7 +417,8 @@ CELLS = [
 
 @pytest.mark.parametrize(("name", "protocol", "way", "seed"), CELLS)
 def test_a_fault_of_another_protocol_is_survived_or_told(
-    name: str, protocol: str, way: str, seed: int
+    name: str, protocol: str, way: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = SHARED[name]
+    set_transport(monkeypatch, seed + WAYS.index(way))
     play(kind, case_of(name, kind, way, seed), PROTOCOLS[protocol])

@@ -88,7 +88,7 @@ def fronted(to: ScriptedServer, folder: Path) -> Iterator[Front]:
         yield Front(f"https://localhost:{port}/v1", folder)
 
 
-def test_many_requests_over_connections_that_the_server_ends(travel, tmp_path: Path, monkeypatch):
+def test_many_requests_over_connections_that_the_server_ends(transport, tmp_path: Path, monkeypatch):
     with ScriptedServer(handler=lambda _: "a") as server, fronted(server, tmp_path) as front:
         assert get_error(client_of(front.url)).kind == "connection"
         assert not server.requests
@@ -103,7 +103,7 @@ def test_many_requests_over_connections_that_the_server_ends(travel, tmp_path: P
     assert [used.count(each) for each in dict.fromkeys(used)] == [REQUESTS, REQUESTS, 1]
 
 
-def test_a_long_request_and_an_answer_in_pieces(travel, tmp_path: Path, monkeypatch):
+def test_a_long_request_and_an_answer_in_pieces(transport, tmp_path: Path, monkeypatch):
     gate = Gate()
     with ScriptedServer([deltas("first", gate, "last")]) as server, fronted(server, tmp_path) as front:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "localhost.pem"))
@@ -122,7 +122,7 @@ def test_a_long_request_and_an_answer_in_pieces(travel, tmp_path: Path, monkeypa
         assert server.requests[0].messages == long
 
 
-def test_a_server_that_is_reloaded_between_two_requests(travel, tmp_path: Path, monkeypatch):
+def test_a_server_that_is_reloaded_between_two_requests(transport, tmp_path: Path, monkeypatch):
     with ScriptedServer(handler=lambda _: "a") as server, fronted(server, tmp_path) as front:
         monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "localhost.pem"))
         client = client_of(front.url)
@@ -139,7 +139,7 @@ def test_a_server_that_is_reloaded_between_two_requests(travel, tmp_path: Path, 
         assert run(client, work) == ["a"] * (REQUESTS + 1)
 
 
-def test_no_proxy_on_the_way_to_this_machine(travel, tmp_path: Path, monkeypatch):
+def test_no_proxy_on_the_way_to_this_machine(transport, tmp_path: Path, monkeypatch):
     port, folder = free_port(), tmp_path / "proxy"
     folder.mkdir()
     (folder / "conf").write_text(PROXY.format(port=port, folder=folder))

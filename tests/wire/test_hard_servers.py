@@ -1,4 +1,4 @@
-"""Servers that say too much, or take too little; the same whichever way requests travel."""
+"""Servers that say too much, or take too little; the same whichever way requests transport."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def answer(text: str) -> bytes:
 # -- too much --------------------------------------------------------------------------------------
 
 
-def test_a_second_answer_right_behind_the_first_is_nobodys(travel):
+def test_a_second_answer_right_behind_the_first_is_nobodys(transport):
     seen = []
 
     def talk(connection: socket.socket) -> None:
@@ -105,7 +105,7 @@ def test_a_second_answer_right_behind_the_first_is_nobodys(travel):
         assert run(client, work) == ["answer 1", "answer 2", "answer 3"]
 
 
-def test_a_second_answer_that_comes_later_is_nobodys(travel):
+def test_a_second_answer_that_comes_later_is_nobodys(transport):
     seen, was_read, is_sent = [], threading.Event(), threading.Event()
 
     def talk(connection: socket.socket) -> None:
@@ -151,12 +151,12 @@ def deaf():
             may_go.set()
 
 
-def test_a_long_request_that_is_not_taken_ends_in_time(travel, deaf):
+def test_a_long_request_that_is_not_taken_ends_in_time(transport, deaf):
     client = client_of(f"http://127.0.0.1:{deaf[0]}/v1", timeout=1)
     assert get_error(client, messages=[{"role": "user", "content": "x" * LONG}]).kind == "timeout"
 
 
-def test_a_long_request_that_is_taken_slowly_is_sent(travel):
+def test_a_long_request_that_is_taken_slowly_is_sent(transport):
     """The limit is for a piece, not for all of it."""
 
     def talk(connection: socket.socket) -> None:
@@ -194,7 +194,7 @@ def connections_to(port: int) -> list[bool]:
     return found
 
 
-def test_a_long_request_that_is_stopped_keeps_no_connection(travel, deaf):
+def test_a_long_request_that_is_stopped_keeps_no_connection(transport, deaf):
     port, has_head = deaf
     client = client_of(f"http://127.0.0.1:{port}/v1")
 
@@ -217,7 +217,7 @@ def test_a_long_request_that_is_stopped_keeps_no_connection(travel, deaf):
 
 
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # who ends a loop so leaves that to Python
-def test_loops_that_are_closed_without_a_word_are_not_kept(travel):
+def test_loops_that_are_closed_without_a_word_are_not_kept(transport):
     with ScriptedServer(["hello"] * 10) as server:
         agent, loops = Agent(llm=client_of(server)), []
         for _ in range(10):
@@ -232,7 +232,7 @@ def test_loops_that_are_closed_without_a_word_are_not_kept(travel):
         gc.collect()
 
 
-def test_tls_in_a_loop_of_uvloop(travel, tmp_path: Path, monkeypatch):
+def test_tls_in_a_loop_of_uvloop(transport, tmp_path: Path, monkeypatch):
     context, trusted = certificate(tmp_path, "localhost")
     monkeypatch.setenv("SSL_CERT_FILE", trusted)
 
@@ -257,7 +257,7 @@ def test_tls_in_a_loop_of_uvloop(travel, tmp_path: Path, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/a b", "/ü"])
-def test_a_path_that_has_to_be_quoted_with_a_query(travel, path):
+def test_a_path_that_has_to_be_quoted_with_a_query(transport, path):
     seen = []
 
     def talk(connection: socket.socket) -> None:
@@ -282,7 +282,7 @@ def test_a_blank_key_is_none(monkeypatch):
 
 
 @pytest.mark.parametrize("proxy", ["http://[::1", "nonsense://127.0.0.1:9"])
-def test_a_proxy_that_cannot_be_used_is_refused(travel, proxy, monkeypatch):
+def test_a_proxy_that_cannot_be_used_is_refused(transport, proxy, monkeypatch):
     monkeypatch.setenv("ALL_PROXY", proxy)
     with pytest.raises(ConfigError):
         client_of("http://models.invalid/v1")

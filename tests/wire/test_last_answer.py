@@ -10,6 +10,8 @@ from pure_agent_loop import Agent, AIClient, LoopLimits
 from pure_agent_loop.testing import ScriptedServer, ServerRequest, call, status
 from tests.helpers import add
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 WAYS: dict[str, dict[str, Any]] = {
     "a limit": {"limits": LoopLimits(max_turns=1)},
     "a single round": {"mode": "single"},

@@ -14,6 +14,8 @@ from pure_agent_loop.testing import ScriptedServer, ServerRequest, answer, call,
 
 from .talk import HI, TOOLS, client_of, get_answer, get_error
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 ECHO = ["reasoning_content"]
 Refusal = Callable[[dict[str, Any]], str | None]
 

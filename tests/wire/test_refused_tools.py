@@ -10,6 +10,8 @@ from pure_agent_loop import Agent, EventType, RetryConfig, Tool
 from pure_agent_loop.testing import ScriptedServer, answer, call, status
 from pure_agent_loop.toolsets import combined
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 ANY = {"type": "object", "properties": {}}
 
 

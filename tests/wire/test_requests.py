@@ -23,6 +23,8 @@ from pure_agent_loop.testing import ScriptedServer, call
 
 from .talk import HI, TOOLS, WAYS, client_of, get_answer
 
+pytestmark = pytest.mark.usefixtures("transport")
+
 OPENAI = "https://api.openai.com/v1"
 ANY = "https://models.example/v1"
 

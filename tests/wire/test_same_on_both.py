@@ -61,7 +61,7 @@ def saying(head: bytes, body: bytes = HELLO, tls: Any = None) -> Iterator[tuple[
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("where", ["before", "middle"])
-def test_an_answer_goes_on_when_its_client_is_closed_and_its_connection_ends_with_it(travel, where, way):
+def test_an_answer_goes_on_when_its_client_is_closed_and_its_connection_ends_with_it(transport, where, way):
     gate = Gate()
     item = deltas(gate, "hello") if where == "before" else deltas("hel", gate, "lo")
     with ScriptedServer([item]) as server, counting(server) as relay:
@@ -83,7 +83,7 @@ def test_an_answer_goes_on_when_its_client_is_closed_and_its_connection_ends_wit
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_kept_connection_that_ended_while_the_event_loop_was_busy(
-    travel, scheme, tmp_path: Path, monkeypatch
+    transport, scheme, tmp_path: Path, monkeypatch
 ):
     may_end, has_ended, seen = threading.Event(), threading.Event(), []
 
@@ -123,7 +123,7 @@ def test_a_kept_connection_that_ended_while_the_event_loop_was_busy(
 # -- odd servers -----------------------------------------------------------------------------------
 
 
-def test_what_came_before_a_connection_broke_counts(travel):
+def test_what_came_before_a_connection_broke_counts(transport):
     """The reader is slow, and the server leaves behind ``[DONE]`` without the end of the chunks."""
     said, left = threading.Event(), threading.Event()
     chunk = b"%x\r\n%s\r\n"
@@ -176,8 +176,8 @@ COUNTS_FIELDS = "max_headers" in inspect.signature(aiohttp.ClientSession).parame
 
 
 @pytest.mark.parametrize("odd", ODD_HEADS)
-def test_what_aiohttp_cannot_read_is_read_by_the_other_when_a_run_asks_again(travel, odd):
-    is_read = bool(travel) or (odd == "many fields" and not COUNTS_FIELDS)
+def test_what_aiohttp_cannot_read_is_read_by_the_other_when_a_run_asks_again(transport, odd):
+    is_read = bool(transport) or (odd == "many fields" and not COUNTS_FIELDS)
     with saying(b"200 OK\r\nContent-Type: application/json\r\n" + ODD_HEADS[odd]) as (url, seen):
         agent = Agent(llm=OpenAIClient("m", "k", url), retry=RetryConfig(base_delay=0.0, jitter=0.0))
         assert [agent.run("x").content for _ in range(3)] == ["hello"] * 3
@@ -191,12 +191,12 @@ def test_unless_aiohttp_is_demanded(monkeypatch):
         assert [get_error(client).kind for _ in range(2)] == ["connection"] * 2
 
 
-def test_an_address_that_aiohttp_does_not_take(travel):
+def test_an_address_that_aiohttp_does_not_take(transport):
     with ScriptedServer(["a"]) as server:
         assert get_answer(client_of(server.base_url.replace("127.0.0.1", "127.1"))).content == "a"
 
 
-def test_no_cookie_is_kept(travel):
+def test_no_cookie_is_kept(transport):
     with saying(b"200 OK\r\nSet-Cookie: a=b; Path=/\r\n" + LENGTH) as (url, seen):
         client = client_of(url)
 
@@ -208,7 +208,7 @@ def test_no_cookie_is_kept(travel):
         assert ["cookie" in each for each in seen] == [False, False]
 
 
-def test_what_a_redirect_to_tls_is_checked_by(travel, tmp_path: Path, monkeypatch):
+def test_what_a_redirect_to_tls_is_checked_by(transport, tmp_path: Path, monkeypatch):
     context, trusted = certificate(tmp_path, "localhost")
     head = b"200 OK\r\nContent-Type: application/json\r\n" + LENGTH
     with saying(head, tls=context) as (url, came):
@@ -233,7 +233,7 @@ def test_what_a_redirect_to_tls_is_checked_by(travel, tmp_path: Path, monkeypatc
 
 @pytest.mark.parametrize("seconds", [0, -1.5, float("nan")])
 @pytest.mark.parametrize("more", [{}, {"organization": "o"}], ids=["plain", "sdk"])
-def test_a_timeout_that_leaves_no_time_is_refused(travel, seconds, more):
+def test_a_timeout_that_leaves_no_time_is_refused(transport, seconds, more):
     with pytest.raises(ConfigError, match="timeout="):
         client_of("http://127.0.0.1:9/v1", timeout=seconds, **more)
     with ScriptedServer(["a"], strict=False) as server:
@@ -243,7 +243,7 @@ def test_a_timeout_that_leaves_no_time_is_refused(travel, seconds, more):
         assert server.requests == []
 
 
-def test_a_timeout_without_end_is_none(travel):
+def test_a_timeout_without_end_is_none(transport):
     with ScriptedServer(["a", "b"]) as server:
         assert get_answer(client_of(server, timeout=float("inf"))).content == "a"
         assert get_answer(client_of(server), timeout=float("inf")).content == "b"
@@ -267,8 +267,8 @@ ODD_FIELDS = [
 @pytest.mark.parametrize("given", ["default_headers", "extra_headers"])
 @pytest.mark.parametrize("fields", ODD_FIELDS, ids=ascii)
 def test_header_fields_are_sent_alike_or_refused_alike(fields, given, monkeypatch):
-    def outcome(travel: str) -> Any:
-        monkeypatch.setenv(HTTP_VARIABLE, travel)
+    def outcome(transport: str) -> Any:
+        monkeypatch.setenv(HTTP_VARIABLE, transport)
         with ScriptedServer(["a"], strict=False) as server:
             settings, options = ({given: fields}, {}) if given == "default_headers" else ({}, {given: fields})
             try:
@@ -285,5 +285,5 @@ def test_header_fields_are_sent_alike_or_refused_alike(fields, given, monkeypatc
 @pytest.mark.parametrize(
     "options", [{"extra_headers": {"X-A": "é"}}, {"extra_query": {"a": "\ud800"}}], ids=ascii
 )
-def test_what_cannot_be_sent_is_a_bad_request(travel, options, more):
+def test_what_cannot_be_sent_is_a_bad_request(transport, options, more):
     assert get_error(client_of("http://127.0.0.1:9/v1", **more), **options).kind == "bad_request"
