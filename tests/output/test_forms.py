@@ -109,7 +109,7 @@ BAD: dict[str, tuple[Any, str, list[str]]] = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_does_not_fit_is_told(name):
+def test_invalid_answer_is_reported(name):
     kind, text, words = BAD[name]
     with pytest.raises(ToolArgumentError) as caught:
         OutputForm(kind).read(text)
@@ -131,7 +131,7 @@ def test_one_of_several_functions_and_types_is_named():
     assert form.load(plain) == City("Oslo")
 
 
-def test_what_is_none_of_several_is_told_which_there_are():
+def test_unknown_member_is_answered_with_the_known_ones():
     form = OutputForm([book, City])
     found = form.read('{"response": {"name": "book", "arguments": {"city": "Rome"}}}')
     assert (found.value, found.function) == ({"city": "Rome"}, book)
@@ -141,7 +141,7 @@ def test_what_is_none_of_several_is_told_which_there_are():
 
 
 @pytest.mark.parametrize("kind", ["City", object(), lambda x: x, [], [City, City, book], print])
-def test_what_has_no_form_is_refused(kind):
+def test_type_without_form_is_rejected(kind):
     with pytest.raises(ConfigError):
         OutputForm(kind)
 

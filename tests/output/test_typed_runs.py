@@ -57,7 +57,7 @@ def test_without_a_type_the_output_is_the_text_of_a_whole_answer():
 
 
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_model_is_told_what_was_wrong(language):
+def test_invalid_answer_is_corrected_by_the_model(language):
     llm = ScriptedLLM(["Oslo!", WRONG, OSLO])
     result = check_result(agent(llm=llm, language=language).run("x"))
     assert result.output == City("Oslo", 7)
@@ -112,7 +112,7 @@ def test_a_new_task_may_be_corrected_as_often():
 
 
 @pytest.mark.parametrize("kind", ["sync", "async"])
-def test_a_check_of_ones_own_sends_the_model_back(kind):
+def test_output_check_requests_correction(kind):
     llm = ScriptedLLM([OSLO, '{"name": "Rome", "people": 3}'])
     mine = agent(llm=llm)
 
@@ -198,7 +198,7 @@ def test_a_limit_leaves_no_output():
     assert mine.llm.requests[1].options.get("response_format") is None  # type: ignore[attr-defined]  # a scripted one
 
 
-def test_an_answer_that_was_cut_off_is_no_output():
+def test_truncated_answer_is_not_an_output():
     result = check_result(agent(answer('{"name": "Oslo", "people": 70', finish_reason="length")).run("x"))
     assert (result.stop_reason, result.output) == ("output_limit", None)
 
@@ -230,7 +230,7 @@ def partials(events: Any) -> list[Any]:
 
 
 @pytest.mark.parametrize("tools", [[], [add]])
-def test_events_carry_what_has_come_so_far(tools):
+def test_events_carry_the_partial_output(tools):
     said = call("final_result", name="Oslo", people=7) if tools else OSLO
     events = list(agent(said, tools=tools).run_stream("x"))
     found = partials(events)
@@ -397,7 +397,7 @@ def test_a_state_keeps_the_output_as_plain_data():
     assert agent().run(None, state=plain).output == City("Oslo", 7)
 
 
-def test_a_recorded_output_of_another_type_is_told():
+def test_recorded_output_of_another_type_is_reported():
     state = agent(OSLO).run("x").state
     with pytest.raises(ConfigError, match="recorded output"):
         agent(output_type=int).run(None, state=state)

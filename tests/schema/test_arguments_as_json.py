@@ -93,7 +93,7 @@ def taking(kind):
 
 
 @pytest.mark.parametrize(("kind", "written", "wanted"), CASES, ids=map(str, range(len(CASES))))
-def test_a_strict_type_takes_what_json_has_for_it(kind, written, wanted):
+def test_strict_type_accepts_its_json_form(kind, written, wanted):
     function, calls = taking(kind)
     assert asyncio.run(tool(function).execute({"value": written})) == "taken"
     assert (calls, type(calls[0])) == ([wanted], type(wanted))
@@ -124,7 +124,7 @@ UNSAYABLE = [Place, Literal[b"x"], Literal[Colour.RED], list[Literal[Place.HERE]
 
 
 @pytest.mark.parametrize("kind", UNSAYABLE, ids=map(str, range(len(UNSAYABLE))))
-def test_what_json_cannot_say_is_refused_when_the_tool_or_the_agent_is_made(kind):
+def test_value_without_json_form_is_rejected(kind):
     function, _ = taking(kind)
     with pytest.raises(ConfigError, match=r"'value'.*not a JSON value"):
         _ = tool(function).parameters

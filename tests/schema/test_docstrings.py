@@ -170,7 +170,7 @@ class TestOther:
     def test_nothing(self, text: str | None) -> None:
         assert parse_docstring(text) == Docstring("", {})
 
-    def test_nothing_about_a_parameter_is_no_description(self) -> None:
+    def test_empty_parameter_text_is_not_a_description(self) -> None:
         assert parse_docstring("X.\n\n:param \\*: A.\n:param b:\n\nArgs:\n    c:\n").params == {}
 
     def test_prose_only(self) -> None:
@@ -245,6 +245,6 @@ def test_a_text_of_a_class_of_its_own():
     assert parse_docstring(Odd("Does it.\n\nArgs:\n    a: One.")) == Docstring("Does it.", {"a": "One."})
 
 
-def test_what_is_found_cannot_be_changed_for_others():
+def test_parsed_docstring_is_immutable():
     with pytest.raises(TypeError):
         parse_docstring("Does it.\n\nArgs:\n    a: One.").params["a"] = "Two."  # type: ignore[index] # just that

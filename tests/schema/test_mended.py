@@ -50,7 +50,7 @@ def field(schema, **more):
         ({"type": "object", "properties": [1], "required": "a"}, {"type": "object"}),
     ],
 )
-def test_what_servers_refuse_is_said_otherwise(schema, expected):
+def test_rejected_construct_is_replaced(schema, expected):
     assert field(schema) == expected
 
 
@@ -83,7 +83,7 @@ def test_a_choice_at_the_top_is_one_object_and_words(key):
     assert made.get("required", []) == (["a", "b"] if key == "allOf" else [])
 
 
-def test_what_is_required_has_a_place_and_a_reference_at_the_top_is_written_out():
+def test_required_name_gets_a_property_and_top_reference_is_inlined():
     schema = {
         "$ref": "#/$defs/A",
         "$defs": {"A": {"type": "object", "required": ["x", "x"], "properties": {}}},
@@ -93,7 +93,7 @@ def test_what_is_required_has_a_place_and_a_reference_at_the_top_is_written_out(
 
 
 @pytest.mark.parametrize("kind", ["string", ["array", "null"]])
-def test_what_is_no_object_is_refused_when_the_tool_is_made(kind):
+def test_schema_that_is_not_an_object_is_rejected(kind):
     with pytest.raises(ConfigError, match=r"Tool 'odd': .* must be an object"):
         Tool(lambda: 1, name="odd", parameters={"type": kind})
 
@@ -119,7 +119,7 @@ def test_names_of_arguments_are_no_keywords():
     assert mended_schema(schema) == schema
 
 
-def test_the_tuple_of_a_function_says_what_is_in_it():
+def test_tuple_of_a_function_has_items():
     @tool
     def place(point: tuple[int, int]) -> str:
         """Place."""

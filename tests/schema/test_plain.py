@@ -74,7 +74,7 @@ def _alike(node):
 
 
 @given(TYPES, DEFAULTS)
-def test_it_says_what_pydantic_says(annotation, default):
+def test_schema_equals_the_one_of_pydantic(annotation, default):
     by_pydantic = Annotated[annotation, object()]  # means nothing to either, but is not plain
     assert schema_of(by_pydantic) is None
     assert _written(annotation, default) == _written(by_pydantic, default)
@@ -84,7 +84,7 @@ def test_it_says_what_pydantic_says(annotation, default):
 @example(str | None, None)
 @example(int | str | None, 1)
 @example(dict[str, int | str], None)
-def test_it_checks_what_pydantic_checks(annotation, default):
+def test_validation_equals_the_one_of_pydantic(annotation, default):
     known = check_signature(_function(annotation, default)).parameters
     if plain_schema(known) is not None:
         by_pydantic = check_signature(_function(Annotated[annotation, object()], default))
@@ -132,7 +132,7 @@ def test_the_check_is_built_later_and_holds():
         schema.validate({"value": "seven"})
 
 
-def test_what_cannot_be_described_is_said_at_once():
+def test_type_without_schema_is_rejected_early():
     with pytest.raises(ConfigError, match="value"):
         build_schema(_function(type("Odd", (), {}), NO_DEFAULT))
 

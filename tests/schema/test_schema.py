@@ -187,7 +187,7 @@ class TestDescription:
         assert place["required"] == ["city"]
         assert parameters["properties"]["color"]["default"] == "red"
 
-    def test_what_stands_beside_a_definition_stays(self) -> None:
+    def test_keyword_next_to_a_reference_is_kept(self) -> None:
         @dataclasses.dataclass
         class Paint:
             color: Annotated[Color, Field(description="which one")] = Color.BLUE
@@ -311,7 +311,7 @@ class TestCallables:
         assert list(properties(Weather())) == ["city", "days"]
         assert check_signature(Weather()).name == "weather"
 
-    def test_what_a_partial_binds_is_hidden(self) -> None:
+    def test_argument_bound_by_a_partial_is_hidden(self) -> None:
         def fetch(token: str, url: str, retries: int = 3) -> str:
             """Fetch."""
             return url
@@ -461,7 +461,7 @@ class TestValidation:
             "when": datetime.date(2024, 2, 29),
         }
 
-    def test_what_is_left_out_stays_out(self) -> None:
+    def test_missing_argument_stays_missing(self) -> None:
         assert validated(search, query="x") == {"query": "x"}
 
     def test_the_arguments_are_not_changed(self) -> None:

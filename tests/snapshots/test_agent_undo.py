@@ -41,7 +41,7 @@ def agent_for(lab, script, **options):
     return Agent(llm=ScriptedLLM(script), tools=[write], snapshots=lab.shots, **options)
 
 
-def test_a_run_tells_what_it_changed_and_undo_takes_it_back(lab, tmp_path):
+def test_run_reports_changes_and_undo_reverts_them(lab, tmp_path):
     lab.write("a.txt", "one\n")
     sessions = JsonlStore(tmp_path / "sessions")
     script = [
@@ -66,7 +66,7 @@ def test_a_run_tells_what_it_changed_and_undo_takes_it_back(lab, tmp_path):
     assert_replays(sessions.read("trip").records)
 
 
-def test_a_run_that_cannot_keep_snapshots_goes_on_and_says_so(lab):
+def test_run_without_snapshots_continues_with_a_notice(lab):
     lab.write("a.txt")
     lab.write("b.txt")
     lab.shots = lab.fresh(max_files=1)

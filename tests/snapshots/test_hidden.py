@@ -31,7 +31,7 @@ def hidden(lab):
 
 class TestShownByTheStep:
     @pytest.mark.parametrize("rules", [None, "", "!data/\n!*.log\n", "data\n!data/\n"])
-    def test_what_was_hidden_is_not_the_steps(self, lab, rules):
+    def test_hidden_files_are_not_changes_of_the_step(self, lab, rules):
         there = hidden(lab)
         path = lab.root / ".gitignore"
         act = path.unlink if rules is None else lambda: path.write_text(rules)
@@ -105,7 +105,7 @@ class TestShownByTheStep:
 
 
 class TestHiddenByTheStep:
-    def test_what_it_changed_made_and_deleted_comes_back(self, lab):
+    def test_changed_created_and_deleted_files_are_restored(self, lab):
         there = hidden(lab)
 
         def act():
@@ -139,7 +139,7 @@ class TestHiddenByTheStep:
         assert (report.restored, report.removed, report.conflicts) == (("a.txt",), ("b.txt",), ())
         assert lab.read("a.txt") == "one\n"
 
-    def test_what_the_user_changed_since_is_left_also_where_it_is_hidden(self, lab):
+    def test_hidden_file_changed_by_the_user_is_left(self, lab):
         lab.write("a.txt", "one\n")
         lab.step(1, lambda: (lab.write("a.txt", "two\n"), lab.write(".gitignore", "a.txt\n")))
         lab.write("a.txt", "mine\n")

@@ -55,7 +55,7 @@ def test_files_of_nested_repositories_are_kept_but_not_their_git(lab):
     assert (inner / ".git" / "HEAD").read_text() != head
 
 
-def test_nothing_of_the_workspace_is_run_and_no_line_is_converted(lab, tmp_path, monkeypatch):
+def test_workspace_settings_run_nothing_and_convert_no_line(lab, tmp_path, monkeypatch):
     trap = tmp_path / "trap"
     trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\ncat\n")
     trap.chmod(0o755)
@@ -186,7 +186,7 @@ def test_several_writers_in_one_workspace(lab):
             assert f"{number}-{step.step}" in paths
 
 
-def test_what_was_pruned_while_we_thought_it_was_kept_is_kept_again(lab):
+def test_pruned_content_is_stored_again(lab):
     lab.write("a", "0")
     lab.step(1, lambda: lab.write("a", "1"))
     asyncio.run(lab.fresh().prune(keep_days=1e-9))
@@ -198,7 +198,7 @@ def test_what_was_pruned_while_we_thought_it_was_kept_is_kept_again(lab):
     assert lab.read("a") == "1"
 
 
-def test_only_so_many_steps_are_kept(lab):
+def test_oldest_steps_are_pruned(lab):
     for number in range(1, 5):
         lab.step(number, lambda n=number: lab.write("a", str(n)))
     assert asyncio.run(lab.shots.prune(keep_steps=2)) == 2

@@ -16,7 +16,7 @@ def kinds(found):
     return {change.path: change.kind for change in found.changes}
 
 
-def test_a_step_tells_what_it_changed(lab):
+def test_step_reports_its_changes(lab):
     lab.write("a.txt", "one\ntwo\nthree\n")
     lab.write("gone.txt")
 
@@ -133,7 +133,7 @@ def test_runs_without_a_session_are_those_of_the_object(lab):
 
 
 class TestConflicts:
-    def test_what_was_changed_by_hand_is_left(self, lab):
+    def test_file_changed_by_hand_is_left(self, lab):
         lab.write("a", "1")
         lab.write("b", "1")
         lab.step(1, lambda: (lab.write("a", "2"), lab.write("b", "2"), lab.write("c", "2")))
@@ -149,7 +149,7 @@ class TestConflicts:
         assert lab.redo().conflicts == ()
         assert lab.read("a") == "mine"
 
-    def test_what_was_changed_between_the_steps_is_left(self, lab):
+    def test_file_changed_between_steps_is_left(self, lab):
         lab.write("a", "1")
         lab.step(1, lambda: lab.write("a", "2"))
         lab.write("a", "mine")
@@ -160,7 +160,7 @@ class TestConflicts:
         assert lab.undo().conflicts == ()
         assert lab.read("a") == "mine"
 
-    def test_what_another_session_changed_is_left(self, lab):
+    def test_file_changed_by_another_session_is_left(self, lab):
         lab.step(1, lambda: lab.write("a", "1"))
         lab.step(1, lambda: lab.write("a", "2"), session="t")
         assert lab.undo().conflicts[0].path == "a"
@@ -306,7 +306,7 @@ class TestContents:
         assert (tmp_path / "home" / "snapshots").stat().st_mode & 0o777 == 0o700
 
 
-def test_too_many_files_are_said(lab):
+def test_too_many_files_are_reported(lab):
     lab.shots = lab.fresh(max_files=3)
     for number in range(4):
         lab.write(str(number))
@@ -315,7 +315,7 @@ def test_too_many_files_are_said(lab):
     assert asyncio.run(lab.shots.after("s", 1)).changes == ()
 
 
-def test_what_cannot_work_is_refused(tmp_path):
+def test_invalid_argument_is_rejected(tmp_path):
     with pytest.raises(ConfigError, match="root="):
         WorkspaceSnapshots(tmp_path / "missing")
     with pytest.raises(ConfigError, match="max_files"):

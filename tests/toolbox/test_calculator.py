@@ -141,7 +141,7 @@ def test_bombs(expression: str) -> None:
         ("1+" * 1000 + "1", "longer than 1000"),
     ],
 )
-def test_what_is_no_arithmetic(expression: str, words: str) -> None:
+def test_non_arithmetic_is_rejected(expression: str, words: str) -> None:
     with pytest.raises(CalculatorError) as caught:
         calculator(expression)
     assert words in str(caught.value)

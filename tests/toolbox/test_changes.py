@@ -180,7 +180,7 @@ class TestEditFile:
         assert (root / "a").read_bytes() == after
 
     @pytest.mark.parametrize("data", [b"a\0b", b"\xff\xfea\0b", "a".encode("utf-32")])
-    def test_what_is_no_text(self, tools: ChangeTools, root: Path, data: bytes) -> None:
+    def test_binary_file_is_rejected(self, tools: ChangeTools, root: Path, data: bytes) -> None:
         (root / "a").write_bytes(data)
         assert "is not text" in refusal(tools, "a", "a", "b")
 

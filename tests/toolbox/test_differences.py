@@ -72,7 +72,7 @@ def refusal(tools, tmp_path, text, old):
 
 
 @pytest.mark.parametrize(("text", "old", "kinds"), CASES)
-def test_all_that_differs_and_nothing_else(tools, tmp_path, text, old, kinds):
+def test_exactly_the_differences_are_described(tools, tmp_path, text, old, kinds):
     said = refusal(tools, tmp_path, f"first\n{text}last\n", old)
     what = said.partition("What differs is ")[2].partition(". The file has:")[0]
     found = {name for name, words in KINDS.items() if words in what}
@@ -88,7 +88,7 @@ def test_characters_are_named(tools, tmp_path):
     assert "special spaces (U+00A0 for your space or nothing)" in said
 
 
-def test_what_is_the_same_may_hold_escapes_and_look_alikes(tools, tmp_path):
+def test_equal_escapes_and_look_alikes_are_not_differences(tools, tmp_path):
     said = refusal(tools, tmp_path, "print(“a\\n”)  # ok\n", "print(“a\\n”) # ok")
     assert "What differs is spaces within the lines. " in said
 

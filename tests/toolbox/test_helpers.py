@@ -39,7 +39,7 @@ class TestTodo:
             ([{"task": "a", "status": "maybe"}], "status"),
         ],
     )
-    async def test_what_cannot_be_kept(self, items: list[dict[str, str]], words: str) -> None:
+    async def test_invalid_task_list_is_rejected(self, items: list[dict[str, str]], words: str) -> None:
         todo = TodoList()
         assert words in await todo.tools()[0].execute({"items": items})
         assert todo.items == ()
@@ -57,7 +57,7 @@ class TestAskUser:
             "(the user gave no answer)"
         )
 
-    async def test_nobody_is_there(self) -> None:
+    async def test_question_without_user_fails(self) -> None:
         result = await ask_user_tool().execute({"question": "?"})
         assert "Decide yourself, and say in your answer what you assumed." in result
 

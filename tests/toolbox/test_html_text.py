@@ -70,7 +70,7 @@ def test_short_links_on_a_page_with_a_long_address():
 @pytest.mark.parametrize(
     "piece", ["<div>", "<ul><li>x", "<b><i>", "<table><tr><td>", "<a href=x>", "<pre>", "<div hidden>"]
 )
-def test_deep_nesting_is_no_recursion(piece):
+def test_deep_nesting_does_not_recurse(piece):
     text = html_to_text(piece * 20_000 + "end")
     assert len(text) < 40 * 20_000
     assert ("end" in text) == ("hidden" not in piece)

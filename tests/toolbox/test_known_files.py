@@ -69,7 +69,7 @@ def saves(path, text, item):
 
 @pytest.mark.parametrize("change", [WRITE, EDIT], ids=["write", "edit"])
 @pytest.mark.parametrize("session", [None, "s"])
-def test_what_the_user_saved_meanwhile_stays(work, tmp_path, change, session):
+def test_file_saved_by_user_is_not_overwritten(work, tmp_path, change, session):
     file = work / "s.txt"
     store = JsonlStore(tmp_path / "sessions") if session else None
     first = agent(work, READ, saves(file, "one\nmine\n", change), change, READ, change, "ok", sessions=store)
@@ -97,7 +97,7 @@ def test_changes_that_are_no_lines(work, content, said):
     assert file.read_bytes() == content
 
 
-def test_a_date_alone_is_no_change_and_neither_are_own_writes(work):
+def test_new_date_and_own_writes_are_not_changes(work):
     def touched():
         os.utime(work / "s.txt", (1, 1))
         return EDIT
@@ -124,7 +124,7 @@ class TestNeverRead:
         assert texts(result)[1].startswith("Edited")  # it holds what the model says it does
         assert (work / "s.txt").read_text() == "two\n"
 
-    def test_an_edit_is_no_reading_of_the_rest(self, work):
+    def test_edit_does_not_count_as_reading_the_file(self, work):
         assert "not read it" in texts(agent(work, EDIT, WRITE, "ok").run("go"))[1]
 
     def test_a_file_that_was_made_meanwhile(self, work):
@@ -135,7 +135,7 @@ class TestNeverRead:
         assert (work / "new.txt").read_text() == "mine\n"
 
     @pytest.mark.parametrize("content", ["", "one\ntwo\n"])
-    def test_an_empty_file_or_the_same_text_is_no_loss(self, work, content):
+    def test_empty_or_equal_file_is_replaced_unread(self, work, content):
         (work / "s.txt").write_text(content)
         assert texts(agent(work, WRITE, "ok").run("go"))[0].startswith("Replaced")
 
@@ -174,11 +174,11 @@ class TestAsked:
         assert "It did not exist then." in texts(result)[0]
         assert (work / "new.txt").read_text() == "mine\n"
 
-    def test_a_person_who_sees_what_is_replaced_may_allow_it_unread(self, work):
+    def test_person_may_allow_replacing_an_unread_file(self, work):
         options = {"permission_mode": "ask", "on_ask": lambda _: Permission("allow")}
         assert texts(agent(work, WRITE, "ok", **options).run("go"))[0].startswith("Replaced")
 
-    def test_nobody_is_asked_about_what_is_refused_anyway(self, work):
+    def test_rejected_change_asks_no_question(self, work):
         asked = []
         result = agent(
             work,
@@ -249,7 +249,7 @@ class TestWhoseKnowledge:
         assert "-one\n+two" in texts(result)[-1]
         assert (work / "s.txt").read_text() == "two\n"
 
-    def test_a_conversation_without_a_session_goes_on(self, work):
+    def test_conversation_without_session_remembers_read_files(self, work):
         tools = workspace_tools(work, shell=False)
         first = agent(work, READ, "ok", tools=tools).run("go")
         second = agent(work, WRITE, "ok", tools=tools).run("go on", messages=first.messages)
@@ -267,7 +267,7 @@ class TestWhoseKnowledge:
         do("read_file", path=str(work / "s.txt"))
         assert do("write_file", path="s.txt", content="x").startswith("Replaced")
 
-    def test_what_was_read_before_an_undo_is_stale(self, work, tmp_path):
+    def test_file_read_before_an_undo_is_stale(self, work, tmp_path):
         shots = WorkspaceSnapshots(work, store=tmp_path / "shots")
         store = JsonlStore(tmp_path / "sessions")
         first = agent(work, READ, EDIT, "ok", snapshots=shots, sessions=store)
@@ -297,7 +297,7 @@ def test_a_page_says_that_other_pages_changed(work):
     assert told == [False, False, True, False]
 
 
-def test_what_the_own_shell_changed_is_told(work):
+def test_change_by_own_shell_is_reported(work):
     shell = call("shell", command="printf 'three\\n' >> s.txt")
     tools = workspace_tools(work)
     result = agent(work, READ, shell, EDIT, READ, EDIT, "ok", tools=tools, permission_mode="bypass").run("go")
@@ -305,7 +305,7 @@ def test_what_the_own_shell_changed_is_told(work):
     assert texts(result)[4].startswith("Edited")
 
 
-def test_nothing_of_the_contents_is_kept_on_disk(work, tmp_path):
+def test_contents_are_not_stored_on_disk(work, tmp_path):
     (work / "s.txt").write_text("a secret line\n")
     store = JsonlStore(tmp_path / "sessions")
     agent(work, READ, "ok", sessions=store).run("go", session_id="s")
@@ -335,7 +335,7 @@ def test_paths_are_the_same_however_they_are_written(work, name):
     assert "last read" in texts(agent(work, read, saves(path, "mine", write), "ok").run("go"))[1]
 
 
-def test_what_is_protected_is_said_first(work):
+def test_protected_path_is_reported_first(work):
     (work / ".git").mkdir()
     (work / ".git/config").write_text("[core]\n")
     write = call("write_file", path=".git/config", content="x")

@@ -86,7 +86,7 @@ def test_an_approved_commit_works_and_nothing_of_ours_is_left(places):
     assert made <= {"new", "COMMIT_EDITMSG", "logs"}
 
 
-def test_what_git_runs_is_not_written(places):
+def test_files_that_git_executes_are_not_writable(places):
     folder, own, common = places
     kept = {path: path.read_bytes() for top in (own, common) for path in top.rglob("*") if path.is_file()}
     names = (
@@ -125,7 +125,7 @@ class TestWhatIsNotBelieved:
         (work / ".git").write_text(f"gitdir: {other / '.git'}\n")
         assert "does not point back" in run(work, "git status")
 
-    def test_a_folder_of_git_that_names_another_for_what_is_shared(self, tmp_path):
+    def test_git_folder_with_foreign_commondir_is_rejected(self, tmp_path):
         main = repository(tmp_path / "main")
         git(main, "worktree", "add", "-q", str(tmp_path / "tree"))
         (main / ".git" / "worktrees" / "tree" / "commondir").write_text(str(tmp_path))
@@ -194,7 +194,7 @@ def test_a_member_of_a_workspace_reads_its_root(tmp_path, name, text, mode):
     assert not (tmp_path / "top" / "made").exists()
 
 
-def test_a_folder_above_that_is_no_root_is_not_shown(tmp_path):
+def test_parent_folder_that_is_not_a_root_is_hidden(tmp_path):
     (tmp_path / "top" / "a").mkdir(parents=True)
     (tmp_path / "top" / "package.json").write_text('{"name": "top"}')
     (tmp_path / "top" / "pyproject.toml").write_text("[project]\nname = 'top'\n")

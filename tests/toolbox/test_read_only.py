@@ -70,14 +70,14 @@ def results(result):
 
 
 class TestTheFlow:
-    def test_what_looks_needs_no_question(self, shell, tmp_path):
+    def test_reading_command_needs_no_question(self, shell, tmp_path):
         (tmp_path / "a.txt").write_text("one\ntwo\n")
         made, asked = agent(shell, "awk '{ print NR, $0 }' a.txt | sort -r", answer="deny")
         result = made.run("go")
         assert results(result) == ["2 two\n1 one\n[exit code 0]"]
         assert asked == []
 
-    def test_what_changes_is_tried_asked_about_and_then_done_once(self, shell, tmp_path):
+    def test_changing_command_is_tried_then_asked_then_run_once(self, shell, tmp_path):
         made, asked = agent(shell, "echo x >> log; echo done", answer="allow")
         result = made.run("go")
         assert results(result) == ["done\n[exit code 0]"]
@@ -122,13 +122,13 @@ class TestTheFlow:
         assert second == "y\n[exit code 0]"
         assert not Path(name).exists()
 
-    def test_a_workspace_below_tmp_is_no_temporary_file(self, shell, tmp_path):
+    def test_workspace_below_tmp_is_not_temporary(self, shell, tmp_path):
         made, asked = agent(shell, f"echo x > {tmp_path}/log", answer="allow")
         made.run("go")
         assert len(asked) == 1
         assert (tmp_path / "log").exists()
 
-    def test_what_failed_for_another_reason_is_no_question(self, shell):
+    def test_other_failure_asks_no_question(self, shell):
         made, asked = agent(shell, "ls nowhere", "false", answer="allow")
         assert len(results(made.run("go"))) == 2
         assert asked == []
@@ -206,7 +206,7 @@ class TestTheFlow:
         assert not sleeps(seconds)
 
     @pytest.mark.parametrize("mode", ["ask", "auto", "plan", "bypass"])
-    def test_what_is_denied_is_denied_in_every_mode(self, shell, tmp_path, mode):
+    def test_denied_command_is_denied_in_every_mode(self, shell, tmp_path, mode):
         rules = PermissionRules(deny=["shell(touch *)"])
         made, _ = agent(shell, "env touch made", permission_mode=mode, permission_rules=rules)
         assert "deny rule" in results(made.run("go"))[0]
@@ -221,18 +221,18 @@ class TestTheFlow:
         found = judged(shell, "sleep 100", JudgeContext(attended=True, seconds=0.2))
         assert found == Permission("allow", "read-only", read_only=True)
 
-    def test_what_was_tried_is_not_run_again(self, shell):
+    def test_tried_command_is_not_run_again(self, shell):
         judged(shell, "echo $RANDOM", JudgeContext(call_id="c1"))
         assert shell._tried_before("echo $RANDOM", "c1") is not None
         assert shell._tried_before("echo $RANDOM", "c1") is None
 
-    def test_a_session_asks_what_it_has_kept(self, shell, tmp_path):
+    def test_resumed_session_asks_the_recorded_question(self, shell, tmp_path):
         made, _ = agent(shell, "touch made")
         run = made.run("go")
         question = run.questions[0]
         assert "tried read-only" in question.reason
 
-    def test_what_a_person_has_answered_is_not_tried_again(self, shell, tmp_path):
+    def test_answered_command_is_not_tried_again(self, shell, tmp_path):
         options = {"sessions": tmp_path / "sessions"}
         first, _ = agent(shell, "echo said; echo x >> made", **options)
         question = first.run("go", session_id="s").questions[0]

@@ -55,7 +55,7 @@ def untouched(made: Ground) -> None:
     assert not Path("/usr/bin/pal-probe").exists()
 
 
-def test_nothing_gets_out_of_bubblewrap(made):
+def test_bubblewrap_confines_every_probe(made):
     sandbox = Bubblewrap(made.workspace)
     with victims(made) as known:
         # Beside the workspace there is an empty folder in memory, in which anybody may write.
@@ -66,7 +66,7 @@ def test_nothing_gets_out_of_bubblewrap(made):
         untouched(made)
 
 
-def test_what_gets_out_of_landlock_is_what_we_say(made):
+def test_landlock_leaks_only_the_documented(made):
     with victims(made) as known:
         found = made.probe(Landlock(made.workspace), known)
         assert set(found["escaped"]) == BEYOND_LANDLOCK, found

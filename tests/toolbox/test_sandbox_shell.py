@@ -77,7 +77,7 @@ class TestWhatTheModelReads:
     @pytest.mark.parametrize(
         ("command", "timeout"), [("echo \0", None), ("true", 0), ("true", 1e9), ("true", -1)]
     )
-    def test_what_cannot_be_used(self, shell, command, timeout):
+    def test_invalid_command_or_timeout_is_rejected(self, shell, command, timeout):
         with pytest.raises(WorkspaceError):
             run(shell, command, timeout)
 
@@ -97,7 +97,7 @@ class TestWhatTheModelReads:
 
 @pytest.mark.parametrize("mode", MODES)
 class TestTheEnvironment:
-    def test_nothing_of_ours(self, mode, tmp_path, monkeypatch):
+    def test_own_variables_are_not_inherited(self, mode, tmp_path, monkeypatch):
         for name in (
             *(
                 "SECRET_TOKEN",
@@ -140,7 +140,7 @@ class TestTheEnvironment:
         }
         assert {"LC_TIME", "HOME", "PATH"} <= names
 
-    def test_what_the_caller_adds(self, mode, tmp_path):
+    def test_variables_of_the_caller_are_added(self, mode, tmp_path):
         tools = tmp_path / "tools"
         tools.mkdir()
         (tools / "greet").write_text("#!/bin/sh\necho hello $WHO\n")
@@ -178,7 +178,7 @@ class TestProtectedNames:
     def listing(self, folder):
         return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
-    def test_what_is_missing_is_missing_for_a_command_too(self, tmp_path):
+    def test_missing_name_stays_missing_for_a_command(self, tmp_path):
         """Nothing of ours lies in the folder: not for the command, and not for the user beside it."""
         (tmp_path / "a").write_text("1")
         assert run(Shell(tmp_path), "ls -A; mkdir b; ls -A ..") == f"a\n{tmp_path.name}\n[exit code 0]"
@@ -212,7 +212,7 @@ class TestProtectedNames:
             *(("git init -q .", ".git"), ("git clone -q . .husky 2>&1; mkdir -p .husky", ".husky")),
         ],
     )
-    def test_what_is_made_is_taken_away_at_once_and_said(self, tmp_path, made, name):
+    def test_created_name_is_moved_aside_and_reported(self, tmp_path, made, name):
         (tmp_path / "a").write_text("1")
         gone = f"until [ ! -e {name} ] && [ ! -L {name} ]; do :; done; echo gone"
         said = run(Shell(tmp_path), f"{made} && {gone}; touch end")
@@ -221,7 +221,7 @@ class TestProtectedNames:
         left = {path.split("/")[0] for path in self.listing(tmp_path)}
         assert left == {"a", "end", f"{name}.changed-during-a-command"}
 
-    def test_what_is_made_again_and_again_is_not_left(self, tmp_path):
+    def test_repeatedly_created_name_is_moved_aside(self, tmp_path):
         attack = "mkdir -p .git/hooks; echo x > .git/hooks/pre-commit; ln -s / .vscode"
         again = f"(while :; do {attack}; mkdir .git.changed-during-a-command; done) 2>/dev/null"
         for end in (f"timeout 0.3 bash -c '{again}'", f"({again}) & sleep 0.2; mkdir .zed"):
@@ -229,7 +229,7 @@ class TestProtectedNames:
             left = {path.split("/")[0] for path in self.listing(tmp_path)}
             assert not left & {".git", ".vscode", ".zed"}, left
 
-    def test_what_agents_and_editors_obey_is_what_the_file_tools_do_not_write(self, tmp_path):
+    def test_sandbox_and_file_tools_protect_the_same_names(self, tmp_path):
         run(
             Shell(tmp_path),
             "for each in .cursor .codex .gemini .zed mcp.json; do mkdir $each; touch $each; done",
@@ -237,7 +237,7 @@ class TestProtectedNames:
         assert all(path.endswith(".changed-during-a-command") for path in self.listing(tmp_path))
         assert all(Protection().found(name.split("/")) for name in PROTECTED_IN_SANDBOX)
 
-    def test_what_is_there_is_read_only_and_git_commits_all_the_same(self, tmp_path):
+    def test_existing_name_is_read_only_and_git_can_commit(self, tmp_path):
         self.git(tmp_path, "init", "-q")
         before = (tmp_path / ".git" / "config").read_text()
         attacks = [
@@ -261,7 +261,7 @@ class TestProtectedNames:
         assert said == "1st\n[exit code 0]"
 
     @pytest.mark.parametrize("is_there", [False, True])
-    def test_what_names_another_configuration_is_not_written(self, tmp_path, is_there):
+    def test_git_file_that_names_a_configuration_is_read_only(self, tmp_path, is_there):
         self.git(tmp_path, "init", "-q")
         self.git(tmp_path, "config", "extensions.worktreeConfig", "true")
         if is_there:
@@ -296,7 +296,7 @@ class TestProtectedNames:
         with pytest.raises(WorkspaceError, match=r"'\.git' is a symbolic link"):
             run(Shell(tmp_path), "true")
 
-    def test_what_one_command_made_is_not_a_persons_for_another(self, tmp_path):
+    def test_name_created_by_a_command_is_not_restored_by_another(self, tmp_path):
         """One that begins while it is there must not take it for what was there before, and put it back."""
         code = "import asyncio, sys; from pure_agent_loop.toolbox import Shell\n"
         code += "print(asyncio.run(Shell(sys.argv[1]).shell(sys.argv[2])))"
@@ -326,7 +326,7 @@ class TestProtectedNames:
         left = {path.split("/")[0] for path in self.listing(tmp_path)} - {"ready"}
         assert left <= {".git.changed-during-a-command", ".vscode.changed-during-a-command"}
 
-    def test_what_is_replaced_from_outside_meanwhile_is_put_back_and_said(self, tmp_path):
+    def test_name_replaced_from_outside_is_restored_and_reported(self, tmp_path):
         """A mount holds on to the old file: the new one in its place is open to the command."""
         self.git(tmp_path, "init", "-q")
         config = tmp_path / ".git" / "config"
@@ -349,7 +349,7 @@ class TestProtectedNames:
         assert aside == f"{before}# theirs\nevil\n"
 
     @pytest.mark.parametrize("instead", ["nothing", "a file", "a link"])
-    def test_what_holds_it_is_replaced_meanwhile(self, tmp_path, instead):
+    def test_replaced_parent_folder_is_restored(self, tmp_path, instead):
         work, other = tmp_path / "work", tmp_path / "other"
         work.mkdir()
         other.mkdir()
@@ -368,7 +368,7 @@ class TestProtectedNames:
         assert list(other.iterdir()) == []
         assert (work / ".git.changed-during-a-command").exists() == (instead != "nothing")
 
-    def test_what_a_command_said_is_known_though_nothing_can_be_put_back(self, tmp_path):
+    def test_output_is_kept_if_restoring_fails(self, tmp_path):
         work = tmp_path / "work"
         work.mkdir()
 
@@ -385,7 +385,7 @@ class TestProtectedNames:
         said = asyncio.run(both())
         assert "ran" in said
 
-    def test_what_a_person_puts_there_meanwhile_is_kept_beside_it(self, tmp_path):
+    def test_file_put_in_place_meanwhile_is_moved_aside(self, tmp_path):
         with Protected(tmp_path, [".git/hooks"]).enforced() as restored:
             (tmp_path / ".git").write_text("theirs")
         assert restored == [".git"]
@@ -406,7 +406,7 @@ def test_our_own_data_is_hidden_where_the_workspace_holds_it(tmp_path, monkeypat
     assert not (tmp_path / "data" / "planted").exists()
 
 
-def test_what_is_readable_is_not_writable(tmp_path):
+def test_readable_folder_is_not_writable(tmp_path):
     (tmp_path / "more").mkdir()
     (tmp_path / "workspace").mkdir()
     (tmp_path / "more" / "file").write_text("shown")
@@ -435,7 +435,7 @@ class TestWhoDecides:
         ("command", "behavior"),
         [(KNOWN, "read-only"), (UNKNOWN, "read-only"), (ASKED, "ask"), (DENIED, "deny")],
     )
-    def test_in_a_sandbox_nothing_depends_on_what_is_known(self, tmp_path, command, behavior, context):
+    def test_sandbox_does_not_depend_on_the_short_list(self, tmp_path, command, behavior, context):
         assert decided(Shell(tmp_path, policy=self.policy), command, context) == behavior
         approved = {"read-only": None}.get(behavior, behavior)
         assert (
@@ -480,7 +480,7 @@ class TestWhoDecides:
         assert (tmp_path / "made").exists() == (mode != "ask")
 
     @pytest.mark.parametrize("mode", ["ask", "auto"])
-    def test_nobody_there_and_no_sandbox_is_a_refusal(self, tmp_path, mode):
+    def test_command_without_person_and_sandbox_is_denied(self, tmp_path, mode):
         tools = [Shell(tmp_path, sandbox="none").tool()]
         agent = Agent(
             llm=ScriptedLLM([call("shell", command="ls"), "done"]), tools=tools, permission_mode=mode
@@ -490,7 +490,7 @@ class TestWhoDecides:
         assert "--unsandboxed-shell" in result.messages[-2]["content"]
 
     @pytest.mark.parametrize("command", [None, 1, ["ls"]])
-    def test_what_is_no_command(self, tmp_path, command):
+    def test_invalid_command_is_rejected(self, tmp_path, command):
         assert Shell(tmp_path).judge({"command": command}, ATTENDED).behavior == "deny"
 
 
@@ -536,7 +536,7 @@ def home(tmp_path, monkeypatch):
 
 class TestOwnTools:
     @pytest.mark.parametrize("mode", ["bubblewrap", "landlock"])
-    def test_what_stands_in_the_path_works_and_nothing_else_is_shown(self, mode, home, tmp_path):
+    def test_programs_in_path_work_and_the_rest_is_hidden(self, mode, home, tmp_path):
         (tmp_path / "work").mkdir()
         shell = Shell(tmp_path / "work", sandbox=mode)
         assert run(shell, "greet; tool; proxy").startswith("from pyenv\nfrom node\nfrom rust\n")
@@ -574,7 +574,7 @@ class TestOwnTools:
 
 
 class TestWhichSandbox:
-    def test_it_is_said(self, tmp_path):
+    def test_sandbox_is_described(self, tmp_path):
         assert Shell(tmp_path).describe() == "shell: bubblewrap, no network"
         assert Shell(tmp_path, network=True).describe() == "shell: bubblewrap, network allowed"
         assert (

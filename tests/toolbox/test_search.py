@@ -149,10 +149,10 @@ class TestGrep:
             tools.grep(pattern)
 
     @pytest.mark.parametrize("pattern", ["--files", "-e", "--pre=touch x", "@x", "\ud800"])
-    def test_a_pattern_is_no_option(self, tools: SearchTools, pattern: str) -> None:
+    def test_pattern_with_leading_dash_is_searched(self, tools: SearchTools, pattern: str) -> None:
         assert tools.grep(pattern) == "No line matches."
 
-    def test_what_only_one_engine_knows(self, tools: SearchTools) -> None:
+    def test_pattern_that_ripgrep_lacks_is_searched_with_python(self, tools: SearchTools) -> None:
         assert tools.grep("(?<=def )two") == "a.py:5:def two():"
 
     def test_where_there_is_nothing(self, tools: SearchTools) -> None:

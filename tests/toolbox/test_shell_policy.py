@@ -102,7 +102,7 @@ def test_the_short_list(line):
         "x" * 20_000,
     ],
 )
-def test_looking_elsewhere_and_what_cannot_be_read_is_asked(line):
+def test_outside_path_or_unparsed_line_is_asked_about(line):
     assert DEFAULT.judge(line).behavior == "ask"
 
 
@@ -133,11 +133,11 @@ def test_looking_elsewhere_and_what_cannot_be_read_is_asked(line):
         "sudo mkfs.ext4 /dev/sda",
     ],
 )
-def test_what_is_forbidden_is_found_however_it_is_written(line):
+def test_denied_command_is_found_in_every_spelling(line):
     assert FORBIDDING.judge(line).behavior == "deny"
 
 
-def test_rules_allow_what_they_say():
+def test_allow_rule_matches_its_command():
     policy = ShellPolicy(allow=["npm test", "npm run *", "git commit -m *"])
     for line in ("npm test", "npm run build", "npm test 2>&1 | tail -5", "git commit -m 'fix: x'"):
         assert policy.judge(line).behavior == "allow", line
@@ -186,7 +186,7 @@ STARS = {
 
 
 @pytest.mark.parametrize(("rule", "line"), [(rule, line) for rule in STARS for line in STARS[rule]])
-def test_a_star_stands_for_operands_and_never_for_options_or_programs(rule, line):
+def test_star_matches_operands_but_no_options_or_programs(rule, line):
     assert ShellPolicy(allow=[rule]).judge(line).behavior == "ask"
 
 
@@ -215,7 +215,7 @@ def test_a_star_stands_for_operands_and_never_for_options_or_programs(rule, line
         ),
     ],
 )
-def test_what_a_star_stands_for(rule, line):
+def test_star_matches_listed_operands(rule, line):
     assert ShellPolicy(allow=[rule]).judge(line) == Verdict(
         "allow", f"{line}: the allow rule {rule!r}", by_rule=True
     )
@@ -336,7 +336,7 @@ def test_a_star_behind_a_command_that_is_named_is_none(rule):
     ("rule", "line"),
     [("python3 -c *", "python3 -c 'import os; os.remove(\"x\")'"), ("perl -e *", "perl -e 'unlink \"a\"'")],
 )
-def test_only_what_is_a_text_may_be_any_text(rule, line):
+def test_only_text_options_accept_any_text(rule, line):
     assert ShellPolicy(allow=[rule]).judge(line).behavior == "ask"
 
 
@@ -425,7 +425,7 @@ def test_reasons_are_said_in_the_language_of_the_run(monkeypatch):
 @pytest.mark.parametrize(
     ("line", "trouble"), [('echo "a\\\nb"', "引号中的反引号或续行"), (r"echo $'x\q'", "单词中的 '$'")]
 )
-def test_what_cannot_be_read_is_named_in_the_language(monkeypatch, line, trouble):
+def test_unparsed_part_is_named_in_the_language(monkeypatch, line, trouble):
     monkeypatch.setenv("PAL_LANG", "zh")
     assert ShellPolicy().judge(line).reason.endswith(f"无法确切解析这一行：{trouble}")
 
@@ -466,7 +466,7 @@ def test_no_line_and_no_pattern_takes_long(tmp_path):
         'sh -c "sh -c \'sh -c \\"rm\\"\'" ' * 300,
     ],
 )
-def test_what_cannot_be_looked_through_is_a_question_where_something_is_forbidden(line):
+def test_unsearchable_line_is_asked_about_if_a_rule_denies(line):
     verdict = ShellPolicy(deny=["rm *"], allow=["sudo rm a"]).judge(line)
     assert verdict.behavior == "deny" or (verdict.behavior == "ask" and verdict.by_rule)
 

@@ -129,7 +129,7 @@ class TestOtherThingsThatGitObeys:
         *("ls --dereference", "cat a.txt src/../src/l", "stat -c %n src/l"),
     ],
 )
-def test_what_leads_out_of_the_folder_is_asked_about(folder, tmp_path, command):
+def test_link_out_of_the_folder_is_asked_about(folder, tmp_path, command):
     (folder / "link").symlink_to(tmp_path / "out")
     (folder / "src" / "l").symlink_to(tmp_path / "out" / "secret")
     assert behavior(folder, command) == "ask"
@@ -150,7 +150,7 @@ def test_a_program_of_the_folder_itself_is_asked_about(folder, monkeypatch):
     assert behavior(folder, "ls") == "ask"
 
 
-def test_nothing_is_started_unasked(folder, tmp_path):
+def test_git_that_would_start_programs_is_asked_about(folder, tmp_path):
     """The whole way, with real git: each program would leave a mark."""
     marks = tmp_path / "marks"
     marks.mkdir()

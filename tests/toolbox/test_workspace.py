@@ -175,7 +175,7 @@ class TestOutside:
         assert "link" in refusal(workspace, "broken")
 
     @posix
-    def test_what_is_no_regular_file(self, workspace: Workspace) -> None:
+    def test_non_regular_file_is_rejected(self, workspace: Workspace) -> None:
         os.mkfifo(workspace.root / "pipe")
         with socket.socket(socket.AF_UNIX) as server:
             server.bind(str(workspace.root / "socket"))
@@ -208,7 +208,7 @@ class TestMessages:
             ("README.md/x", "'README.md' is not a folder."),
         ],
     )
-    def test_what_there_is_instead(self, workspace: Workspace, path: str, help_: str) -> None:
+    def test_missing_path_suggests_entries(self, workspace: Workspace, path: str, help_: str) -> None:
         if path == "readme.MD" and (workspace.root / path).exists():
             pytest.skip("names have no case here")
         message = refusal(workspace, path)
@@ -224,7 +224,7 @@ class TestMessages:
             workspace.list("README.md")
 
     @pytest.mark.parametrize("root", ["missing", "ws/README.md"])
-    def test_a_root_that_is_no_folder(self, around: Path, root: str) -> None:
+    def test_root_that_is_not_a_folder_is_rejected(self, around: Path, root: str) -> None:
         with pytest.raises(ConfigError, match="not an existing folder"):
             Workspace(around / root)
 

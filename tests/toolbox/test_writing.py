@@ -129,7 +129,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("path", "words"), [("docs", "is a folder"), (".", "itself"), ("a.txt/x", "not a folder")]
     )
-    def test_what_is_no_file(self, workspace: Workspace, path: str, words: str) -> None:
+    def test_path_that_is_not_a_file_is_rejected(self, workspace: Workspace, path: str, words: str) -> None:
         assert words in refusal(workspace, path)
 
     @posix
@@ -154,7 +154,7 @@ class TestRefusals:
             assert re.search("symbolic link|leads outside", refusal(workspace, path))
 
     @posix
-    def test_what_is_no_regular_file(self, workspace: Workspace) -> None:
+    def test_non_regular_file_is_rejected(self, workspace: Workspace) -> None:
         os.mkfifo(workspace.root / "pipe")
         with pytest.raises(WorkspaceError, match="not a regular file"):
             workspace.write("pipe", b"")
@@ -237,7 +237,7 @@ class TestProtected:
         "path",
         [".gitignore", ".gitattributes", ".github/workflows/ci.yml", "git", "Makefile", "a.git", "fish"],
     )
-    def test_what_is_not(self, workspace: Workspace, path: str) -> None:
+    def test_unprotected_names_are_writable(self, workspace: Workspace, path: str) -> None:
         workspace.write(path, b"new")
 
     def test_it_can_be_read(self, workspace: Workspace) -> None:
@@ -245,7 +245,7 @@ class TestProtected:
         (workspace.root / ".git" / "config").write_text("x")
         workspace.open_for_reading(".git/config").close()
 
-    def test_names_of_ones_own(self, around: Path) -> None:
+    def test_custom_protected_names(self, around: Path) -> None:
         workspace = Workspace(around / "ws", protected=["docs", "a/b"])
         assert workspace.protected == ("docs", "a/b")
         assert "is protected" in refusal(workspace, "x/docs")
@@ -321,7 +321,7 @@ def with_traps(around: Path) -> Path:
 @posix
 @MANY
 @given(random=st.randoms(use_true_random=True), odd=st.lists(st.text(max_size=4), max_size=3))
-def test_what_any_path_opens_lies_inside(around: Path, random: Random, odd: list[str]) -> None:
+def test_any_opened_path_lies_inside(around: Path, random: Random, odd: list[str]) -> None:
     root = with_traps(around)
     inside = {(root / "a.txt").stat().st_ino}
     spaces = [Workspace(root, opener=opener) for opener in OPENERS]
@@ -334,7 +334,7 @@ def test_what_any_path_opens_lies_inside(around: Path, random: Random, odd: list
 @posix
 @MANY
 @given(random=st.randoms(use_true_random=True), odd=st.lists(st.text(max_size=4), max_size=3))
-def test_what_any_path_writes_lies_inside_and_is_not_protected(
+def test_any_written_path_lies_inside_and_is_unprotected(
     around: Path, random: Random, odd: list[str]
 ) -> None:
     root = with_traps(around)

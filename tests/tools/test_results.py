@@ -137,7 +137,7 @@ def test_files_are_parts_and_texts_are_text(tmp_path):
         (lambda: File(data=b"PK\3\4", media_type="application/zip"), "is not a PNG"),
     ],
 )
-def test_what_cannot_be_sent_says_why(value, words, monkeypatch):
+def test_unsent_medium_is_explained(value, words, monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)  # which would make it smaller
     text, more = texts_of(value)
     assert text.startswith("[not shown: ")
@@ -145,7 +145,7 @@ def test_what_cannot_be_sent_says_why(value, words, monkeypatch):
     assert more == []
 
 
-def test_one_result_holds_so_many_images():
+def test_images_of_one_result_are_limited():
     text, (message,) = texts_of([Image(data=png())] * 25)
     assert len(message["content"]) == 21
     assert text.count("[not shown: ") == 5
@@ -341,7 +341,7 @@ def test_secrets_in_results_are_not_sent():
     assert secret not in "".join(text for _, text in progress_of(pieces))
 
 
-def test_a_profile_says_what_is_taken():
+def test_profile_decides_which_media_are_sent():
     with ScriptedServer([call("look"), "Seen."]) as server:
         client = OpenAIClient("m", "k", server.base_url, profile=Profile("p", takes=["file"]))
         value = [Image(data=png()), File(data=PDF, media_type="application/pdf")]

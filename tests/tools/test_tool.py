@@ -208,7 +208,7 @@ async def test_a_registry():
     assert registry.to_openai_schemas() == registry.to_openai_schema()
 
 
-async def test_an_unknown_name_is_told_with_the_known_ones():
+async def test_unknown_tool_is_answered_with_the_known_ones():
     text = await ToolRegistry([add, get]).execute("sub", {"a": 1})
     assert "Tool 'sub' failed." in text
     assert "Available tools: add, fetch" in text

@@ -92,7 +92,7 @@ both = pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 
 @both
 @pytest.mark.parametrize("name", RAISED)
-def test_what_a_tool_raises_becomes_its_result(name, is_async):
+def test_error_of_a_tool_becomes_its_result(name, is_async):
     error, words = RAISED[name]
 
     def act():
@@ -110,7 +110,7 @@ def test_what_a_tool_raises_becomes_its_result(name, is_async):
 
 @both
 @pytest.mark.parametrize("name", RETURNED)
-def test_what_a_tool_returns_becomes_text(name, is_async):
+def test_return_value_of_a_tool_becomes_text(name, is_async):
     value, text = RETURNED[name]
     result = once(making(lambda: value, is_async=is_async))
     assert tool_texts(result.messages) == ["2", text, "4"]

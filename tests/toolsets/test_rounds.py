@@ -113,7 +113,7 @@ def test_a_tool_may_take_no_correction():
     assert tried == [1]
 
 
-def test_an_idempotent_tool_is_not_tried_again_with_what_it_refused():
+def test_idempotent_tool_is_not_retried_with_rejected_arguments():
     pick, tried = picky(idempotent=True)
     run([pick], [call("pick", n=1), "no"], tool_attempts=3, tool_retry_delay=0.0)
     assert tried == [1]
@@ -253,7 +253,7 @@ def test_a_wrong_state_is_refused():
         agent([]).run(None, state=state)
 
 
-def test_a_single_round_says_what_it_cannot():
+def test_single_round_with_open_calls_is_rejected():
     client = AIClient(llm=ScriptedLLM([call("locate", city="x")]), tools=[locate])
     with pytest.raises(ConfigError, match="open_calls"):
         client.chat("go")

@@ -100,7 +100,7 @@ def test_an_agent_with_handoffs_keeps_its_toolset():
     assert offered(llm) == [["transfer_to_two", "dig"], ["transfer_to_one", "fill"]] * 4 + [["dig"]]
 
 
-def test_a_toolset_stands_beside_tools():
+def test_toolset_and_tools_are_combined():
     shelf = Shelf("dig", "fill")
     result, llm = run([add, shelf], [[call("dig", n=1), call("add", a=1, b=2)], "done"])
     assert tool_texts(result.messages) == ['{"did": "dig", "n": 1}', "3"]
@@ -147,7 +147,7 @@ def test_a_toolset_that_fails_while_it_closes_is_logged(caplog):
     assert "The toolset Shelf failed while it closed: gone" in caplog.text
 
 
-def test_a_call_that_fails_is_told_to_the_model():
+def test_failed_call_is_reported_to_the_model():
     shelf = Shelf("dig")
     shelf.failing["dig 1"] = ValueError("rock")
     result, _ = run([shelf], [call("dig", n=1), "done"])
@@ -184,7 +184,7 @@ def test_a_cancelled_run_leaves_its_toolsets(where):
     assert shelf.told[-1] == ("enter" if where == "enter" else "exit")
 
 
-def test_one_that_hangs_while_it_is_entered_is_given_up():
+def test_hanging_entry_times_out():
     shelf = Hanging("")
     shelf.where = "enter"
     shelf.token = CancelToken()
@@ -215,7 +215,7 @@ async def test_runs_at_the_same_time_share_one_entering():
     assert (shelf.told.count("enter"), shelf.told.count("exit")) == (2, 2)
 
 
-def test_of_two_tools_of_one_name_the_first_stays_and_a_person_is_told_once():
+def test_second_tool_of_a_name_is_dropped_with_one_notice():
     first, second = Shelf("dig"), Shelf("dig", "sow")
     result, llm = run([first, second, add], [call("dig", n=1), "done"])
     assert result.stop_reason == "completed"
@@ -225,7 +225,7 @@ def test_of_two_tools_of_one_name_the_first_stays_and_a_person_is_told_once():
     assert [("dig is left out" in text, "prefixed" in text) for text in notices] == [(True, True)]
 
 
-def test_what_is_no_tool_in_a_list_is_left_out_and_named():
+def test_entry_that_is_not_a_tool_is_dropped_and_named():
     class Odd(Shelf):
         def list(self, context):
             return [None, add, {"name": "x"}, "dig"]
@@ -267,7 +267,7 @@ def test_a_name_that_there_is_not_cannot_be_another():
     assert "renamed: unknown tool dgi" in result.error
 
 
-def test_a_function_stands_around_each_call():
+def test_function_wraps_each_call():
     seen = []
 
     async def around(name, args, proceed):
@@ -279,7 +279,7 @@ def test_a_function_stands_around_each_call():
     assert seen == [("add", {"a": 1, "b": 2})]
 
 
-def test_what_wraps_a_tool_leaves_it_the_run_it_is_called_in():
+def test_wrapped_tool_keeps_its_run_context():
     @tool
     def greet(ctx: RunContext[str], name: str) -> str:
         """Greet."""
@@ -291,7 +291,7 @@ def test_what_wraps_a_tool_leaves_it_the_run_it_is_called_in():
 
 
 @pytest.mark.parametrize("make", [wrapped, filtered, prepared, approval_required])
-def test_what_is_no_function_is_refused_at_once(make):
+def test_argument_that_is_not_a_function_is_rejected(make):
     with pytest.raises(
         ConfigError, match="the argument after the tools must be a function; it is 'no function'"
     ):
@@ -299,7 +299,7 @@ def test_what_is_no_function_is_refused_at_once(make):
 
 
 @pytest.mark.parametrize("make", [prefixed, renamed])
-def test_what_is_no_name_is_refused_at_once(make):
+def test_invalid_name_is_rejected(make):
     with pytest.raises(
         ConfigError,
         match=r"^(prefixed: prefix must be a string|renamed: names must map old names to new names); it is 5",
@@ -309,7 +309,7 @@ def test_what_is_no_name_is_refused_at_once(make):
 
 @pytest.mark.parametrize("given", [7, {"dig": add}])
 @pytest.mark.parametrize("inside", [False, True])
-def test_what_lists_no_tools_is_named(given, inside):
+def test_invalid_list_is_rejected_with_its_owner(given, inside):
     class Odd(Shelf):
         def list(self, context):
             return given
@@ -321,7 +321,7 @@ def test_what_lists_no_tools_is_named(given, inside):
 
 
 @pytest.mark.parametrize("given", [None, "add"])
-def test_what_changes_tools_must_return_tools(given):
+def test_change_that_returns_no_tools_is_rejected(given):
     result, llm = run([prepared([add], lambda context, tools: given)], ["never asked"])
     assert "must return a list of Tools" in result.error
     assert llm.requests == []
@@ -365,7 +365,7 @@ def test_a_person_is_asked_whatever_the_mode():
     assert "not allowed" in tool_texts(result.messages)[0]
 
 
-def test_rules_may_name_what_a_toolset_will_list():
+def test_rule_may_name_a_tool_of_a_toolset():
     rules = PermissionRules(deny=["dig(n=2)"], ask=["fill"])
     result, _ = run([Shelf("dig")], [call("dig", n=2), "ok"], permission_rules=rules)
     assert "forbids" in tool_texts(result.messages)[0]
@@ -382,12 +382,12 @@ def test_hints_feed_the_permissions():
     assert result.stop_reason == "waiting_permission"
 
 
-def test_what_fails_in_a_guard_lets_nothing_through():
+def test_failing_guard_denies_the_call():
     result, _ = run([approval_required([add], when=lambda *_: 1 / 0)], [call("add", a=1, b=1), "ok"])
     assert "ZeroDivisionError" in tool_texts(result.messages)[0]
 
 
-def test_a_session_goes_on_and_is_replayed(tmp_path):
+def test_session_with_toolset_resumes_and_replays(tmp_path):
     shelf, sessions = Shelf("dig"), SessionManager(tmp_path)
 
     def prepare(context, tools):
@@ -408,7 +408,7 @@ def test_a_session_goes_on_and_is_replayed(tmp_path):
     assert "dig" in sessions.export("s")
 
 
-def test_it_is_recorded_once_while_it_stays_the_same(tmp_path):
+def test_unchanged_list_is_recorded_once(tmp_path):
     sessions = SessionManager(tmp_path)
     script = [call("dig", n=1), call("dig", n=2), "done"]
     Agent(llm=ScriptedLLM(script), tools=[Shelf("dig")], sessions=sessions.store).run("go", session_id="s")
@@ -416,7 +416,7 @@ def test_it_is_recorded_once_while_it_stays_the_same(tmp_path):
     assert [each["key"] for each in listed] == ["1:tools:0"]
 
 
-def test_explain_shows_what_a_toolset_lists():
+def test_explain_shows_the_tools_of_a_toolset():
     explanation = Agent(llm=ScriptedLLM([]), tools=[prefixed(Shelf("dig"), "x_")]).explain("go")
     assert [each["function"]["name"] for each in explanation.request["tools"]] == ["x_dig"]
     assert explanation.permissions == {"x_dig": "allow"}
@@ -460,7 +460,7 @@ async def test_a_set_can_be_called_without_a_run():
 
 
 @pytest.mark.parametrize("wrong", ["add", {"name": "x"}, 5, None])
-def test_what_is_no_set_is_refused(wrong):
+def test_argument_that_is_not_a_set_is_rejected(wrong):
     with pytest.raises(ConfigError, match=r"toolset|list of tools"):
         filtered(wrong, lambda *_: True)
 

@@ -71,14 +71,14 @@ def test_chinese_words_find(query, first):
     assert Ranking(CHINESE).best(query, 3)[0] == first
 
 
-def test_what_shares_nothing_is_not_found():
+def test_tool_without_common_words_is_not_found():
     assert Ranking(["a b", "c"]).best("zebra", 5) == []
     assert Ranking([]).best("a", 5) == []
     assert Ranking(["same", "same"]).best("same", 5) == [0, 1]
     assert Ranking(["", "?!", "x"]).best("", 5) == []
 
 
-def test_the_model_searches_and_calls_what_it_found():
+def test_model_calls_a_found_tool():
     shelf = Shelf("dig", "fill")
     tools = searchable([*many(), shelf], about="files, mail, money", most=2)
     script = [call("search_tools", query="create invoice"), call("create_invoice"), "done"]
@@ -109,7 +109,7 @@ def test_nothing_is_entered_before_the_first_search():
     assert tool_texts(result.messages)[1] == '{"did": "dig", "n": 3}'
 
 
-def test_one_that_cannot_be_entered_is_told_to_the_model():
+def test_failed_entry_of_a_set_is_reported_to_the_model():
     shelf = Shelf("dig")
     shelf.failing["enter"] = OSError("no connection")
     result, _ = run([searchable(shelf)], [call("search_tools", query="dig"), "I cannot."])
@@ -122,12 +122,12 @@ def test_a_search_without_a_result_says_so():
     assert "None of the 7 tools matches 'zebra'" in tool_texts(result.messages)[0]
 
 
-def test_one_that_was_not_found_cannot_be_called():
+def test_tool_that_was_not_found_is_rejected():
     result, _ = run([searchable(many())], [call("translate"), "no"])
     assert "UnknownTool" in tool_texts(result.messages)[0]
 
 
-def test_only_the_newest_stay():
+def test_only_the_newest_matches_stay_callable():
     queries = ["invoice", "folder", "weather", "invoice"]
     script = [*(call("search_tools", query=each) for each in queries), "done"]
     result, llm = run([searchable(many(), most=1, keep=2)], script)
@@ -138,7 +138,7 @@ def test_only_the_newest_stay():
     assert result.stop_reason == "completed"
 
 
-def test_it_speaks_chinese_and_finds_what_is_described_so():
+def test_chinese_query_finds_chinese_descriptions():
     words = {"create_invoice": {"zh": ToolWords("创建客户发票。", {})}}
     script = [call("search_tools", query="发票"), call("search_tools", query="斑马"), "好"]
     result, llm = run([searchable(many(**words))], script, language="zh")
@@ -149,7 +149,7 @@ def test_it_speaks_chinese_and_finds_what_is_described_so():
     assert described["parameters"]["properties"]["query"]["description"].startswith("用几个词")
 
 
-def test_what_was_found_outlives_the_process(tmp_path):
+def test_found_tools_survive_a_restart(tmp_path):
     sessions = SessionManager(tmp_path)
 
     def agent(script):
@@ -168,6 +168,6 @@ def test_its_name_can_be_another():
 
 
 @pytest.mark.parametrize("wrong", [{"most": 0}, {"most": 5, "keep": 4}, {"name": "a b"}])
-def test_what_cannot_work_is_refused(wrong):
+def test_invalid_argument_is_rejected(wrong):
     with pytest.raises(ConfigError):
         searchable(many(), **wrong)
