@@ -222,7 +222,7 @@ def memory_owner() -> str | LiveRun | None:
     return context.run.session_id or context.run
 
 
-async def all_told() -> None:
+async def flush_progress() -> None:
     """Wait until all reported progress has been emitted."""
     context = _RUN.get()
     if context is not None and context.run is not None:

@@ -378,7 +378,7 @@ Check = Callable[..., Any | Awaitable[Any]]
 
 
 class TypedOutput:
-    """A run's output for the kernel; see `kit.OutputSpec`.
+    """A run's output for the kernel; see `OutputSpec`.
 
     Args:
         form: The answer's form; None for text.

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.shell.line import ShellLine
-from pure_agent_loop.toolbox.shell.syntax import base_name
+from pure_agent_loop.toolbox.shell.reachable import base_name
 from pure_agent_loop.toolbox.shell.words import Word
 
 _WHOLE = re.compile(

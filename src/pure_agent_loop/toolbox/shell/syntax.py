@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.shell.line import Redirect, ShellLine, Simple
@@ -43,36 +42,6 @@ _SUBSTITUTED = frozenset({"command_substitution", "process_substitution", "arith
 _TEST_SIGNS = frozenset({"!", "=", "==", "!=", "test_operator", "[", "]", "[[", "]]"})
 _TARGETS = {"<", ">", ">>", ">|", "&>", "&>>", ">&", "<&"}
 _REDIRECTS = ("file_redirect", "herestring_redirect")
-MAX_NESTING = 5
-MAX_WORDS = 10_000  # words of all commands that a line may run
-SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash"})
-RUNNERS: Final = frozenset(
-    [
-        *("builtin", "busybox", "cgexec", "chroot", "chrt", "command", "coproc", "doas", "env", "eval"),
-        *("exec", "fakeroot", "find", "firejail", "flock", "ionice", "linux32", "linux64", "ltrace", "nice"),
-        *("nohup", "nsenter", "parallel", "pkexec", "prlimit", "proot", "runuser", "script", "setarch"),
-        *("setpriv", "setsid", "stdbuf", "strace", "su", "sudo", "systemd-run", "taskset", "time"),
-        *("timeout", "toybox", "trap", "unbuffer", "unshare", "watch", "xargs", "xvfb-run"),
-    ]
-)
-# Number of operands before the command; 0 for the others.
-_LEADING_OPERANDS = dict.fromkeys(
-    ("timeout", "gtimeout", "flock", "taskset", "chrt", "chroot", "setarch", "su", "ssh", "gosu"), 1
-)
-_LEADING_OPERANDS["direnv"] = 2
-_MORE_RUNNERS = (
-    RUNNERS | SHELLS | {"ssh", "gosu", "npx", "bunx", "pnpx", "uvx", "entr", "chronic", "valgrind"}
-)
-_ONLY_FIRST = frozenset({".", "source", "at", "batch", "ts", "retry"})  # elsewhere these are plain words
-_CONTAINERS = frozenset({"docker", "docker-compose", "podman", "nerdctl", "kubectl", "oc", "lxc", "incus"})
-_LAUNCHERS = frozenset({"uv", "poetry", "pipenv", "pdm", "hatch", "rye", "conda", "mamba", "pixi", "pipx"})
-# Options without a value; the word after any other option may be its value.
-_FLAGS = {
-    "git": ("--no-pager", "-p", "--paginate"),
-    "sudo": ("-n", "-E", "-H"),
-    "xargs": ("-0", "-r", "-t"),
-    **dict.fromkeys(("env", "time", "strace", "bash"), ("-i", "-p", "-f", "-e", "-x")),
-}
 
 
 @lru_cache(maxsize=1)
@@ -292,145 +261,3 @@ class _LineReader:
                 check_tiles(self._source, tiles, start, end, self._trouble)
         self._depth -= 1
         self._tiles, self._after_cd = outer, cd
-
-
-# -- find commands run by other commands, for deny and ask rules. A wrong guess only costs a denial ------
-# Allow rules match strictly elsewhere. Here `sudo -u bob rm -rf x`, `busybox rm`, `bash -c 'rm x'`,
-# `echo rm x | sh` and a here-document for a shell are all searched.
-
-
-"""Commands that may run the command after them."""
-
-
-_MORE_RUNNERS |= {
-    *("hyperfine", "rlwrap", "tmux", "screen", "dbus-run-session", "faketime", "rsh", "winpty"),
-    *("proxychains", "proxychains4", "torsocks", "tsocks", "bwrap", "gdb", "numactl", "catchsegv"),
-    *("softlimit", "cpulimit", "timelimit", "choom", "uclampset", "ifne", "eatmydata", "gtimeout", "dotenv"),
-    "direnv",
-}
-
-
-def may_be_a_command(words: Sequence[str], at: int) -> bool:
-    """Return True if a word with a star could be a command that an earlier word runs, in any reading.
-
-    Args:
-        words: The words of a rule; a star as the last word matches several.
-    """
-    names = [word.rpartition("/")[2].lower() for word in words[:at]]
-    if names[-1:] == ["--"] and names[0] != "cargo" and names[-2] in ("run", "exec"):
-        return True  # for every program with such a subcommand
-    is_several = words[at] == "*" and at == len(words) - 1
-    return any(
-        own is not None and _is_operand(words[start + 1 : at], _FLAGS.get(names[start], ()), own, is_several)
-        for start in range(at)
-        for own in [_own_operands(names, start)]
-    )
-
-
-def _is_operand(words: Sequence[str], flags: Sequence[str], number: int, is_several: bool) -> bool:
-    """Return True if the next word could be operand `number`, or a later one if several."""
-    least = values = 0
-    after_option = False
-    for word in words:
-        if word.startswith("-") and word != "-":
-            after_option = "=" not in word and word != "--" and word not in flags
-        elif after_option:
-            values, after_option = values + 1, False
-        else:
-            least += re.match(r"\w+=", word) is None
-    return least <= number and (is_several or number <= least + values)
-
-
-def _own_operands(names: Sequence[str], at: int) -> int | None:
-    """Count the operands before the command that a word runs; return None if it runs none."""
-    name, first, following = names[at], names[0], names[at + 1 : at + 2]
-    if name in ("git", "make"):  # their operands name what they run, but only after their options
-        return 0 if following and following[0].startswith("-") else None
-    if first == "find" and (at == 0 or name.startswith("-")):
-        return 0 if name in ("-exec", "-execdir", "-ok", "-okdir") else None
-    if name in ("exec", "dlx", "x", "run") and at:
-        if first in _CONTAINERS:
-            return 1
-        return 0 if name != "run" or first in _LAUNCHERS else None
-    # As a word of another command it counts as a runner only if the star follows directly.
-    is_one = name in _MORE_RUNNERS and (first in _MORE_RUNNERS or not following)
-    return _LEADING_OPERANDS.get(name, 0) if is_one or (not at and name in _ONLY_FIRST) else None
-
-
-def base_name(word: Word) -> str:
-    """Return a command's name without its folder, in lower case, as on case-insensitive file systems."""
-    return word.text.rstrip("/").rpartition("/")[2].lower()
-
-
-class TooMuchError(Exception):
-    """A line nests more commands than can be searched quickly."""
-
-
-class _WordBudget:
-    """The number of words that may still be searched."""
-
-    def __init__(self) -> None:
-        self._words = MAX_WORDS
-
-    def take(self, words: Sequence[Word]) -> Sequence[Word]:
-        self._words -= len(words)
-        if self._words < 0:
-            raise TooMuchError
-        return words
-
-
-def reachable(
-    line: ShellLine, depth: int = 0, left: _WordBudget | None = None
-) -> Iterator[tuple[Simple, Sequence[Word]]]:
-    """Yield every command that a line may run, with the simple command of the line that runs it.
-
-    Raises:
-        TooMuchError: There are too many.
-    """
-    left = left or _WordBudget()
-    for simple in line.commands:
-        for words in _nested(simple.words, depth, left):
-            yield simple, words
-    for text in _input_texts(line) if line.commands else ():
-        for words in _parse(text, depth, left):
-            yield line.commands[0], words
-
-
-def _input_texts(line: ShellLine) -> Iterator[str]:
-    """Yield the texts that a shell in this line reads as commands."""
-    if not any(base_name(word) in SHELLS for simple in line.commands for word in simple.words[:3]):
-        return
-    yield from line.documents
-    for redirect in line.redirects:
-        if redirect.operator == "<<<":
-            yield redirect.target.text
-    for simple in line.commands:
-        if simple.words and base_name(simple.words[0]) in ("echo", "printf"):
-            yield " ".join(word.text for word in simple.words[1:])
-
-
-def _nested(words: Sequence[Word], depth: int, left: _WordBudget) -> Iterator[Sequence[Word]]:
-    if not words:
-        return
-    yield left.take(words)
-    name = base_name(words[0])
-    if name in RUNNERS:
-        yield from (left.take(words[start:]) for start in range(1, len(words)))
-    if name in SHELLS or name in RUNNERS:
-        yield from _texts(words, depth, left)
-    if name == "eval":
-        yield from _parse(" ".join(word.text for word in words[1:]), depth, left)
-
-
-def _texts(words: Sequence[Word], depth: int, left: _WordBudget) -> Iterator[Sequence[Word]]:
-    """Parse the word after `-c`, and words with blanks, as commands."""
-    for before, word in pairwise(words):
-        if re.fullmatch(r"-\w*c|--command", before.text) or " " in word.text:
-            yield from _parse(word.text, depth, left)
-
-
-def _parse(text: str, depth: int, left: _WordBudget) -> Iterator[Sequence[Word]]:
-    if depth >= MAX_NESTING:
-        raise TooMuchError
-    for _, words in reachable(read_line(text), depth + 1, left):
-        yield words

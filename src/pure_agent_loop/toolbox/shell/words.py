@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import TYPE_CHECKING, Literal
 
 from pure_agent_loop.support.language import model_text
@@ -67,12 +68,7 @@ class Word:
     @property
     def head(self) -> str:
         """The characters before the first expansion."""
-        head = ""
-        for part in self.parts:
-            if part.kind != "text":
-                break
-            head += part.text
-        return head
+        return "".join(part.text for part in takewhile(lambda part: part.kind == "text", self.parts))
 
     @property
     def may_be_option(self) -> bool:
@@ -218,18 +214,18 @@ class _Scan:
     def _single(self) -> None:
         end = self._raw.find("'", self._at + 1)
         if end < 0:
-            return self._give_up(model_text("shell_open_quote"))
-        self._text(self._raw[self._at + 1 : end])
-        self._at = end + 1
-        return None
+            self._give_up(model_text("shell_open_quote"))
+        else:
+            self._text(self._raw[self._at + 1 : end])
+            self._at = end + 1
 
     def _escape(self) -> None:
         following = self._raw[self._at + 1 : self._at + 2]
         if following in ("", "\n"):
-            return self._give_up(model_text("shell_backslash_end"))
-        self._text(following)
-        self._at += 2
-        return None
+            self._give_up(model_text("shell_backslash_end"))
+        else:
+            self._text(following)
+            self._at += 2
 
     def _double(self) -> None:
         self._at += 1
