@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from pure_agent_loop.toolbox.sandbox.bubblewrap import bubblewrap_problem, landlock_problem
+from pure_agent_loop.toolbox.sandbox.best import bubblewrap_problem, landlock_problem
 from pure_agent_loop.toolbox.sandbox.process import run_process
 from pure_agent_loop.toolbox.shell.tool import Shell
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pure_agent_loop.toolbox.sandbox import seccomp
-from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox, bubblewrap_problem, landlock_problem
+from pure_agent_loop.toolbox.sandbox.best import best_sandbox, bubblewrap_problem, landlock_problem
 from pure_agent_loop.toolbox.sandbox.launch import Limits, Sandbox, Start
 from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
 

@@ -10,7 +10,7 @@ import pytest
 from tests.toolbox.sandbox_ground import require_tools
 from tests.toolbox.shell_scratch import build, copy, corpus
 
-from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox
+from pure_agent_loop.toolbox.sandbox.best import best_sandbox
 from pure_agent_loop.toolbox.sandbox.process import run_process
 from pure_agent_loop.toolbox.sandbox.variables import clean_environment
 

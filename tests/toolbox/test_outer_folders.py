@@ -11,8 +11,8 @@ import pytest
 from tests.toolbox.sandbox_ground import require_tools
 
 from pure_agent_loop.toolbox import Shell
-from pure_agent_loop.toolbox.sandbox.bubblewrap import is_too_much
 from pure_agent_loop.toolbox.sandbox.project import outer_of
+from pure_agent_loop.toolbox.sandbox.roots import is_too_much
 
 COMMIT = (
     "echo 3 > new; git add new && git -c user.name=n -c user.email=e commit -qm second && git log --format=%s"

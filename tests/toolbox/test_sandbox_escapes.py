@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from tests.toolbox.sandbox_ground import USERS, Ground, ground, require_tools, victims
 
-from pure_agent_loop.toolbox.sandbox.bubblewrap import Bubblewrap, Landlock
+from pure_agent_loop.toolbox.sandbox.bubblewrap import Bubblewrap
+from pure_agent_loop.toolbox.sandbox.landlocked import Landlock
 from pure_agent_loop.toolbox.sandbox.launch import Unconfined
 
 # What Landlock cannot hold back; docs/sandbox.md says so.

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from tests.toolbox.sandbox_ground import USERS, bash, five_ways, ground, require_tools, system_python
 
-from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox
+from pure_agent_loop.toolbox.sandbox.best import best_sandbox
 from pure_agent_loop.toolbox.sandbox.launch import Limits
 from pure_agent_loop.toolbox.sandbox.process import run_process
 

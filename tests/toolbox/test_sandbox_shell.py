@@ -22,7 +22,7 @@ from pure_agent_loop.permissions import JudgeContext
 from pure_agent_loop.testing import ScriptedLLM, call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX, Protection
-from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox
+from pure_agent_loop.toolbox.sandbox.best import best_sandbox
 from pure_agent_loop.toolbox.sandbox.launch import Unconfined
 from pure_agent_loop.toolbox.sandbox.protect import Protected
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy
@@ -603,7 +603,7 @@ class TestWhichSandbox:
         (tmp_path / "bwrap").write_text("#!/bin/sh\necho 'no namespaces here' >&2\nexit 1\n")
         (tmp_path / "bwrap").chmod(0o755)
         (tmp_path / "work").mkdir()  # no program of the working folder counts
-        where = "pure_agent_loop.toolbox.sandbox.bubblewrap"
+        where = "pure_agent_loop.toolbox.sandbox.best"
         code = f"from {where} import best_sandbox; found = best_sandbox('.'); print(found.name, found.why)"
         env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
         done = subprocess.run(

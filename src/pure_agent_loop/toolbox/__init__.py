@@ -25,8 +25,8 @@ from pure_agent_loop.toolbox.files.workspace import HardLinks, Workspace
 from pure_agent_loop.toolbox.todo import TODO_TOOL, TodoItem, TodoList
 
 if TYPE_CHECKING:
-    from pure_agent_loop.toolbox.sandbox.bubblewrap import check_workspace
     from pure_agent_loop.toolbox.sandbox.launch import Limits
+    from pure_agent_loop.toolbox.sandbox.roots import check_workspace
     from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
     from pure_agent_loop.toolbox.shell.tool import Shell
     from pure_agent_loop.toolbox.web.fetch import Fetch, FetchError
@@ -57,7 +57,7 @@ __all__ = [
 
 # These imports are slow and not every program needs them.
 _LATER = {
-    "check_workspace": "sandbox.bubblewrap",
+    "check_workspace": "sandbox.roots",
     "Fetch": "web.fetch",
     "FetchError": "web.fetch",
     "Limits": "sandbox.launch",

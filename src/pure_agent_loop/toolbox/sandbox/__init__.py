@@ -1,11 +1,13 @@
 """Run commands confined, and leave no process behind.
 
     best          the best sandbox of this machine, and why no stronger one works
-    bubblewrap    namespaces, with protect (names that cannot be written)
-    landlock      kernel rules for files, with seccomp (a system call filter)
+    bubblewrap    namespaces, with protect (names that cannot be written) and keeper
+    landlocked    kernel rules for files (landlock), with seccomp (a system call filter)
+    roots         folders that may be a workspace
+    project       what a workspace needs outside of it: git's folder, the top of its project
     system_files  the visible system files
-    own_tools     other visible folders: the programs in the user's PATH
-    environment   environment variables of a command
+    programs      other visible folders: the programs in the user's PATH
+    variables     environment variables of a command
     launch        the protocol with a command's supervisor
     reaper        the supervisor without a PID namespace; a standalone program
     process       one command from start to end

@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
 from pathlib import Path
-from typing import Literal, get_args
 
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.child import NEUTRAL_DIR, find_program
+from pure_agent_loop.support.child import find_program
 from pure_agent_loop.support.disk import data_folder
-from pure_agent_loop.support.language import checked_choice, notice
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
-from pure_agent_loop.toolbox.sandbox import landlock, seccomp
-from pure_agent_loop.toolbox.sandbox.launch import Limits, Sandbox, Start, Unconfined, reaper_argv
+from pure_agent_loop.toolbox.sandbox import seccomp
+from pure_agent_loop.toolbox.sandbox.launch import Limits, Start
 from pure_agent_loop.toolbox.sandbox.project import RUNS, outer_of
 from pure_agent_loop.toolbox.sandbox.protect import Protected, enforce_all
-from pure_agent_loop.toolbox.sandbox.system import SYSTEM_FOLDERS, private_paths, public_paths
+from pure_agent_loop.toolbox.sandbox.roots import TEMPORARY, check_root, is_too_much, resolved_folders
+from pure_agent_loop.toolbox.sandbox.system_files import SYSTEM_FOLDERS, private_paths
 
-# ruff: noqa: PTH110, PTH112 - pathlib raises if this user has no access; these functions do not
-
+# ruff: noqa: PTH112 - pathlib raises if this user has no access; these functions do not
 
 HOME = "/home/sandbox"
 TEMPORARY_BYTES = 1024**3
-_TEMPORARY = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 - fresh ones, inside
 _NAMESPACES = ("--unshare-all", "--unshare-user", "--die-with-parent", "--new-session", "--cap-drop", "ALL")
 _SHELL = "/bin/sh"
-_DEVICES = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
-_PROBE_SECONDS = 10
 
 
 class Bubblewrap:
@@ -117,55 +108,6 @@ class Bubblewrap:
         return ["--perms", "0555", "--tmpfs", str(data)] if shown and os.path.isdir(data) else []
 
 
-def check_workspace(root: Path) -> None:
-    """Reject a home, a shared temporary folder or a folder with keys: a model may read and change all in it.
-
-    Raises:
-        ConfigError: The root is such a folder, or a system folder.
-    """
-    check_root(root)
-    homes = (Path.home().resolve(), Path("/root"))
-    what = "home" if root in homes or root.parent == Path("/home") or root == Path("/home") else ""
-    what = what or ("temporary" if root in map(Path, _TEMPORARY) else "")
-    what = what or ("with_keys" if os.path.exists(root / ".ssh") else "")
-    if what:
-        kind = notice(f"library.folder_{what}")
-        raise ConfigError(notice("library.workspace_open", root=str(root), kind=kind))
-
-
-def is_too_much(folder: Path) -> bool:
-    """Return True if a folder must never be shown to commands as a whole."""
-    try:
-        check_workspace(folder)
-    except ConfigError:
-        return True
-    return False
-
-
-def check_root(root: Path) -> None:
-    """Reject a workspace that is a system folder or the root; a folder below one may be a workspace.
-
-    Raises:
-        ConfigError: The workspace is one of these.
-    """
-    if root == Path("/") or any(
-        root == Path(folder) for folder in (*SYSTEM_FOLDERS, "/proc", "/dev", "/sys", "/run")
-    ):
-        raise ConfigError(notice("library.workspace_system", root=str(root)))
-
-
-def resolved_folders(folders: Sequence[str | os.PathLike[str]]) -> list[str]:
-    """Resolve the links in existing folders.
-
-    Raises:
-        ConfigError: A folder is missing.
-    """
-    for folder in folders:
-        if not os.path.exists(folder):
-            raise ConfigError(f"readable={os.fspath(folder)!r} does not exist.")
-    return [str(Path(folder).resolve()) for folder in folders]
-
-
 def _system(*, network: bool) -> list[str]:
     words: list[str] = []
     for folder in SYSTEM_FOLDERS:
@@ -187,7 +129,7 @@ def _system(*, network: bool) -> list[str]:
 
 def _fresh_folders() -> list[str]:
     size = str(TEMPORARY_BYTES)
-    words = [word for path in _TEMPORARY for word in ("--perms", "1777", "--size", size, "--tmpfs", path)]
+    words = [word for path in TEMPORARY for word in ("--perms", "1777", "--size", size, "--tmpfs", path)]
     return [*words, "--symlink", "/run", "/var/run", "--perms", "0700", "--size", size, "--tmpfs", HOME]
 
 
@@ -214,147 +156,3 @@ def _script(limits: Limits, input_path: str) -> str:
         "exit $code",
     ]
     return "\n".join(lines)
-
-
-# -- select the sandbox of this machine by trying: bubblewrap, else Landlock, else none ------------------
-
-SandboxName = Literal["auto", "bubblewrap", "landlock", "none"]
-SANDBOX_NAMES: tuple[str, ...] = get_args(SandboxName)
-
-
-class Landlock(Sandbox):
-    """Starts commands that the kernel confines to the workspace, a private folder and the system's programs.
-
-    Sockets need `network`, and Unix sockets are never allowed; signals to outside processes and inspection
-    are blocked. The process list stays visible, and no part of the workspace can be made read-only.
-
-    Args:
-        root: The workspace, resolved.
-        why: The reason why there is no better sandbox.
-
-    Raises:
-        ConfigError: The workspace is a system folder, or a folder is missing.
-    """
-
-    name = "landlock"
-    supervised = True
-    private_home = ""
-    refusal = "Permission denied|Operation not permitted"
-
-    def __init__(
-        self,
-        root: Path,
-        *,
-        network: bool = False,
-        readable: Sequence[str | os.PathLike[str]] = (),
-        why: str = "",
-    ) -> None:
-        check_root(root)
-        # Otherwise a command could signal processes of its user, or reach them through sockets.
-        if landlock.version() < landlock.SCOPED or not seccomp.program("none"):
-            self.refusal = ""
-        self.why = why
-        self._root, self._network = root, network
-        outer = outer_of(root, is_too_much)
-        far = [str(git) for git in outer.own if not git.is_relative_to(root)]
-        self.beyond = outer.why or ({"key": "git_only_read", "path": far[0]} if far else {})
-        self._readable = [*resolved_folders(readable), *outer.readable]
-
-    def argv(self, start: Start) -> list[str]:
-        """See `Sandbox`."""
-        home = [start.home] if start.home else []
-        confine = {
-            "write": home if start.read_only else [str(self._root), *home],
-            "read": [*public_paths(), *self._readable, "/proc", str(self._root)],
-            "devices": _DEVICES,
-            "network": self._network and not start.read_only,
-            "still": start.read_only,
-        }
-        return reaper_argv(start, confine)
-
-
-def best_sandbox(
-    root: str | os.PathLike[str],
-    *,
-    name: str = "auto",
-    network: bool = False,
-    readable: Sequence[str | os.PathLike[str]] = (),
-    protected: Sequence[str] = PROTECTED_IN_SANDBOX,
-) -> Sandbox:
-    """Return the strongest working sandbox; its `why` explains why no stronger one is used.
-
-    Args:
-        name: ``auto``, or exactly one of ``bubblewrap``, ``landlock`` and ``none``.
-        protected: Names in the workspace that commands cannot write; see `Protected`.
-
-    Raises:
-        ConfigError: The named sandbox does not work here, or another value is invalid.
-    """
-    checked_choice("sandbox", name, SANDBOX_NAMES)
-    folder = Path(root).expanduser().resolve()
-    no_bubblewrap, nested = bubblewrap_problem() if name in ("auto", "bubblewrap") else ("", False)
-    if name in ("auto", "bubblewrap") and not no_bubblewrap:
-        return Bubblewrap(folder, network=network, readable=readable, protected=protected, nested=nested)
-    if name == "bubblewrap":
-        raise ConfigError(notice("library.sandbox_not_here", name=name, why=no_bubblewrap))
-    no_landlock = landlock_problem() if name in ("auto", "landlock") else ""
-    if name in ("auto", "landlock") and not no_landlock:
-        return Landlock(
-            folder,
-            network=network,
-            readable=readable,
-            why=no_bubblewrap or notice("library.sandbox_configured"),
-        )
-    if name == "landlock":
-        raise ConfigError(notice("library.sandbox_not_here", name=name, why=no_landlock))
-    both = (
-        no_bubblewrap
-        and no_landlock
-        and notice("library.sandbox_both", first=no_bubblewrap, second=no_landlock)
-    )
-    return Unconfined(both or no_bubblewrap or no_landlock or notice("library.sandbox_configured"))
-
-
-@lru_cache(maxsize=1)
-def bubblewrap_problem() -> tuple[str, bool]:
-    """Return why bubblewrap does not work, or "", and whether it cannot forbid nested namespaces."""
-    if sys.platform != "linux":
-        return notice("library.sandbox_bubblewrap_linux"), False
-    program = find_program("bwrap")
-    if program is None:
-        return notice("library.sandbox_bubblewrap_missing"), False
-    first = _probe(program, nested=False)
-    if not first:
-        return "", False
-    second = _probe(program, nested=True)
-    return (notice("library.sandbox_bubblewrap_fails", error=second) if second else ""), not second
-
-
-def _probe(program: str, *, nested: bool) -> str:
-    """Return the error of bubblewrap running ``true``, or ""."""
-    sandbox = Bubblewrap(Path("/var/empty-workspace"), protected=(), program=program, nested=nested)
-    words = sandbox.argv(Start(["true"], "/"))
-    at = words.index("--bind")
-    del words[at : at + 3]
-    try:
-        done = subprocess.run(  # noqa: S603 - fixed arguments
-            words,
-            input=b"go\n",
-            capture_output=True,
-            timeout=_PROBE_SECONDS,
-            check=False,
-            env={},
-            cwd=NEUTRAL_DIR,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return str(error)
-    output = done.stderr.decode("utf-8", "replace").replace("\n", " ").strip()
-    return "" if done.returncode == 0 else output or f"exit code {done.returncode}"
-
-
-@lru_cache(maxsize=1)
-def landlock_problem() -> str:
-    """Return why Landlock does not work, or ""."""
-    if sys.platform != "linux":
-        return notice("library.sandbox_landlock_linux")
-    return "" if landlock.version() else notice("library.sandbox_landlock_missing")

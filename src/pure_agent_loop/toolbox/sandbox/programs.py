@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pure_agent_loop.support.child import find_program
-from pure_agent_loop.toolbox.sandbox.system import SYSTEM_FOLDERS
+from pure_agent_loop.toolbox.sandbox.system_files import SYSTEM_FOLDERS
 from pure_agent_loop.toolbox.sandbox.variables import SAFE_PATH
 
 _SIBLINGS = ("lib", "lib64", "libexec", "include", "share/man")  # siblings of a folder ``bin``

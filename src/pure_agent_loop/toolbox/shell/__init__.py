@@ -8,7 +8,7 @@
     unheld      further checks of the folder, used with that list
     disasters   commands that are always denied
     wrappers    commands that run other commands
-    syntax      parses lines (line, words, tiles) with tree-sitter
+    syntax      parses lines (line, words) with tree-sitter, and checks its tree (reasons)
 
 docs/shell-policy.md documents the decisions.
 """

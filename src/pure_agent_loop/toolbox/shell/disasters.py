@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.shell.line import ShellLine
-from pure_agent_loop.toolbox.shell.reachable import base_name
 from pure_agent_loop.toolbox.shell.words import Word
+from pure_agent_loop.toolbox.shell.wrappers import base_name
 
 _WHOLE = re.compile(
     r"(/+\.?\*?|/+(bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|usr|var|Users|System)/*\*?"

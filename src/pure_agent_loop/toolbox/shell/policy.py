@@ -151,7 +151,7 @@ class ShellPolicy:
     def _strict(self, line: ShellLine) -> dict[int, _PartVerdict]:
         """Apply the deny and ask rules; return the parts by the id of their simple command."""
         from pure_agent_loop.toolbox.shell.disasters import disaster
-        from pure_agent_loop.toolbox.shell.reachable import reachable
+        from pure_agent_loop.toolbox.shell.wrappers import reachable
 
         parts: dict[int, _PartVerdict] = {}
         for simple, words in reachable(line):

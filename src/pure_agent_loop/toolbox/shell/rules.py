@@ -11,8 +11,8 @@ from typing import Final, Literal
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.globs import fits
-from pure_agent_loop.toolbox.shell.reachable import base_name, may_be_a_command
 from pure_agent_loop.toolbox.shell.words import Word
+from pure_agent_loop.toolbox.shell.wrappers import base_name, may_be_a_command
 
 Field = Literal["allow", "ask", "deny"]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 import tempfile
 import time
@@ -25,7 +24,7 @@ from pure_agent_loop.tool import Tool
 from pure_agent_loop.tool_context import current_call
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
-from pure_agent_loop.toolbox.sandbox.bubblewrap import best_sandbox, check_workspace
+from pure_agent_loop.toolbox.sandbox.best import best_sandbox
 from pure_agent_loop.toolbox.sandbox.launch import Limits
 from pure_agent_loop.toolbox.sandbox.process import Finished, run_process
 from pure_agent_loop.toolbox.sandbox.programs import (
@@ -35,23 +34,15 @@ from pure_agent_loop.toolbox.sandbox.programs import (
     user_path,
     variables_for,
 )
+from pure_agent_loop.toolbox.sandbox.roots import check_workspace
 from pure_agent_loop.toolbox.sandbox.variables import check_variables, clean_environment, still_variables
+from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, format_result, refused, wants_temporary
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
 
 if TYPE_CHECKING:
     from pure_agent_loop.toolbox.shell.unheld import WorkingDirectory
 
 
-# -- format the result of a command for the model, and detect failures caused by the read-only sandbox ---
-
-_SIGNALS = {134: "aborted", 135: "bus error", 136: "arithmetic error", 137: "killed", 139: "memory fault"}
-_SIGNALS |= {143: "terminated", 152: "computing time used up", 153: "a file grew too large"}
-NOT_FOUND = 127
-_MAX_REASON = 200
-_NO_NETWORK = (
-    "Network is unreachable|Connection refused|Temporary failure in name resolution|Could not resolve host"
-    "|Name or service not known|ENETUNREACH|ECONNREFUSED|EAI_AGAIN"
-)
 MAX_TIMEOUT = 3_600.0
 LIVE_SECONDS, LIVE_CHARS = 0.25, 2_000  # pause after a piece of live output, and its length
 TAIL_LINES, TAIL_CHARS = 3, 200  # of a command's output, for people
@@ -61,82 +52,6 @@ _EXTRA_SECONDS = 10.0
 _MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
 # Skip the shell's start files of this user.
 _PLAIN_BASH = ("--noprofile", "--norc")
-
-
-def refused(finished: Finished, refusal: str, *, several: bool, network: bool) -> str:
-    """Return the output line with which a read-only command failed for lack of rights; "" for other results.
-
-    The exit code must report a failure, and the output must contain the kernel's error for a refused write.
-    The exit code of a line of several commands is that of the last one; for such a line, output that ends
-    with the error is enough.
-
-    Args:
-        refusal: A pattern for the kernel's error; see `Sandbox`.
-        network: Approval would allow the network, so a refused connection counts too.
-    """
-    if finished.timed_out or (finished.exit_code == 0 and not several):
-        return ""
-    words = f"(?:{refusal}{'|' + _NO_NETWORK if network else ''})"
-    pattern = words if finished.exit_code else rf"{words}\W*$"
-    match = re.search(rf"^.*{pattern}.*$", finished.output, re.I | re.M)
-    return match[0].strip()[-_MAX_REASON:] if match else ""
-
-
-def wants_temporary(refusal: str, root: str) -> bool:
-    """Return True if a refused write was below ``/tmp``; it needs no approval, because ``$TMPDIR`` works.
-
-    Args:
-        refusal: The result of `refused`.
-        root: The workspace, which may be in ``/tmp`` itself.
-    """
-    return "/tmp/" in refusal.replace(root, "")  # noqa: S108 - a search, not a use
-
-
-def format_result(
-    finished: Finished,
-    seconds: float,
-    why_missing: list[str],
-    *,
-    still: str = "",
-    temporary: bool = False,
-    beyond: str = "",
-) -> str:
-    """Format a result for the model.
-
-    Args:
-        why_missing: Reasons why programs were not found.
-        beyond: A note about what is out of reach around the workspace.
-        temporary: A write below ``/tmp`` was refused, and ``$TMPDIR`` is available.
-        still: For a read-only run: ``still`` without approval, ``plan`` in plan mode; else empty.
-
-    Raises:
-        WorkspaceError: The command could not be started.
-    """
-    if finished.problem:
-        raise WorkspaceError(model_text("sandbox_failed", error=finished.problem[:500]))
-    code = finished.exit_code
-    meaning = _SIGNALS.get(code or 0, "")
-    output = finished.output.removesuffix("\n") if finished.output else model_text("no_output")
-    lines = [output]
-    if finished.timed_out:
-        lines.append(model_text("timed_out", seconds=seconds))
-    elif meaning:
-        lines.append(model_text("exit_signal", code=code, meaning=model_text(meaning)))
-    else:
-        lines.append(model_text("exit_code", code=code))
-    if finished.killed > 0 and not finished.timed_out:
-        lines.append(model_text("left_processes", count=finished.killed))
-    if finished.truncated:
-        lines.append(model_text("output_cut"))
-    lines += [model_text("not_shown", why=reason) for reason in why_missing]
-    lines += [beyond] if beyond else []
-    if finished.restored:
-        lines.append(model_text("restored", names=", ".join(finished.restored)))
-    if temporary:
-        lines.append(model_text("use_tmpdir"))
-    elif still and code != 0:
-        lines.append(model_text("ran_in_plan" if still == "plan" else "ran_read_only"))
-    return "\n".join(lines)
 
 
 class EndedCommand(NamedTuple):
