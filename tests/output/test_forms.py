@@ -14,7 +14,8 @@ from pydantic import BaseModel, Field
 
 from pure_agent_loop import ConfigError
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
-from pure_agent_loop.output.form import OutputForm, PartialReader, json_values
+from pure_agent_loop.output.form import OutputForm
+from pure_agent_loop.output.json_text import PartialReader, json_values
 from pure_agent_loop.schema.build import ToolArgumentError
 
 

@@ -17,7 +17,7 @@ from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.base import ChatModel, model_of
 from pure_agent_loop.llm.prices import price_of
-from pure_agent_loop.output.form import WRAPPER
+from pure_agent_loop.output.json_text import WRAPPER
 from pure_agent_loop.schema.build import JSONValidator
 from pure_agent_loop.support.language import model_text, notice, use_messages
 from pure_agent_loop.support.text import as_text, to_jsonable

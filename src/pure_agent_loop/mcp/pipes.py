@@ -28,7 +28,7 @@ from mcp.client.streamable_http import streamable_http_client
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.mcp.lenient import repaired
 from pure_agent_loop.mcp.settings import MAX_BYTES, ServerSettings
-from pure_agent_loop.support.child import child_environment, write_to
+from pure_agent_loop.support.child import child_environment, kill_group, write_to
 from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.secrets.redaction import Redactor
@@ -291,15 +291,6 @@ async def _stop(process: Any, exited: asyncio.Event) -> None:
     if not await _within(LEAVE_SECONDS, exited):
         kill_group(process, signal.SIGTERM)
         await _within(LEAVE_SECONDS, exited)
-
-
-def kill_group(process: Any, sign: int | None = None) -> None:
-    """End a program and its children."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, sign or signal.SIGKILL)
 
 
 # -- connect to a server over HTTP: streamable, or Server-Sent Events in older versions ------------------

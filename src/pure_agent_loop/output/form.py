@@ -11,10 +11,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Union
 
 from pure_agent_loop.errors import ConfigError, Retry
-from pure_agent_loop.llm.arguments import check_numbers, loads_strictly
+from pure_agent_loop.llm.arguments import check_numbers
 from pure_agent_loop.llm.profiles import AnswerFormat
-from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT
-from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.output.json_text import WRAPPER, PartialReader, json_values
 from pure_agent_loop.schema.build import ToolArgumentError, build_schema, described
 from pure_agent_loop.schema.calling import call_user, contextual
 from pure_agent_loop.schema.problems import describe_problems
@@ -27,91 +26,8 @@ from pure_agent_loop.support.text import to_jsonable
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
-
-# -- find JSON in a model's text: whole, fenced, between words, or incomplete. Does no I/O ---------------
-
-WRAPPER = "response"  # key of a value that is not an object
-MAX_STARTS = 50
-_START = re.compile(r"[\[{]")
-_DECODER = json.JSONDecoder()
 _NAME = re.compile(r"[^a-zA-Z0-9_-]+")
 _STRICT_WORDS = ("type", "required", "enum", "const", "description", "$ref", "additionalProperties")
-
-
-def json_values(text: str) -> list[Any]:
-    """Return the JSON values in a string: all of it, else its objects and lists, last one first."""
-    try:
-        return [loads_strictly(text)]
-    except (ValueError, RecursionError):
-        return [*reversed(_embedded(text))]
-
-
-def _embedded(text: str) -> list[Any]:
-    values, position = list[Any](), 0
-    for _ in range(MAX_STARTS):
-        start = _START.search(text, position)
-        if start is None:
-            break
-        try:
-            _, position = _DECODER.raw_decode(text, start.start())
-            values.append(loads_strictly(text[start.start() : position]))
-        except (ValueError, RecursionError):
-            position = max(position, start.end())
-    return values
-
-
-class PartialReader:
-    """A reader of a typed answer as plain JSON during streaming.
-
-    Args:
-        wrapped: True if the value is wrapped under `WRAPPER`.
-    """
-
-    def __init__(self, *, wrapped: bool) -> None:
-        self._wrapped = wrapped
-        self._text = ""
-        self._next = 0  # length of the text for the next parse; parsing at each piece would be slow
-        self._final: int | None = None
-        self._last: list[Any] = []
-
-    def feed(self, delta: Delta) -> list[Any]:
-        """Add a piece.
-
-        Returns:
-            The value so far, as a list of one; empty if unchanged.
-        """
-        self._text += delta.text + "".join(map(self._of_final, delta.tool_calls))
-        if len(self._text) < self._next:
-            return []
-        value = self._parsed()
-        if not value or value == self._last:
-            return []
-        self._last, self._next = value, len(self._text) + len(self._text) // 50
-        return value
-
-    def _of_final(self, part: Any) -> str:
-        if part.name == FINAL_RESULT:
-            self._final = part.index
-        arguments = part.arguments if part.index == self._final or part.name == FINAL_RESULT else ""
-        return arguments if isinstance(arguments, str) else ""
-
-    def _parsed(self) -> list[Any]:
-        from pydantic_core import from_json
-
-        start = _START.search(self._text)
-        if start is None:
-            return []
-        text = self._text[start.start() :]
-        try:
-            try:
-                value = from_json(text, allow_partial="trailing-strings")
-            except TypeError:  # an older pydantic, which returns only complete texts
-                value = from_json(text, allow_partial=True)
-        except ValueError:  # trailing words, or not JSON
-            return []
-        if not self._wrapped or not isinstance(value, dict):
-            return [value]
-        return [value[WRAPPER]] if WRAPPER in value else []
 
 
 class Checked(NamedTuple):

@@ -66,13 +66,13 @@ class JsonSchemaType:
             ToolArgumentError: An argument is missing or unknown.
         """
         missing = [name for name in self.parameters.get("required", ()) if name not in arguments]
-        known = self.parameters.get("properties", {})
+        properties = self.parameters.get("properties", {})
         closed = self.parameters.get("additionalProperties") is False
         problems = [f"{name}: {model_text('required')}" for name in missing]
         problems += [
             model_text("unknown_argument", name=repr(name))
             for name in arguments
-            if closed and name not in known
+            if closed and name not in properties
         ]
         if problems:
             raise ToolArgumentError("; ".join(problems))
@@ -194,12 +194,12 @@ def with_texts(schema: dict[str, Any], texts: Mapping[str, str], tool: str) -> d
     Raises:
         ConfigError: A parameter does not exist.
     """
-    known = dict(schema.get("properties", {}))
-    if unknown := [name for name in texts if name not in known]:
+    properties = dict(schema.get("properties", {}))
+    if unknown := [name for name in texts if name not in properties]:
         raise ConfigError(f"ToolWords of {tool!r}: unknown parameter {', '.join(map(repr, unknown))}.")
     for name, text in texts.items():
-        known[name] = {**_without_texts(known[name]), "description": text}
-    return {**schema, "properties": known}
+        properties[name] = {**_without_texts(properties[name]), "description": text}
+    return {**schema, "properties": properties}
 
 
 def _without_texts(part: Any) -> Any:

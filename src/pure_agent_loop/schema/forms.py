@@ -47,13 +47,13 @@ class Forms(NamedTuple):
 def forms_of(args: Mapping[str, Any], parameters: Mapping[str, Any] | None = None) -> Forms:
     """Return the forms of a call according to its tool's schema."""
     properties = (parameters or {}).get("properties")
-    known = properties if isinstance(properties, Mapping) else {}
+    fields = properties if isinstance(properties, Mapping) else {}
     left_out = {
         name: of["default"]
-        for name, of in known.items()
+        for name, of in fields.items()
         if isinstance(of, Mapping) and "default" in of and _is_left_out(name, args, of)
     }
-    typed_args = {name: _taken(value, known.get(name)) for name, value in args.items()}
+    typed_args = {name: _taken(value, fields.get(name)) for name, value in args.items()}
     return Forms(({**typed_args, **left_out},), (args,))
 
 

@@ -118,9 +118,9 @@ def _with_type(schema: dict[str, Any]) -> dict[str, Any]:
     if "type" not in schema:
         return schema
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
-    known = dict.fromkeys(_SYNONYMS.get(str(kind).lower(), str(kind).lower()) for kind in kinds)
-    valid_kinds = [kind for kind in known if kind in _TYPES]
-    if len(valid_kinds) < len(known) or not valid_kinds:  # an unknown type could be anything
+    names = dict.fromkeys(_SYNONYMS.get(str(kind).lower(), str(kind).lower()) for kind in kinds)
+    valid_kinds = [kind for kind in names if kind in _TYPES]
+    if len(valid_kinds) < len(names) or not valid_kinds:  # an unknown type could be anything
         return {key: value for key, value in schema.items() if key != "type"}
     return {**schema, "type": valid_kinds if len(valid_kinds) > 1 else valid_kinds[0]}
 
@@ -128,20 +128,20 @@ def _with_type(schema: dict[str, Any]) -> dict[str, Any]:
 def _with_names(schema: dict[str, Any]) -> dict[str, Any]:
     """Make ``required`` and ``enum`` lists without duplicates."""
     mended = dict(schema)
-    known = mended.get("properties")
-    if "properties" in mended and not isinstance(known, dict):
+    properties = mended.get("properties")
+    if "properties" in mended and not isinstance(properties, dict):
         del mended["properties"]
-        known = None
-    inner = [name for name, field in (known or {}).items() if field.get("required") is True]  # draft 3
+        properties = None
+    inner = [name for name, field in (properties or {}).items() if field.get("required") is True]  # draft 3
     required = mended.get("required")
     if inner or "required" in mended:
         names = [n for n in (required if isinstance(required, list) else ()) if isinstance(n, str)]
         mended["required"] = list(dict.fromkeys([*names, *inner]))
         if required is True or (not mended["required"] and not isinstance(required, list)):
             del mended["required"]
-        elif known is not None:
+        elif properties is not None:
             mended["properties"] = {
-                n: _without(field, "required") if n in inner else field for n, field in known.items()
+                n: _without(field, "required") if n in inner else field for n, field in properties.items()
             }
     if "enum" in mended:
         values = mended["enum"] if isinstance(mended["enum"], list) else []
@@ -188,8 +188,8 @@ def _of_arguments(schema: dict[str, Any], mender: _SchemaMender) -> dict[str, An
     mended = {key: value for key, value in schema.items() if key not in (*_TOP_RULES, "$ref", "$schema")}
     for key, part in parts:
         for name, value in part.get("properties", {}).items():
-            known = mended.setdefault("properties", {})
-            mended["properties"] = {**known, name: _either(known.get(name, value), value)}
+            properties = mended.setdefault("properties", {})
+            mended["properties"] = {**properties, name: _either(properties.get(name, value), value)}
         if key == "allOf" and part.get("required"):
             mended["required"] = list(dict.fromkeys([*mended.get("required", ()), *part["required"]]))
     if rules:
@@ -200,9 +200,9 @@ def _of_arguments(schema: dict[str, Any], mender: _SchemaMender) -> dict[str, An
         )
     if "properties" not in mended:  # servers require it; any argument stays allowed
         mended = {"additionalProperties": True, **mended}
-    known = mended.get("properties", {})
-    nowhere: dict[str, Any] = {name: {} for name in mended.get("required", ()) if name not in known}
-    return {**mended, "type": "object", "properties": {**known, **nowhere} if nowhere else known}
+    properties = mended.get("properties", {})
+    nowhere: dict[str, Any] = {name: {} for name in mended.get("required", ()) if name not in properties}
+    return {**mended, "type": "object", "properties": {**properties, **nowhere} if nowhere else properties}
 
 
 def _parts(schema: Mapping[str, Any], mender: _SchemaMender, depth: int) -> Iterator[tuple[str, Any]]:

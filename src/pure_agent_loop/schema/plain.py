@@ -47,14 +47,14 @@ def plain_schema(parameters: Sequence[ToolParameter]) -> dict[str, Any] | None:
     for parameter in parameters:
         if not parameter.required and not is_plain(parameter.default):
             return None
-        known = schema_of(parameter.annotation)
-        if known is None:
+        schema = schema_of(parameter.annotation)
+        if schema is None:
             return None
-        may_be_null = known == {"type": "null"} or {"type": "null"} in known.get("anyOf", ())
-        if parameter.default is None and known and not may_be_null:
-            parts = known.get("anyOf", [known])
-            known = {"anyOf": [*parts, {"type": "null"}]}
-        properties[parameter.name] = known
+        may_be_null = schema == {"type": "null"} or {"type": "null"} in schema.get("anyOf", ())
+        if parameter.default is None and schema and not may_be_null:
+            parts = schema.get("anyOf", [schema])
+            schema = {"anyOf": [*parts, {"type": "null"}]}
+        properties[parameter.name] = schema
     required = [parameter.name for parameter in parameters if parameter.required]
     return {
         "type": "object",
@@ -143,10 +143,10 @@ def schema_of(annotation: Any) -> dict[str, Any] | None:
 
 
 def _any_of(parts: Sequence[dict[str, Any] | None]) -> dict[str, Any] | None:
-    known = [part for part in parts if part is not None]
+    schemas = [part for part in parts if part is not None]
     # pydantic handles nested unions and duplicate members.
-    is_simple = len(known) == len(parts) and all(part and "anyOf" not in part for part in known)
-    return {"anyOf": known} if is_simple and all(known.count(part) == 1 for part in known) else None
+    is_simple = len(schemas) == len(parts) and all(part and "anyOf" not in part for part in schemas)
+    return {"anyOf": schemas} if is_simple and all(schemas.count(part) == 1 for part in schemas) else None
 
 
 def _literal(values: tuple[Any, ...]) -> dict[str, Any] | None:

@@ -13,8 +13,6 @@ import hashlib
 import json
 import os
 import shutil
-import signal
-import sys
 from collections.abc import AsyncIterator, Awaitable, Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -27,7 +25,7 @@ from pure_agent_loop.snapshots.values import (
     PathEntry,
     SnapshotError,
 )
-from pure_agent_loop.support.child import child_environment, communicate, find_program, write_to
+from pure_agent_loop.support.child import child_environment, communicate, find_program, kill_group, write_to
 from pure_agent_loop.support.disk import private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import take_lock
@@ -142,7 +140,7 @@ class Store:
             raise SnapshotError(notice("library.git_ended")) from error
         finally:
             if process.returncode is None:
-                _kill(process)
+                kill_group(process)
             if process.stdin is not None:
                 process.stdin.close()
             await _wait_for_exit(process)
@@ -317,15 +315,6 @@ def _parse_manifest(listing: bytes, extras: dict[str, list[object]]) -> Manifest
             kinds: dict[object, EntryKind] = {"folder": "folder", "moved": "moved"}
             manifest[path] = PathEntry(kinds.get(extra[0], "unkept"), int(str(extra[1])), str(extra[2]))
     return manifest
-
-
-def _kill(process: asyncio.subprocess.Process) -> None:
-    """Kill git and its child processes."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            process.kill()
-        else:
-            os.killpg(process.pid, signal.SIGKILL)
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+import signal
 import sys
 from collections.abc import Iterable
 from importlib.machinery import PathFinder
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import asyncio
@@ -136,6 +137,20 @@ def _home() -> Path:
         return Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
     except KeyError:
         return Path("/")
+
+
+def kill_group(process: Any, sign: int | None = None) -> None:
+    """End a program that began a session, and its children.
+
+    Args:
+        process: A process with a `pid` and a method `kill`.
+        sign: Signal; None to kill.
+    """
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        if sys.platform == "win32":
+            process.kill()
+        else:
+            os.killpg(process.pid, sign or signal.SIGKILL)
 
 
 def write_to(stdin: asyncio.StreamWriter, data: bytes) -> None:

@@ -103,13 +103,13 @@ def restrict(confine: Mapping[str, Any]) -> None:
     Raises:
         OSError: The kernel has no Landlock, or refused.
     """
-    known = version()
-    if not known:
+    landlock_version = version()
+    if not landlock_version:
         raise OSError(errno.ENOSYS, "this kernel has no Landlock")
-    files = (1 << _FILE_BITS.get(known, 16)) - 1
-    network = 0 if confine["network"] or known < 4 else _TCP
-    rules = _Ruleset(files, network, _SCOPES if known >= SCOPED else 0)
-    size = 24 if known >= SCOPED else 16 if known >= 4 else 8
+    files = (1 << _FILE_BITS.get(landlock_version, 16)) - 1
+    network = 0 if confine["network"] or landlock_version < 4 else _TCP
+    rules = _Ruleset(files, network, _SCOPES if landlock_version >= SCOPED else 0)
+    size = 24 if landlock_version >= SCOPED else 16 if landlock_version >= 4 else 8
     call = _system_call()
     ruleset = _checked(call, _CREATE_RULESET, ctypes.byref(rules), ctypes.c_size_t(size), 0)
     try:

@@ -81,10 +81,10 @@ def program(sockets: str = "any", machine: str = "", *, shared: bool = False, st
     """
     if not machine and sys.platform == "win32":
         return b""  # there is no seccomp
-    known = _MACHINES.get(machine or os.uname().machine)
-    if known is None:
+    entry = _MACHINES.get(machine or os.uname().machine)
+    if entry is None:
         return b""
-    kernel_name, column = known
+    kernel_name, column = entry
     lines = [
         (_LOAD, 0, 0, _MACHINE),
         (_EQUAL, 1, 0, kernel_name),
