@@ -143,8 +143,11 @@ class _LineReader:
         else:
             if node.type not in _PLAIN_NODES:
                 self._trouble(model_text("shell_construct", what=node.type.replace("_", " ")))
-            for child in node.children:
-                self._walk(child)
+            self._walk_children(node)
+
+    def _walk_children(self, node: Node) -> None:
+        for child in node.children:
+            self._walk(child)
 
     def _on_comment(self, node: Node) -> None:
         self._tile(node, "comment")
@@ -209,13 +212,11 @@ class _LineReader:
 
     def _on_heredoc_redirect(self, node: Node) -> None:
         self._trouble(model_text("shell_here_document"))
-        for child in node.children:
-            self._walk(child)
+        self._walk_children(node)
 
     def _on_heredoc_body(self, node: Node) -> None:
         self._line.documents.append(self._text(node))
-        for child in node.children:
-            self._walk(child)
+        self._walk_children(node)
 
     def _on_for_statement(self, node: Node) -> None:
         for child in node.children:
@@ -253,8 +254,7 @@ class _LineReader:
         if self._depth > MAX_DEPTH:
             self._trouble(model_text("shell_too_many_levels"))
         else:
-            for child in node.children:
-                self._walk(child)
+            self._walk_children(node)
             start, end, tiles = node.start_byte, node.end_byte, self._tiles
             if tiles and tiles[0][2] in ("$(", "<("):
                 tiles = [(a, b, "(" if a == start else kind) for a, b, kind in tiles]

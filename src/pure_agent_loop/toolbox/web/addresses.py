@@ -43,9 +43,7 @@ _PRIVATE = {
     ),
 }
 _GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
-_MAPPED = ipaddress.IPv6Network("::ffff:0:0/96")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-_SIX_TO_FOUR = ipaddress.IPv6Network("2002::/16")
 _ISATAP = 0x5EFE
 
 
@@ -175,14 +173,12 @@ def _embedded(address: IPAddress) -> ipaddress.IPv4Address | None:
     """Return the IPv4 address that an IPv6 address embeds."""
     if isinstance(address, ipaddress.IPv4Address):
         return None
+    inner = address.ipv4_mapped or address.sixtofour
     number = int(address)
-    if address in _MAPPED or address in _NAT64:
+    is_isatap = (number >> 32) & 0xFFFF == _ISATAP and (number >> 48) & 0xFDFF == 0
+    if inner is None and (address in _NAT64 or is_isatap):
         return ipaddress.IPv4Address(number & 0xFFFFFFFF)
-    if address in _SIX_TO_FOUR:
-        return ipaddress.IPv4Address((number >> 80) & 0xFFFFFFFF)
-    if (number >> 32) & 0xFFFF == _ISATAP and (number >> 48) & 0xFDFF == 0:
-        return ipaddress.IPv4Address(number & 0xFFFFFFFF)
-    return None
+    return inner
 
 
 @dataclass(frozen=True, slots=True)
