@@ -107,7 +107,7 @@ def test_a_schema_in_itself_is_refused_and_one_that_grows_is_bounded():
     assert len(json.dumps(mended_schema({"properties": fields}))) < 100_000
 
 
-def test_names_of_arguments_are_no_keywords():
+def test_argument_names_are_not_schema_keywords():
     known = {
         "items": TEXT,
         "type": NUMBER,
@@ -158,7 +158,7 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["properties", "$defs", "anyOf", "allOf", "required", "$ref"]), JSON))
-def test_whatever_comes_it_becomes_a_schema_and_stays_one(schema):
+def test_any_schema_is_mended_and_then_stable(schema):
     made = mended_schema(schema)
     assert made["type"] == "object"
     assert isinstance(made["properties"], dict)

@@ -203,7 +203,7 @@ class TestDescription:
             "type": "string",
         }
 
-    def test_a_union_told_apart_by_a_field(self) -> None:
+    def test_union_with_a_discriminator(self) -> None:
         class Cat(BaseModel):
             kind: Literal["cat"]
 
@@ -523,7 +523,7 @@ class TestValidation:
         assert "more problems" in message
         assert "pydantic" not in message
 
-    def test_the_message_can_be_sent_whatever_the_model_wrote(self) -> None:
+    def test_message_is_encodable_for_any_arguments(self) -> None:
         message = problem(search, query="a", **{"\ud800": [{"\ud800": "\ud800"}]})
         assert b"got '\\ud800'" in message.encode()
 

@@ -82,7 +82,7 @@ class TestShownByTheStep:
         lab.undo()
         assert lab.read("kept.txt") == "one\n"
 
-    def test_a_step_that_was_cut_off_goes_by_the_rules_of_its_beginning(self, lab):
+    def test_interrupted_step_uses_the_rules_of_its_start(self, lab):
         there = hidden(lab)
         asyncio.run(lab.shots.before("s", 1))
         (lab.root / ".gitignore").unlink()

@@ -112,7 +112,7 @@ asyncio.run(run())
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL")
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_a_kill_in_the_middle_leaves_nothing_broken(lab, moment):
+def test_kill_in_the_middle_leaves_a_valid_store(lab, moment):
     lab.write("a", "1")
     words = [sys.executable, "-c", CHILD, str(lab.root), str(lab.store), moment]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.DEVNULL) as child:

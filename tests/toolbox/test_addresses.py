@@ -233,7 +233,7 @@ class TestRules:
             AddressRules().checked(read_url("http://mixed.example/"), ["8.8.8.8", "127.0.0.1"])
 
     @pytest.mark.parametrize("found", [[], ["nonsense"], ["fe80::1%eth0"]])
-    def test_a_resolver_that_says_nothing_usable(self, found):
+    def test_unusable_answer_of_a_resolver_is_rejected(self, found):
         with pytest.raises(AddressError):
             AddressRules().checked(read_url("http://x.example/"), found)
 

@@ -44,7 +44,7 @@ class TestWriteFile:
         assert (root / "d" / "a.txt").read_bytes() == b"1\n2"
         assert tools.write_file("e", "") == "Created 'e' (0 lines, 0 bytes)."
 
-    def test_other_names_are_told(self, tools: ChangeTools, root: Path) -> None:
+    def test_other_hard_links_are_reported(self, tools: ChangeTools, root: Path) -> None:
         (root / "a").write_text("old")
         os.link(root / "a", root / "b")
         assert tools.write_file("b", "new").endswith("1 more names (hard links), which keep the old content.")

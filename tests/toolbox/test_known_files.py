@@ -86,7 +86,7 @@ def test_file_saved_by_user_is_not_overwritten(work, tmp_path, change, session):
     ("content", "said"),
     [(b"\xef\xbb\xbfone\n", "It had 4 bytes and has 7 now."), (b"\0\1", "It had 4 bytes"), (b"", "-one")],
 )
-def test_changes_that_are_no_lines(work, content, said):
+def test_change_without_lines_is_described_by_size(work, content, said):
     file = work / "s.txt"
 
     def act():
@@ -127,7 +127,7 @@ class TestNeverRead:
     def test_edit_does_not_count_as_reading_the_file(self, work):
         assert "not read it" in texts(agent(work, EDIT, WRITE, "ok").run("go"))[1]
 
-    def test_a_file_that_was_made_meanwhile(self, work):
+    def test_file_created_meanwhile_is_not_overwritten(self, work):
         new = call("write_file", path="new.txt", content="ours\n")
         look = call("read_file", path="new.txt")
         result = agent(work, look, saves(work / "new.txt", "mine\n", new), "ok").run("go")

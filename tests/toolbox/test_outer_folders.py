@@ -76,7 +76,7 @@ def test_git_looks(places, mode):
     assert said == "first\n"
 
 
-def test_an_approved_commit_works_and_nothing_of_ours_is_left(places):
+def test_approved_commit_works_and_leaves_no_file(places):
     folder, own, common = places
     before = {path for top in (own, common, folder) for path in top.iterdir()}
     assert run(folder, COMMIT) == "second\nfirst\n[exit code 0]"
@@ -107,7 +107,7 @@ def test_files_that_git_executes_are_not_writable(places):
             assert (path.read_bytes() if path.exists() else None) == kept.get(path), path
 
 
-def test_nothing_is_written_unapproved(places):
+def test_unapproved_command_writes_nothing(places):
     folder, own, common = places
     run(folder, f"touch {own}/x {common}/x {common}/refs/x; git branch y", read_only=True)
     assert not any((top / name).exists() for top in (own, common) for name in ("x", "refs/x", "refs/heads/y"))
@@ -145,7 +145,7 @@ class TestWhatIsNotBelieved:
         assert "first" in run(main / "sub", "git log --format=%s")
         assert "is read-only here" in run(main / "sub", COMMIT)
 
-    def test_landlock_says_why_nothing_can_be_committed(self, places):
+    def test_landlock_explains_why_commits_fail(self, places):
         said = run(places[0], COMMIT, "landlock")
         assert "second" not in said
         assert "is read-only here" in said

@@ -35,7 +35,7 @@ def test_a_model_sees_the_picture_where_its_server_takes_pictures(tmp_path, take
     assert ('"image_url"' in json.dumps(sent)) == bool(takes)
 
 
-def test_a_large_picture_is_shown_smaller_and_both_sizes_are_said(tmp_path):
+def test_large_picture_is_shrunk_and_both_sizes_are_given(tmp_path):
     (tmp_path / "wide.png").write_bytes(png(9_000, 2))
     with ScriptedServer([call("read_image", path="wide.png"), "Seen."]) as server:
         llm = OpenAIClient("m", "k", server.base_url, profile=Profile("some", takes=("image",)))

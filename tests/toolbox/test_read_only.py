@@ -91,12 +91,12 @@ class TestTheFlow:
         made.run("go")
         assert list(tmp_path.iterdir()) == []
 
-    def test_without_a_person_the_run_waits_and_nothing_has_happened(self, shell, tmp_path):
+    def test_run_without_person_waits_before_any_change(self, shell, tmp_path):
         made, _ = agent(shell, "touch made")
         assert made.run("go").stop_reason == "waiting_permission"
         assert list(tmp_path.iterdir()) == []
 
-    def test_a_failure_that_nobody_recognises_can_be_asked_about(self, shell, tmp_path):
+    def test_unrecognized_failure_can_be_asked_about(self, shell, tmp_path):
         hidden = "touch made 2>/dev/null"
         made, asked = agent(shell, hidden, {"command": hidden, "changes": True}, answer="allow")
         first, second = results(made.run("go"))
@@ -355,7 +355,7 @@ class TestSockets:
         run = shell._run(f"{system_python()} -I made.py", 30, read_only=not approved)
         return json.loads(asyncio.run(run).output)
 
-    def test_a_line_that_nobody_approved_has_ip_of_its_own_or_none(self, shell, tmp_path):
+    def test_unapproved_line_has_no_network_of_the_host(self, shell, tmp_path):
         found = self.made(shell, tmp_path, approved=False)
         families = {family for family, _ in found["sockets"]}
         is_alone = shell.sandbox.name == "bubblewrap"  # it has a network of its own, with nobody in it

@@ -26,7 +26,7 @@ from pure_agent_loop.toolbox import workspace_tools
     ],
 )
 @pytest.mark.parametrize(("language", "words"), [("en", "is gone"), ("zh", "已不存在")])
-def test_a_workspace_that_is_gone_is_said_to_be(tmp_path, how, name, args, language, words):
+def test_removed_workspace_is_reported(tmp_path, how, name, args, language, words):
     root = tmp_path / "work"
     (root / "src").mkdir(parents=True)
     (root / "a.txt").write_text("a")

@@ -74,7 +74,7 @@ def test_landlock_leaks_only_the_documented(made):
         untouched(made)
 
 
-def test_the_probes_do_get_out_where_nothing_holds_them(made):
+def test_probes_succeed_without_a_sandbox(made):
     with victims(made) as known:
         found = made.probe(Unconfined(), known, without=tuple(DANGEROUS))
         held = {"read_environment", "through_the_first_process"}

@@ -158,7 +158,7 @@ class TestOutput:
         assert f"[... {done.truncated:,} bytes left out ...]" in done.output
         assert len(done.output) < 400
 
-    def test_bytes_that_are_no_text(self, mode, tmp_path):
+    def test_binary_output_is_replaced(self, mode, tmp_path):
         done = self.run(r"printf 'a\000\377\303b'", tmp_path, mode)
         assert done.output == "a���b"
 

@@ -312,7 +312,7 @@ class TestProtectedNames:
         run(Shell(tmp_path), "true")
         assert not (tmp_path / ".git").exists()
 
-    def test_a_killed_process_leaves_nothing_and_nothing_of_its_command(self, tmp_path):
+    def test_killed_process_leaves_no_process_of_its_command(self, tmp_path):
         code = "import asyncio, sys; from pure_agent_loop.toolbox import Shell\n"
         code += "asyncio.run(Shell(sys.argv[1]).shell(sys.argv[2]))"
         again = "touch ready; while :; do mkdir -p .git/hooks .vscode; done"

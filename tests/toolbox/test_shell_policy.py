@@ -308,7 +308,7 @@ def test_a_rule_that_cannot_work_is_refused(rule):
         *("proxychains4 -q *", "direnv exec . *", "someone run -- *", "it exec -- *", ". *", "at -f *"),
     ],
 )
-def test_a_star_that_may_be_any_command_is_refused_whatever_comes_before_it(rule):
+def test_star_that_may_be_any_command_is_rejected(rule):
     with pytest.raises(ConfigError, match="could be any command"):
         ShellPolicy(allow=[rule])
 
@@ -379,7 +379,7 @@ def test_any_text_has_a_verdict_and_always_the_same(text):
     st.sampled_from(["ls -la", "cat a.txt | head -5", "grep -rn x src"]),
     st.sampled_from(["; touch x", " | tee x", " && x", " $(x)", "\ntouch x", " > x"]),
 )
-def test_nothing_added_stays_unasked(line, added):
+def test_harmful_addition_needs_a_question(line, added):
     assert DEFAULT.judge(line + added).behavior != "allow"
     assert DEFAULT.judge(f"touch x; {line}").behavior != "allow"
 
@@ -391,7 +391,7 @@ def test_a_rule_for_git_does_not_hold_in_another_folder(rule):
     assert ShellPolicy(allow=[rule]).judge(f"cd hostile && {command}").behavior == "ask"
 
 
-def test_reasons_are_said_in_the_language_of_the_run(monkeypatch):
+def test_reasons_use_the_language_of_the_run(monkeypatch):
     lines = [
         "rm -rf /",
         "npm test",

@@ -59,7 +59,7 @@ def test_a_plain_folder_is_looked_at_unasked(folder, command):
         *("remote.origin.promisor", "remote.origin.vcs", "remote.origin.uploadpack", "what.comes.next"),
     ],
 )
-def test_a_key_that_is_not_known_to_start_nothing_is_asked_about(folder, setting):
+def test_unknown_git_key_is_asked_about(folder, setting):
     git(folder, "config", setting, "x")
     assert {behavior(folder, command) for command in GIT} == {"ask"}
 

@@ -230,7 +230,7 @@ def progress_of(result):
     return [(event.tool, event.text) for event in of_type(result.events, EventType.PROGRESS)]
 
 
-def test_pieces_are_told_and_joined():
+def test_pieces_are_reported_and_joined():
     thread = []
 
     def pieces():
@@ -291,7 +291,7 @@ def test_an_iterator_that_is_left_is_closed():
     assert closed.wait(10)
 
 
-def test_many_pieces_of_many_calls_are_told():
+def test_pieces_of_concurrent_calls_are_reported():
     @tool
     def count(start: int) -> Iterator[str]:
         """Count."""
@@ -476,7 +476,7 @@ def test_a_run_that_was_cut_off_has_the_parts_again(tmp_path):
     assert llm.requests[0].messages[4]["content"][1]["type"] == "image_url"
 
 
-def test_a_state_with_an_open_round_goes_around():
+def test_state_with_open_calls_survives_serialization():
     state = QueryState()
     calls = [ToolCall("1", "look", {}), ToolCall("2", "look", {})]
     state.add_response(LLMResponse(None, calls), TokenUsage.zero())

@@ -137,7 +137,7 @@ async def test_an_open_schema_lets_further_arguments_through():
         ("a", "InvalidArguments"),
     ],
 )
-async def test_wrong_arguments_are_told_and_the_tool_is_not_called(args, words):
+async def test_wrong_arguments_are_reported_and_tool_is_not_called(args, words):
     text = await add.execute(args)
     assert text.startswith("Tool 'add' failed.")
     assert words in text

@@ -119,7 +119,7 @@ def test_idempotent_tool_is_not_retried_with_rejected_arguments():
     assert tried == [1]
 
 
-def test_corrections_are_told_in_chinese_and_replayed(tmp_path):
+def test_corrections_in_chinese_are_replayed(tmp_path):
     pick, _ = picky(retries=1)
     script = [call("pick", n=1), call("pick", n=2), call("pick", n=3), "ok"]
     sessions = SessionManager(tmp_path)
@@ -186,7 +186,7 @@ def test_a_run_waits_for_results_made_elsewhere():
     assert (seen.data["tool"], seen.data["is_error"]) == ("locate", True)
 
 
-def test_a_result_that_nobody_awaits_is_refused():
+def test_result_without_open_call_is_rejected():
     first = agent([CALLS]).run("go")
     with pytest.raises(ConfigError, match=r"Call 'call_2' has no pending result\. Pending: call_1, call_3\."):
         first.state.give_result("call_2", "x")
@@ -205,7 +205,7 @@ def test_it_can_be_declared_by_its_schema():
         Agent(llm=ScriptedLLM([]), tools=[{"name": "locate", "parameters": PLACE}])
 
 
-def test_wrong_arguments_are_told_at_once():
+def test_wrong_arguments_are_reported_at_once():
     result = run([locate], [call("locate", town="Oslo"), "sorry"])
     assert "city: field required" in tool_texts(result.messages)[0]
     assert result.stop_reason == "completed"

@@ -346,7 +346,7 @@ async def test_tools_change_from_step_to_step():
     assert add.description == "Add."
 
 
-def test_a_person_is_asked_whatever_the_mode():
+def test_guarded_call_needs_approval():
     guarded = approval_required([add], when=lambda name, args: args["a"] > 10)
     script = [[call("add", a=1, b=1), call("add", a=11, b=1)], "done"]
     result, _ = run([guarded], script)

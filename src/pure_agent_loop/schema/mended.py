@@ -145,13 +145,13 @@ def _with_names(schema: dict[str, Any]) -> dict[str, Any]:
             }
     if "enum" in mended:
         values = mended["enum"] if isinstance(mended["enum"], list) else []
-        mended["enum"] = [value for n, value in enumerate(values) if not _stands_in(value, values[:n])]
+        mended["enum"] = [value for n, value in enumerate(values) if not _is_listed(value, values[:n])]
         if not mended["enum"]:
             del mended["enum"]
     return mended
 
 
-def _stands_in(value: Any, values: Iterable[Any]) -> bool:
+def _is_listed(value: Any, values: Iterable[Any]) -> bool:
     return any(type(value) is type(other) and value == other for other in values)
 
 
@@ -173,7 +173,7 @@ def _with_items(schema: dict[str, Any]) -> dict[str, Any]:
     """Add ``items`` to arrays. Convert an old-form tuple to ``prefixItems`` and a choice of its items."""
     items, kinds = schema.get("items"), schema.get("type")
     if isinstance(items, list):
-        choices = [choice for n, choice in enumerate(items) if not _stands_in(choice, items[:n])]
+        choices = [choice for n, choice in enumerate(items) if not _is_listed(choice, items[:n])]
         item_schema = choices[0] if len(choices) == 1 else {"anyOf": choices} if choices else {}
         return {**_without(schema, "additionalItems"), "prefixItems": items, "items": item_schema}
     if "items" not in schema and (kinds == "array" or (isinstance(kinds, list) and "array" in kinds)):
