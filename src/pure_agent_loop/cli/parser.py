@@ -17,8 +17,6 @@ from pure_agent_loop.support.language import LANGUAGES, in_user_language, notice
 from pure_agent_loop.support.terminal import fitted, is_terminal, safe_text
 from pure_agent_loop.support.variables import KNOWN
 
-# -- suggest known words for a mistyped one --------------------------------------------------------------
-
 CUTOFF = 0.7
 _PREFIX = "PAL_"  # of our variables
 # Group of `pal --help` -> command -> (module, with its package unless that is `commands`; function; help).
@@ -58,8 +56,7 @@ GROUPS = {
     },
     "more": {
         "eval": ("evaluate", "evaluate", "evaluate a model's tool calls or an agent"),
-        "completion": ("shell_integration", "completion", "print a shell completion script"),
-        "man": ("shell_integration", "man", "print the manual page"),
+        "completion": ("completion", "completion", "print a shell completion script"),
     },
 }
 COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
@@ -258,18 +255,19 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         SystemExit: Wrong usage (code 2), or help or version printed (code 0).
     """
     words = _with_command(list(argv))
-    parser = _parser({words[0]})
+    parser = make_parser({words[0]})
     options = parser.parse_args(words)
     options.typed_options = _typed_options(parser, words)
     if options.command == "run" and (not argv or argv[0] != "run"):
-        options.command = _implied_command(options)
+        options.command = "chat" if can_chat(options) else "run"
     return options
 
 
 def _with_command(words: list[str]) -> list[str]:
     """Return the words with a command as the first."""
     first = words[0] if words else ""
-    if first in DEFAULT_ACTIONS and (not words[1:] or _begins_with_option(words[1])):
+    is_action_missing = not words[1:] or (words[1][:1] == "-" and words[1] not in ("-h", "--help"))
+    if first in DEFAULT_ACTIONS and is_action_missing:
         return [first, DEFAULT_ACTIONS[first], *words[1:]]
     if words == ["mcp"] and is_terminal(sys.stdin):
         return ["mcp", "list"]
@@ -283,18 +281,14 @@ def _with_command(words: list[str]) -> list[str]:
     is_alone = all(word.startswith("-") for word in words[1:2])
     suggestion = did_you_mean(first, COMMANDS, _ALIKE) if first.isidentifier() else ""
     if suggestion or (is_alone and _COMMAND.fullmatch(first)):
-        _parser(()).error(user_text("cli.unknown_command", command=first, suggestion=suggestion))
+        make_parser(()).error(user_text("cli.unknown_command", command=first, suggestion=suggestion))
     return ["run", *words]
 
 
-def _begins_with_option(word: str) -> bool:
-    return word.startswith("-") and word not in ("-h", "--help")
-
-
-def _implied_command(options: argparse.Namespace) -> str:
-    """Return "chat" at a terminal, and "run" if an option or a pipe rules a chat out."""
+def can_chat(options: Any) -> bool:
+    """Return True at a terminal, for standard input and output, unless an option rules a chat out."""
     is_script = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
-    return "run" if is_script or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) else "chat"
+    return not is_script and is_terminal(sys.stdin) and is_terminal(sys.stdout)
 
 
 def _typed_options(parser: _CommandParser, words: list[str]) -> frozenset[str]:
@@ -307,20 +301,11 @@ def _typed_options(parser: _CommandParser, words: list[str]) -> frozenset[str]:
     return frozenset(names & vars(parser.inner.parse_known_args(words[1:])[0]).keys())
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
-    """Return the parser of a command, with its arguments."""
-    parser = _parser({command}).inner
-    assert parser is not None
-    return parser
+def make_parser(loaded: Collection[str] = tuple(COMMANDS)) -> _CommandParser:
+    """Return the parser of the command line; only the `loaded` commands get their arguments.
 
-
-def whole_parser() -> argparse.ArgumentParser:
-    """Return the parser with every command loaded."""
-    return _parser(COMMANDS)
-
-
-def _parser(loaded: Collection[str]) -> _CommandParser:
-    """Return the parser of the command line; only the `loaded` commands get their arguments."""
+    The last of them is its `inner` parser.
+    """
     parser = _CommandParser(
         prog="pal",
         usage="pal [-h] [--version] COMMAND ...",

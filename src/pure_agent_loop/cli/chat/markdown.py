@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.chat.blocks import Block, Blocks
-from pure_agent_loop.cli.chat.output import VERBATIM, Styler, clean
+from pure_agent_loop.cli.chat.styling import VERBATIM, Styler, clean
 from pure_agent_loop.cli.chat.words import Words
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.terminal import line_breaks, width_of
@@ -151,8 +151,7 @@ class _Layout:
         if self._out and has_content and not token.hidden:
             self._emit(self._styler.text())
 
-    def _on_paragraph_open(self, token: Token) -> None:
-        self._space(token)
+    _on_paragraph_open = _space
 
     def _on_heading_open(self, token: Token) -> None:
         self._space(token)

@@ -17,10 +17,12 @@ from pure_agent_loop.cli.arguments import (
     add_json,
     describe,
 )
+from pure_agent_loop.cli.database import at_database, database_of
+from pure_agent_loop.cli.deletion import is_deletion_confirmed
 from pure_agent_loop.cli.exits import DENIED, DONE, FAILED, INTERRUPTED, code_for_stop
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.task import read_task
-from pure_agent_loop.cli.which_session import at_database, database_of, is_deletion_confirmed, to_resume
+from pure_agent_loop.cli.which_session import to_resume
 from pure_agent_loop.durable import TASK_STATES, Engine, Handle, TaskInfo
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import Permission
@@ -325,19 +327,15 @@ def _line(event: Event, width: int) -> str:
     template = _TEMPLATES.get(event.type)
     if template is None:
         return ""
-    data: dict[str, Any] = event.data
-    when = time.strftime("%H:%M:%S", time.gmtime(event.timestamp))  # UTC, like all other times
-    what = one_line(
-        template.format_map({"content": event.content, **_fields(data)}), width - len("00:00:00 999 ")
-    )
-    return f"{when} {event.step:>3} {what}"
-
-
-def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+    data: Mapping[str, Any] = event.data
+    fields = {
+        "content": event.content,
         "tool": data.get("tool", ""),
         "args": json.dumps(data.get("args", {})),
         "behavior": data.get("behavior", ""),
         "reason": data.get("stop_reason", ""),
         "task": data.get("task") or "(resumed)",
     }
+    when = time.strftime("%H:%M:%S", time.gmtime(event.timestamp))  # UTC, like all other times
+    what = one_line(template.format_map(fields), width - len("00:00:00 999 "))
+    return f"{when} {event.step:>3} {what}"

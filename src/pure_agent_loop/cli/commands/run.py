@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.arguments import add_options, describe
-from pure_agent_loop.cli.choose import ask_for_model, choose
+from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import INTERRUPTED, USAGE
+from pure_agent_loop.cli.first_start import ask_for_model
 from pure_agent_loop.cli.options import (
     AnswerOptions,
     CommandOptions,
@@ -56,7 +57,7 @@ from pure_agent_loop.tool import ToolRegistry
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.assistant import Guidance
-    from pure_agent_loop.kernel.kit import Compactor
+    from pure_agent_loop.compaction import Compactor
 
 _EPILOG = """\
 The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from pure_agent_loop.cli.arguments import add_actions, add_durable_database, add_json, describe
+from pure_agent_loop.cli.database import at_database
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import CommandOutput
-from pure_agent_loop.cli.which_session import at_database
 from pure_agent_loop.durable import (
     Delivery,
     Engine,
@@ -192,12 +192,9 @@ def _remove(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
     return {"removed": options.name}, "", notice("cli.schedule_removed", name=options.name)
 
 
-def _pause(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
-    return _info_of(schedules.pause(options.name))
-
-
-def _resume(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
-    return _info_of(schedules.resume(options.name))
+def _pause_or_resume(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
+    change = schedules.pause if options.action == "pause" else schedules.resume
+    return _info_of(change(options.name))
 
 
 def _run(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
@@ -265,7 +262,7 @@ _ACTIONS = {
     "list": _list,
     "show": _show,
     "remove": _remove,
-    "pause": _pause,
-    "resume": _resume,
+    "pause": _pause_or_resume,
+    "resume": _pause_or_resume,
     "run": _run,
 }
