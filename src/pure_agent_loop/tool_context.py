@@ -110,7 +110,7 @@ class LiveRun(Protocol):
 
     def progress(self, text: str, **details: str) -> None: ...  # noqa: D102 - as `RunContext` says
 
-    async def told(self) -> None: ...  # noqa: D102 - as `RunContext` says
+    async def flush_progress(self) -> None: ...  # noqa: D102 - as `RunContext` says
 
     async def ask(self, question: str) -> str: ...  # noqa: D102 - as `RunContext` says
 
@@ -222,11 +222,11 @@ def memory_owner() -> str | LiveRun | None:
     return context.run.session_id or context.run
 
 
-async def all_told() -> None:
+async def flush_progress() -> None:
     """Wait until all reported progress has been emitted."""
     context = _RUN.get()
     if context is not None and context.run is not None:
-        await context.run.told()
+        await context.run.flush_progress()
 
 
 class in_run:  # noqa: N801 - used with `with`

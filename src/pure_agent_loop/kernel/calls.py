@@ -19,7 +19,7 @@ from pure_agent_loop.schema.outcome import failed
 from pure_agent_loop.stop_reasons import SUSPENDED, WAITING_TOOL
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.tool import Tool, ToolOutcome
-from pure_agent_loop.tool_context import all_told, enter_call
+from pure_agent_loop.tool_context import enter_call, flush_progress
 
 if TYPE_CHECKING:
     from pure_agent_loop.kernel.observers import CallRecord, Snapshots
@@ -193,7 +193,7 @@ def _effect(step: Step, call: ToolCallRun) -> Callable[[], Awaitable[ToolOutcome
         enter_call(context)  # each call has its own task, so the context ends with it
         for left in range(attempts - 1, -1, -1):
             outcome = await invoke(call.args, kit.prompts)
-            await all_told()
+            await flush_progress()
             outcome = redacted_outcome(outcome, kit.redactor)
             if not left or not outcome.is_error or outcome.is_interrupt or outcome.is_retry:
                 break
