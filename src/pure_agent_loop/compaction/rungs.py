@@ -203,7 +203,7 @@ def _short_call(call: WireCall, limit: int) -> WireCall:
     return {**call, "function": {**call["function"], "arguments": short}}
 
 
-def _short_value(value: Any, limit: int) -> Any:
+def _short_value(value: object, limit: int) -> Any:
     if isinstance(value, str):
         return _ends_of(value, limit)
     if isinstance(value, dict):

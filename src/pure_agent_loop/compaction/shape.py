@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pure_agent_loop.compaction.cost import choose_cut, cut_at, rates_of
 from pure_agent_loop.events import Event
@@ -131,7 +131,7 @@ def strings_in(arguments: str) -> list[str]:
     return list(_strings(value))
 
 
-def _strings(value: Any) -> Iterable[str]:
+def _strings(value: object) -> Iterable[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):

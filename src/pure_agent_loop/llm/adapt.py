@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.llm.extra import without_extra
 from pure_agent_loop.llm.messages import (
@@ -24,6 +24,9 @@ from pure_agent_loop.llm.messages import (
 )
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.media import MEDIA_KINDS
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Tools
 
 NAMED_SCHEMAS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 DATA_KEYWORDS = ("enum", "const", "default", "examples", "required")
@@ -72,7 +75,7 @@ def adapt_messages(  # noqa: C901 - one branch a setting
     return list(adapted)
 
 
-def adapt_fields(body: dict[str, Any], profile: Profile, keep: Collection[str] = ()) -> None:
+def adapt_fields(body: JsonObject, profile: Profile, keep: Collection[str] = ()) -> None:
     """Rename and remove fields of a request, in place.
 
     Args:
@@ -88,7 +91,7 @@ def adapt_fields(body: dict[str, Any], profile: Profile, keep: Collection[str] =
             body.pop(name, None)
 
 
-def adapt_tools(tools: list[dict[str, Any]], profile: Profile) -> list[dict[str, Any]]:
+def adapt_tools(tools: Tools, profile: Profile) -> list[JsonObject]:
     """Remove the keywords that the profile excludes from tool schemas, and cut long descriptions."""
     without, limit = frozenset(profile.schema_without), profile.description_limit
     if not without and limit is None:
@@ -118,7 +121,7 @@ def cache_key(messages: Sequence[Message], tools: object) -> str:
     return f"pal-{hashlib.blake2b(text.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"
 
 
-def mark_for_cache(body: dict[str, Any]) -> None:
+def mark_for_cache(body: JsonObject) -> None:
     """Mark what the server shall cache, in place: the system prompt, the end, and points between them.
 
     A question that nothing follows is not marked, because writing costs more than not caching; neither is a
@@ -143,7 +146,7 @@ def mark_for_cache(body: dict[str, Any]) -> None:
         distance += max(1, len(_parts_of(message)) + len(message.get("tool_calls") or ()))
 
 
-def _parts_of(message: Message) -> list[dict[str, Any]]:
+def _parts_of(message: Message) -> list[JsonObject]:
     content = message.get("content")
     return content if isinstance(content, list) else []
 
@@ -156,7 +159,7 @@ def _marked(message: Message) -> Message:
 # -- messages -------------------------------------------------------------------------------------------
 
 
-def _with_stand_ins(messages: Iterable[Message], fields: Mapping[str, Any]) -> Iterator[Message]:
+def _with_stand_ins(messages: Iterable[Message], fields: JsonFields) -> Iterator[Message]:
     for message in messages:
         if calls := message.get("tool_calls"):
             yield {**message, "tool_calls": [{**fields, **calls[0]}, *calls[1:]]}
@@ -275,7 +278,7 @@ def short_id(call_id: str, length: int) -> str:
 # -- schemas --------------------------------------------------------------------------------------------
 
 
-def simplify_schema(schema: Any, without: frozenset[str]) -> Any:
+def simplify_schema(schema: object, without: frozenset[str]) -> Any:
     """Remove keywords from a JSON Schema, and replace them by equivalents if possible.
 
     ``$ref`` is expanded (a recursive reference becomes any object), ``const`` becomes an ``enum`` of one, a
@@ -285,17 +288,15 @@ def simplify_schema(schema: Any, without: frozenset[str]) -> Any:
     return _simple(schema, without, definitions, ())
 
 
-def _definitions_of(schema: Any) -> Mapping[str, Any]:
-    definitions: dict[str, Any] = {}
+def _definitions_of(schema: object) -> JsonFields:
+    definitions: JsonObject = {}
     for key in ("$defs", "definitions"):
         if isinstance(schema, Mapping) and isinstance(schema.get(key), Mapping):
             definitions.update({f"#/{key}/{name}": target for name, target in schema[key].items()})
     return definitions
 
 
-def _simple(
-    schema: Any, without: frozenset[str], definitions: Mapping[str, Any], inside: tuple[str, ...]
-) -> Any:
+def _simple(schema: object, without: frozenset[str], definitions: JsonFields, inside: tuple[str, ...]) -> Any:
     if isinstance(schema, list):
         return [_simple(item, without, definitions, inside) for item in schema]
     if not isinstance(schema, Mapping):
@@ -305,7 +306,7 @@ def _simple(
         rest = {key: value for key, value in schema.items() if key != "$ref"}
         target = {"type": "object"} if reference in inside else definitions.get(reference, {})
         return _simple({**target, **rest}, without, definitions, (*inside, reference))
-    out: dict[str, Any] = {}
+    out: JsonObject = {}
     for key, value in schema.items():
         if key in NAMED_SCHEMAS and isinstance(value, Mapping):
             if key not in without:
@@ -316,13 +317,13 @@ def _simple(
 
 
 def _equivalents(
-    schema: Mapping[str, Any],
+    schema: JsonFields,
     without: frozenset[str],
-    definitions: Mapping[str, Any],
+    definitions: JsonFields,
     inside: tuple[str, ...],
-) -> dict[str, Any]:
+) -> JsonObject:
     """Return equivalents of the removed keywords."""
-    equivalents: dict[str, Any] = {}
+    equivalents: JsonObject = {}
     if "const" in without and "const" in schema:
         equivalents["enum"] = [schema["const"]]
     for key in ("anyOf", "oneOf", "allOf"):

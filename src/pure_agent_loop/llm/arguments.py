@@ -11,10 +11,13 @@ import json
 import math
 from collections.abc import Iterator, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import MAX_DEPTH, shorten, to_jsonable
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonObject
 
 PREVIEW_CHARS = 200
 _HARMLESS = frozenset({str, int, bool, type(None)})
@@ -24,7 +27,7 @@ class _RefusedError(ValueError):
     """Valid JSON that must not be used."""
 
 
-def parse_arguments(raw: Any) -> tuple[dict[str, Any], str | None]:
+def parse_arguments(raw: object) -> tuple[JsonObject, str | None]:
     """Parse arguments.
 
     Args:
@@ -85,7 +88,7 @@ def _finite(text: str) -> float:
     return number
 
 
-def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique(pairs: list[tuple[str, Any]]) -> JsonObject:
     result = keep_doubles(pairs)
     if isinstance(result, DoubledKeys):
         raise result.refusal()
@@ -102,7 +105,7 @@ class DoubledKeys(dict[str, Any]):
         return _RefusedError(model_text("key_twice", key=shorten(self.key, PREVIEW_CHARS)))
 
 
-def keep_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def keep_doubles(pairs: list[tuple[str, Any]]) -> JsonObject:
     """Build an object for ``object_pairs_hook``; a `DoubledKeys` if a key occurs twice."""
     result = dict(pairs)
     if len(result) == len(pairs):
@@ -116,7 +119,7 @@ def keep_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return doubled
 
 
-def _check(value: Any, depth: int = 0) -> None:
+def _check(value: object, depth: int = 0) -> None:
     """Reject values that would not reach the tool unchanged."""
     if type(value) in _HARMLESS:
         return
@@ -134,7 +137,7 @@ def _check(value: Any, depth: int = 0) -> None:
         _check(item, depth + 1)
 
 
-def check_numbers(written: Any, made: Any) -> None:
+def check_numbers(written: object, made: object) -> None:
     """Reject non-finite floats that were converted from JSON, such as ``"NaN"`` or a huge number.
 
     The same text is allowed where it stays a string, and a type's default may be infinite.
@@ -146,7 +149,7 @@ def check_numbers(written: Any, made: Any) -> None:
         raise _RefusedError(model_text("not_allowed", value=shorten(str(spelled), PREVIEW_CHARS)))
 
 
-def _non_finite_values(value: Any) -> Iterator[Any]:
+def _non_finite_values(value: object) -> Iterator[Any]:
     if isinstance(value, (dict, Mapping)):
         value = list(value.values())
     if isinstance(value, (list, tuple)):
@@ -163,7 +166,7 @@ def _non_finite_values(value: Any) -> Iterator[Any]:
         yield f"{value:.0e}" if isinstance(value, float) else "1e309" if isinstance(value, int) else value
 
 
-def _holds_infinite(value: Any, depth: int = 0) -> bool:
+def _holds_infinite(value: object, depth: int = 0) -> bool:
     if isinstance(value, float):
         return not math.isfinite(value)
     if depth > MAX_DEPTH or isinstance(value, (str, bytes, int, type(None))):
@@ -177,7 +180,7 @@ def _holds_infinite(value: Any, depth: int = 0) -> bool:
     return any(_holds_infinite(item, depth + 1) for item in value)
 
 
-def _reason(problem: str, raw: Any) -> str:
+def _reason(problem: str, raw: object) -> str:
     text = raw if isinstance(raw, str) else json.dumps(to_jsonable(raw))
     preview = text if len(text) <= PREVIEW_CHARS else text[:PREVIEW_CHARS] + "..."
     return model_text("arguments", problem=problem, preview=preview)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from types import AsyncGeneratorType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.abilities import as_protocol
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 
 class BaseLLMClient(ABC):
@@ -31,9 +34,7 @@ class BaseLLMClient(ABC):
     context_window: int | None = None
 
     @abstractmethod
-    async def chat(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
-    ) -> LLMResponse:
+    async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
         """Answer a conversation.
 
         Args:
@@ -46,7 +47,7 @@ class BaseLLMClient(ABC):
         """
 
     async def chat_stream(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+        self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
         """Stream the response to a conversation. Same arguments and errors as `chat`.
 
@@ -63,9 +64,7 @@ class BaseLLMClient(ABC):
 class StreamingClient(BaseLLMClient):
     """A chat model that implements `chat_stream`; its `chat` collects the stream."""
 
-    async def chat(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
-    ) -> LLMResponse:
+    async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
         """Return the whole response. See `BaseLLMClient.chat`."""
         return await assembled(self.chat_stream(messages, tools, **kwargs))
 
@@ -73,9 +72,7 @@ class StreamingClient(BaseLLMClient):
 class ChatModel(Protocol):
     """Minimal client: any object with an async `chat`, subclass or not."""
 
-    async def chat(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
-    ) -> LLMResponse:
+    async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
         """See `BaseLLMClient.chat`."""
         ...
 
@@ -84,7 +81,7 @@ class Streams(Protocol):
     """A client that can stream its response."""
 
     def chat_stream(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+        self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
     ) -> AsyncIterator[Delta]:
         """See `BaseLLMClient.chat_stream`."""
         ...
@@ -139,9 +136,7 @@ class FindsWindow(Protocol):
 class CountsTokens(Protocol):
     """A client whose server counts the tokens of a request."""
 
-    async def count_tokens(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
-    ) -> int:
+    async def count_tokens(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> int:
         """Return the input tokens of a request. Same arguments and errors as `BaseLLMClient.chat`."""
         ...
 
@@ -159,11 +154,11 @@ class ShowsRequest(Protocol):
 
     def request_body(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: Options,
         stream: bool,
-    ) -> dict[str, Any] | None:
+    ) -> JsonObject | None:
         """Return the body of a request; None if it cannot be built."""
         ...
 
@@ -196,9 +191,7 @@ def takes_server_tools(client: object) -> bool:
     return all(map(takes_server_tools, clients)) if clients else getattr(client, "takes_server_tools", False)
 
 
-def with_server_tools(
-    tools: list[dict[str, Any]] | None, options: Mapping[str, Any]
-) -> list[dict[str, Any]] | None:
+def with_server_tools(tools: Tools | None, options: Options) -> list[JsonObject] | None:
     """Return the tools of a request, with those of the option ``server_tools`` at their end."""
     more = options.get("server_tools")
     return [*(tools or ()), *more] if more else tools
@@ -229,9 +222,9 @@ async def close_client(client: object) -> None:
 
 def stream_of(
     client: ChatModel,
-    messages: list[dict[str, Any]],
-    tools: Sequence[dict[str, Any]] | None,
-    options: dict[str, Any],
+    messages: list[Message],
+    tools: Sequence[JsonObject] | None,
+    options: JsonObject,
 ) -> AsyncGenerator[Delta, None]:
     """Stream from any client, also from one that only has `chat`. Closing it closes the client's stream."""
     schemas = list(tools) if tools else None
@@ -244,9 +237,9 @@ def stream_of(
 
 async def _single_delta(
     client: ChatModel,
-    messages: list[dict[str, Any]],
-    tools: list[dict[str, Any]] | None,
-    options: dict[str, Any],
+    messages: list[Message],
+    tools: Tools | None,
+    options: JsonObject,
 ) -> AsyncGenerator[Delta, None]:
     response = await client.chat(messages, tools, **options)
     yield response.to_delta()

@@ -22,7 +22,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pure_agent_loop.llm.arguments import parse_arguments
 from pure_agent_loop.llm.control_tokens import meant_arguments
@@ -31,7 +31,10 @@ from pure_agent_loop.llm.values import ToolCall, ToolCallDelta
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text, shorten
 
-Parsed = tuple[dict[str, Any], "str | None"]  # the arguments, and why they are rejected
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonObject
+
+Parsed: TypeAlias = "tuple[JsonObject, str | None]"  # the arguments, and why they are rejected
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ class OpenCall:
     name: str = ""
     pieces: list[str] = field(default_factory=list)
     whole: Any = None
-    extra: list[dict[str, Any]] = field(default_factory=list)
+    extra: list[JsonObject] = field(default_factory=list)
     changes_id: bool = False
     is_named_again: bool = False
 
@@ -170,11 +173,11 @@ def _is_chain(pieces: list[str]) -> bool:
     return all(later.startswith(earlier) for earlier, later in itertools.pairwise(pieces))
 
 
-def _stripped(arguments: Any) -> Any:
+def _stripped(arguments: object) -> Any:
     return arguments.strip() if isinstance(arguments, str) else arguments
 
 
-def _begins_object(arguments: Any) -> bool:
+def _begins_object(arguments: object) -> bool:
     return isinstance(arguments, Mapping) or (
         isinstance(arguments, str) and arguments.lstrip().startswith("{")
     )

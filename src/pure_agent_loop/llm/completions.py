@@ -10,12 +10,15 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.extra import CALL_FIELDS, FUNCTION_FIELDS, MESSAGE_FIELDS, extra_of, extra_of_call
 from pure_agent_loop.llm.values import CLOSED, NOTHING, Delta, TokenUsage, ToolCallDelta, get
 from pure_agent_loop.llm.wire import BOM, SSEDecoder, parse_json, unreadable, web_page
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 # -- bodies ----------------------------------------------------------------------------------------------
 
@@ -111,7 +114,7 @@ class BodyReader:
         if self._others is not None and not self.is_done:
             yield self._missing(self._others)
 
-    def _delta(self, data: Mapping[str, Any]) -> Delta:
+    def _delta(self, data: JsonFields) -> Delta:
         delta = None if self._choice else _usual(data)
         if delta is None:
             delta = self._unusual(data)
@@ -125,7 +128,7 @@ class BodyReader:
             self._reason = delta.finish_reason
         return delta
 
-    def _unusual(self, data: Mapping[str, Any]) -> Delta:
+    def _unusual(self, data: JsonFields) -> Delta:
         delta = parse_chunk(data)
         choice, *others = all_choices(data) or [None]
         index = choice_index(choice)
@@ -150,7 +153,7 @@ class BodyReader:
 # -- chunks of the common form, read quickly -------------------------------------------------------------
 
 
-def _usual(data: Mapping[str, Any]) -> Delta | None:
+def _usual(data: JsonFields) -> Delta | None:
     """Read a chunk of the common form quickly, with the result of `parse_chunk`; None for any other chunk."""
     choices, raw_usage = data.get("choices"), data.get("usage")
     usage = TokenUsage.from_openai(raw_usage) if type(raw_usage) is dict else None
@@ -162,7 +165,7 @@ def _usual(data: Mapping[str, Any]) -> Delta | None:
     return _usual_choice(choice, usage) if type(choice) is dict else None
 
 
-def _usual_choice(choice: dict[str, Any], usage: TokenUsage | None) -> Delta | None:
+def _usual_choice(choice: JsonObject, usage: TokenUsage | None) -> Delta | None:
     delta = reason = None
     for name, value in choice.items():
         if name == "delta":
@@ -177,7 +180,7 @@ def _usual_choice(choice: dict[str, Any], usage: TokenUsage | None) -> Delta | N
     return _usual_delta(delta, reason, usage)
 
 
-def _usual_delta(delta: dict[str, Any], reason: str | None, usage: TokenUsage | None) -> Delta | None:
+def _usual_delta(delta: JsonObject, reason: str | None, usage: TokenUsage | None) -> Delta | None:
     text = calls = None
     for name, value in delta.items():
         if name == "content":
@@ -192,7 +195,7 @@ def _usual_delta(delta: dict[str, Any], reason: str | None, usage: TokenUsage | 
     return Delta(text or "", "", parts, reason, usage) if text or parts or reason or usage else NOTHING
 
 
-def _usual_parts(calls: Any) -> tuple[ToolCallDelta, ...] | None:
+def _usual_parts(calls: object) -> tuple[ToolCallDelta, ...] | None:
     if type(calls) is not list:
         return None
     parts: list[ToolCallDelta] = []
@@ -240,7 +243,7 @@ def _merged(first: Delta, second: Delta) -> Delta | None:
 # -- chunks and completions of any form ------------------------------------------------------------------
 
 
-def parse_chunk(data: Any) -> Delta:
+def parse_chunk(data: object) -> Delta:
     """Read a chunk of a stream.
 
     Args:
@@ -252,7 +255,7 @@ def parse_chunk(data: Any) -> Delta:
     return _parse_answer(data, ("delta", "message"))
 
 
-def parse_completion(data: Any) -> Delta:
+def parse_completion(data: object) -> Delta:
     """Read a whole (not streamed) chat completion.
 
     A missing finish reason is accepted; a finish reason of null means an incomplete response.
@@ -286,7 +289,7 @@ def parse_completion(data: Any) -> Delta:
     return delta
 
 
-def _parse_answer(data: Any, places: tuple[str, str]) -> Delta:
+def _parse_answer(data: object, places: tuple[str, str]) -> Delta:
     error = _error_in(data)
     if error is not None:
         from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
@@ -318,7 +321,7 @@ def announces_calls(reason: str | None) -> bool:
     return re.match("(tool|function)_(call|use)", (reason or "").lower()) is not None
 
 
-def _getter(value: Any) -> Callable[[str], Any]:
+def _getter(value: object) -> Callable[[str], Any]:
     """Return a function that gets fields of a value, as `get` does."""
     return value.get if type(value) is dict else partial(get, value)
 
@@ -332,7 +335,7 @@ def _error_in(data: Any) -> Any:
     return data if bare and any(isinstance(data.get(key), str) for key in ("message", "detail")) else None
 
 
-def first_choice(data: Any) -> Any:
+def first_choice(data: object) -> Any:
     """Return the choice with the lowest index of a chunk or a completion; None without choices."""
     choices = get(data, "choices")
     if type(choices) is list and len(choices) == 1 and type(choices[0]) is dict:  # the usual case
@@ -340,7 +343,7 @@ def first_choice(data: Any) -> Any:
     return next(iter(all_choices(data)), None)
 
 
-def all_choices(data: Any) -> list[Any]:
+def all_choices(data: object) -> list[Any]:
     """Return the choices of a chunk or a completion, sorted by index."""
     choices = get(data, "choices")
     if isinstance(choices, Mapping):
@@ -363,7 +366,7 @@ class OtherChoices:
     def __init__(self) -> None:
         self._deltas: dict[int, list[Delta]] = {}
 
-    def add(self, choice: Any, number: int) -> None:
+    def add(self, choice: object, number: int) -> None:
         """Add a choice; `number` identifies it if it has no index."""
         index = choice_index(choice)
         delta = parse_chunk({"choices": [choice]})
@@ -390,16 +393,16 @@ class OtherChoices:
         return Delta("" if has_text else text, "", tuple(parts))
 
 
-def choice_index(choice: Any) -> int | None:
+def choice_index(choice: object) -> int | None:
     """Return the index of a choice; None if it has none."""
     return _index(get(choice, "index"))
 
 
-def _is_json(value: Any) -> bool:
+def _is_json(value: object) -> bool:
     return isinstance(value, (dict, list, tuple, str, int, float, Mapping))
 
 
-def _object(value: Any) -> Any:
+def _object(value: object) -> Any:
     """Return an object; an empty one for a missing value."""
     if type(value) is dict:
         return value
@@ -410,7 +413,7 @@ def _object(value: Any) -> Any:
     return value
 
 
-def _content(content: Any) -> tuple[str, str]:
+def _content(content: object) -> tuple[str, str]:
     """Return (text, reasoning) of a content: a string, None or parts."""
     if content is None:
         return "", ""
@@ -425,7 +428,7 @@ def _content(content: Any) -> tuple[str, str]:
     return "".join(text for text, _ in split), "".join(thinking for _, thinking in split)
 
 
-def _content_part(part: Any) -> tuple[str, str]:
+def _content_part(part: object) -> tuple[str, str]:
     if isinstance(part, str):
         return part, ""
     thinking = get(part, "thinking")  # a string, or parts, as Mistral sends it
@@ -435,12 +438,12 @@ def _content_part(part: Any) -> tuple[str, str]:
     return (text, "") if isinstance(text, str) else ("", "")
 
 
-def _finish_reason(value: Any) -> str | None:
+def _finish_reason(value: object) -> str | None:
     """Return the finish reason; None for the empty string or "null" that some servers send in each chunk."""
     return value if isinstance(value, str) and value not in ("", "null") else None
 
 
-def _call_parts(calls: Any) -> tuple[ToolCallDelta, ...]:
+def _call_parts(calls: object) -> tuple[ToolCallDelta, ...]:
     if not calls:
         return ()
     if isinstance(calls, Mapping):
@@ -452,7 +455,7 @@ def _call_parts(calls: Any) -> tuple[ToolCallDelta, ...]:
     return ()
 
 
-def _call_part(call: Any) -> ToolCallDelta:
+def _call_part(call: object) -> ToolCallDelta:
     field = _getter(call)
     function = field("function")
     if isinstance(function, str):
@@ -462,14 +465,14 @@ def _call_part(call: Any) -> ToolCallDelta:
     return ToolCallDelta(_index(field("index")), _word(field("id")), name, arguments, extra_of_call(call))
 
 
-def _legacy_part(call: Any) -> tuple[ToolCallDelta, ...]:
+def _legacy_part(call: object) -> tuple[ToolCallDelta, ...]:
     if not call or not (_is_json(call) or get(call, "name")):
         return ()
     call = _object(call)
     return (ToolCallDelta(0, None, _word(get(call, "name")), get(call, "arguments")),)
 
 
-def _index(value: Any) -> int | None:
+def _index(value: object) -> int | None:
     if type(value) is int or value is None:
         return value
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 10:
@@ -477,7 +480,7 @@ def _index(value: Any) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 
-def _word(value: Any) -> str | None:
+def _word(value: object) -> str | None:
     """Return a name or an id as text; some servers send numbers."""
     if type(value) is str or value is None:
         return value

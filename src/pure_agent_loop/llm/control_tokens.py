@@ -12,15 +12,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.llm.profiles import CONTROL_TOKENS
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.text import to_jsonable
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 JOINER = "\u2060"
 JOINER_BYTES = JOINER.encode()
@@ -89,7 +92,7 @@ class ControlTokens:
         """Return the stripped pieces of text between tokens."""
         return [piece.strip() for piece in self._token.sub("\0", text).split("\0")]
 
-    def break_request(self, body: dict[str, Any], history: Sequence[Mapping[str, Any]]) -> None:
+    def break_request(self, body: JsonObject, history: Sequence[JsonFields]) -> None:
         """Break the tokens in the messages and tools of a request, in place.
 
         Tokens at the start of the system prompt are the caller's and stay: some models are controlled by one
@@ -122,7 +125,7 @@ class ControlTokens:
         if tools:
             body["tools"] = tools
 
-    def _lead(self, message: Mapping[str, Any]) -> str:
+    def _lead(self, message: JsonFields) -> str:
         """Return the control tokens at the start of a system prompt."""
         text, end = message.get("content"), 0
         if message["role"] not in ("system", "developer") or not isinstance(text, str):
@@ -205,7 +208,7 @@ class _RestoredText:
         return known[start:]
 
 
-def _restore(broken: dict[str, Any], kept: Mapping[str, Any], ours: frozenset[str]) -> None:
+def _restore(broken: JsonObject, kept: JsonFields, ours: frozenset[str]) -> None:
     """Restore the fields that a server added: it may have signed them."""
     broken.update({name: value for name, value in kept.items() if name not in ours})
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pure_agent_loop.llm.values import get
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import WireCall
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, WireCall
 
 # Fields of the protocol, and fields that are read elsewhere (reasoning, a refusal as text). `audio` is data
 # for a player; the protocol takes it back by id only.
@@ -27,13 +27,13 @@ _EMPTY = (None, "")
 _NAMING = ("index", "type", "id")  # fields that identify an item of a list
 
 
-def extra_of(value: Any, known: Collection[str]) -> dict[str, Any] | None:
+def extra_of(value: object, known: Collection[str]) -> JsonObject | None:
     """Return the non-empty fields of a dict or an SDK object that are not in `known`; None without any."""
     fields = value if isinstance(value, Mapping) else getattr(value, "model_extra", None) or {}
     return {name: field for name, field in fields.items() if field and name not in known} or None
 
 
-def extra_of_call(call: Any) -> dict[str, Any] | None:
+def extra_of_call(call: object) -> JsonObject | None:
     """Return the extra fields of a call; those of its ``function`` under that name."""
     function = get(call, "function")
     is_flat = not function or isinstance(function, str)
@@ -42,7 +42,7 @@ def extra_of_call(call: Any) -> dict[str, Any] | None:
     return {**extra, "function": inner} if inner else extra or None
 
 
-def with_extra(call: WireCall, extra: Mapping[str, Any] | None) -> WireCall:
+def with_extra(call: WireCall, extra: JsonFields | None) -> WireCall:
     """Return a call of a history with its extra fields."""
     if not extra:
         return call
@@ -50,14 +50,14 @@ def with_extra(call: WireCall, extra: Mapping[str, Any] | None) -> WireCall:
     return cast("WireCall", {**call, **extra, "function": function})
 
 
-def without_extra(message: Mapping[str, Any], refused: Collection[str] | None = None) -> dict[str, Any]:
+def without_extra(message: JsonFields, refused: Collection[str] | None = None) -> JsonObject:
     """Return a message with the protocol's own fields only.
 
     Args:
         refused: If given, drop only these fields.
     """
 
-    def kept(value: Mapping[str, Any], known: frozenset[str]) -> dict[str, Any]:
+    def kept(value: JsonFields, known: frozenset[str]) -> JsonObject:
         if refused is None:
             return {name: field for name, field in value.items() if name in known}
         needed = _NEEDED if known is MESSAGE_FIELDS else known
@@ -72,7 +72,7 @@ def without_extra(message: Mapping[str, Any], refused: Collection[str] | None = 
     return plain
 
 
-def not_of_protocol(messages: Iterable[Mapping[str, Any]]) -> list[str]:
+def not_of_protocol(messages: Iterable[JsonFields]) -> list[str]:
     """Return the fields of messages and calls that a server need not support, in order."""
     names: dict[str, None] = {}
     for message in messages:
@@ -123,11 +123,11 @@ def _items(pieces: Sequence[list[Any]]) -> list[Any]:
     return [joined(group) for group in groups]
 
 
-def _has_index(item: Any) -> bool:
+def _has_index(item: object) -> bool:
     return isinstance(item, dict) and isinstance(item.get("index"), int)
 
 
-def _continues(group: list[Any], item: Any) -> bool:
+def _continues(group: list[Any], item: object) -> bool:
     if (
         not isinstance(item, dict)
         or not isinstance(group[0], dict)

@@ -219,7 +219,7 @@ def _wait(seconds: float) -> float | None:
 # -- what a server says in place of a response -----------------------------------------------------------
 
 
-def error_from_body(error: Any) -> LLMError:
+def error_from_body(error: object) -> LLMError:
     """Convert an error object sent in place of a response (with status 200, or inside a stream)."""
     message, codes = read_error(error)
     status = next((int(code) for code in codes if re.fullmatch("[1-5][0-9][0-9]", code)), None)
@@ -227,7 +227,7 @@ def error_from_body(error: Any) -> LLMError:
     return LLMError(f"The server reported an error: {message}", kind=kind, status=status, said=message)
 
 
-def read_error(error: Any) -> tuple[str, list[str]]:
+def read_error(error: object) -> tuple[str, list[str]]:
     """Return the message and the codes of an error, in any form that servers use."""
     while isinstance(error, list) and error:
         error = error[0]

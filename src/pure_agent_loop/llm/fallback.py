@@ -10,10 +10,10 @@ import json
 import math
 import threading
 import uuid
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError, MissingExtraError, PureAgentLoopError
@@ -46,6 +46,9 @@ from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
 
 T = TypeVar("T")
 COOLDOWN = 30.0
@@ -174,11 +177,11 @@ class Fallback(StreamingClient):
 
     def request_body(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: Options,
         stream: bool,
-    ) -> dict[str, Any] | None:
+    ) -> JsonObject | None:
         """Return the body of a request to the preferred model; see `ShowsRequest`."""
         client = self._members[0].client
         showing = as_protocol(client, ShowsRequest)
@@ -192,8 +195,8 @@ class Fallback(StreamingClient):
 
     async def chat_stream(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None = None,
+        messages: list[Message],
+        tools: Tools | None = None,
         *,
         timeouts: tuple[float | None, float | None] = _UNLIMITED,
         **kwargs: Any,
@@ -290,7 +293,7 @@ class _Attempt:
         silence: float | None,
         timeouts: tuple[float | None, float | None],
         messages: list[Message],
-        tools: list[dict[str, Any]] | None,
+        tools: Tools | None,
     ) -> None:
         beginning, pause = timeouts
         waits = isinstance(silence, DefaultFloat) and is_on_this_machine(client)
@@ -301,11 +304,11 @@ class _Attempt:
         self._limit, self._pause = limits
         self._left = self._limit
         self._messages, self._tools = messages, tools
-        self._options: Mapping[str, Any] = {}
+        self._options: JsonFields = {}
         self._watch = Interrupt(keeps_timer=True)
         self._assembler = Assembler(splits_thinking=thinks_in_text(client))
 
-    async def run(self, options: Mapping[str, Any]) -> AsyncGenerator[Delta, None]:
+    async def run(self, options: Options) -> AsyncGenerator[Delta, None]:
         """Stream the response, its usage with the cost."""
         self._options = options
         try:
@@ -379,7 +382,7 @@ def _shorter(one: float | None, other: float | None) -> float | None:
 class LimitStore(Protocol):
     """Storage of limits that several processes share, such as `durable.SharedLimits`."""
 
-    def change(self, key: str, work: Callable[[dict[str, Any], float], T]) -> T:
+    def change(self, key: str, work: Callable[[JsonObject, float], T]) -> T:
         """Change the ledger of a key in one transaction; blocks.
 
         Args:
@@ -406,7 +409,7 @@ class _MinuteLedger:
         plain: Plain JSON form; it is changed.
     """
 
-    def __init__(self, plain: dict[str, Any], requests: int | None, tokens: int | None) -> None:
+    def __init__(self, plain: JsonObject, requests: int | None, tokens: int | None) -> None:
         self._spent: dict[str, list[int]] = plain.setdefault("spent", {})  # by second
         self._waiting: dict[str, list[float]] = plain.setdefault("waiting", {})  # by ticket: seen, tokens
         self._requests, self._tokens = requests, tokens
@@ -499,7 +502,7 @@ class Limiter(StreamingClient):
         self.inner = client
         self._requests, self._tokens, self._store = requests, tokens, store
         self._clock: Clock = clock or SystemClock()
-        self._ledger: dict[str, Any] = {}
+        self._ledger: JsonObject = {}
         self._lock = threading.Lock()
         self.takes_meta, self.takes_server_tools = takes_meta(client), takes_server_tools(client)
         self.origin = origin_of(client)
@@ -522,7 +525,7 @@ class Limiter(StreamingClient):
         await close_client(self.inner)
 
     async def chat_stream(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+        self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
     ) -> AsyncGenerator[Delta, None]:
         """Stream the response, as soon as the limits allow the request.
 
@@ -569,7 +572,7 @@ class Limiter(StreamingClient):
     async def _change(self, work: Callable[[_MinuteLedger, float], T]) -> T:
         """Change the ledger."""
 
-        def on_plain(plain: dict[str, Any], now: float) -> T:
+        def on_plain(plain: JsonObject, now: float) -> T:
             return work(_MinuteLedger(plain, self._requests, self._tokens), now)
 
         store = self._store
@@ -610,7 +613,7 @@ class _Used:
         return self._failed + (prompt + written if self.has_begun else 0)
 
 
-def estimate_request(messages: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None) -> int:
+def estimate_request(messages: Sequence[Message], tools: Sequence[JsonFields] | None) -> int:
     """Estimate the tokens of a request."""
     return sum(map(estimate_message, messages)) + (estimate_tokens(json.dumps(tools)) if tools else 0)
 
@@ -619,6 +622,6 @@ def _name(client: ChatModel) -> str:
     return model_of(client) or type(client).__name__
 
 
-def _check_seconds(name: str, value: Any) -> None:
+def _check_seconds(name: str, value: object) -> None:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
         raise ConfigError(f"{name}={value!r} must be a number of seconds above 0.")

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import HistoryError
 from pure_agent_loop.support.text import to_jsonable
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields
 
 Message = dict[str, Any]
 _ROLES = ("system", "developer", "user", "assistant", "tool", "function")
@@ -70,12 +73,12 @@ def _unwrapped(message: Any) -> Any:
     return message
 
 
-def _role_of(message: Mapping[str, Any]) -> str:
+def _role_of(message: JsonFields) -> str:
     role = message.get("role") or str(message.get("type")).removesuffix("MessageChunk").lower()
     return _OTHER_ROLES.get(role, role) if isinstance(role, str) else ""
 
 
-def _is_foreign(message: Mapping[str, Any]) -> bool:
+def _is_foreign(message: JsonFields) -> bool:
     if message.get("role") not in _ROLES:
         kind = _KIND_OF.get(str(message.get("type")))
         return _role_of(message) in _ROLES or kind in ("call", "result", "thought")
@@ -96,7 +99,7 @@ def _are_foreign(parts: list[Any]) -> bool:
     return not all(map(_is_native, blocks)) or (has_texts and have_types)
 
 
-def _is_other_call(call: Any) -> bool:
+def _is_other_call(call: object) -> bool:
     return isinstance(call, Mapping) and ("args" in call or isinstance(call.get("custom"), Mapping))
 
 
@@ -124,7 +127,7 @@ def _merged(first: Message, second: Message) -> Message:
     }
 
 
-def _read(message: Mapping[str, Any], place: str) -> Iterator[Message]:
+def _read(message: JsonFields, place: str) -> Iterator[Message]:
     """Yield the translations of a foreign message."""
     role = _role_of(message)
     if role not in _ROLES:  # an item outside a message
@@ -139,7 +142,7 @@ def _read(message: Mapping[str, Any], place: str) -> Iterator[Message]:
 class _MessageTranslation:
     """Translates one message."""
 
-    def __init__(self, role: str, message: Mapping[str, Any], form: str) -> None:
+    def __init__(self, role: str, message: JsonFields, form: str) -> None:
         self._role, self._message, self._form = role, message, form
         self._parts: list[Message] = []
         self._thoughts: list[str] = []
@@ -167,7 +170,7 @@ class _MessageTranslation:
                 {**message, "tool_call_id": _first(self._message, _IDS)} if self._role == "tool" else message
             )
 
-    def _add(self, kind: str, block: Mapping[str, Any], place: str) -> None:
+    def _add(self, kind: str, block: JsonFields, place: str) -> None:
         if kind == "call" and _first(block, _IDS) not in self._known:
             self._calls.append(_call(block))
         elif kind == "both":
@@ -195,7 +198,7 @@ class _MessageTranslation:
         self._parts, self._calls, self._thoughts = [], [], []
 
 
-def _kind(block: Any, place: str) -> tuple[str, Mapping[str, Any]]:
+def _kind(block: object, place: str) -> tuple[str, JsonFields]:
     if isinstance(block, str):
         return "text", {"text": block}
     if not isinstance(block, Mapping):
@@ -222,19 +225,19 @@ def _kind(block: Any, place: str) -> tuple[str, Mapping[str, Any]]:
     return kind, block
 
 
-def _text(block: Mapping[str, Any]) -> Message:
+def _text(block: JsonFields) -> Message:
     return {"type": "text", "text": str(block.get("text") or "")}
 
 
-def _first(block: Mapping[str, Any], names: Iterable[str]) -> Any:
+def _first(block: JsonFields, names: Iterable[str]) -> Any:
     return next((block[name] for name in names if block.get(name) is not None), None)
 
 
-def _as_text(value: Any) -> str:
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(to_jsonable(value), ensure_ascii=False)
 
 
-def _call(block: Mapping[str, Any]) -> Message:
+def _call(block: JsonFields) -> Message:
     # A call whose input is text, not JSON.
     custom = block if block.get("type") == "custom_tool_call" else block.get("custom")
     source = {**custom, "input": {"input": custom.get("input")}} if isinstance(custom, Mapping) else block
@@ -245,13 +248,13 @@ def _call(block: Mapping[str, Any]) -> Message:
     return {"id": _first(block, _IDS), "type": "function", "function": function}
 
 
-def _thought(block: Mapping[str, Any]) -> str:
+def _thought(block: JsonFields) -> str:
     content = _first(block, ("thinking", "text", "reasoning", "summary", "content"))
     texts = content if isinstance(content, list) else [content]
     return "\n".join(str(t.get("text", "")) if isinstance(t, Mapping) else str(t or "") for t in texts)
 
 
-def _result(block: Mapping[str, Any], place: str) -> Iterator[Message]:
+def _result(block: JsonFields, place: str) -> Iterator[Message]:
     content = _first(block, ("content", "output", "result", "response", "errorText"))
     if isinstance(content, Mapping) and "value" in content and "type" in content:  # as the AI SDK has it
         content = content["value"]
@@ -274,7 +277,7 @@ def _result(block: Mapping[str, Any], place: str) -> Iterator[Message]:
         yield {"role": "user", "content": media, "meta": {"synthetic": True}}
 
 
-def _medium(block: Mapping[str, Any], place: str) -> Message:
+def _medium(block: JsonFields, place: str) -> Message:
     source = block.get("source")
     source = source if isinstance(source, Mapping) else block
     mime = str(_first(source, ("media_type", "mime_type", "mimeType", "mediaType")) or "")

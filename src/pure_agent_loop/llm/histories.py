@@ -27,7 +27,7 @@ class WrittenHistories(Generic[T]):
     def __init__(self) -> None:
         self._by_task: WeakKeyDictionary[asyncio.Task[Any], _Written] = WeakKeyDictionary()
 
-    def find(self, settings: Any, history: list[Message]) -> tuple[T | None, int]:
+    def find(self, settings: object, history: list[Message]) -> tuple[T | None, int]:
         """Return what was written for the beginning of a history, and its number of messages.
 
         Args:
@@ -40,7 +40,7 @@ class WrittenHistories(Generic[T]):
             return None, 0
         return kept.written, len(kept.history)
 
-    def keep(self, settings: Any, history: list[Message], written: T, known: int) -> None:
+    def keep(self, settings: object, history: list[Message], written: T, known: int) -> None:
         """Keep what was written for a history.
 
         Args:
@@ -61,7 +61,7 @@ def _current_task() -> asyncio.Task[Any] | None:
         return None
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: object) -> Any:
     """Copy dicts and lists; texts are shared."""
     if type(value) is dict:
         return {name: inner if type(inner) is str else _copied(inner) for name, inner in value.items()}

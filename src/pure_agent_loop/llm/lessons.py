@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.adapt import DATA_KEYWORDS, NAMED_SCHEMAS, TOKEN_LIMITS
@@ -18,6 +18,9 @@ from pure_agent_loop.llm.failures import read_error
 from pure_agent_loop.llm.messages import Message, is_media, mark_of, newest_question
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.media import MEDIA_KINDS
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields
 
 _KINDS = ("bad_request", "overloaded", "unknown")  # llama.cpp reports template errors with 500
 _REFUSED = re.compile(
@@ -141,9 +144,7 @@ class Lesson:
     what: str
 
 
-def learn(
-    profile: Profile, body: Mapping[str, Any], error: LLMError, chosen: Collection[str] = ()
-) -> Lesson | None:
+def learn(profile: Profile, body: JsonFields, error: LLMError, chosen: Collection[str] = ()) -> Lesson | None:
     """Return the change of profile that a refusal calls for; None if it names nothing to change.
 
     Args:
@@ -184,9 +185,7 @@ def is_gone(error: LLMError, model: str) -> bool:
     return (error.status == 404 and is_named) or (is_about_it and _MODEL_GONE.search(words) is not None)
 
 
-def _refuse_choices(
-    profile: Profile, body: Mapping[str, Any], error: LLMError, chosen: Collection[str]
-) -> None:
+def _refuse_choices(profile: Profile, body: JsonFields, error: LLMError, chosen: Collection[str]) -> None:
     named = _refused_names(profile, error.said, [n for n in body if n in chosen and n not in _NEEDED])
     if not named:
         return
@@ -210,7 +209,7 @@ def _hint_for(name: str, thinking: Collection[str]) -> str:
     return f"Remove {name}, or use a model that accepts it."
 
 
-def _token_limit(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+def _token_limit(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     for sent, wanted in (TOKEN_LIMITS, TOKEN_LIMITS[::-1]):
         if sent in body and _refuses(words, sent):
             if profile.output_limit_field == wanted or not (_names(words, wanted) or sent == TOKEN_LIMITS[1]):
@@ -221,7 +220,7 @@ def _token_limit(profile: Profile, body: Mapping[str, Any], words: str) -> Lesso
     return None
 
 
-def _reasoning(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+def _reasoning(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     sent = profile.reasoning_echo
     if sent and any(sent in message for message in body["messages"]) and _REASONING_REFUSED.search(words):
         return Lesson(replace(profile, reasoning_echo=""), "the model's reasoning is no longer sent back")
@@ -237,7 +236,7 @@ def _reasoning(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson 
     return Lesson(replace(profile, echo_scope="history"), f"all earlier reasoning is sent back as {sent}")
 
 
-def _system(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+def _system(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     first = body["messages"][0]["role"] if body["messages"] else ""
     if first not in ("system", "developer") or not _SYSTEM_REFUSED.search(words):
         return None
@@ -246,7 +245,7 @@ def _system(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | N
     return Lesson(replace(profile, system_role="user"), "the system message is put before the question")
 
 
-def _messages(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+def _messages(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     """Learn a rule about the order or the form of messages."""
     if _TURNS.search(words):
         return Lesson(replace(profile, alternates=True), "consecutive messages of one role are joined")
@@ -265,7 +264,7 @@ def _messages(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson |
     return None
 
 
-def _media(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+def _media(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     """Learn which media of tools a server refuses; for the user's media see `without_media`."""
     contents = [m["content"] for m in body["messages"] if isinstance(m.get("content"), list)]
     sent = {part.get("type") for content in contents for part in content}
@@ -315,7 +314,7 @@ def is_about_own_media(messages: Iterable[Message], error: LLMError) -> bool:
     return own and _ANY_MEDIA_WORDS.search(error.said) is not None
 
 
-def _streaming(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+def _streaming(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     if not body.get("stream") and _STREAM_NEEDED.search(words):
         return Lesson(replace(profile, streaming=True), "every request is streamed")
     if body.get("stream") and _NO_STREAM.search(words) and not _names(words, "stream_options"):
@@ -323,7 +322,7 @@ def _streaming(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson 
     return None
 
 
-def _schema(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+def _schema(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     if not body.get("tools") or not _REFUSED.search(words) or not _SCHEMA_WORDS.search(words):
         return None
     schemas = [_function(tool).get("parameters") for tool in body["tools"]]
@@ -336,7 +335,7 @@ def _schema(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | N
     return Lesson(replace(profile, schema_without=without), what)
 
 
-def _keywords(schema: Any) -> Iterator[str]:
+def _keywords(schema: object) -> Iterator[str]:
     if isinstance(schema, Mapping):
         for key, value in schema.items():
             yield key
@@ -348,7 +347,7 @@ def _keywords(schema: Any) -> Iterator[str]:
             yield from _keywords(inner)
 
 
-def _description(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+def _description(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     limit = _DESCRIPTION_LIMIT.search(words)
     lengths = [len(_function(tool).get("description") or "") for tool in body.get("tools") or ()]
     if limit is None or not any(length > int(limit[1]) for length in lengths):
@@ -357,12 +356,12 @@ def _description(profile: Profile, body: Mapping[str, Any], words: str) -> Lesso
     return Lesson(replace(profile, description_limit=int(limit[1])), what)
 
 
-def _function(tool: Any) -> Mapping[str, Any]:
+def _function(tool: object) -> JsonFields:
     function = tool.get("function") if isinstance(tool, Mapping) else None
     return function if isinstance(function, Mapping) else {}
 
 
-def refused_tool(tools: Sequence[Mapping[str, Any]], error: LLMError) -> int | None:
+def refused_tool(tools: Sequence[JsonFields], error: LLMError) -> int | None:
     """Return the index of the only tool that a rejection names; None if it names none or several.
 
     Args:
@@ -382,9 +381,7 @@ def refused_tool(tools: Sequence[Mapping[str, Any]], error: LLMError) -> int | N
     return matches[0] if len(matches) == 1 else None
 
 
-def _refused_field(
-    profile: Profile, body: Mapping[str, Any], words: str, chosen: Collection[str]
-) -> Lesson | None:
+def _refused_field(profile: Profile, body: JsonFields, words: str, chosen: Collection[str]) -> Lesson | None:
     kept = _NEEDED.union(profile.refuses, chosen)
     named = _refused_names(profile, words, [name for name in body if name not in kept])
     if not named:
@@ -395,7 +392,7 @@ def _refused_field(
     )
 
 
-def _refused_in_messages(profile: Profile, body: Mapping[str, Any], words: str) -> Lesson | None:
+def _refused_in_messages(profile: Profile, body: JsonFields, words: str) -> Lesson | None:
     """Learn to omit a non-standard message field: one from a response or from a given history."""
     sent = not_of_protocol(body["messages"])
     named = [name for name in sent if _is_refused_in(words, name)]
@@ -457,7 +454,7 @@ def _spellings(name: str) -> set[str]:
     return {name, re.sub(r"_(\w)", lambda match: match[1].upper(), name)}
 
 
-_RULES: tuple[Callable[[Profile, Mapping[str, Any], str], Lesson | None], ...] = (
+_RULES: tuple[Callable[[Profile, JsonFields, str], Lesson | None], ...] = (
     _media,
     _reasoning,
     _token_limit,

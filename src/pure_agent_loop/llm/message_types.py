@@ -7,9 +7,12 @@ classes take half a millisecond to create.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal, TypeAlias, TypedDict
 
 JsonObject: TypeAlias = dict[str, Any]  # an object of a server, a tool or a schema
+JsonFields: TypeAlias = Mapping[str, Any]  # the fields of such an object, only read
+Options: TypeAlias = Mapping[str, Any]  # options of a request, by name
 Message: TypeAlias = dict[str, Any]  # a message as a caller or a server writes it
 Tools: TypeAlias = list[JsonObject]  # tool schemas in the chat-completions shape, or tools of a server
 

@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import (
         AssistantMessage,
         HistoryMessage,
+        JsonFields,
+        JsonObject,
         ToolMessage,
         UserMessage,
         WireCall,
     )
 
 Message: TypeAlias = dict[str, Any]  # of a caller; see `message_types`
-M = TypeVar("M", bound=Mapping[str, Any])
+M = TypeVar("M", bound="JsonFields")
 SYSTEM_ROLES = ("system", "developer")
 ROLES = ("system", "developer", "user", "assistant", "tool")
 META: Final = "meta"
@@ -56,14 +58,12 @@ def as_messages(history: list[HistoryMessage]) -> list[Message]:
     return cast("list[Message]", history)
 
 
-def calls_of(message: Mapping[str, Any]) -> Sequence[WireCall]:
+def calls_of(message: JsonFields) -> Sequence[WireCall]:
     """Return the calls of a message; empty without any."""
     return message.get("tool_calls") or ()
 
 
-def user_message(
-    text: str, media: Sequence[Mapping[str, Any]] = (), *, synthetic: bool = False
-) -> UserMessage:
+def user_message(text: str, media: Sequence[JsonFields] = (), *, synthetic: bool = False) -> UserMessage:
     """Build a user message, media after the text; or a notice in that role if `synthetic`."""
     parts = [*([{"type": "text", "text": text}] if text else []), *media]
     message: UserMessage = {"role": "user", "content": to_jsonable(parts if media else text)}
@@ -107,25 +107,25 @@ def tool_message(call_id: str, content: str, *, failed: bool = False) -> ToolMes
     return message
 
 
-def has_failed(message: Mapping[str, Any]) -> bool:
+def has_failed(message: JsonFields) -> bool:
     """Return True for the result of a failed call."""
     return bool((message.get(META) or {}).get("failed"))
 
 
-def media_message(results: Iterable[tuple[str, Iterable[Mapping[str, Any]]]]) -> list[UserMessage]:
+def media_message(results: Iterable[tuple[str, Iterable[JsonFields]]]) -> list[UserMessage]:
     """Build one user message from the images and files of tools; empty without any.
 
     Args:
         results: The name of each tool, and its media parts.
     """
-    content: list[Mapping[str, Any]] = []
+    content: list[JsonFields] = []
     for tool, parts in results:
         if media := list(parts):
             content += [{"type": "text", "text": model_text("media_of", tool=tool)}, *media]
     return [user_message("", content, synthetic=True)] if content else []
 
 
-def is_media(message: Mapping[str, Any]) -> bool:
+def is_media(message: JsonFields) -> bool:
     """Return True for a message of `media_message`: it belongs to the results before it."""
     return message["role"] == "user" and is_synthetic(message) and isinstance(message["content"], list)
 
@@ -155,12 +155,12 @@ def newest_question(messages: Sequence[M]) -> M | None:
     return next(filter(is_question, reversed(messages)), None)
 
 
-def is_question(message: Mapping[str, Any]) -> bool:
+def is_question(message: JsonFields) -> bool:
     """Return True for a message of a person; False for notices of the framework."""
     return message["role"] == "user" and not is_synthetic(message)
 
 
-def is_synthetic(message: Mapping[str, Any]) -> bool:
+def is_synthetic(message: JsonFields) -> bool:
     """Return True if no person and no model wrote the message."""
     return bool((message.get(META) or {}).get("synthetic"))
 
@@ -177,21 +177,21 @@ def without_refused(message: M, refused: frozenset[int]) -> M:
     return _with_words(message, "media_refused", [mark in refused for mark in marks])
 
 
-def mark_of(part: Mapping[str, Any]) -> int:
+def mark_of(part: JsonFields) -> int:
     """Return a hash of the data or URL of an image or a file; Python caches the hash of a string."""
     inner = part.get(part["type"])
     source = inner if isinstance(inner, Mapping) else {}
     return hash(source.get("url") or source.get("file_data") or source.get("data"))
 
 
-def text_of(content: str | Iterable[Mapping[str, Any]]) -> str:
+def text_of(content: str | Iterable[JsonFields]) -> str:
     """Return the text of a message's content, without other parts such as images."""
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
 
 
-def joined_content(first: Any, second: Any, between: str = "\n\n") -> Any:
+def joined_content(first: object, second: object, between: str = "\n\n") -> Any:
     """Join two contents: texts with a separator, else lists of parts."""
     if isinstance(first, str) and isinstance(second, str):
         return f"{first}{between}{second}" if first and second else first or second
@@ -204,7 +204,7 @@ def _parts(content: Any) -> list[Any]:
     return list(content or ())
 
 
-def to_wire(messages: Iterable[Mapping[str, Any]], client: object = None) -> list[Message]:
+def to_wire(messages: Iterable[JsonFields], client: object = None) -> list[Message]:
     """Return messages in wire form: without `meta`, and without fields that another server added.
 
     Messages without `meta` are not copied.
@@ -223,14 +223,14 @@ def to_wire(messages: Iterable[Mapping[str, Any]], client: object = None) -> lis
     return cast("list[Message]", sent)
 
 
-def for_origin(message: Mapping[str, Any], origin: str) -> Message:
+def for_origin(message: JsonFields, origin: str) -> Message:
     """Return the wire form of a message with `meta` for the server and model `origin`."""
     plain = {name: field for name, field in message.items() if name != META}
     added_by = message[META].get("origin")
     return plain if added_by in (None, origin) else without_extra(plain)
 
 
-def to_keep(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
+def to_keep(messages: Iterable[JsonFields]) -> list[Message]:
     """Return messages for a caller: in wire form, but with the origin of added fields in `meta`.
 
     Only a history with such fields also tells which calls failed: a protocol that has a place for it gets
@@ -243,13 +243,13 @@ def to_keep(messages: Iterable[Mapping[str, Any]]) -> list[Message]:
     return cast("list[Message]", told)
 
 
-def _with_meta(message: Mapping[str, Any], names: Iterable[str]) -> Message:
+def _with_meta(message: JsonFields, names: Iterable[str]) -> Message:
     plain = {name: field for name, field in message.items() if name != META}
     meta = {name: message[META][name] for name in names if message[META].get(name)}
     return {**plain, META: meta} if meta else plain
 
 
-def check_pairs(messages: Iterable[Mapping[str, Any]]) -> None:
+def check_pairs(messages: Iterable[JsonFields]) -> None:
     """Reject a history in which results do not directly follow their calls.
 
     Raises:
@@ -465,7 +465,7 @@ def _check_meta(message: Message) -> None:
             message[META] = kept
 
 
-def _is_text_of(text: Any, arguments: dict[str, Any]) -> bool:
+def _is_text_of(text: object, arguments: JsonObject) -> bool:
     """Return True if `text` is strict JSON for exactly these arguments."""
     try:
         return isinstance(text, str) and json.loads(text) == arguments

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -47,6 +47,7 @@ from pure_agent_loop.support.text import shorten, to_jsonable
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import HttpResponse, Transport
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Message, Options, Tools
 
 
 DEFAULT_URL = "https://api.openai.com/v1"
@@ -114,14 +115,14 @@ class OpenAIClient(BaseLLMClient):
         )
         self._connections = Connections(self._new_transport)
         self._refused: frozenset[int] = frozenset()  # images and files, by `mark_of`
-        self._refused_tools: list[dict[str, Any]] = []  # rejected tools of toolsets
+        self._refused_tools: list[JsonObject] = []  # rejected tools of toolsets
         self._props: Any = None
         self._reported_window: int | None = None
         if prepared:
             self.prepare()  # not inside a request, where the time would count towards its timeout
         close_at_exit(self)
 
-    def _take_settings(self, settings: dict[str, Any]) -> None:
+    def _take_settings(self, settings: JsonObject) -> None:
         self._settings, self.secrets = settings, client_secrets(settings)
         self._redactor = Redactor(self.secrets, env={}, shapes=False)
 
@@ -134,15 +135,13 @@ class OpenAIClient(BaseLLMClient):
         """Load modules and build a transport for the first request. Thread-safe; raises `ConfigError`."""
         self._connections.prepare()
 
-    async def chat(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
-    ) -> LLMResponse:
+    async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
         """Return the whole response. See `BaseLLMClient.chat`; `kwargs` become fields of the request."""
         async with aclosing(self._ask(messages, tools, kwargs, stream=False)) as deltas:
             return await assembled(deltas)
 
     def chat_stream(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+        self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
     ) -> AsyncGenerator[Delta, None]:
         """Stream the response. See `BaseLLMClient.chat_stream`; ``stream=False`` requests it in one piece."""
         return self._ask(messages, tools, kwargs, stream=True)
@@ -196,11 +195,11 @@ class OpenAIClient(BaseLLMClient):
 
     def request_body(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: Options,
         stream: bool,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Build the body of a request.
 
         Args:
@@ -217,7 +216,7 @@ class OpenAIClient(BaseLLMClient):
                 message if message is question else without_refused(message, self._refused)
                 for message in messages
             ]
-        body: dict[str, Any] = {
+        body: JsonObject = {
             "model": self.model,
             "messages": adapt_messages(messages, profile, self.origin),
         }
@@ -244,14 +243,14 @@ class OpenAIClient(BaseLLMClient):
         body.update(options.get("extra_body") or {})
         return body
 
-    def _accepted(self, tools: list[dict[str, Any]] | None) -> list[dict[str, Any]] | None:
+    def _accepted(self, tools: Tools | None) -> list[JsonObject] | None:
         """Return the tools without the refused tools of toolsets."""
         refused = self._refused_tools
         if not (tools and refused):
             return tools
         return [tool for tool in tools if not (isinstance(tool, Default) and tool in refused)]
 
-    def _chosen(self, profile: Profile, options: Mapping[str, Any]) -> frozenset[str]:
+    def _chosen(self, profile: Profile, options: Options) -> frozenset[str]:
         """Return the fields that the caller set, as opposed to defaults."""
         if not self.keeps_choices:
             return frozenset()
@@ -262,9 +261,9 @@ class OpenAIClient(BaseLLMClient):
 
     async def _ask(  # noqa: C901 - one exchange: request, response, refusal
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: dict[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: JsonObject,
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response; after a refusal that teaches something, try again."""
@@ -301,7 +300,7 @@ class OpenAIClient(BaseLLMClient):
                     await response.aclose()
             yield notice
 
-    def _leave_out_media(self, messages: list[dict[str, Any]]) -> Delta | None:
+    def _leave_out_media(self, messages: list[Message]) -> Delta | None:
         """Leave out earlier media of people that the profile excludes; return a notice if any are new."""
         excluded = {MEDIA_KINDS[kind] for kind in MEDIA_KINDS if kind not in (self.profile.takes or ())}
         question = newest_question(messages)
@@ -313,9 +312,7 @@ class OpenAIClient(BaseLLMClient):
         self._refused |= media
         return Delta(notice=f"Earlier images or files are left out of requests: {self.model} takes no such.")
 
-    def _learn(
-        self, request: _Request, profile: Profile, body: Mapping[str, Any], error: LLMError
-    ) -> Delta | None:
+    def _learn(self, request: _Request, profile: Profile, body: JsonFields, error: LLMError) -> Delta | None:
         """Change what later requests hold, as a refusal calls for; return a notice, or None for no change.
 
         Raises:
@@ -358,9 +355,7 @@ class OpenAIClient(BaseLLMClient):
             " Set the model with model=... or --model."
         )
 
-    def _leave_out_tool(
-        self, body: Mapping[str, Any], error: LLMError, tools: list[dict[str, Any]] | None
-    ) -> Delta | None:
+    def _leave_out_tool(self, body: JsonFields, error: LLMError, tools: Tools | None) -> Delta | None:
         """Leave out the toolset's tool that a refusal names, from now on.
 
         Raises:
@@ -415,13 +410,13 @@ class OpenAIClient(BaseLLMClient):
 class _Request(NamedTuple):
     """Request of a caller, and the marks of images and files that were left out of it."""
 
-    messages: list[dict[str, Any]]
-    tools: list[dict[str, Any]] | None
-    options: dict[str, Any]
+    messages: list[Message]
+    tools: Tools | None
+    options: JsonObject
     left_out: set[int]
 
 
-def encode_body(body: dict[str, Any]) -> bytes:
+def encode_body(body: JsonObject) -> bytes:
     """Encode a request as JSON, even with lone surrogates in its messages."""
     import pydantic_core as core
 
@@ -439,9 +434,7 @@ class _ResponseReading:
         encoded: The same request as it was sent.
     """
 
-    def __init__(
-        self, answer: HttpResponse, profile: Profile, body: Mapping[str, Any], encoded: bytes
-    ) -> None:
+    def __init__(self, answer: HttpResponse, profile: Profile, body: JsonFields, encoded: bytes) -> None:
         self._answer = answer
         self._reader = BodyReader(answer.headers.get("content-type", ""))
         tokens = control_tokens(profile.control_tokens) if JOINER_BYTES in encoded else None
@@ -488,7 +481,7 @@ def _key_at_hand(base_url: str) -> Any:
     return checked_key(os.environ.get("OPENAI_API_KEY")) or ("not-needed" if is_loopback(base_url) else "")
 
 
-def checked_key(key: Any) -> Any:
+def checked_key(key: object) -> Any:
     """Return the key, stripped of white space. Errors never show the key."""
     if not isinstance(key, str):
         return key  # the SDK also accepts a function

@@ -22,7 +22,7 @@ from dataclasses import replace
 from datetime import date, datetime, timezone
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.budget import PRICE_KINDS, Price
 from pure_agent_loop.errors import ConfigError
@@ -30,6 +30,9 @@ from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import shorten
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 SHIPPED = Path(__file__).with_name("prices.json")
 _HEAD = ("source", "date", "licence", "currency")
@@ -44,7 +47,7 @@ def own_file() -> Path:
     return data_folder() / "prices.json"
 
 
-def price_of(client: object, options: Mapping[str, Any] | None = None) -> Price | None:
+def price_of(client: object, options: Options | None = None) -> Price | None:
     """Return the price of a client's model by its server's address; None if it is unknown.
 
     A client may name its own in the attribute ``price``, as that of the embedded model does, which costs
@@ -92,9 +95,9 @@ class PriceList:
         KeyError: A key is missing.
     """
 
-    def __init__(self, data: Mapping[str, Any]) -> None:
+    def __init__(self, data: JsonFields) -> None:
         self.source, self.date, self.licence, self.currency = (str(data[name]) for name in _HEAD)
-        self._providers: list[dict[str, Any]] = data["providers"]
+        self._providers: list[JsonObject] = data["providers"]
         self._by_id = {provider["id"]: provider for provider in self._providers}
 
     def find(self, url: str, model: str, at: datetime | None = None) -> Price | None:
@@ -174,7 +177,7 @@ def _read_price(numbers: Any) -> Price | None:
     return replace(base, tiers=tuple(zip(starts, above, strict=True)))
 
 
-def _number_at(number: Any, start: int) -> Any:
+def _number_at(number: object, start: int) -> Any:
     if not isinstance(number, list):
         return number
     steps = zip(number[1::2], number[2::2], strict=True)
@@ -197,7 +200,7 @@ def price_list() -> PriceList:
     return PriceList(_checked(own if own.exists() else SHIPPED))
 
 
-def _checked(path: Path) -> dict[str, Any]:
+def _checked(path: Path) -> JsonObject:
     try:
         data: Any = json.loads(path.read_text(encoding="utf-8"))
         if isinstance(data, list):
@@ -210,7 +213,7 @@ def _checked(path: Path) -> dict[str, Any]:
     except (LookupError, TypeError, ValueError, AttributeError, re.error, ConfigError) as error:
         why = shorten(f"{type(error).__name__}: {error}", 300)
         raise ConfigError(notice("library.prices_file", path=path, why=why)) from error
-    checked: dict[str, Any] = data
+    checked: JsonObject = data
     return checked
 
 
@@ -259,7 +262,7 @@ def install(path: Path) -> tuple[PriceList, PriceList]:
 # -- the source's own form -------------------------------------------------------------------------------
 
 
-def reduced(providers: Sequence[Mapping[str, Any]], source: str, day: str) -> dict[str, Any]:
+def reduced(providers: Sequence[JsonFields], source: str, day: str) -> JsonObject:
     """Return the data of genai-prices in the form of `prices.json`: models that read and write text.
 
     Args:
@@ -289,7 +292,7 @@ def reduced(providers: Sequence[Mapping[str, Any]], source: str, day: str) -> di
     return {"source": source, "date": day, "licence": licence, "currency": "USD", "providers": listed}
 
 
-def _reduced_model(model: Mapping[str, Any], day: str) -> list[Any]:
+def _reduced_model(model: JsonFields, day: str) -> list[Any]:
     prices = model["prices"]
     listed = [{"prices": prices}] if isinstance(prices, Mapping) else prices
     dated = [(_when(each.get("constraint")), _reduced_price(each["prices"])) for each in listed]
@@ -299,7 +302,7 @@ def _reduced_model(model: Mapping[str, Any], day: str) -> list[Any]:
     return [model["id"], "" if rule == f"={model['id'].lower()}" else rule, first[1], *map(list, later)]
 
 
-def _reduced_rule(rule: Mapping[str, Any]) -> Any:
+def _reduced_rule(rule: JsonFields) -> Any:
     ((kind, value),) = rule.items()
     if kind == "or":
         return [_reduced_rule(part) for part in value]
@@ -308,7 +311,7 @@ def _reduced_rule(rule: Mapping[str, Any]) -> Any:
     return _SIGNS[kind] + (value if kind == "regex" else value.lower())
 
 
-def _reduced_price(prices: Mapping[str, Any]) -> list[Any] | None:
+def _reduced_price(prices: JsonFields) -> list[Any] | None:
     is_by_request = "requests_kcount" in prices  # which usage reports do not count
     if is_by_request or prices.get("input_mtok") is None or prices.get("output_mtok") is None:
         return None
@@ -318,7 +321,7 @@ def _reduced_price(prices: Mapping[str, Any]) -> list[Any] | None:
     return numbers
 
 
-def _reduced_number(value: Any) -> Any:
+def _reduced_number(value: object) -> Any:
     if isinstance(value, Mapping):
         steps = [number for tier in value["tiers"] for number in (tier["start"], _short(tier["price"]))]
         return [_short(value["base"]), *steps]
@@ -330,7 +333,7 @@ def _short(number: Any) -> float:
     return int(value) if value.is_integer() else value
 
 
-def _when(constraint: Mapping[str, Any] | None) -> str:
+def _when(constraint: JsonFields | None) -> str:
     if not constraint:
         return ""
     if "start_date" in constraint:

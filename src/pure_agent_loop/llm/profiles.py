@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.media import MEDIA_KINDS
 from pure_agent_loop.support.language import checked_choice
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 # The chat-completions protocol, as listed in `CompletionCreateParamsBase` of openai.types.chat (SDK 3.54),
 # without the fields that a run sets (model, messages, tools) and `n`: a run reads one response.
@@ -90,9 +93,9 @@ class AnswerFormat(Default, dict[str, Any]):
     __slots__ = ()
 
     @property
-    def schema(self) -> dict[str, Any]:
+    def schema(self) -> JsonObject:
         """The answer's JSON Schema."""
-        schema: dict[str, Any] = self["json_schema"]["schema"]
+        schema: JsonObject = self["json_schema"]["schema"]
         return schema
 
 
@@ -114,7 +117,7 @@ NO_CALLS = DefaultText("none")  # value of `tool_choice`
 NO_THINKING = cast("ThinkingLevel", DefaultText("off"))  # a default: models that always think may think
 
 
-def chosen_fields(options: Mapping[str, Any]) -> frozenset[str]:
+def chosen_fields(options: Options) -> frozenset[str]:
     """Return the fields that the caller set, those of ``extra_body`` included."""
     own = {name for name, value in options.items() if value is not None and not isinstance(value, Default)}
     return frozenset(own | set(options.get("extra_body") or ()))
@@ -186,8 +189,8 @@ class Profile:
     name: str
     url: str = ""
     model: str = ""
-    thinking: Mapping[str, Any] = field(default_factory=lambda: THINKING_ENABLED)
-    thinking_off: Mapping[str, Any] | None = field(default_factory=dict, kw_only=True)
+    thinking: JsonFields = field(default_factory=lambda: THINKING_ENABLED)
+    thinking_off: JsonFields | None = field(default_factory=dict, kw_only=True)
     levels: Collection[str] = field(default=("low", "medium", "high"), kw_only=True)
     refuses: Collection[str] = ()
     output_limit_field: str = ""
@@ -198,7 +201,7 @@ class Profile:
     user_after_tool: bool = True
     parallel_calls: bool = True
     null_content: bool = True
-    call_stand_in: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
+    call_stand_in: JsonFields = field(default_factory=dict, kw_only=True)
     call_id_length: int | None = None
     schema_without: Collection[str] = ()
     description_limit: int | None = None
@@ -247,7 +250,7 @@ class Profile:
         """Return True if this profile applies to a model at a base URL."""
         return bool(re.search(self.url, base_url, re.I) and re.search(self.model, model, re.I))
 
-    def thinking_fields(self, level: str) -> dict[str, Any]:
+    def thinking_fields(self, level: str) -> JsonObject:
         """Return the request fields for a thinking level; none for the default level.
 
         Raises:
@@ -484,7 +487,7 @@ def check_thinking_level(level: str) -> None:
     checked_choice("thinking_level", level, THINKING_LEVELS)
 
 
-def _filled(template: Any, level: str) -> Any:
+def _filled(template: object, level: str) -> Any:
     if isinstance(template, Mapping):
         return {key: _filled(value, level) for key, value in template.items()}
     return level if template == "{level}" else template

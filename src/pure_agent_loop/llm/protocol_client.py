@@ -30,6 +30,7 @@ from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, 
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
+    from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 
 class ProtocolClient(StreamingClient):
@@ -80,7 +81,7 @@ class ProtocolClient(StreamingClient):
         self.base_url = checked_url(str(base_url or os.environ.get(self.url_variable) or self.default_url))
         self.origin = f"{shown_url(self.base_url.rstrip('/'))} {model}"
         self._takes_variable = base_url is None or self.is_own(self.base_url)
-        self._settings: dict[str, Any] = {
+        self._settings: JsonObject = {
             "base_url": self.base_url,
             "max_retries": 0,
             "endpoint": self._endpoint(),
@@ -135,15 +136,13 @@ class ProtocolClient(StreamingClient):
         """Close the connections of the running event loop; one in use closes after its response."""
         await self._connections.aclose()
 
-    async def chat(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
-    ) -> LLMResponse:
+    async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
         """Return the whole response. Same arguments and errors as `chat_stream`."""
         async with aclosing(self._ask(messages, tools, kwargs, stream=False)) as deltas:
             return await assembled(deltas, splits_thinking=False)
 
     def chat_stream(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
+        self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
     ) -> AsyncGenerator[Delta, None]:
         """Stream the response. See `BaseLLMClient.chat_stream`.
 
@@ -161,19 +160,19 @@ class ProtocolClient(StreamingClient):
     @abstractmethod
     def request_body(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: Options,
         stream: bool,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Build the body of a request; see `ShowsRequest`."""
 
     @abstractmethod
     def _ask(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: dict[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: JsonObject,
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response."""
@@ -219,9 +218,9 @@ class ProtocolClient(StreamingClient):
 
     async def _exchange(
         self,
-        body: dict[str, Any],
+        body: JsonObject,
         reader: ProtocolReader,
-        options: Mapping[str, Any],
+        options: Options,
         connections: Connections | None = None,
     ) -> AsyncGenerator[Delta, None]:
         """Send one request, and stream what the reader makes of the response."""

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, ClassVar, Protocol
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.llm.wire import SSEDecoder, parse_json, web_page
 from pure_agent_loop.support.text import shorten
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields
 
 _UNREADABLE = (KeyError, TypeError, AttributeError, ValueError)
 
@@ -73,11 +76,11 @@ class ProtocolReader(ABC):
                 yield from _guarded(self._event, payload, "event")
 
     @abstractmethod
-    def _event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
+    def _event(self, event: JsonFields) -> Iterator[Delta]:
         """Read an event of a stream."""
 
     @abstractmethod
-    def _whole(self, document: Mapping[str, Any]) -> Iterator[Delta]:
+    def _whole(self, document: JsonFields) -> Iterator[Delta]:
         """Read a whole response."""
 
     @abstractmethod
@@ -85,9 +88,7 @@ class ProtocolReader(ABC):
         """Complete a response whose stream ended without a final event, or raise `LLMError`."""
 
 
-def _guarded(
-    read: Callable[[Mapping[str, Any]], Iterator[Delta]], payload: bytes, what: str
-) -> Iterator[Delta]:
+def _guarded(read: Callable[[JsonFields], Iterator[Delta]], payload: bytes, what: str) -> Iterator[Delta]:
     """Yield what a method reads; data of another shape is an incomplete response."""
     try:
         yield from read(parse_json(payload))
@@ -96,7 +97,7 @@ def _guarded(
         raise LLMError(f"The server sent an unreadable {what}: {text}", kind="incomplete") from error
 
 
-def checked_string(value: Any) -> str:
+def checked_string(value: object) -> str:
     """Return a string, or raise `TypeError`: another type cannot be read."""
     if not isinstance(value, str):
         raise TypeError("not a string")

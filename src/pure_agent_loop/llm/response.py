@@ -177,7 +177,7 @@ class LLMResponse:
         return bool(self.tool_calls)
 
     @classmethod
-    def from_openai(cls, response: Any) -> LLMResponse:
+    def from_openai(cls, response: object) -> LLMResponse:
         """Read a whole (not streamed) chat completion: a dict, or an object like the SDK's.
 
         Raises:

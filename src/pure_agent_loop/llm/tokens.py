@@ -11,11 +11,14 @@ import math
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypedDict
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.support.lazy import lazy_pattern
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 _PLAIN_WORD = re.compile("[a-zA-Z]+")
 _WORD = lazy_pattern(r"[^\W\d_\u2e80-\u9fff\uac00-\ud7af]+")
@@ -49,7 +52,7 @@ def estimate_tokens(text: str) -> int:
     return math.ceil(1.1 * (weighted + 0.75 * punctuation + 0.4 * text.count("\n")))
 
 
-def estimate_message(message: Mapping[str, Any]) -> int:
+def estimate_message(message: JsonFields) -> int:
     """Estimate the tokens of a message."""
     content = message.get("content")
     text, media = (content or "", 0) if isinstance(content, (str, type(None))) else _text_of_parts(content)
@@ -59,7 +62,7 @@ def estimate_message(message: Mapping[str, Any]) -> int:
     return estimate_tokens(text) + media + MESSAGE_OVERHEAD
 
 
-def _text_of_parts(content: Any) -> tuple[str, int]:
+def _text_of_parts(content: object) -> tuple[str, int]:
     """Return the text of content parts, and the tokens of the other parts."""
     parts = content if isinstance(content, list) else [content or ""]
     texts = [
@@ -72,7 +75,7 @@ def _text_of_parts(content: Any) -> tuple[str, int]:
     ) + others * OTHER_PART_TOKENS
 
 
-def estimate_usage(messages: Iterable[Mapping[str, Any]], response: LLMResponse) -> TokenUsage:
+def estimate_usage(messages: Iterable[JsonFields], response: LLMResponse) -> TokenUsage:
     """Estimate the usage of a request whose server did not report it."""
     return usage_of(sum(map(estimate_message, messages)), response)
 
@@ -125,11 +128,11 @@ class ContextLedger:
     sizes: list[int] = field(default_factory=list, compare=False, repr=False)
     tools: tuple[Any, int] | None = field(default=None, compare=False, repr=False)
 
-    def estimate(self, messages: Sequence[Mapping[str, Any]]) -> int:
+    def estimate(self, messages: Sequence[JsonFields]) -> int:
         """Estimate the tokens of all messages, without counts of the server."""
         return sum(self._sizes(messages))
 
-    def length(self, messages: Sequence[Mapping[str, Any]], fixed: int) -> tuple[int, bool]:
+    def length(self, messages: Sequence[JsonFields], fixed: int) -> tuple[int, bool]:
         """Return the length of the next request, and whether any of it is estimated."""
         sizes = self._sizes(messages)
         if not self.tokens or self.messages > len(messages):
@@ -157,16 +160,16 @@ class ContextLedger:
         if self.tokens:
             self.tokens, self.messages = boundary["tokens_after"], boundary["messages_after"]
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """Return the plain JSON form."""
         return {name: getattr(self, name) for name in _PLAIN}
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ContextLedger:
+    def from_dict(cls, data: JsonFields) -> ContextLedger:
         """Read the form that :meth:`to_dict` returns."""
         return cls(**{name: data[name] for name in _PLAIN if name != "prompt" or name in data})  # newer
 
-    def _sizes(self, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+    def _sizes(self, messages: Sequence[JsonFields]) -> list[int]:
         missing = len(messages) - len(self.sizes)
         if missing < 0:
             self.sizes = [*map(estimate_message, messages)]

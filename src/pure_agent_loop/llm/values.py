@@ -129,7 +129,7 @@ class TokenUsage:
         return cls(0, 0, 0)
 
     @classmethod
-    def from_openai(cls, usage: Any) -> TokenUsage | None:
+    def from_openai(cls, usage: object) -> TokenUsage | None:
         """Read a `usage` object of the chat-completions protocol; None if it is missing."""
         if usage is None:
             return None
@@ -184,7 +184,7 @@ class TokenUsage:
 _usage_of = attrgetter(*_USAGE_FIELDS)  # one call: each step records its usage
 
 
-def _reported_cost(usage: Any) -> float | None:
+def _reported_cost(usage: object) -> float | None:
     """Return the cost in a usage report: a number (OpenRouter), or an object with the total (Perplexity).
 
     With the user's own key OpenRouter's number is its fee alone; the provider's price is a separate field.
@@ -203,7 +203,7 @@ def _reported_cost(usage: Any) -> float | None:
     return total
 
 
-def count_of(data: Any, name: str) -> int | None:
+def count_of(data: object, name: str) -> int | None:
     """Return a count of a usage report; None if it is missing or not a count."""
     value = data.get(name) if type(data) is dict else get(data, name)
     if value is None or (type(value) is int and value >= 0):
@@ -213,7 +213,7 @@ def count_of(data: Any, name: str) -> int | None:
     return int(value)
 
 
-def get(value: Any, name: str) -> Any:
+def get(value: object, name: str) -> Any:
     """Return a field of a dict or an attribute of an SDK object; None if missing."""
     if type(value) is dict:  # the usual case; the check of the abstract type costs ten times as much
         return value.get(name)

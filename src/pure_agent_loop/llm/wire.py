@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jiter import from_json
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.arguments import keep_doubles
 from pure_agent_loop.support.text import safe_str, shorten
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields
 
 BOM = b"\xef\xbb\xbf"
 _OBJECT_ARGUMENTS = re.compile(rb'"arguments"\s*:\s*\{')
@@ -83,7 +85,7 @@ class SSEDecoder:
         return [b"\n".join(lines)] if lines else []
 
 
-def parse_json(payload: bytes) -> Mapping[str, Any]:
+def parse_json(payload: bytes) -> JsonFields:
     """Parse one payload.
 
     Raises:
@@ -122,7 +124,7 @@ def web_page() -> LLMError:
     )
 
 
-def unreadable(what: str, data: Any) -> LLMError:
+def unreadable(what: str, data: object) -> LLMError:
     """Return the error for data that cannot be read."""
     text = data.decode("utf-8", "replace") if isinstance(data, bytes) else safe_str(data)
     return LLMError(f"The server sent {what}: {shorten(text, 120)}", kind="incomplete")

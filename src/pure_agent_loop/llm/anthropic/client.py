@@ -23,6 +23,7 @@ from pure_agent_loop.llm.wire import parse_json
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
+    from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 MAX_CONTINUATIONS = 10  # of one response that the server paused
 # Closed models: no text in a request is read as a control token.
@@ -84,11 +85,11 @@ class AnthropicClient(ProtocolClient):
 
     def request_body(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: Options,
         stream: bool,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Build the body of a request; see `ShowsRequest`."""
         return self._write(messages, tools, options, stream=stream).body
 
@@ -113,9 +114,7 @@ class AnthropicClient(ProtocolClient):
                 self.profile = _profile_of(self.family)
         return self._window
 
-    async def count_tokens(
-        self, messages: list[dict[str, Any]], tools: list[dict[str, Any]] | None = None, **kwargs: Any
-    ) -> int:
+    async def count_tokens(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> int:
         """Return the number of input tokens of a request, counted by the server.
 
         Raises:
@@ -151,9 +150,9 @@ class AnthropicClient(ProtocolClient):
 
     def _write(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: Options,
         *,
         stream: bool,
     ) -> MessagesRequest:
@@ -164,9 +163,9 @@ class AnthropicClient(ProtocolClient):
 
     async def _ask(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: dict[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: JsonObject,
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response; continue one that the server paused."""
@@ -175,7 +174,7 @@ class AnthropicClient(ProtocolClient):
             yield Delta(notice=notice)
         options = _with_betas(options, request.betas)
         limit_is_ours = request.body["max_tokens"] == self.family.max_output
-        blocks: list[dict[str, Any]] = []
+        blocks: list[JsonObject] = []
         spent: TokenUsage | None = None
         calls = 0
         for _ in range(MAX_CONTINUATIONS):
@@ -226,7 +225,7 @@ def _sum(first: TokenUsage | None, second: TokenUsage | None) -> TokenUsage | No
     return first + second
 
 
-def _with_betas(options: dict[str, Any], betas: tuple[str, ...]) -> dict[str, Any]:
+def _with_betas(options: JsonObject, betas: tuple[str, ...]) -> JsonObject:
     """Return the options of the transport, with the header for betas."""
     if not betas:
         return options

@@ -34,6 +34,7 @@ from pure_agent_loop.support.threads import in_thread
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import HttpResponse, Transport
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Message, Options, Tools
 
 EXTRA = "anthropic"
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -145,7 +146,7 @@ class CloudClient(AnthropicClient):
         raise ConfigError(f"count_tokens is not supported through {self.cloud}. Use AnthropicClient for it.")
 
     @classmethod
-    def _checked_region(cls, region: str | None, session: Any, environ: Mapping[str, str]) -> str:
+    def _checked_region(cls, region: str | None, session: object, environ: Mapping[str, str]) -> str:
         found = region or next(filter(None, map(environ.get, cls.region_variables)), "")
         found = found or cls._usual_region(session)
         if not found:
@@ -157,7 +158,7 @@ class CloudClient(AnthropicClient):
         return found
 
     @classmethod
-    def _usual_region(cls, _session: Any) -> str:
+    def _usual_region(cls, _session: object) -> str:
         """Return the region that the cloud's library is configured for; empty for none."""
         return ""
 
@@ -219,9 +220,9 @@ class CloudClient(AnthropicClient):
 
     def _ask(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: dict[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: JsonObject,
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
         return super()._ask(messages, tools, {**options, "stream": stream}, stream)
@@ -237,9 +238,9 @@ class CloudClient(AnthropicClient):
 
     def _write(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: Options,
         *,
         stream: bool,
     ) -> MessagesRequest:
@@ -283,7 +284,7 @@ class CloudClient(AnthropicClient):
         return hinted
 
 
-def _blocks(messages: Any) -> Iterator[Mapping[str, Any]]:
+def _blocks(messages: Any) -> Iterator[JsonFields]:
     """Yield the content blocks of messages, those of results included."""
     for message in messages:
         content = message.get("content")
@@ -305,7 +306,7 @@ class _CloudTransport:
     def __init__(self, transports: Mapping[str, Transport], authorize: Callable[..., Any]) -> None:
         self._transports, self._authorizer = transports, weakref.WeakMethod(authorize)
 
-    async def post(self, body: bytes, options: Mapping[str, Any]) -> HttpResponse:
+    async def post(self, body: bytes, options: Options) -> HttpResponse:
         """See `Transport`. The option ``stream`` selects the URL."""
         url, transport = list(self._transports.items())[bool(options["stream"])]
         authorize = self._authorizer()
@@ -363,7 +364,7 @@ class AmazonEvents:
         return iter(())
 
 
-def _payload_of(headers: Mapping[str, Any], payload: bytes) -> bytes:
+def _payload_of(headers: JsonFields, payload: bytes) -> bytes:
     """Return the event that a message holds; empty for none."""
     kind = headers.get(":message-type")
     if kind == "event":
@@ -383,7 +384,7 @@ class AmazonReader(MessagesReader):
 
     stream_type = "amazon.eventstream"
 
-    def __init__(self, kept: Mapping[str, Any] | None = None, calls: int = 0) -> None:
+    def __init__(self, kept: JsonFields | None = None, calls: int = 0) -> None:
         super().__init__(kept, calls)
         self._decoder = AmazonEvents()
 
@@ -500,9 +501,9 @@ class BedrockClient(CloudClient):
 
     def _write(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: Options,
         *,
         stream: bool,
     ) -> MessagesRequest:

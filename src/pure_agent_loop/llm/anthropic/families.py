@@ -11,9 +11,12 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pure_agent_loop.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 OLD_VERSION, VERSION = "2023-06-01", "2026-10-21"  # of the API; the newer one rejects sampling fields
 Thinking = Literal["none", "budget", "adaptive", "enabled"]
@@ -60,7 +63,7 @@ class ClaudeFamily:
     max_output: int = 128_000
     version: str = VERSION
 
-    def thinking_fields(self, level: str | None) -> dict[str, Any]:
+    def thinking_fields(self, level: str | None) -> JsonObject:
         """Return the request fields for a level.
 
         Args:
@@ -188,7 +191,7 @@ def family_for(model: str) -> ClaudeFamily:
     return next((family for family in FAMILIES if re.search(family.models, name)), OTHER)
 
 
-def refined(family: ClaudeFamily, info: Mapping[str, Any]) -> ClaudeFamily:
+def refined(family: ClaudeFamily, info: JsonFields) -> ClaudeFamily:
     """Return a family with what the server lists about the model.
 
     Args:
@@ -196,7 +199,7 @@ def refined(family: ClaudeFamily, info: Mapping[str, Any]) -> ClaudeFamily:
         info: The ``ModelInfo`` of ``GET /v1/models/NAME``; what it lacks stays as it was.
     """
     capabilities, limit = _mapping(info.get("capabilities")), info.get("max_tokens")
-    known: dict[str, Any] = {"max_output": limit} if type(limit) is int and limit > 0 else {}
+    known: JsonObject = {"max_output": limit} if type(limit) is int and limit > 0 else {}
     types = _mapping(_mapping(capabilities.get("thinking")).get("types"))
     effort = _mapping(capabilities.get("effort"))
     if types:
@@ -210,11 +213,11 @@ def refined(family: ClaudeFamily, info: Mapping[str, Any]) -> ClaudeFamily:
     return replace(family, **known)
 
 
-def _is_supported(capabilities: Mapping[str, Any], name: str) -> bool:
+def _is_supported(capabilities: JsonFields, name: str) -> bool:
     return _mapping(capabilities.get(name)).get("supported") is True
 
 
-def _mapping(value: Any) -> Mapping[str, Any]:
+def _mapping(value: object) -> JsonFields:
     return value if isinstance(value, Mapping) else {}
 
 

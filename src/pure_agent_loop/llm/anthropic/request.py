@@ -13,7 +13,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.adapt import CACHE_MARK, MARK_EVERY, MAX_MARKS
@@ -24,6 +24,9 @@ from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.media import part_words
 from pure_agent_loop.support.language import model_text
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
 
 BLOCKS = "content_blocks"  # of an assistant message: all blocks of the response, as they came
 PREFIX = "blocks_after"  # digest of what came before them
@@ -74,9 +77,9 @@ class MessagesRequest:
         left_out: Digests of responses whose thinking is no longer valid and was left out.
     """
 
-    body: dict[str, Any]
+    body: JsonObject
     betas: tuple[str, ...] = ()
-    kept: Mapping[str, Any] = field(default_factory=dict)
+    kept: JsonFields = field(default_factory=dict)
     left_out: tuple[str, ...] = ()
 
 
@@ -103,8 +106,8 @@ class RequestWriter:
     def write(
         self,
         messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]] | None,
-        options: Mapping[str, Any],
+        tools: Sequence[JsonFields] | None,
+        options: Options,
         stream: bool,
     ) -> MessagesRequest:
         """Write a request.
@@ -118,7 +121,7 @@ class RequestWriter:
         Raises:
             ConfigError: An option has no counterpart, or the model rejects it.
         """
-        body: dict[str, Any] = {"model": self.model, "max_tokens": self.family.max_output}
+        body: JsonObject = {"model": self.model, "max_tokens": self.family.max_output}
         if stream:
             body["stream"] = True
         body.update(self._options(options))
@@ -165,9 +168,9 @@ class RequestWriter:
     def _turns(
         self,
         history: list[Message],
-        system: list[dict[str, Any]],
-        tools: list[dict[str, Any]],
-        body: Mapping[str, Any],
+        system: list[JsonObject],
+        tools: Tools,
+        body: JsonFields,
     ) -> _Turns:
         """Write the history after the tools that keep the most thinking valid: earlier ones or those of now.
 
@@ -175,7 +178,7 @@ class RequestWriter:
         response has are tried: those before them were worse already.
         """
 
-        def written(start: list[dict[str, Any]], *, is_earlier: bool) -> _Turns:
+        def written(start: list[JsonObject], *, is_earlier: bool) -> _Turns:
             turns = self._written(history, _Turns(self.family, self.origin, system, start, body, is_earlier))
             turns.finish(tools)
             return turns
@@ -211,10 +214,10 @@ class RequestWriter:
             self.histories.keep(settings, history, turns.copy(turns.tools, turns.body), known)
         return turns
 
-    def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+    def _options(self, options: Options) -> JsonObject:
         """Return the fields for the options, thinking included."""
         level = options.get("thinking_level") or self.level
-        fields: dict[str, Any] = self.family.thinking_fields(level)
+        fields: JsonObject = self.family.thinking_fields(level)
         for name, value in options.items():
             if value is None or name in _NOT_IN_BODY or name in _TRANSLATED:
                 continue
@@ -241,14 +244,14 @@ class RequestWriter:
             )
         return fields
 
-    def _sample(self, fields: dict[str, Any], name: str, value: Any) -> None:
+    def _sample(self, fields: JsonObject, name: str, value: object) -> None:
         if isinstance(value, Default):  # the model's own default is better than ours
             return
         if not self.family.takes_sampling:
             raise ConfigError(f"{name}={value!r}: {self.family.name} rejects sampling options. Leave it out.")
         fields[name] = value
 
-    def _check_sampling(self, fields: Mapping[str, Any]) -> None:
+    def _check_sampling(self, fields: JsonFields) -> None:
         """Reject sampling options that exclude thinking. Source: Anthropic's page "Extended thinking"."""
         kind = (fields.get("thinking") or {}).get("type")
         if kind not in ("enabled", "adaptive") or self.family.thinking == "enabled":  # another vendor's
@@ -262,7 +265,7 @@ class RequestWriter:
                     "thinking_level='off'."
                 )
 
-    def _translate(self, fields: dict[str, Any], options: Mapping[str, Any]) -> None:
+    def _translate(self, fields: JsonObject, options: Options) -> None:
         """Add the options that have another form in this protocol."""
         user = options.get("safety_identifier") or options.get("user")
         if user is not None:
@@ -292,15 +295,13 @@ class RequestWriter:
                 + (f"Use one of: {', '.join(efforts)}." if efforts else "Leave it out.")
             )
 
-    def _config(self, fields: dict[str, Any], **settings: Any) -> None:
+    def _config(self, fields: JsonObject, **settings: Any) -> None:
         fields["output_config"] = {**fields.get("output_config", {}), **settings}
 
-    def _choice(
-        self, options: Mapping[str, Any], body: Mapping[str, Any], *, has_tools: bool
-    ) -> dict[str, Any] | None:
+    def _choice(self, options: Options, body: JsonFields, *, has_tools: bool) -> JsonObject | None:
         """Return the ``tool_choice``; None for the default."""
         wanted = options.get("tool_choice")
-        choice: dict[str, Any] | None = None
+        choice: JsonObject | None = None
         if isinstance(wanted, Mapping):
             function = wanted.get("function")
             choice = (
@@ -316,7 +317,7 @@ class RequestWriter:
                 choice["disable_parallel_tool_use"] = True
         return choice
 
-    def _forced(self, choice: dict[str, Any], wanted: Any, body: Mapping[str, Any]) -> dict[str, Any] | None:
+    def _forced(self, choice: JsonObject, wanted: object, body: JsonFields) -> JsonObject | None:
         """Return a choice that forces a call, if the model accepts it; None to drop a default."""
         rule = self.family.takes_forced_choice
         is_thinking = body.get("thinking", {}).get("type") in ("enabled", "adaptive")
@@ -354,9 +355,9 @@ class _Turns:
 
     family: ClaudeFamily
     origin: str
-    system: list[dict[str, Any]]
-    tools: list[dict[str, Any]]
-    body: Mapping[str, Any]
+    system: list[JsonObject]
+    tools: Tools
+    body: JsonFields
     is_earlier: bool
     left_out: list[str] = field(default_factory=list)
     keeps_invalid: bool = False
@@ -365,9 +366,9 @@ class _Turns:
     reaches_now: bool = True  # whether the tools can be changed to those of now
     changes_tools: bool = False
     has_summary: bool = False
-    _in_force: dict[str, Any] | None = None  # tools by name, once the response with `tools` was added
-    _new_changes: list[dict[str, Any]] = field(default_factory=list)
-    _turns: list[dict[str, Any]] = field(default_factory=list)
+    _in_force: JsonObject | None = None  # tools by name, once the response with `tools` was added
+    _new_changes: list[JsonObject] = field(default_factory=list)
+    _turns: list[JsonObject] = field(default_factory=list)
     _ids: dict[str, str] = field(default_factory=dict)
     _digested: int = 0
     _hash: Any = None
@@ -409,7 +410,7 @@ class _Turns:
         """Edits that the server is asked to make; see `_edits`."""
         return _edits(self.body)
 
-    def copy(self, tools: list[dict[str, Any]], body: Mapping[str, Any]) -> _Turns:
+    def copy(self, tools: Tools, body: JsonFields) -> _Turns:
         """Return a copy for another request that grows on its own; the turns are shared."""
         twin = _Turns(self.family, self.origin, self.system, tools, body, self.is_earlier)
         twin.left_out, twin.keeps_invalid = [*self.left_out], self.keeps_invalid
@@ -421,11 +422,11 @@ class _Turns:
         return twin
 
     @property
-    def messages(self) -> list[dict[str, Any]]:
+    def messages(self) -> list[JsonObject]:
         """The messages; each is shared with later requests."""
         return [*self._turns]
 
-    def finish(self, tools: list[dict[str, Any]]) -> None:
+    def finish(self, tools: Tools) -> None:
         """End with a user's message, and with what has changed about the tools.
 
         Args:
@@ -459,17 +460,17 @@ class _Turns:
             except (KeyError, TypeError, AttributeError):  # a damaged record
                 self._in_force = None
 
-    def _add_changes(self, changes: list[dict[str, Any]]) -> None:
+    def _add_changes(self, changes: list[JsonObject]) -> None:
         if changes:
             _apply(self._in_force or {}, changes)
             self.changes_tools = True
             self._turns.append({"role": "system", "content": changes})
 
-    def kept(self) -> dict[str, Any]:
+    def kept(self) -> JsonObject:
         """Return the fields to keep with the response."""
         if not self.family.binds_thinking:
             return {}
-        kept: dict[str, Any] = {PREFIX: self.digest()}
+        kept: JsonObject = {PREFIX: self.digest()}
         if self.family.takes_tool_changes and _are_tools(self.tools):
             if not self.is_earlier or "compaction" in self.body:
                 kept[TOOLS] = self.tools
@@ -492,7 +493,7 @@ class _Turns:
         now.update(_encoded(last))
         return str(now.hexdigest())
 
-    def _response(self, message: Message, *, is_open: bool) -> list[dict[str, Any]]:
+    def _response(self, message: Message, *, is_open: bool) -> list[JsonObject]:
         calls = [self._call(call) for call in message.get("tool_calls") or ()]
         blocks = _own_blocks(message, self.origin, calls)
         if blocks is None:
@@ -516,7 +517,7 @@ class _Turns:
         self.left_out.append(after)
         return [block for block in blocks if block["type"] not in _THINKING]
 
-    def _call(self, call: Mapping[str, Any]) -> dict[str, Any]:
+    def _call(self, call: JsonFields) -> JsonObject:
         function = call["function"]
         arguments = json.loads(function["arguments"] or "{}")
         return {"type": "tool_use", "id": self._id(call["id"]), "name": function["name"], "input": arguments}
@@ -532,8 +533,8 @@ class _Turns:
 
 
 def _own_blocks(
-    message: Message, origin: str, calls: Sequence[dict[str, Any]] | None = None
-) -> list[dict[str, Any]] | None:
+    message: Message, origin: str, calls: Sequence[JsonObject] | None = None
+) -> list[JsonObject] | None:
     """Return the kept blocks of a response with the history's calls.
 
     None if the message has none, has changed, or came from another server or model.
@@ -556,7 +557,7 @@ def _own_blocks(
     return [{**block, **next(rest)} if block["type"] == "tool_use" else dict(block) for block in blocks]
 
 
-def _betas(body: Mapping[str, Any], turns: _Turns) -> Iterator[str]:
+def _betas(body: JsonFields, turns: _Turns) -> Iterator[str]:
     """Yield the values of the header ``anthropic-beta`` that a request needs."""
     if turns.changes_tools:
         yield TOOLS_BETA
@@ -567,17 +568,17 @@ def _betas(body: Mapping[str, Any], turns: _Turns) -> Iterator[str]:
     yield from (_EDIT_BETAS[word] for word in _edits(body) if word in _EDIT_BETAS)
 
 
-def _is_summary(block: Mapping[str, Any]) -> bool:
+def _is_summary(block: JsonFields) -> bool:
     """Return True for a summary that the server signed: it takes the place of what it sums up."""
     return bool(block["type"] == "compaction" and block.get("signature") and block.get("content"))
 
 
-def _may_hold_summary(blocks: Any) -> bool:
+def _may_hold_summary(blocks: object) -> bool:
     kinds = [get(block, "type") for block in blocks] if isinstance(blocks, list) else []
     return "compaction" in kinds
 
 
-def _edits(body: Mapping[str, Any]) -> list[str]:
+def _edits(body: JsonFields) -> list[str]:
     """Return the first word of each edit in ``context_management``: ``compact`` or ``clear``."""
     edits = (body.get("context_management") or {}).get("edits") or ()
     return [str(edit.get("type")).partition("_")[0] for edit in edits]
@@ -589,29 +590,29 @@ def _plain(content: Any) -> str:
     return content or ""
 
 
-def _encoded(value: Any) -> bytes:
+def _encoded(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
 
 
 # -- content ---------------------------------------------------------------------------------------------
 
 
-def _text(text: str) -> dict[str, Any]:
+def _text(text: str) -> JsonObject:
     return {"type": "text", "text": text}
 
 
-def _text_blocks(content: Any) -> list[dict[str, Any]]:
+def _text_blocks(content: object) -> list[JsonObject]:
     return [block for block in _parts(content) if block["type"] == "text"]
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _parts(content: Any) -> list[JsonObject]:
     """Return blocks for a content; blank texts are rejected by the server, so they are left out."""
     if isinstance(content, str):
         return [_text(content)] if content.strip() else []
     return [block for part in content or () for block in _block(part)]
 
 
-def _block(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _block(part: JsonFields) -> Iterator[JsonObject]:
     kind = part["type"]
     if kind in ("text", "refusal"):
         if part[kind].strip():
@@ -626,7 +627,7 @@ def _block(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield _text(model_text("media_gone", what=part_words(part)))
 
 
-def _document(file: Mapping[str, Any]) -> dict[str, Any]:
+def _document(file: JsonFields) -> JsonObject:
     source = _source(file["file_data"], "application/pdf")
     if source.get("media_type", "").startswith("text/"):
         data = base64.b64decode(source["data"]).decode("utf-8", "replace")
@@ -635,21 +636,21 @@ def _document(file: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "document", "source": source, **title}
 
 
-def _source(url: str, default: str) -> dict[str, Any]:
+def _source(url: str, default: str) -> JsonObject:
     match = _DATA_URL.fullmatch(url)
     if match is None:
         return {"type": "url", "url": url}
     return {"type": "base64", "media_type": match["type"] or default, "data": match["data"]}
 
 
-def _result_content(content: Any) -> str | list[dict[str, Any]]:
+def _result_content(content: object) -> str | list[JsonObject]:
     return content if isinstance(content, str) else _parts(content)
 
 
 # -- tools -----------------------------------------------------------------------------------------------
 
 
-def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _tool(tool: JsonFields) -> JsonObject:
     """Return a tool of this protocol for one of chat completions; others are tools of the server."""
     function = tool.get("function")
     if not isinstance(function, Mapping):
@@ -666,13 +667,13 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return written
 
 
-def _tools_in(history: Iterable[Message]) -> list[dict[str, Any]]:
+def _tools_in(history: Iterable[Message]) -> list[JsonObject]:
     """Return tools for the calls of a history: the server rejects calls in a request without tools."""
     names = (call["function"]["name"] for m in history for call in m.get("tool_calls") or ())
     return [{"name": name, "input_schema": {"type": "object"}} for name in dict.fromkeys(names)]
 
 
-def _changes(in_force: Mapping[str, Any], tools: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+def _changes(in_force: JsonFields, tools: Tools) -> list[JsonObject] | None:
     """Return the blocks that change the tools in force to these; None if no blocks can."""
     wanted = {tool.get("name", ""): tool for tool in tools}
     if "" in wanted or "" in in_force:  # a whole MCP server
@@ -689,18 +690,18 @@ def _changes(in_force: Mapping[str, Any], tools: list[dict[str, Any]]) -> list[d
     ]
 
 
-def _are_tools(value: Any) -> bool:
+def _are_tools(value: object) -> bool:
     """Return True for a list of tools with names, as a request holds it."""
     items = value if isinstance(value, list) else []
     return bool(items) and all(isinstance(tool, Mapping) and tool.get("name") for tool in items)
 
 
-def _kind(tool: Mapping[str, Any]) -> str:
+def _kind(tool: JsonFields) -> str:
     """Return the type of a tool without its version."""
     return str(tool.get("type") or "custom").rstrip("_0123456789")
 
 
-def _apply(in_force: dict[str, Any], changes: Iterable[Mapping[str, Any]]) -> None:
+def _apply(in_force: JsonObject, changes: Iterable[JsonFields]) -> None:
     """Change the tools in force."""
     for change in changes:
         tool = change["tool"]
@@ -710,7 +711,7 @@ def _apply(in_force: dict[str, Any], changes: Iterable[Mapping[str, Any]]) -> No
             in_force[tool["definition"]["name"]] = tool["definition"]
 
 
-def _strict(schema: Any) -> Any:
+def _strict(schema: object) -> Any:
     """Return a schema in the subset of constrained output: closed objects without bounds."""
     if isinstance(schema, list):
         return [_strict(item) for item in schema]
@@ -727,7 +728,7 @@ def _strict(schema: Any) -> Any:
     return closed
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
@@ -756,12 +757,12 @@ def is_closed(schema: Any, above: tuple[str, ...] = (), root: Any = None) -> boo
 # -- cache marks -----------------------------------------------------------------------------------------
 
 
-def _has_marks(body: Mapping[str, Any]) -> bool:
+def _has_marks(body: JsonFields) -> bool:
     """Return True if the caller places cache marks."""
     return "cache_control" in body or any("cache_control" in tool for tool in body.get("tools", ()))
 
 
-def _fit_open_round(body: dict[str, Any]) -> None:
+def _fit_open_round(body: JsonObject) -> None:
     """Fit thinking and the newest round to each other, for models with a budget.
 
     With thinking, the response of an open round must begin with its thinking; without, it must hold none.
@@ -778,7 +779,7 @@ def _fit_open_round(body: dict[str, Any]) -> None:
         del body["thinking"]
 
 
-def _mark(body: dict[str, Any]) -> None:
+def _mark(body: JsonObject) -> None:
     """Mark for the cache: the fixed prefix, the end of the history, and points between them."""
     fixed = body.get("system") or body.get("tools")
     marks = MAX_MARKS

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.anthropic.request import BLOCKS, CHANGES
 from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
 from pure_agent_loop.llm.response import OUTPUT_LIMIT, REFUSED
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 # HTTP statuses of the error types, for errors that come inside a stream.
 _STATUSES = {
@@ -52,18 +55,18 @@ class MessagesReader(ProtocolReader):
         calls: Number of calls in earlier parts of the same response.
     """
 
-    def __init__(self, kept: Mapping[str, Any] | None = None, calls: int = 0) -> None:
+    def __init__(self, kept: JsonFields | None = None, calls: int = 0) -> None:
         super().__init__()
         self.stop_reason = ""
-        self.blocks: list[dict[str, Any]] = []  # complete ones, in order
+        self.blocks: list[JsonObject] = []  # complete ones, in order
         self.calls = calls
         self.usage: TokenUsage | None = None
         self._kept = dict(kept or {})
         self._open: dict[int, _OpenBlock] = {}
-        self._counts: dict[str, Any] = {}
+        self._counts: JsonObject = {}
         self._details: Any = None
 
-    def _whole(self, message: Mapping[str, Any]) -> Iterator[Delta]:
+    def _whole(self, message: JsonFields) -> Iterator[Delta]:
         if message.get("type") == "error" or "error" in message:
             raise error_of(message)
         if not isinstance(message.get("content"), list):
@@ -76,13 +79,13 @@ class MessagesReader(ProtocolReader):
         yield from _transformed(message)
         self._finish()
 
-    def last(self, blocks: list[dict[str, Any]]) -> Delta:
+    def last(self, blocks: list[JsonObject]) -> Delta:
         """Return the delta that ends the response.
 
         Args:
             blocks: All blocks of the response, those of its earlier parts included.
         """
-        extra: dict[str, Any] | None = None
+        extra: JsonObject | None = None
         if self.stop_reason == "max_tokens":  # a server tool without a result is rejected later
             while blocks and blocks[-1]["type"] == "server_tool_use":
                 blocks = blocks[:-1]
@@ -106,7 +109,7 @@ class MessagesReader(ProtocolReader):
         self._finish()
         yield from ()
 
-    def _event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
+    def _event(self, event: JsonFields) -> Iterator[Delta]:
         kind = event.get("type")
         if kind == "content_block_delta":
             yield from self._open[event["index"]].add(event["delta"])
@@ -127,7 +130,7 @@ class MessagesReader(ProtocolReader):
         elif kind == "error" or event.get("object") == "error" or (kind is None and "error" in event):
             raise error_of(event)
 
-    def _begin(self, index: int, content: Mapping[str, Any]) -> Iterator[Delta]:
+    def _begin(self, index: int, content: JsonFields) -> Iterator[Delta]:
         is_call = checked_string(content["type"]) == "tool_use"
         self._open[index] = block = _OpenBlock(dict(content), self.calls if is_call else None)
         self.calls += is_call
@@ -140,7 +143,7 @@ class MessagesReader(ProtocolReader):
             if not block.is_broken:
                 self.blocks.append(block.content)
 
-    def _stop(self, delta: Mapping[str, Any]) -> None:
+    def _stop(self, delta: JsonFields) -> None:
         if isinstance(delta.get("stop_reason"), str):
             self.stop_reason = delta["stop_reason"]
         self._details = delta.get("stop_details") or self._details
@@ -152,7 +155,7 @@ class MessagesReader(ProtocolReader):
             )
         self.is_done = True
 
-    def _count(self, usage: Any) -> None:
+    def _count(self, usage: object) -> None:
         """Add counts; later ones replace earlier ones, since they are cumulative."""
         if not isinstance(usage, Mapping):
             return
@@ -183,7 +186,7 @@ class _OpenBlock:
         call: Index of the call, if the block is one of our tools.
     """
 
-    def __init__(self, content: dict[str, Any], call: int | None) -> None:
+    def __init__(self, content: JsonObject, call: int | None) -> None:
         self.content = content
         self._call = call
         self._input: list[str] = []
@@ -211,7 +214,7 @@ class _OpenBlock:
             if pieces[0] and name != "signature":
                 yield Delta(pieces[0]) if name == "text" else Delta(reasoning=pieces[0])
 
-    def add(self, delta: Mapping[str, Any]) -> Iterator[Delta]:
+    def add(self, delta: JsonFields) -> Iterator[Delta]:
         """Add a delta of the block; yield the delta to display."""
         kind, content = delta.get("type"), self.content
         if kind == "text_delta":
@@ -254,7 +257,7 @@ class _OpenBlock:
         content["input"] = value if isinstance(value, dict) else {}
 
 
-def _transformed(message: Mapping[str, Any]) -> Iterator[Delta]:
+def _transformed(message: JsonFields) -> Iterator[Delta]:
     """Yield a notice if the server dropped thinking; what it only found to differ has no effect."""
     changes = message.get("input_transformations")
     listed = (
@@ -269,7 +272,7 @@ def _transformed(message: Mapping[str, Any]) -> Iterator[Delta]:
         )
 
 
-def error_of(event: Mapping[str, Any]) -> LLMError:
+def error_of(event: JsonFields) -> LLMError:
     """Return the error that a server sent in place of a response."""
     from pure_agent_loop.llm.failures import classify, read_error  # loaded only after a failure
 

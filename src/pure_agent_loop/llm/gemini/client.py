@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import urllib.parse
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
+    from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 _PROFILE = Profile("Gemini", control_tokens=())
 MAX_MALFORMED = 100  # malformed responses that are kept until their requests are repeated
@@ -74,11 +75,11 @@ class GeminiClient(ProtocolClient):
 
     def request_body(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: Options,
         stream: bool,  # noqa: ARG002 - named in the URL, not in the body
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Build the body of a request; see `ShowsRequest`."""
         writer = GeminiWriter(self.model, self.thinking_level, self.origin, self._histories)
         return writer.write(messages, with_server_tools(tools, options), options)
@@ -122,9 +123,9 @@ class GeminiClient(ProtocolClient):
 
     async def _ask(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: dict[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: JsonObject,
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response.
@@ -132,7 +133,7 @@ class GeminiClient(ProtocolClient):
         After a malformed response, the next request with the same contents says so to the model.
         """
         body = self.request_body(messages, tools, options, stream)
-        contents: list[dict[str, Any]] = body["contents"]
+        contents: list[JsonObject] = body["contents"]
         why = self._malformed.pop(_digest(contents), "") if self._malformed else ""
         if why:
             words = {"text": model_text("malformed_response", why=why)}

@@ -13,7 +13,7 @@ import mimetypes
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.histories import WrittenHistories
@@ -21,6 +21,9 @@ from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, has_failed
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
 from pure_agent_loop.support.language import model_text
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 PARTS = "gemini_parts"  # of an assistant message: all parts of the response, as they came
 SIGNATURE = "thoughtSignature"
@@ -90,7 +93,7 @@ class GeminiModel:
         """True if the model thinks by default."""
         return self.version >= (2, 5) and not re.search("image|tts|audio|live", self.name)
 
-    def thinking_config(self, level: str | None) -> dict[str, Any] | None:
+    def thinking_config(self, level: str | None) -> JsonObject | None:
         """Return the ``thinkingConfig`` for a level; None for none.
 
         Args:
@@ -145,9 +148,9 @@ class GeminiWriter:
     def write(
         self,
         messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]] | None,
-        options: Mapping[str, Any],
-    ) -> dict[str, Any]:
+        tools: Sequence[JsonFields] | None,
+        options: Options,
+    ) -> JsonObject:
         """Write the body of a request.
 
         Args:
@@ -177,7 +180,7 @@ class GeminiWriter:
         body.update(options.get("extra_body") or {})
         return body
 
-    def _contents(self, messages: Sequence[Message], *, signs: bool) -> list[dict[str, Any]]:
+    def _contents(self, messages: Sequence[Message], *, signs: bool) -> list[JsonObject]:
         """Write the contents of a history; those of its beginning that are known are taken over."""
         history = [message for message in messages if message["role"] not in SYSTEM_ROLES]
         settings = (self.origin, signs)
@@ -189,10 +192,10 @@ class GeminiWriter:
             self.histories.keep(settings, history, contents.copy(), known)
         return contents.finish()
 
-    def _options(self, model: GeminiModel, options: Mapping[str, Any], *, has_tools: bool) -> dict[str, Any]:
+    def _options(self, model: GeminiModel, options: Options, *, has_tools: bool) -> JsonObject:
         """Return the fields for the options, thinking included."""
-        body: dict[str, Any] = {}
-        config: dict[str, Any] = {}
+        body: JsonObject = {}
+        config: JsonObject = {}
         for name, value in options.items():
             target = _RENAMED.get(name) or _camel(name)
             if value is None or name in _NOT_IN_BODY or name in _TRANSLATED:
@@ -222,7 +225,7 @@ def _camel(name: str) -> str:
     return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
-def _format(model: GeminiModel, form: Any, *, has_tools: bool) -> dict[str, Any]:
+def _format(model: GeminiModel, form: object, *, has_tools: bool) -> JsonObject:
     """Return the fields of ``generationConfig`` for a ``response_format``."""
     if not isinstance(form, Mapping) or form.get("type") == "text":
         return {}
@@ -241,14 +244,14 @@ def _format(model: GeminiModel, form: Any, *, has_tools: bool) -> dict[str, Any]
     return {"responseMimeType": "application/json", "responseJsonSchema": form["json_schema"]["schema"]}
 
 
-def _tools(tools: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+def _tools(tools: Iterable[JsonFields]) -> list[JsonObject]:
     """Return tools of this protocol for those of chat completions; others are tools of the server."""
     declared = [_declaration(tool["function"]) for tool in tools if isinstance(tool.get("function"), Mapping)]
     others = [dict(tool) for tool in tools if not isinstance(tool.get("function"), Mapping)]
     return [{"functionDeclarations": declared}, *others] if declared else others
 
 
-def _declaration(function: Mapping[str, Any]) -> dict[str, Any]:
+def _declaration(function: JsonFields) -> JsonObject:
     declaration = {"name": function["name"]}
     if function.get("description"):
         declaration["description"] = function["description"]
@@ -257,7 +260,7 @@ def _declaration(function: Mapping[str, Any]) -> dict[str, Any]:
     return declaration
 
 
-def _choice(wanted: Any) -> dict[str, Any]:
+def _choice(wanted: object) -> JsonObject:
     """Return the ``toolConfig`` for a ``tool_choice``; empty for the default."""
     if wanted is None:
         return {}
@@ -274,7 +277,7 @@ def _choice(wanted: Any) -> dict[str, Any]:
     return {"functionCallingConfig": {"mode": _MODES[wanted.lower()]}}
 
 
-def _allowed(mode: str, tools: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def _allowed(mode: str, tools: Iterable[JsonFields]) -> JsonObject:
     names = [tool["function"]["name"] for tool in tools]
     return {"functionCallingConfig": {"mode": mode, "allowedFunctionNames": names}}
 
@@ -293,8 +296,8 @@ class _Contents:
 
     origin: str
     signs: bool
-    _contents: list[dict[str, Any]] = field(default_factory=list)
-    _calls: dict[str, dict[str, Any]] = field(default_factory=dict)  # as written, by id in the history
+    _contents: list[JsonObject] = field(default_factory=list)
+    _calls: dict[str, JsonObject] = field(default_factory=dict)  # as written, by id in the history
 
     def add(self, message: Message) -> None:
         """Add a message."""
@@ -321,13 +324,13 @@ class _Contents:
         """Return a copy that grows on its own; the contents are shared."""
         return _Contents(self.origin, self.signs, [*self._contents], {**self._calls})
 
-    def finish(self) -> list[dict[str, Any]]:
+    def finish(self) -> list[JsonObject]:
         """Return the contents; the last is a user's."""
         if not self._contents or self._contents[-1]["role"] == "model":
             self._contents.append({"role": "user", "parts": [_text(CONTINUE)]})
         return self._contents
 
-    def _response(self, message: Message) -> list[dict[str, Any]]:
+    def _response(self, message: Message) -> list[JsonObject]:
         calls = [_call(call) for call in message.get("tool_calls") or ()]
         parts = None
         if message.get(PARTS) and message.get(META, {}).get("origin") == self.origin:
@@ -339,7 +342,7 @@ class _Contents:
         self._calls.update(zip(ids, sent, strict=True))
         return parts
 
-    def _result(self, message: Message) -> list[dict[str, Any]]:
+    def _result(self, message: Message) -> list[JsonObject]:
         """Return the parts for a result: it repeats name and id of its call, as they were sent."""
         call = self._calls.get(message["tool_call_id"], {"id": message["tool_call_id"]})
         content = message["content"]
@@ -348,7 +351,7 @@ class _Contents:
         inner = [part for part in media if self.signs and _type(part) in _IN_RESULTS]
         text = content if is_text else "\n".join(_texts(content))
         outcome = {"error" if has_failed(message) else "output": text}
-        response: dict[str, Any] = {"name": call.get("name") or "unknown", "response": outcome}
+        response: JsonObject = {"name": call.get("name") or "unknown", "response": outcome}
         if "id" in call:
             response["id"] = call["id"]
         if inner:
@@ -356,7 +359,7 @@ class _Contents:
         return [{"functionResponse": response}, *(part for part in media if part not in inner)]
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+def _call(call: JsonFields) -> JsonObject:
     function = call["function"]
     return {
         "id": call["id"],
@@ -365,9 +368,9 @@ def _call(call: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _kept(message: Message, calls: list[dict[str, Any]]) -> list[dict[str, Any]] | None:
+def _kept(message: Message, calls: list[JsonObject]) -> list[JsonObject] | None:
     """Return the kept parts of a response, unchanged; None if the message has changed."""
-    parts: list[dict[str, Any]] = message[PARTS]
+    parts: list[JsonObject] = message[PARTS]
     text = "".join(part["text"] for part in parts if "text" in part and not part.get("thought"))
     if text.strip() != text_of(message.get("content") or "").strip():
         return None
@@ -377,29 +380,29 @@ def _kept(message: Message, calls: list[dict[str, Any]]) -> list[dict[str, Any]]
     return [dict(part) for part in parts]
 
 
-def _said(call: Mapping[str, Any]) -> tuple[Any, Any]:
+def _said(call: JsonFields) -> tuple[Any, Any]:
     return call.get("name"), call.get("args") or {}
 
 
 # -- content ---------------------------------------------------------------------------------------------
 
 
-def _text(text: str) -> dict[str, Any]:
+def _text(text: str) -> JsonObject:
     return {"text": text}
 
 
-def _texts(content: Any) -> list[str]:
+def _texts(content: object) -> list[str]:
     return [part["text"] for part in _parts(content) if "text" in part]
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _parts(content: Any) -> list[JsonObject]:
     """Return parts for a content; blank texts are left out."""
     if isinstance(content, str):
         return [_text(content)] if content.strip() else []
     return [written for part in content or () for written in _part(part)]
 
 
-def _part(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _part(part: JsonFields) -> Iterator[JsonObject]:
     kind = part["type"]
     if kind in ("text", "refusal"):
         if part[kind].strip():
@@ -415,11 +418,11 @@ def _part(part: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         yield _text(model_text("media_gone", what=part_words(part)))
 
 
-def _type(part: Mapping[str, Any]) -> Any:
+def _type(part: JsonFields) -> Any:
     return part.get("inlineData", {}).get("mimeType")
 
 
-def _data(url: str, default: str) -> dict[str, Any]:
+def _data(url: str, default: str) -> JsonObject:
     match = _DATA_URL.fullmatch(url)
     if match is not None:
         return {"inlineData": {"mimeType": match["type"] or default, "data": match["data"]}}

@@ -7,13 +7,16 @@ Unknown parts are kept, unknown fields ignored, never an error. Source of the gr
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ErrorKind, LLMError
 from pure_agent_loop.llm.gemini.request import PARTS
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
 from pure_agent_loop.support.text import shorten
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 _REASONS = {"STOP": "stop", "MAX_TOKENS": "length", "CONTINUATION": "length"}
 _BLOCKED = frozenset({
@@ -39,15 +42,15 @@ class GeminiReader(ProtocolReader):
 
     def __init__(self) -> None:
         super().__init__()
-        self._parts: list[dict[str, Any]] = []
+        self._parts: list[JsonObject] = []
         self._calls = 0
         self._reason = ""
         self._details: Any = None
         self.malformed = ""  # why the model is to write its response again
-        self._blocked: Mapping[str, Any] | None = None
+        self._blocked: JsonFields | None = None
         self._usage: TokenUsage | None = None
 
-    def _whole(self, document: Mapping[str, Any]) -> Iterator[Delta]:
+    def _whole(self, document: JsonFields) -> Iterator[Delta]:
         yield from self._event(document)
         yield from self._end_of_stream()
 
@@ -55,7 +58,7 @@ class GeminiReader(ProtocolReader):
         self.is_done = True
         yield self._last()
 
-    def _event(self, chunk: Mapping[str, Any]) -> Iterator[Delta]:
+    def _event(self, chunk: JsonFields) -> Iterator[Delta]:
         if "error" in chunk:
             from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
 
@@ -71,7 +74,7 @@ class GeminiReader(ProtocolReader):
                 self._reason = candidate["finishReason"]
                 self._details = candidate.get("finishMessage") or _blocked_categories(candidate)
 
-    def _part(self, part: Mapping[str, Any]) -> Iterator[Delta]:
+    def _part(self, part: JsonFields) -> Iterator[Delta]:
         """Keep a part; yield what it adds to the text, the reasoning or the calls."""
         self._keep(part)
         if part.get("text"):
@@ -82,7 +85,7 @@ class GeminiReader(ProtocolReader):
             delta = ToolCallDelta(number, call.get("id"), call["name"], call.get("args") or {})
             yield Delta(tool_calls=(delta,))
 
-    def _keep(self, part: Mapping[str, Any]) -> None:
+    def _keep(self, part: JsonFields) -> None:
         """Keep a part. Pieces of a text become one part, but a signed part stays as it is."""
         kind = set(part)
         last = self._parts[-1] if self._parts else {}
@@ -116,17 +119,17 @@ class GeminiReader(ProtocolReader):
         return Delta(finish_reason=finish or None, usage=self._usage, notice=notice, extra=extra)
 
 
-def _with_details(what: str, reason: str, details: Any) -> str:
+def _with_details(what: str, reason: str, details: object) -> str:
     return f"{what} ({reason}){f': {shorten(str(details), 200)}' if details else '.'}"
 
 
-def _blocked_categories(rated: Mapping[str, Any]) -> str:
+def _blocked_categories(rated: JsonFields) -> str:
     """Return the categories of harm that blocked a prompt or a response."""
     ratings = rated.get("safetyRatings") or ()
     return ", ".join(str(rating.get("category")) for rating in ratings if rating.get("blocked"))
 
 
-def _usage(usage: Any) -> TokenUsage | None:
+def _usage(usage: object) -> TokenUsage | None:
     """Read counts; thoughts are part of the output here, and cached tokens of the prompt."""
     if not isinstance(usage, Mapping):
         return None

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
     from aiohttp.connector import Connection
 
+    from pure_agent_loop.llm.message_types import JsonObject
+
 
 MAX_HEADER_BYTES = 65_536
 _POLL = getattr(select, "poll", None)  # missing on Windows
@@ -53,7 +55,7 @@ class AioTransport(PlainTransport):
         """Return the session, created in its event loop."""
         if self._shared is None:
             closes = self.headers.get("connection", "").lower() == "close"
-            kept: dict[str, Any] = {"force_close": True} if closes else {"keepalive_timeout": KEPT_SECONDS}
+            kept: JsonObject = {"force_close": True} if closes else {"keepalive_timeout": KEPT_SECONDS}
             connector = _Connector(limit=CONNECTIONS, ssl=self._tls or True, **kept)
             session = aiohttp.ClientSession(
                 connector=connector,
@@ -218,7 +220,7 @@ class _Connector(aiohttp.TCPConnector):
             connection.add_callback(partial(self._released.append, transport))
             return connection
 
-    def __del__(self, _: Any = None) -> None:
+    def __del__(self, _: object = None) -> None:
         """Suppress aiohttp's warning; see `_detach_unclosed`."""
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 import urllib.parse
-from collections.abc import Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.llm.addresses import has_proxy
@@ -15,6 +14,7 @@ from pure_agent_loop.support.variables import variable
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import PlainTransport, Transport
+    from pure_agent_loop.llm.message_types import JsonFields
 
 HTTP_VARIABLE = "PAL_HTTP"
 MIN_AIOHTTP = (3, 11)
@@ -25,7 +25,7 @@ _PLAIN_SETTINGS = {
 _READ_VARIABLES = {"OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_MODEL"}
 
 
-def transport_for(settings: Mapping[str, Any]) -> Transport:
+def transport_for(settings: JsonFields) -> Transport:
     """Build the transport for a client's settings.
 
     Plain endpoints use aiohttp if it is installed, else the SDK's HTTP library; other endpoints use the SDK.
@@ -63,13 +63,13 @@ def transport_for(settings: Mapping[str, Any]) -> Transport:
     return kind(settings["base_url"], settings["api_key"], settings, fallback)
 
 
-def _through_sdk(settings: Mapping[str, Any]) -> Transport:
+def _through_sdk(settings: JsonFields) -> Transport:
     from pure_agent_loop.llm.http.httpx import SdkTransport
 
     return SdkTransport(settings)
 
 
-def sdk_only_reason(settings: Mapping[str, Any]) -> str:
+def sdk_only_reason(settings: JsonFields) -> str:
     """Return the reason why an endpoint needs the SDK; empty if it is plain.
 
     Args:

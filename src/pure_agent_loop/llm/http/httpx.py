@@ -11,7 +11,7 @@ import inspect
 import json
 import ssl
 from collections import deque
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from functools import partial
 from types import AsyncGeneratorType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -38,6 +38,8 @@ except ImportError:  # SDK before version 3
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 __all__ = ["DirectTransport", "HttpxResponse", "SdkTransport", "StackedTransport", "library", "tls_for"]
 
@@ -274,14 +276,14 @@ class SdkTransport:
         ConfigError: The SDK rejects them.
     """
 
-    def __init__(self, settings: Mapping[str, Any]) -> None:
+    def __init__(self, settings: JsonFields) -> None:
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient, Omit, OpenAIError
 
-        own: dict[str, Any]
+        own: JsonObject
         settings = dict(settings)
         self._path = settings.pop("endpoint", "/chat/completions")
         auth = settings.pop("auth_headers", None)
-        self._omitted: dict[str, Any] = {}
+        self._omitted: JsonObject = {}
         if auth is not None:
             settings["default_headers"] = {**auth, **(settings.get("default_headers") or {})}
             self._omitted = {} if "authorization" in auth else {"Authorization": Omit()}
@@ -302,7 +304,7 @@ class SdkTransport:
         self._client: Any = client  # Any: the body parameter differs between SDK versions
         self._body = _body_parameter(client)
 
-    async def post(self, body: bytes, options: Mapping[str, Any]) -> HttpResponse:
+    async def post(self, body: bytes, options: Options) -> HttpResponse:
         """See `Transport`."""
         from openai import AsyncStream, OpenAIError
 
@@ -336,7 +338,7 @@ class SdkTransport:
         await self._client.close()
 
 
-def _request_options(options: Mapping[str, Any]) -> Any:
+def _request_options(options: Options) -> Any:
     check_seconds(options.get("timeout"))
     names = {"extra_headers": "headers", "extra_query": "params", "timeout": "timeout"}
     return {new: options[old] for old, new in names.items() if options.get(old) is not None}

@@ -7,12 +7,15 @@ import math
 import urllib.parse
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn, Protocol
 
 from pure_agent_loop._version import __version__
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.failures import Headers, RefusedError, UnansweredError, UnsendableError
 from pure_agent_loop.support.lazy import lazy_pattern
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, Options
 
 # The SDK's defaults, so that all transports behave alike.
 SECONDS, CONNECT_SECONDS, KEPT_SECONDS = 600.0, 5.0, 5.0
@@ -53,7 +56,7 @@ class HttpResponse(Protocol):
 class Transport(Protocol):
     """The connections of one event loop to one server. Created anywhere, then used by that loop only."""
 
-    async def post(self, body: bytes, options: Mapping[str, Any]) -> HttpResponse:
+    async def post(self, body: bytes, options: Options) -> HttpResponse:
         """Send a request.
 
         Args:
@@ -105,7 +108,7 @@ class PlainTransport(ABC):
         self,
         base_url: str,
         key: str,
-        settings: Mapping[str, Any],
+        settings: JsonFields,
         fallback: Callable[[], Transport] | None,
     ) -> None:
         self.url = settings.get("endpoint") or f"{base_url.rstrip('/')}/chat/completions"
@@ -145,7 +148,7 @@ class PlainTransport(ABC):
     async def _close(self) -> None:
         """Close the connections."""
 
-    async def post(self, body: bytes, options: Mapping[str, Any]) -> HttpResponse:
+    async def post(self, body: bytes, options: Options) -> HttpResponse:
         """See `Transport`."""
         request = None if self._uses_fallback else self._request(body, options)
         if request is None:
@@ -186,7 +189,7 @@ class PlainTransport(ABC):
             self._fallback = self._new_fallback()
         return self._fallback
 
-    def _request(self, body: bytes, options: Mapping[str, Any]) -> PlainRequest | None:
+    def _request(self, body: bytes, options: Options) -> PlainRequest | None:
         """Build the request; None if an option needs the SDK."""
         if _OPTIONS.isdisjoint(options):  # the usual case
             return PlainRequest(body, self._timeouts)

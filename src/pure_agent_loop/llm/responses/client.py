@@ -7,7 +7,7 @@ import re
 import urllib.parse
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ConfigError, LLMError
@@ -25,6 +25,9 @@ from pure_agent_loop.llm.responses.request import (
 from pure_agent_loop.llm.responses.stream import ResponsesReader
 from pure_agent_loop.llm.values import Delta, get
 from pure_agent_loop.support.text import shorten
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Message, Options, Tools
 
 MAX_FAILED_POLLS = 10  # of one background response, one after another
 POLL_SECONDS, CANCEL_SECONDS = 30.0, 5.0  # to wait for the answer to a poll, and to a cancellation
@@ -77,7 +80,7 @@ class ResponsesClient(ProtocolClient):
         thinking_level: str | None = None,
         *,
         continues: bool = False,
-        custom_tools: Mapping[str, Mapping[str, Any] | None] | None = None,
+        custom_tools: Mapping[str, JsonFields | None] | None = None,
         appends_tools: bool = False,
         poll_seconds: float = 2.0,
         **settings: Any,
@@ -104,16 +107,16 @@ class ResponsesClient(ProtocolClient):
 
     def request_body(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: Mapping[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: Options,
         stream: bool,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Build the body of a request; see `ShowsRequest`."""
         return self._writer(messages).write(messages, with_server_tools(tools, options), options, stream)
 
     def _writer(
-        self, messages: Sequence[dict[str, Any]], *, sends_reasoning: bool = True, is_gone: bool = False
+        self, messages: Sequence[JsonObject], *, sends_reasoning: bool = True, is_gone: bool = False
     ) -> ResponsesWriter:
         held = held_by_server(messages, self.origin) if self.continues else None
         return ResponsesWriter(
@@ -132,9 +135,9 @@ class ResponsesClient(ProtocolClient):
 
     async def _ask(
         self,
-        messages: list[dict[str, Any]],
-        tools: list[dict[str, Any]] | None,
-        options: dict[str, Any],
+        messages: list[Message],
+        tools: Tools | None,
+        options: JsonObject,
         stream: bool,
     ) -> AsyncGenerator[Delta, None]:
         """Send a request and stream its response; repeat it if the server rejects what it sent before."""
@@ -170,7 +173,7 @@ class ResponsesClient(ProtocolClient):
             yield Delta(notice=notice)
 
     async def _respond(
-        self, body: dict[str, Any], reader: ResponsesReader, options: dict[str, Any]
+        self, body: JsonObject, reader: ResponsesReader, options: JsonObject
     ) -> AsyncGenerator[Delta, None]:
         """Send one request and stream its response; poll a background response until it has ended."""
         is_background = body.get("background") is True
@@ -195,7 +198,7 @@ class ResponsesClient(ProtocolClient):
                 await self._cancel(reader.response_id, options)
             raise
 
-    async def _poll(self, response_id: str, body: Mapping[str, Any]) -> Any:
+    async def _poll(self, response_id: str, body: JsonFields) -> Any:
         """Return the state of a background response, after a pause.
 
         Raises:
@@ -215,7 +218,7 @@ class ResponsesClient(ProtocolClient):
                 if is_final or failures >= MAX_FAILED_POLLS:
                     raise failure from error
 
-    async def _cancel(self, response_id: str, options: Mapping[str, Any]) -> None:
+    async def _cancel(self, response_id: str, options: Options) -> None:
         """Cancel a background response; ignore a server that cannot be reached."""
         with Interrupt() as block, suppress(Exception):
             block.after(CANCEL_SECONDS)
@@ -225,7 +228,7 @@ class ResponsesClient(ProtocolClient):
             finally:
                 await transport.close()
 
-    def _missing_tools(self, tools: Sequence[Mapping[str, Any]] | None) -> str:
+    def _missing_tools(self, tools: Sequence[JsonFields] | None) -> str:
         """Return a notice, once, for custom tools that no request has; empty for none."""
         for tool in tools or ():
             self._unknown_custom.pop(get(tool.get("function"), "name"), None)
@@ -234,14 +237,14 @@ class ResponsesClient(ProtocolClient):
         names, self._unknown_custom = ", ".join(self._unknown_custom), {}
         return f"custom_tools names tools that this request does not have: {names}."
 
-    def _cannot_encrypt(self, body: Mapping[str, Any], error: LLMError) -> bool:
+    def _cannot_encrypt(self, body: JsonFields, error: LLMError) -> bool:
         """Return True for a refusal of encrypted reasoning."""
         said = error.said.lower()
         is_refusal = error.kind == "bad_request" and "encrypted" in said and "not supported" in said
         return is_refusal and self._encrypts and ENCRYPTED in body.get("include", ())
 
 
-def _check_format(name: str, form: Any) -> None:
+def _check_format(name: str, form: object) -> None:
     """Reject the format of a custom tool that the protocol does not have."""
     if form is None or form == {"type": "text"}:
         return
@@ -258,7 +261,7 @@ def _path_of(response_id: str) -> str:
     return f"/{urllib.parse.quote(response_id, safe='')}"
 
 
-def _is_gone(error: LLMError, body: Mapping[str, Any]) -> bool:
+def _is_gone(error: LLMError, body: JsonFields) -> bool:
     """Return True for a refusal of a response, or an item, that the server no longer holds."""
     if error.kind not in ("bad_request", "not_found"):
         return False

@@ -12,7 +12,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.adapt import cache_key
@@ -21,6 +21,9 @@ from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, text_of
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
 from pure_agent_loop.support.language import model_text
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 ITEMS = "response_items"  # of an assistant message: all items of the response, as they came
 RESPONSE_ID = "response_id"  # of an assistant message: the response that the server stores
@@ -70,10 +73,10 @@ class Offer(NamedTuple):
         allowed: References to those that may be called; None for all.
     """
 
-    first: list[dict[str, Any]]
-    later: dict[int, list[dict[str, Any]]]
-    record: dict[str, Any] | None = None
-    allowed: list[dict[str, Any]] | None = None
+    first: list[JsonObject]
+    later: dict[int, list[JsonObject]]
+    record: JsonObject | None = None
+    allowed: list[JsonObject] | None = None
 
     def replaces(self, history: Iterable[Message]) -> bool:
         """Return True if a history has tools that came later, and these are now the first ones."""
@@ -138,8 +141,8 @@ class ResponsesWriter:
     origin: str = ""
     encrypts: bool = True
     sends_reasoning: bool = True
-    histories: WrittenHistories[list[list[dict[str, Any]]]] | None = None
-    custom: Mapping[str, Mapping[str, Any] | None] = field(default_factory=dict)
+    histories: WrittenHistories[list[list[JsonObject]]] | None = None
+    custom: Mapping[str, JsonFields | None] = field(default_factory=dict)
     held: ServerHistory | None = None
     is_gone: bool = False
     appends_tools: bool = False
@@ -148,10 +151,10 @@ class ResponsesWriter:
     def write(
         self,
         messages: Sequence[Message],
-        tools: Sequence[Mapping[str, Any]] | None,
-        options: Mapping[str, Any],
+        tools: Sequence[JsonFields] | None,
+        options: Options,
         stream: bool,
-    ) -> dict[str, Any]:
+    ) -> JsonObject:
         """Write the body of a request.
 
         Args:
@@ -170,7 +173,7 @@ class ResponsesWriter:
         need = "continues" if self.held is not None else "background" if asked.get("background") else ""
         if need and asked.get("store") is False:
             raise ConfigError(f"store=False: {need}=True needs a stored response. Leave store out.")
-        body: dict[str, Any] = {"model": self.model, "store": bool(need), **fields}
+        body: JsonObject = {"model": self.model, "store": bool(need), **fields}
         window = (asked.get("background_options") or {}).get("completion_window")
         if stream and window not in _UNSTREAMED:
             body["stream"] = True
@@ -197,8 +200,8 @@ class ResponsesWriter:
         body.update(extra)
         return body
 
-    def _options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        fields: dict[str, Any] = {}
+    def _options(self, options: Options) -> JsonObject:
+        fields: JsonObject = {}
         level = options.get("thinking_level") or self.level
         if level is not None:
             fields["reasoning"] = (
@@ -225,7 +228,7 @@ class ResponsesWriter:
             fields["text"] = {**given, **fields.get("text", {})}
         return fields
 
-    def _by_message(self, history: list[Message], *settings: Any) -> list[list[dict[str, Any]]]:
+    def _by_message(self, history: list[Message], *settings: Any) -> list[list[JsonObject]]:
         """Return the items of each message; those of a beginning that is known are taken over."""
         kept_with = (self.origin, self.sends_reasoning, self.custom, settings)
         written, known = self.histories.find(kept_with, history) if self.histories else (None, 0)
@@ -237,7 +240,7 @@ class ResponsesWriter:
 
     def _input(
         self, history: list[Message], start: int, offer: Offer, *, has_stored: bool
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[JsonObject]:
         """Yield the items of the messages from `start` on, with the tools that came later."""
         written = self._by_message(history, has_stored, self._custom_ids(history))
         for number in range(start, len(history) + 1):
@@ -246,9 +249,7 @@ class ResponsesWriter:
             if number < len(history):
                 yield from written[number]
 
-    def _items(
-        self, message: Message, has_stored: bool, custom_ids: frozenset[str]
-    ) -> Iterator[dict[str, Any]]:
+    def _items(self, message: Message, has_stored: bool, custom_ids: frozenset[str]) -> Iterator[JsonObject]:
         role, content = message["role"], message["content"]
         if role == "tool":
             call_id = message["tool_call_id"]
@@ -263,7 +264,7 @@ class ResponsesWriter:
 
     def _response(
         self, message: Message, has_stored: bool, custom_ids: frozenset[str]
-    ) -> Iterator[dict[str, Any]]:
+    ) -> Iterator[JsonObject]:
         calls = [_call(call, call["id"] in custom_ids) for call in message.get("tool_calls") or ()]
         is_own = self._is_own(message)
         if message.get(ITEMS) and is_own and self.sends_reasoning:
@@ -288,7 +289,7 @@ class ResponsesWriter:
             if (CALL_TYPE in call or self.custom) and self._is_custom(message, call)
         )
 
-    def _is_custom(self, message: Message, call: Mapping[str, Any]) -> bool:
+    def _is_custom(self, message: Message, call: JsonFields) -> bool:
         if self._is_own(message):
             is_meant = call.get(CALL_TYPE) == "custom_tool_call"
         else:
@@ -299,7 +300,7 @@ class ResponsesWriter:
         return message.get(META, {}).get("origin") in (self.origin, self.origin.removesuffix(OWN))
 
     def offer(
-        self, history: Sequence[Message], tools: Sequence[Mapping[str, Any]] | None, choice: Any = None
+        self, history: Sequence[Message], tools: Sequence[JsonFields] | None, choice: Any = None
     ) -> Offer:
         """Return the tools of a request. If later ones are appended, the first ones never change.
 
@@ -311,8 +312,8 @@ class ResponsesWriter:
         wanted = [self._tool(tool) for tool in tools or ()]
         if not self.appends_tools:
             return Offer(wanted, {})
-        first: list[dict[str, Any]] = []
-        later: dict[int, list[dict[str, Any]]] = {}
+        first: list[JsonObject] = []
+        later: dict[int, list[JsonObject]] = {}
         for number, message in enumerate(history):
             record = message.get(TOOLS)
             if record is None or message.get(META, {}).get("origin") != self.origin:
@@ -335,7 +336,7 @@ class ResponsesWriter:
         has_all = all(tool in wanted for tool in known)
         return Offer(first, later, record, None if has_all else [_reference(tool) for tool in wanted])
 
-    def _tool(self, tool: Mapping[str, Any]) -> dict[str, Any]:
+    def _tool(self, tool: JsonFields) -> JsonObject:
         """Return a tool of this protocol for one of chat completions; others are tools of the server."""
         function = tool.get("function")
         if not isinstance(function, Mapping):
@@ -354,7 +355,7 @@ class ResponsesWriter:
             **described,
         }
 
-    def _limited_choice(self, wanted: Any, offer: Offer) -> Any:
+    def _limited_choice(self, wanted: object, offer: Offer) -> Any:
         """Return the ``tool_choice`` for an option, and for tools that may no longer be called."""
         choice = self._choice(wanted)
         if offer.allowed is None or choice not in (None, "auto", "required"):
@@ -362,7 +363,7 @@ class ResponsesWriter:
         allowed = {"type": "allowed_tools", "mode": choice or "auto", "tools": offer.allowed}
         return allowed if offer.allowed else "none"
 
-    def _choice(self, wanted: Any) -> Any:
+    def _choice(self, wanted: object) -> Any:
         if not isinstance(wanted, Mapping):
             return str(wanted) if isinstance(wanted, str) else wanted
         if isinstance(wanted.get("function"), Mapping):
@@ -374,7 +375,7 @@ class ResponsesWriter:
         return dict(wanted)
 
 
-def _call(call: Mapping[str, Any], is_custom: bool) -> dict[str, Any]:
+def _call(call: JsonFields, is_custom: bool) -> JsonObject:
     function = call["function"]
     named = {"call_id": call["id"], "name": function["name"]}
     if is_custom:
@@ -382,23 +383,23 @@ def _call(call: Mapping[str, Any], is_custom: bool) -> dict[str, Any]:
     return {"type": "function_call", **named, "arguments": function["arguments"] or "{}"}
 
 
-def _only_text(call: Mapping[str, Any]) -> str | None:
+def _only_text(call: JsonFields) -> str | None:
     """Return the only argument of a call, if it is a string."""
     arguments = _parsed(call["function"]["arguments"])
     values = list(arguments.values()) if isinstance(arguments, dict) else []
     return values[0] if len(values) == 1 and isinstance(values[0], str) else None
 
 
-def _reference(tool: Mapping[str, Any]) -> dict[str, Any]:
+def _reference(tool: JsonFields) -> JsonObject:
     """Return the part of a tool's definition that names it."""
     return {name: tool[name] for name in ("type", "name", "server_label") if name in tool}
 
 
-def _name(tool: Mapping[str, Any]) -> Any:
+def _name(tool: JsonFields) -> Any:
     return tool.get("name") or (tool.get("type"), tool.get("server_label"))
 
 
-def text_parameter(function: Mapping[str, Any]) -> str:
+def text_parameter(function: JsonFields) -> str:
     """Return the name of the only parameter of a custom tool.
 
     Raises:
@@ -413,7 +414,7 @@ def text_parameter(function: Mapping[str, Any]) -> str:
     return str(next(iter(properties)))
 
 
-def _refuse(name: str, value: Any) -> None:
+def _refuse(name: str, value: object) -> None:
     """Reject an option without a counterpart, unless it is a default."""
     if name == "stop":  # tool modes learn from an error of this kind
         said = "stop has no counterpart in OpenAI's Responses API"
@@ -427,12 +428,12 @@ def _refuse(name: str, value: Any) -> None:
         raise ConfigError(f"{name} has no counterpart in OpenAI's Responses API. Leave it out.")
 
 
-def _kept(message: Message, calls: list[dict[str, Any]], has_stored: bool) -> list[dict[str, Any]] | None:
+def _kept(message: Message, calls: list[JsonObject], has_stored: bool) -> list[JsonObject] | None:
     """Return the kept items of a response with the history's calls; None if the message has changed.
 
     A reasoning item goes with what followed it, and only if the server stores it or it is encrypted.
     """
-    items: list[dict[str, Any]] = message[ITEMS]
+    items: list[JsonObject] = message[ITEMS]
     try:
         text = "".join(text_of_item(item) for item in items)
     except (KeyError, TypeError, AttributeError):  # a damaged record
@@ -449,18 +450,18 @@ def _kept(message: Message, calls: list[dict[str, Any]], has_stored: bool) -> li
     ]
 
 
-def _phase(message: Mapping[str, Any]) -> dict[str, Any]:
+def _phase(message: JsonFields) -> JsonObject:
     """Return the phase of a response whose text has changed, if its texts had one phase."""
     phases = {item.get("phase") for item in message.get(ITEMS) or () if item.get("type") == "message"}
     return {"phase": phase} if len(phases) == 1 and (phase := phases.pop()) else {}
 
 
-def _is_lost(item: Mapping[str, Any]) -> bool:
+def _is_lost(item: JsonFields) -> bool:
     """Return True for lost reasoning: neither stored nor encrypted."""
     return item.get("type") == "reasoning" and not item.get("encrypted_content")
 
 
-def _sent(item: Mapping[str, Any], *, has_ids: bool) -> dict[str, Any]:
+def _sent(item: JsonFields, *, has_ids: bool) -> JsonObject:
     """Return an item to send. Without its reasoning, a response goes without its ids."""
     fields = {name: value for name, value in item.items() if value is not None}
     if has_ids or item.get("type") not in ("message", *_CALLS):
@@ -478,20 +479,20 @@ def plain_text(content: Any) -> str:
     return content or ""
 
 
-def text_of_item(item: Mapping[str, Any]) -> str:
+def text_of_item(item: JsonFields) -> str:
     """Return the text of a message item, refusals included; empty for other items."""
     if item.get("type") != "message":
         return ""
     return "".join(part.get("text") or part.get("refusal") or "" for part in item.get("content") or ())
 
 
-def _parts(content: Any) -> list[dict[str, Any]]:
+def _parts(content: Any) -> list[JsonObject]:
     if isinstance(content, str):
         return [{"type": "input_text", "text": content}] if content else []
     return [_part(part) for part in content or ()]
 
 
-def _part(part: Mapping[str, Any]) -> dict[str, Any]:
+def _part(part: JsonFields) -> JsonObject:
     kind = part["type"]
     if kind == "text":
         return {"type": "input_text", "text": part["text"]}
@@ -504,7 +505,7 @@ def _part(part: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "input_text", "text": model_text("media_gone", what=part_words(part))}
 
 
-def _format(form: Any) -> dict[str, Any] | None:
+def _format(form: object) -> JsonObject | None:
     if not isinstance(form, Mapping):
         return None
     if form.get("type") != "json_schema":

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, ErrorKind, LLMError
 from pure_agent_loop.llm.protocol_reader import ProtocolReader, checked_string
@@ -26,6 +26,9 @@ from pure_agent_loop.llm.responses.request import (
 )
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta, count_of, get
 from pure_agent_loop.llm.wire import parse_json
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 _REASONS = {"content_filter": "content_filter"}  # all others cut the response off: ``length``
 # Kinds of errors by the codes of a failed response; others are classified by their words.
@@ -67,26 +70,26 @@ class ResponsesReader(ProtocolReader):
     def __init__(
         self,
         held: ServerHistory | None = None,
-        tools: Sequence[Mapping[str, Any]] | None = None,
-        record: Mapping[str, Any] | None = None,
+        tools: Sequence[JsonFields] | None = None,
+        record: JsonFields | None = None,
     ) -> None:
         super().__init__()
         self.response_id = ""
         self.is_running = False  # a background response: the server has not ended it
         self._held = held
         self._tools, self._record = tools or (), record
-        self._items: dict[int, dict[str, Any]] = {}  # complete ones, by output index
+        self._items: dict[int, JsonObject] = {}  # complete ones, by output index
         self._open: dict[int, dict[str, list[str]]] = {}  # what was streamed of the others
         self._calls: dict[int, int] = {}  # number of each call, by output index
         self._indexes: dict[Any, int] = {}  # of items whose events have no output index
         self._custom: dict[int, str] = {}  # parameter of each call of a custom tool, by output index
 
-    def read_whole(self, response: Any) -> Iterator[Delta]:
+    def read_whole(self, response: object) -> Iterator[Delta]:
         """Read the state of a background response; yield what is new if it has ended."""
         self.is_document, self._document = True, [json.dumps(response).encode()]
         yield from self.close()
 
-    def _whole(self, response: Mapping[str, Any]) -> Iterator[Delta]:
+    def _whole(self, response: JsonFields) -> Iterator[Delta]:
         if response.get("status") in _RUNNING and response.get("id"):
             self._begin(response)
             return
@@ -97,14 +100,14 @@ class ResponsesReader(ProtocolReader):
             raise LLMError("The server's response is not one of the Responses API.", kind="incomplete")
         yield from self._end(response)
 
-    def _begin(self, response: Mapping[str, Any]) -> None:
+    def _begin(self, response: JsonFields) -> None:
         self.response_id = checked_string(response.get("id") or "")
         self.is_running = bool(self.response_id)
 
     def _end_of_stream(self) -> Iterator[Delta]:
         raise LLMError("The model's response ended early: the server sent no final event.", kind="incomplete")
 
-    def _event(self, event: Mapping[str, Any]) -> Iterator[Delta]:
+    def _event(self, event: JsonFields) -> Iterator[Delta]:
         kind = event.get("type")
         if kind == "response.created":
             self._begin(event.get("response") or {})
@@ -127,7 +130,7 @@ class ResponsesReader(ProtocolReader):
         elif kind == "error" or (kind is None and "error" in event):
             raise error_of(event.get("error") or event)
 
-    def _index(self, event: Mapping[str, Any]) -> int:
+    def _index(self, event: JsonFields) -> int:
         """Return the output index of an event; llama.cpp only names the item."""
         if "output_index" in event:
             return int(event["output_index"])
@@ -135,12 +138,12 @@ class ResponsesReader(ProtocolReader):
         name = event.get("item_id") or item.get("id") or item.get("call_id")
         return self._indexes.setdefault(name, len(self._indexes)) if name else _NO_ITEM
 
-    def _streamed(self, event: Mapping[str, Any]) -> dict[str, list[str]]:
+    def _streamed(self, event: JsonFields) -> dict[str, list[str]]:
         """Return what was streamed of the item of an event; some gateways announce and name no items."""
         index = self._index(event)
         return self._open[index] if index != _NO_ITEM else self._open.setdefault(index, _nothing_streamed())
 
-    def _added(self, index: int, item: Mapping[str, Any]) -> Iterator[Delta]:
+    def _added(self, index: int, item: JsonFields) -> Iterator[Delta]:
         self._open[index] = _nothing_streamed()
         if item.get("type") in _CALLS:
             self._calls[index] = number = len(self._calls)
@@ -163,10 +166,10 @@ class ResponsesReader(ProtocolReader):
         self._open[index]["arguments"].append(checked_string(piece))
         return self._piece(index, json.dumps(piece)[1:-1] if index in self._custom else piece)
 
-    def _piece(self, index: int, arguments: Any) -> Delta:
+    def _piece(self, index: int, arguments: object) -> Delta:
         return Delta(tool_calls=(ToolCallDelta(self._calls[index], arguments=arguments),))
 
-    def _complete(self, index: int, item: Mapping[str, Any]) -> Iterator[Delta]:
+    def _complete(self, index: int, item: JsonFields) -> Iterator[Delta]:
         """Keep an item; yield what its deltas lacked."""
         if index in self._items:  # repeated
             return
@@ -200,7 +203,7 @@ class ResponsesReader(ProtocolReader):
         elif rest:
             yield self._piece(index, rest)
 
-    def _end(self, response: Mapping[str, Any]) -> Iterator[Delta]:
+    def _end(self, response: JsonFields) -> Iterator[Delta]:
         status = response.get("status")
         self.is_running = False
         if status in ("failed", "cancelled") or response.get("error"):
@@ -215,7 +218,7 @@ class ResponsesReader(ProtocolReader):
         items = [self._items[index] for index in sorted(self._items)]
         self.is_done = True
         is_known = self._open.keys() <= {_NO_ITEM}  # items that are still open are not in the list
-        extra: dict[str, Any] = {ITEMS: items} if is_known and not all(map(_is_plain, items)) else {}
+        extra: JsonObject = {ITEMS: items} if is_known and not all(map(_is_plain, items)) else {}
         if self._record is not None:
             extra[TOOLS] = self._record
         if self._held is not None and status == "completed" and response.get("id"):
@@ -224,7 +227,7 @@ class ResponsesReader(ProtocolReader):
             extra |= {RESPONSE_ID: str(response["id"]), HELD: digest.hexdigest()}
         yield Delta(finish_reason=reason, usage=_usage(response.get("usage")), extra=extra or None)
 
-    def _message(self) -> dict[str, Any]:
+    def _message(self) -> JsonObject:
         """Return the message that the history has for the response."""
         calls, text = [], ""
         for index, item in sorted(self._items.items()):
@@ -241,7 +244,7 @@ def _nothing_streamed() -> dict[str, list[str]]:
     return {"text": [], "thought": [], "arguments": []}
 
 
-def _is_plain(item: Mapping[str, Any]) -> bool:
+def _is_plain(item: JsonFields) -> bool:
     """Return True if text and calls say all that an item holds."""
     named = {name for name, value in item.items() if value is not None}
     if named - _PLAIN.get(str(item.get("type")), set()):
@@ -249,7 +252,7 @@ def _is_plain(item: Mapping[str, Any]) -> bool:
     return not any(part.get("annotations") for part in item.get("content") or ())
 
 
-def _usage(usage: Any) -> TokenUsage | None:
+def _usage(usage: object) -> TokenUsage | None:
     if not isinstance(usage, Mapping):
         return None
     prompt, written = count_of(usage, "input_tokens") or 0, count_of(usage, "output_tokens") or 0
@@ -261,7 +264,7 @@ def _usage(usage: Any) -> TokenUsage | None:
     return TokenUsage(prompt, written, total, thought, cached, cache_write_tokens=stored)
 
 
-def error_of(error: Any) -> LLMError:
+def error_of(error: object) -> LLMError:
     """Return the error that a server sent in place of a response."""
     from pure_agent_loop.llm.failures import error_from_body  # loaded only after a failure
 

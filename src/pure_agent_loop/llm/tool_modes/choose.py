@@ -33,7 +33,7 @@ import json
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 from itertools import takewhile
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.llm.base import ChatModel, GivesLikelihoods, profile_of, stream_of
 from pure_agent_loop.llm.messages import Message, is_question, text_of
@@ -47,6 +47,9 @@ from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.frames import unframed
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.text import shorten
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 NO_CONTENT = "N/A"
 MAX_TOOLS = 12  # one request each; with more tools, constrained output chooses
@@ -179,7 +182,7 @@ class Chooser:
         self._able: bool | None = None
         self._likelihoods: dict[tuple[str, str], Reading] = {}  # of names without content
 
-    async def can_choose(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> bool:
+    async def can_choose(self, messages: list[Message], tools: Tools, options: Options) -> bool:
         """Return True if there is a question and the server supports a choice by likelihood."""
         if (
             not any(map(is_question, messages))
@@ -196,7 +199,7 @@ class Chooser:
         return not await self._is_able(AuxiliaryRequests(self._client, options))
 
     async def step(
-        self, messages: list[Message], tools: Tools, options: dict[str, Any]
+        self, messages: list[Message], tools: Tools, options: JsonObject
     ) -> AsyncGenerator[Delta, None]:
         """Choose a tool and fill in its arguments, or answer in words."""
         requests = AuxiliaryRequests(self._client, options)
@@ -236,8 +239,8 @@ class Chooser:
         self,
         requests: AuxiliaryRequests,
         messages: list[Message],
-        tool: Mapping[str, Any],
-        options: Mapping[str, Any],
+        tool: JsonFields,
+        options: Options,
     ) -> Delta:
         calls = await fill(
             requests,

@@ -15,9 +15,9 @@ It remembers what a server refuses (a response format, a parameter) and reports 
 from __future__ import annotations
 
 import copy
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, cast, get_args
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.base import (
@@ -69,6 +69,7 @@ from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import checked_choice
 
 if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
     from pure_agent_loop.llm.tool_modes.choose import Chooser
 
 
@@ -86,7 +87,7 @@ def is_cut(delta: Delta) -> bool:
 class NativeReader:
     """Passes native calls through; recovers calls from the text if there are no native ones."""
 
-    def __init__(self, tools: Sequence[dict[str, Any]]) -> None:
+    def __init__(self, tools: Sequence[JsonObject]) -> None:
         self._tools = tools
         self._think: ThinkSplitter | None = None  # like the scanner, created with the first text
         self._scanner: TextCalls | None = None
@@ -133,13 +134,13 @@ class _ResponseReader(Protocol):
     def finish(self, *, is_cut: bool = False) -> Delta: ...
 
 
-ExamplesOf = Callable[[str, Prompts], Sequence[tuple[str, Mapping[str, Any]]]]
+ExamplesOf: TypeAlias = "Callable[[str, Prompts], Sequence[tuple[str, JsonFields]]]"
 
 
 def no_examples(
     name: str,  # noqa: ARG001 - the shape of `ExamplesOf`
     prompts: Prompts,  # noqa: ARG001 - likewise
-) -> Sequence[tuple[str, Mapping[str, Any]]]:
+) -> Sequence[tuple[str, JsonFields]]:
     """Return no examples."""
     return ()
 
@@ -287,8 +288,8 @@ class ToolModeClient(StreamingClient):
         return Delta(notice=f"Switching to tool_mode='json': {reason}.")
 
     def request_body(
-        self, messages: list[Message], tools: Tools | None, options: Mapping[str, Any], stream: bool
-    ) -> dict[str, Any] | None:
+        self, messages: list[Message], tools: Tools | None, options: Options, stream: bool
+    ) -> JsonObject | None:
         """Build the inner client's request in the current mode; None if that client cannot build it.
 
         Args:
@@ -302,7 +303,7 @@ class ToolModeClient(StreamingClient):
         body_of = getattr(self.inner, "request_body", None)
         return None if body_of is None else body_of(*self.shape(messages, tools, options), stream)
 
-    def shape(self, messages: list[Message], tools: Tools | None, options: Mapping[str, Any]) -> Shaped:
+    def shape(self, messages: list[Message], tools: Tools | None, options: Options) -> Shaped:
         """Build the arguments of the inner client's `chat` in the current mode.
 
         Args:
@@ -319,7 +320,7 @@ class ToolModeClient(StreamingClient):
         shape = self._shape_text if self.current == "text" else self._shape_json
         return shape(messages, self._with_examples(tools or []), options)
 
-    def output_mode(self, tools: Tools | None, options: Mapping[str, Any]) -> OutputMode:
+    def output_mode(self, tools: Tools | None, options: Options) -> OutputMode:
         """Return the output mode for a typed answer."""
         return output_mode(profile_of(self.inner), self.current, tools, options)
 
@@ -332,9 +333,7 @@ class ToolModeClient(StreamingClient):
             for tool in tools
         ]
 
-    def _callable(
-        self, tools: Tools | None, options: Mapping[str, Any]
-    ) -> tuple[Tools | None, Mapping[str, Any]]:
+    def _callable(self, tools: Tools | None, options: Options) -> tuple[Tools | None, JsonFields]:
         """Return the tools and options; without tools if they are in the prompt and must not be called."""
         if self.current != "native" and tools and options.get("tool_choice") == "none":
             return None, without_tools(options)
@@ -346,7 +345,7 @@ class ToolModeClient(StreamingClient):
         return not any(m.get("role") in ("tool", "function") or m.get("tool_calls") for m in messages)
 
     def _ask(
-        self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
+        self, messages: list[Message], tools: Tools | None, options: JsonObject
     ) -> tuple[AsyncGenerator[Delta, None], NativeReader | None]:
         """Return the response stream, and the reader that recovers calls from its text, if needed."""
         if self._group is not None:
@@ -362,14 +361,14 @@ class ToolModeClient(StreamingClient):
         return ask(messages, tools, options), None
 
     def _typed_request(
-        self, messages: list[Message], tools: Tools | None, options: Mapping[str, Any], refused: int
+        self, messages: list[Message], tools: Tools | None, options: Options, refused: int
     ) -> Shaped:
         mode = self.output_mode(tools, options)
         options = with_room(options, profile_of(self.inner))
         return typed_request(messages, tools, options, mode, self._prompts, refused)
 
     def _typed(
-        self, messages: list[Message], tools: Tools | None, options: dict[str, Any]
+        self, messages: list[Message], tools: Tools | None, options: JsonObject
     ) -> tuple[AsyncGenerator[Delta, None], NativeReader | None]:
         """Request a typed answer with the best response format that the server accepts."""
         requests = [self._typed_request(messages, tools, options, number) for number in range(MAX_FORMATS)]
@@ -377,7 +376,7 @@ class ToolModeClient(StreamingClient):
         deltas = self._formats.ask(lambda number: stream_of(self.inner, *requests[number]), formats)
         return deltas, self._native_reader(requests[0].tools, options)
 
-    def _shape_text(self, messages: list[Message], tools: Tools, options: Mapping[str, Any]) -> Shaped:
+    def _shape_text(self, messages: list[Message], tools: Tools, options: Options) -> Shaped:
         if wanted_tools(tools, options)[1]:
             raise refuse_choice(options, "in tool_mode='text'")
         instructions = self._prompts.react.format(tools=describe_tools(tools)) if tools else ""
@@ -389,7 +388,7 @@ class ToolModeClient(StreamingClient):
         return Shaped(plain, None, {**stop, **without_tools(options)})
 
     async def _text(
-        self, messages: list[Message], tools: Tools, options: dict[str, Any]
+        self, messages: list[Message], tools: Tools, options: JsonObject
     ) -> AsyncGenerator[Delta, None]:
         while True:
             shaped, is_default = self._shape_text(messages, tools, options), self._takes_stop
@@ -404,13 +403,13 @@ class ToolModeClient(StreamingClient):
             else:
                 return
 
-    def _native_reader(self, tools: Tools | None, options: Mapping[str, Any]) -> NativeReader | None:
+    def _native_reader(self, tools: Tools | None, options: Options) -> NativeReader | None:
         if not tools or not self.thinks_in_text or options.get("tool_choice") == "none":
             return None
         return NativeReader(tools)
 
     def _shape_json(
-        self, messages: list[Message], tools: Tools, options: Mapping[str, Any], number: int | None = None
+        self, messages: list[Message], tools: Tools, options: Options, number: int | None = None
     ) -> Shaped:
         """Build a JSON-mode request with the given response format, by default the best accepted one."""
         if any(tool["function"]["name"] == FINAL for tool in tools):
@@ -433,7 +432,7 @@ class ToolModeClient(StreamingClient):
         return Shaped(plain, None, {**wanted, **without_tools(options)})
 
     async def _json(
-        self, messages: list[Message], tools: Tools, options: dict[str, Any]
+        self, messages: list[Message], tools: Tools, options: JsonObject
     ) -> AsyncGenerator[Delta, None]:
         from pure_agent_loop.llm.tool_modes.choose import Chooser, NoProbabilitiesError  # rarely needed
 
@@ -453,7 +452,7 @@ class ToolModeClient(StreamingClient):
                 yield delta
 
     def _action(
-        self, messages: list[Message], tools: Tools, options: dict[str, Any]
+        self, messages: list[Message], tools: Tools, options: JsonObject
     ) -> AsyncGenerator[Delta, None]:
         """Request one JSON object with the best response format that the server accepts."""
         form = format_of(options)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.base import ChatModel
@@ -20,6 +20,9 @@ from pure_agent_loop.llm.tool_modes.examples import WorkedRequest, filled_exampl
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.lazy import lazy_pattern
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 MAX_PIECE_WORDS = 8
 MAX_PIECES = 400
@@ -31,7 +34,7 @@ _NUMBER = lazy_pattern(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w]|\.\d)")
 _RESTRICTIONS = frozenset({"enum", "const", "format", "pattern", "$ref", "default"})  # keywords for a value
 _EDGES = " \t\r\n.,;:!?\"'()[]，。；：！？“”「」（）"
 
-Arguments = dict[str, Any]
+Arguments: TypeAlias = "JsonObject"
 
 # -- requests --------------------------------------------------------------------------------------------
 
@@ -47,13 +50,13 @@ class AuxiliaryRequests:
         options: The caller's request options; only headers, query and timeout are passed on.
     """
 
-    def __init__(self, client: ChatModel, options: Mapping[str, Any]) -> None:
+    def __init__(self, client: ChatModel, options: Options) -> None:
         self._client = client
         self._options = {name: options[name] for name in _PASSED_OPTIONS if name in options}
         self.usage: TokenUsage | None = None
         self.sent = 0
 
-    async def ask(self, messages: Sequence[Message], schema: Mapping[str, Any], **fields: Any) -> LLMResponse:
+    async def ask(self, messages: Sequence[Message], schema: JsonFields, **fields: Any) -> LLMResponse:
         """Send a request constrained by a JSON Schema, at temperature 0.
 
         Raises:
@@ -90,7 +93,7 @@ def last_question(messages: Sequence[Message]) -> str:
 async def fill(
     requests: AuxiliaryRequests,
     messages: Sequence[Message],
-    tool: Mapping[str, Any],
+    tool: JsonFields,
     prompts: Prompts,
     *,
     is_able: bool,
@@ -158,14 +161,14 @@ async def is_able_model(requests: AuxiliaryRequests, prompts: Prompts) -> bool:
 async def _ask(
     requests: AuxiliaryRequests,
     messages: list[Message],
-    parameters: Mapping[str, Any],
+    parameters: JsonFields,
     several: bool,
     max_tokens: int,
 ) -> tuple[list[Arguments] | None, str]:
     """Return the calls, or None if the response is not JSON; and its text."""
-    one: dict[str, Any] = {**parameters, "type": "object", "additionalProperties": False}
-    definitions: dict[str, Any] = {key: one.pop(key) for key in ("$defs", "definitions") if key in one}
-    schema: dict[str, Any] = (
+    one: JsonObject = {**parameters, "type": "object", "additionalProperties": False}
+    definitions: JsonObject = {key: one.pop(key) for key in ("$defs", "definitions") if key in one}
+    schema: JsonObject = (
         {"type": "array", "items": one, "minItems": 1, "maxItems": MAX_CALLS} if several else one
     )
     answer = await requests.ask(messages, {**schema, **definitions}, max_tokens=max_tokens)
@@ -181,7 +184,7 @@ async def _ask(
     return distinct or None, text
 
 
-def _own_examples(function: Mapping[str, Any], prompts: Prompts) -> list[WorkedRequest]:
+def _own_examples(function: JsonFields, prompts: Prompts) -> list[WorkedRequest]:
     description = describe(function["name"], function, function.get("parameters") or {}, prompts)
     examples = function.get("examples") or ()
     return [WorkedRequest(description, question, [dict(arguments)]) for question, arguments in examples]
@@ -205,7 +208,7 @@ def _lead(
     return [*lead, {"role": "user", "content": format_question(function=description, question=question)}]
 
 
-def describe(name: str, function: Mapping[str, Any], parameters: Mapping[str, Any], prompts: Prompts) -> str:
+def describe(name: str, function: JsonFields, parameters: JsonFields, prompts: Prompts) -> str:
     """Describe a tool and its arguments, a line each."""
     lines = [f"{name}: {(function.get('description') or '').strip()}"]
     for argument, schema in (parameters.get("properties") or {}).items():
@@ -219,7 +222,7 @@ def describe(name: str, function: Mapping[str, Any], parameters: Mapping[str, An
     return "\n".join(lines)
 
 
-def _composed(function: Mapping[str, Any]) -> set[str]:
+def _composed(function: JsonFields) -> set[str]:
     """Return the arguments that a worked example does not copy from its question."""
     examples = function.get("examples") or ()
     return {
@@ -231,7 +234,7 @@ def _composed(function: Mapping[str, Any]) -> set[str]:
 
 
 def _without_made_up(
-    parameters: Mapping[str, Any], values: Arguments, question: str, composed: set[str]
+    parameters: JsonFields, values: Arguments, question: str, composed: set[str]
 ) -> Arguments:
     """Drop optional values that could have been copied from the question but are not in it."""
     needed = {*parameters["required"], *composed}
@@ -239,8 +242,8 @@ def _without_made_up(
 
 
 def _narrowed(
-    parameters: Mapping[str, Any], values: Arguments, question: str, composed: set[str]
-) -> dict[str, Any] | None:
+    parameters: JsonFields, values: Arguments, question: str, composed: set[str]
+) -> JsonObject | None:
     """Restrict made-up values to pieces of the question; None if no value was made up."""
     properties = {name: schema for name, schema in parameters["properties"].items() if name in values}
     changed = False
@@ -255,22 +258,22 @@ def _narrowed(
     return {**parameters, "properties": properties, "required": list(values)} if changed else None
 
 
-def _occurs_in(value: Any, question: str) -> bool:
+def _occurs_in(value: object, question: str) -> bool:
     return not _is_piece(value) or _is_in_question(value, question)
 
 
-def _is_in_question(value: Any, question: str) -> bool:
+def _is_in_question(value: object, question: str) -> bool:
     if isinstance(value, str):
         return bool(value.strip()) and value.casefold() in question.casefold()
     return _is_piece(value) and value in numbers_in(question)
 
 
-def _is_piece(value: Any) -> bool:
+def _is_piece(value: object) -> bool:
     """Return True for a value that can be copied from a text: a string or a number."""
     return isinstance(value, (str, int, float)) and not isinstance(value, bool)
 
 
-def _choices(value: Any, question: str) -> list[Any]:
+def _choices(value: object, question: str) -> list[Any]:
     """Return the pieces of the question that a value may be copied from; none for a long value."""
     if isinstance(value, str):
         return pieces_of(question) if len(value) <= _MAX_COPY_CHARS else []

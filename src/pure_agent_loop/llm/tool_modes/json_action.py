@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.llm.arguments import loads_strictly
 from pure_agent_loop.llm.messages import text_of
@@ -27,6 +27,9 @@ from pure_agent_loop.llm.tool_modes.recover import (
 )
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 FINAL = "final_answer"
 ANSWER = "answer"
@@ -45,14 +48,14 @@ _ESCAPED = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f", "/": "/", '"'
 
 
 def action_schema(
-    tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None, *, has_to_call: bool = False
-) -> dict[str, Any]:
+    tools: Sequence[JsonFields], answer: JsonFields | None = None, *, has_to_call: bool = False
+) -> JsonObject:
     """Return the JSON Schema of one action: a call of a tool, with the final answer as another tool.
 
     Args:
         answer: Schema of a typed answer, used as the arguments of the final answer.
     """
-    definitions: dict[str, Any] = {}
+    definitions: JsonObject = {}
     choices = []
     final = {} if has_to_call else {FINAL: _FINAL_SCHEMA if answer is None else answer}
     for name, parameters in {**schemas_of(tools), **final}.items():
@@ -65,7 +68,7 @@ def action_schema(
     return {**schema, "$defs": definitions} if definitions else schema
 
 
-def _action(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+def _action(name: str, schema: JsonFields) -> JsonObject:
     return {
         "type": "object",
         "properties": {"tool": {"type": "string", "enum": [name]}, "arguments": dict(schema)},
@@ -74,7 +77,7 @@ def _action(name: str, schema: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _with_references_moved(value: Any, root: str) -> Any:
+def _with_references_moved(value: object, root: str) -> Any:
     if isinstance(value, list):
         return [_with_references_moved(item, root) for item in value]
     if not isinstance(value, Mapping):
@@ -87,8 +90,8 @@ def _with_references_moved(value: Any, root: str) -> Any:
 
 
 def response_formats(
-    tools: Sequence[Mapping[str, Any]], answer: Mapping[str, Any] | None = None, *, has_to_call: bool = False
-) -> list[dict[str, Any] | None]:
+    tools: Sequence[JsonFields], answer: JsonFields | None = None, *, has_to_call: bool = False
+) -> list[JsonObject | None]:
     """Return the response formats to try, best first. None means plain prompting.
 
     Without tools there is only the final answer. ``json_object`` is then skipped, because servers require the
@@ -99,7 +102,7 @@ def response_formats(
     return [{"type": "json_schema", "json_schema": schema}, second, None]
 
 
-def write_action(message: Mapping[str, Any]) -> str:
+def write_action(message: JsonFields) -> str:
     """Write an assistant message as an action; several calls on separate lines."""
     text = text_of(message.get("content") or "")
     calls = message.get("tool_calls") or ()
@@ -110,11 +113,11 @@ def write_action(message: Mapping[str, Any]) -> str:
     return "\n".join([text, *lines] if text.strip() else lines)
 
 
-def _action_text(tool: str, arguments: Any) -> str:
+def _action_text(tool: str, arguments: object) -> str:
     return json.dumps({"tool": tool, "arguments": arguments}, ensure_ascii=False)
 
 
-def _parsed(arguments: Any) -> Any:
+def _parsed(arguments: object) -> Any:
     try:
         return json.loads(arguments) if isinstance(arguments, str) else arguments
     except (ValueError, RecursionError):
@@ -130,7 +133,7 @@ class JsonReader:
         typed: Whether the answer is typed: the JSON arguments of the final answer.
     """
 
-    def __init__(self, tools: Sequence[Mapping[str, Any]], *, typed: bool = False) -> None:
+    def __init__(self, tools: Sequence[JsonFields], *, typed: bool = False) -> None:
         self._answer_of = _as_json if typed else _answer_of
         self._answer_begun = _NEVER if typed else _ANSWER_BEGUN
         self._schemas = schemas_of(tools)
@@ -213,7 +216,7 @@ class JsonReader:
         actions = [action for action in named if action is not None]
         return actions if actions and len(actions) == len(named) else None
 
-    def _as_action(self, value: Any) -> tuple[str, Any] | None:
+    def _as_action(self, value: object) -> tuple[str, Any] | None:
         """Return name and arguments; the name may be unknown if the value is clearly an action."""
         inner = value.get("function") if isinstance(value, Mapping) else None
         value = inner if isinstance(inner, Mapping) else value
@@ -242,7 +245,7 @@ def _calls_delta(calls: Sequence[tuple[str, Any]], text: str = "") -> Delta:
     return Delta(text, tool_calls=tuple(ToolCallDelta(i, None, *call) for i, call in enumerate(calls)))
 
 
-def _answer_of(arguments: Any) -> str:
+def _answer_of(arguments: object) -> str:
     """Return the text of a final answer, also with wrong argument names."""
     if isinstance(arguments, Mapping):
         if ANSWER in arguments or len(arguments) == 1:
@@ -253,7 +256,7 @@ def _answer_of(arguments: Any) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 
-def _as_json(arguments: Any) -> str:
+def _as_json(arguments: object) -> str:
     return json.dumps(arguments, ensure_ascii=False)
 
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 import ast
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.llm.extra import MESSAGE_FIELDS
 from pure_agent_loop.llm.messages import Message, joined_content, text_of
@@ -23,6 +23,9 @@ from pure_agent_loop.llm.response import split_unopened
 from pure_agent_loop.llm.tool_modes.recover import TextCalls, end_of_json, find_calls, schemas_of
 from pure_agent_loop.llm.values import Delta, ToolCall, ToolCallDelta
 from pure_agent_loop.support.lazy import lazy_pattern
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject
 
 STOP = ["\nObservation:", "\n观察："]  # at the start of a line: an answer may hold the word
 _NO_ACTION = lazy_pattern(r"(?:none|no action|n/?a|无|不需要|没有|final[ _]answer|finish|-)\W*", re.I)
@@ -47,7 +50,7 @@ _THOUGHT = _marker("Thought|思考|想法")
 _MARKERS = (_ACTION, _ANSWER, _OBSERVATION, _THOUGHT)
 
 
-def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
+def describe_tools(tools: Sequence[JsonFields]) -> str:
     """Describe the tools for a prompt: name, description, JSON Schema of the arguments."""
     lines = []
     for tool in tools:
@@ -66,10 +69,10 @@ def describe_tools(tools: Sequence[Mapping[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def _made_examples(parameters: Mapping[str, Any]) -> list[tuple[str, dict[str, Any]]]:
+def _made_examples(parameters: JsonFields) -> list[tuple[str, JsonObject]]:
     """Return an example of the arguments if the schema holds a value for each required one."""
     properties = parameters.get("properties") or {}
-    values: dict[str, Any] = {}
+    values: JsonObject = {}
     for name in parameters.get("required") or ():
         examples = (properties.get(name) or {}).get("examples")
         if not isinstance(examples, list) or not examples:
@@ -78,7 +81,7 @@ def _made_examples(parameters: Mapping[str, Any]) -> list[tuple[str, dict[str, A
     return [("...", values)] if values else []
 
 
-def _json(value: Any) -> str:
+def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
@@ -119,7 +122,7 @@ def _as_text(message: Message, write: Callable[[Message], str]) -> Message:
     return {**message, "role": "system" if role == "developer" else role, "content": content}
 
 
-def write_react(message: Mapping[str, Any]) -> str:
+def write_react(message: JsonFields) -> str:
     """Write an assistant message in the ReAct format."""
     content = text_of(message.get("content") or "")
     calls = message.get("tool_calls") or ()
@@ -132,7 +135,7 @@ def write_react(message: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def write_words(message: Mapping[str, Any]) -> str:
+def write_words(message: JsonFields) -> str:
     """Write an assistant message as its text and calls, without a special format."""
     content = text_of(message.get("content") or "")
     functions = [call["function"] for call in message.get("tool_calls") or ()]
@@ -148,7 +151,7 @@ class ReactReader:
     without a leading ``Thought:``, it is streamed from its second paragraph on.
     """
 
-    def __init__(self, tools: Sequence[Mapping[str, Any]]) -> None:
+    def __init__(self, tools: Sequence[JsonFields]) -> None:
         self._schemas = schemas_of(tools)
         self._held = ""
         self._state = "start"  # -> answer, or -> prose (-> answer or action)

@@ -17,13 +17,16 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.llm.arguments import loads_strictly, parse_arguments
 from pure_agent_loop.llm.response import ThinkSplitter, split_unopened
 from pure_agent_loop.llm.tool_modes.forms import Element, TextPosition, forms_in_use, may_hold_call
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.support.lazy import lazy_pattern
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields
 
 # -- checks of JSON from a model: the call it spells, and whether arguments could fit a JSON Schema ------
 # Supports the part of JSON Schema that tools use. As lenient as a tool's validation: ``"7"`` is accepted
@@ -79,7 +82,7 @@ _HALF_A_TAG = lazy_pattern(r"<(?:\S[^<>]*)?\Z")
 _RESCAN_GROWTH = 1.1  # rescan a long call only after it has grown by this factor, to stay linear
 
 
-def could_fit(value: Any, schema: Any, root: Any = None, hops: int = 0) -> bool:
+def could_fit(value: object, schema: object, root: object = None, hops: int = 0) -> bool:
     """Return True unless `value` clearly violates `schema`.
 
     Args:
@@ -104,7 +107,7 @@ def could_fit(value: Any, schema: Any, root: Any = None, hops: int = 0) -> bool:
     return _type_fits(value, schema.get("type")) and _parts_fit(value, schema, root)
 
 
-def _choices_fit(value: Any, schema: Mapping[str, Any], root: Any, hops: int) -> bool:
+def _choices_fit(value: object, schema: JsonFields, root: object, hops: int) -> bool:
     for key, needed in (("anyOf", any), ("oneOf", any), ("allOf", all)):
         choices = schema.get(key) or [True]
         if not needed(could_fit(value, choice, root, hops) for choice in choices):
@@ -112,12 +115,12 @@ def _choices_fit(value: Any, schema: Mapping[str, Any], root: Any, hops: int) ->
     return True
 
 
-def _type_fits(value: Any, wanted: Any) -> bool:
+def _type_fits(value: object, wanted: object) -> bool:
     names = wanted if isinstance(wanted, list) else [wanted] if wanted else []
     return not names or any(_is(value, name) for name in names)
 
 
-def _is(value: Any, name: Any) -> bool:
+def _is(value: object, name: object) -> bool:
     if name not in _TYPES:
         return True
     if isinstance(value, bool) and name in ("integer", "number"):
@@ -139,7 +142,7 @@ def _spells(text: str, name: str) -> bool:
     return True
 
 
-def _parts_fit(value: Any, schema: Mapping[str, Any], root: Any) -> bool:
+def _parts_fit(value: object, schema: JsonFields, root: object) -> bool:
     if isinstance(value, list):
         items = schema.get("items")
         return items is None or isinstance(items, list) or all(could_fit(item, items, root) for item in value)
@@ -152,7 +155,7 @@ def _parts_fit(value: Any, schema: Mapping[str, Any], root: Any) -> bool:
     return all(could_fit(item, properties.get(name, extra), root) for name, item in value.items())
 
 
-def _resolved(reference: str, root: Any) -> Any:
+def _resolved(reference: str, root: object) -> Any:
     """Return the target of a local reference; True, which accepts everything, if unknown."""
     target: Any = root
     if not reference.startswith("#"):
@@ -163,7 +166,7 @@ def _resolved(reference: str, root: Any) -> Any:
     return target
 
 
-def name_and_arguments(value: Any) -> tuple[str, Any] | None:
+def name_and_arguments(value: object) -> tuple[str, Any] | None:
     """Return the name and arguments of a JSON object that may be a call, in any common spelling."""
     if not isinstance(value, Mapping):
         return None
@@ -197,13 +200,13 @@ def end_of_json(text: str, start: int) -> int | None:
     return None
 
 
-def items_in(value: Any) -> list[Any]:
+def items_in(value: object) -> list[Any]:
     """Return the candidate calls of a JSON value: items of a list or of ``tool_calls``, or itself."""
     items = value.get("tool_calls", [value]) if isinstance(value, dict) else value
     return items if isinstance(items, list) else [value]
 
 
-Schemas = Mapping[str, Mapping[str, Any]]
+Schemas: TypeAlias = "Mapping[str, JsonFields]"
 
 
 class _Match(NamedTuple):
@@ -223,7 +226,7 @@ class TextCalls:
         extra: Schemas of further tools, by name.
     """
 
-    def __init__(self, tools: Sequence[Mapping[str, Any]], extra: Schemas | None = None) -> None:
+    def __init__(self, tools: Sequence[JsonFields], extra: Schemas | None = None) -> None:
         self._schemas = {**schemas_of(tools), **(extra or {})}
         self._shown: list[str] = []
         self._place = TextPosition()
@@ -287,7 +290,7 @@ def find_calls(text: str, schemas: Schemas, *, is_cut: bool = False) -> tuple[li
     return calls, rest.strip() if calls else text
 
 
-def schemas_of(tools: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+def schemas_of(tools: Sequence[JsonFields]) -> dict[str, JsonFields]:
     """Return the JSON Schema of each tool's arguments, by tool name."""
     return {tool["function"]["name"]: tool["function"].get("parameters") or {} for tool in tools}
 
@@ -525,12 +528,12 @@ class _CallReader:
         }
         return self._checked(name, arguments, end)
 
-    def _call_of(self, value: Any) -> ToolCall | None:
+    def _call_of(self, value: object) -> ToolCall | None:
         named = name_and_arguments(value)
         match = self._checked(*named, 0) if named else None
         return match.calls[0] if match else None
 
-    def _checked(self, name: str, raw_arguments: Any, end: int) -> _Match | None:
+    def _checked(self, name: str, raw_arguments: object, end: int) -> _Match | None:
         """Return the call if it obeys rule 1, else None."""
         known = self._known(name)
         if known is None:
@@ -545,7 +548,7 @@ def _begins(words: Sequence[str], text: str) -> bool:
     return any(word.startswith(text) for word in words)
 
 
-def _typed(text: str, schema: Any) -> Any:
+def _typed(text: str, schema: object) -> Any:
     """Parse a value without quotes: as text if the schema requires a string, else as JSON."""
     if isinstance(schema, Mapping) and schema.get("type") == "string":
         return text

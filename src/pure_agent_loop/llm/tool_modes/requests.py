@@ -7,7 +7,7 @@ import re
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.messages import Message, joined_content
@@ -17,6 +17,9 @@ from pure_agent_loop.llm.values import NOTHING, Delta
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.language import model_text, use_messages
 from pure_agent_loop.support.lazy import lazy_pattern
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
 
 # Errors of servers or models that do not support tools.
 REFUSES_TOOLS = lazy_pattern(
@@ -56,7 +59,7 @@ class Formats:
     async def ask(
         self,
         ask: Callable[[int], AsyncGenerator[Delta, None]],
-        formats: Sequence[Mapping[str, Any] | None],
+        formats: Sequence[JsonFields | None],
     ) -> AsyncGenerator[Delta, None]:
         """Stream a response with the first format that the server accepts.
 
@@ -83,7 +86,7 @@ class Formats:
             else:
                 return
 
-    def _remember(self, number: int, formats: Sequence[Mapping[str, Any] | None], refusal: LLMError) -> Delta:
+    def _remember(self, number: int, formats: Sequence[JsonFields | None], refusal: LLMError) -> Delta:
         """Remember the accepted format; return a notice."""
         self.refused = max(self.refused, number)
         accepted = formats[number]
@@ -121,18 +124,16 @@ class Shaped(NamedTuple):
 
     messages: list[Message]
     tools: Tools | None
-    options: dict[str, Any]
+    options: JsonObject
 
 
-def format_of(options: Mapping[str, Any]) -> AnswerFormat | None:
+def format_of(options: Options) -> AnswerFormat | None:
     """Return the format of a typed answer; None for other requests."""
     format_ = options.get("response_format")
     return format_ if isinstance(format_, AnswerFormat) else None
 
 
-def output_mode(
-    profile: Profile | None, tool_mode: str, tools: Tools | None, options: Mapping[str, Any]
-) -> OutputMode:
+def output_mode(profile: Profile | None, tool_mode: str, tools: Tools | None, options: Options) -> OutputMode:
     """Return the output mode for a typed answer."""
     wanted = "" if profile is None else profile.output_mode
     if tool_mode != "native":
@@ -146,7 +147,7 @@ def output_mode(
 def typed_request(
     messages: list[Message],
     tools: Tools | None,
-    options: Mapping[str, Any],
+    options: Options,
     mode: OutputMode,
     prompts: Prompts,
     refused: int = 0,
@@ -166,7 +167,7 @@ def typed_request(
     if mode == "native" and not refused:
         return Shaped(messages, tools, {**rest, "response_format": dict(form)})
     may_call = bool(tools) and options.get("tool_choice") != "none"
-    formats: list[dict[str, Any] | None] = [dict(form), {"type": "json_object"}, None]
+    formats: list[JsonObject | None] = [dict(form), {"type": "json_object"}, None]
     wanted = None if may_call else formats[refused]
     rest = {**rest, "response_format": wanted} if wanted else rest
     return Shaped(in_words(messages, form, prompts), tools, rest)
@@ -182,7 +183,7 @@ def in_words(messages: list[Message], form: AnswerFormat, prompts: Prompts) -> l
     return [{"role": "system", "content": instructions}, *messages]
 
 
-def with_room(options: Mapping[str, Any], profile: Profile | None) -> dict[str, Any]:
+def with_room(options: Options, profile: Profile | None) -> JsonObject:
     """Raise the profile's output limit for a typed answer: a truncated object is useless."""
     limit = None if profile is None else profile.max_output
     if limit is None or "max_tokens" in options:
@@ -190,7 +191,7 @@ def with_room(options: Mapping[str, Any], profile: Profile | None) -> dict[str, 
     return {**options, "max_tokens": DefaultInt(max(limit, MIN_TOKENS))}
 
 
-def _final_tool(form: AnswerFormat, prompts: Prompts) -> dict[str, Any]:
+def _final_tool(form: AnswerFormat, prompts: Prompts) -> JsonObject:
     with use_messages(prompts):
         purpose = model_text("final_result")
     description = form.schema.get("description")
@@ -230,12 +231,12 @@ def answered(response: LLMResponse) -> tuple[LLMResponse, str]:
 # -- `tool_choice` for tools in the prompt: the server does not get these fields -------------------------
 
 
-def without_tools(options: Mapping[str, Any]) -> dict[str, Any]:
+def without_tools(options: Options) -> JsonObject:
     """Remove the fields of a request that need tools."""
     return {key: value for key, value in options.items() if key not in _NEED_TOOLS}
 
 
-def wanted_tools(tools: Tools, options: Mapping[str, Any]) -> tuple[Tools, bool]:
+def wanted_tools(tools: Tools, options: Options) -> tuple[Tools, bool]:
     """Return the tools that may be called, and whether a call is required.
 
     Args:
@@ -262,7 +263,7 @@ def wanted_tools(tools: Tools, options: Mapping[str, Any]) -> tuple[Tools, bool]
     return named, True
 
 
-def refuse_choice(options: Mapping[str, Any], context: str) -> LLMError:
+def refuse_choice(options: Options, context: str) -> LLMError:
     """Return the error for a choice that cannot be enforced."""
     return LLMError(
         f"tool_choice={options.get('tool_choice')!r} cannot be enforced {context}. Remove it, or use a "
