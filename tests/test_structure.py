@@ -519,16 +519,6 @@ def statements_of_rooms() -> Counter[str]:
     return rooms
 
 
-# Class names defined more than once, each with its reason. A new class takes a name that no other class has.
-_HTTP = "the HTTP API describes a model under this name"
-_EXPORTED = "two packages export it"
-SHARED_CLASS_NAMES = {
-    **dict.fromkeys(["Completions", "Questions", "Run"], _HTTP),
-    **dict.fromkeys(["Schedules", "Session", "ToolAbout"], _HTTP),
-    **dict.fromkeys(["Outcome", "Report", "Verdict"], _EXPORTED),
-}
-
-
 def test_a_class_name_is_unique():
     places: dict[str, list[str]] = {}
     for module, path in modules().items():
@@ -536,8 +526,7 @@ def test_a_class_name_is_unique():
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(f"{module}:{node.lineno}")
     assert len(places) > 800
-    shared = {name: where for name, where in places.items() if len(where) > 1}
-    assert {name: where for name, where in shared.items() if name not in SHARED_CLASS_NAMES} == {}
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_a_test_file_has_a_name_of_its_own():

@@ -34,7 +34,7 @@ _ENVELOPE = ("type", "id", "session", "run", "after", "key")
 _ACTIONS: dict[str, tuple[type[BaseModel], str, Callable[..., Awaitable[BaseModel]]]] = {
     "steer": (models.Steer, "run", actions.steer),
     "stop": (models.Stop, "run", actions.stop),
-    "answer": (models.Verdict, "session", actions.answer),
+    "answer": (models.VerdictBody, "session", actions.answer),
     "result": (models.Result, "session", actions.give_result),
     "fork": (models.Fork, "session", actions.fork),
     "undo": (models.Undo, "session", actions.undo),
@@ -177,7 +177,7 @@ class Socket:
 
     # -- actions --------------------------------------------------------------------------------
 
-    async def _message(self, message: Mapping[str, Any]) -> models.Run:
+    async def _message(self, message: Mapping[str, Any]) -> models.RunBody:
         body = validated(models.Message, _inner(message, "session"), 422)
         run, _ = await actions.send(self._service, self._person, body, str(message.get("key", "")))
         return run
@@ -188,7 +188,7 @@ class Socket:
         result: BaseModel = await action(self._service, self._person, _required_text(message, target), body)
         return result
 
-    async def _edit(self, message: Mapping[str, Any]) -> models.Run:
+    async def _edit(self, message: Mapping[str, Any]) -> models.RunBody:
         body = validated(models.Edit, _inner(message), 422)
         session, key = _required_text(message, "session"), str(message.get("key", ""))
         run, _ = await actions.edit(self._service, self._person, session, body, key)

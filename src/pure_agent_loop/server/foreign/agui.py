@@ -31,7 +31,7 @@ from pure_agent_loop.support.language import model_text
 _DISPLAY_ONLY = ("activity", "reasoning")
 
 
-class ToolAbout(OpenModel):
+class PageTool(OpenModel):
     """A tool that the page executes."""
 
     name: ToolName
@@ -73,7 +73,7 @@ class AguiBody(OpenModel):
     parentRunId: str | None = None  # noqa: N815 - a name of the protocol
     protocolVersion: str | None = None  # noqa: N815 - a name of the protocol
     messages: Annotated[list[AguiMessage | AguiResult], Field(min_length=1)]
-    tools: Annotated[list[ToolAbout], Field(default_factory=list)]
+    tools: Annotated[list[PageTool], Field(default_factory=list)]
     context: Annotated[list[ContextItem], Field(default_factory=list)]
     state: Any = None
     forwardedProps: Any = None  # noqa: N815 - a name of the protocol

@@ -12,7 +12,7 @@ from starlette.responses import Response
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.server.api.models import Body
 from pure_agent_loop.server.api.openapi import ApiRequest, Operation
-from pure_agent_loop.server.foreign.agui import ToolAbout
+from pure_agent_loop.server.foreign.agui import PageTool
 from pure_agent_loop.server.foreign.chat import STREAM
 from pure_agent_loop.server.foreign.history import OpenModel, parse_messages
 from pure_agent_loop.server.foreign.turn import (
@@ -62,7 +62,7 @@ class UiBody(Body):
     trigger: Literal["submit-message", "regenerate-message"] | None = None
     messageId: str | None = None  # noqa: N815 - a name of the protocol
     agent: str | None = None
-    tools: Annotated[list[ToolAbout], Field(default_factory=list)]
+    tools: Annotated[list[PageTool], Field(default_factory=list)]
 
 
 async def _chat(request: ApiRequest) -> Response:
