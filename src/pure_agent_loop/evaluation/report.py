@@ -518,4 +518,6 @@ def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) 
     return "".join("  ".join(row).rstrip() + "\n" for row in zip(*columns, strict=True))
 
 
-Report, Outcome = EvaluationReport, CaseOutcome  # their names before other packages had such classes
+# Their names before other packages had such classes.
+Report = EvaluationReport
+Outcome = CaseOutcome

@@ -17,8 +17,9 @@ from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.api.actions import servers_of, snapshots_of
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation, read_json, validated
-from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES, HttpProblem, Person, not_found
+from pure_agent_loop.server.api.operation import ApiRequest, Operation, read_json, validated
+from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES, Person
+from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.tool import Tool
 

@@ -14,9 +14,10 @@ from pure_agent_loop.permissions import Permission, PermissionRequest, wider_rul
 from pure_agent_loop.server import asking
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.hub import WAITS, hash_key
-from pure_agent_loop.server.people import HttpProblem, Person, not_found
+from pure_agent_loop.server.people import Person
+from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.server.runs_file import RunInfo
-from pure_agent_loop.server.serving import Service, session_named
+from pure_agent_loop.server.service import Service, session_named
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.toolbox import Workspace, WorkspaceError

@@ -12,9 +12,9 @@ from urllib.parse import quote
 from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation, action_handler
+from pure_agent_loop.server.api.operation import ApiRequest, Operation, action_handler
 from pure_agent_loop.server.hub import WAITS
-from pure_agent_loop.server.people import HttpProblem
+from pure_agent_loop.server.problems import HttpProblem
 
 T = TypeVar("T")
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")

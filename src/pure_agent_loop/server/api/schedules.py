@@ -9,8 +9,8 @@ from pydantic import Field
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.api.openapi import ApiRequest, Handler, Operation
-from pure_agent_loop.server.people import HttpProblem, not_found
+from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation
+from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.support.language import notice
 
 _ALL, _ONE = "/api/schedules", "/api/schedules/{name}"

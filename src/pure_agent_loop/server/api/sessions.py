@@ -10,12 +10,12 @@ from urllib.parse import quote
 from starlette.responses import Response
 
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation, action_handler
+from pure_agent_loop.server.api.operation import ApiRequest, Operation, action_handler
 from pure_agent_loop.server.api.runs import key_of, paginate, run_response
 from pure_agent_loop.server.asking import NOT_WAITING
-from pure_agent_loop.server.people import ALREADY_ANSWERED, HttpProblem
-from pure_agent_loop.server.runs_file import Visibility
-from pure_agent_loop.server.serving import Service, session_named
+from pure_agent_loop.server.entries import Visibility
+from pure_agent_loop.server.problems import ALREADY_ANSWERED, HttpProblem
+from pure_agent_loop.server.service import Service, session_named
 from pure_agent_loop.sessions.store import SessionInfo
 from pure_agent_loop.sessions.stores.records import file_name
 from pure_agent_loop.sessions.story import Entry, Story, read_story

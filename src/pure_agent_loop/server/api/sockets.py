@@ -17,13 +17,14 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.openapi import read_json, validated
+from pure_agent_loop.server.api.operation import read_json, validated
 from pure_agent_loop.server.api.streams import CLOSE_FACTOR, STOPPING, DroppedError, Viewer
 from pure_agent_loop.server.channel import Gap
+from pure_agent_loop.server.entries import ChannelEntry
 from pure_agent_loop.server.gate import RateLimiter
-from pure_agent_loop.server.people import HttpProblem, Person, as_problem, language_of
-from pure_agent_loop.server.runs_file import ChannelEntry
-from pure_agent_loop.server.serving import Service
+from pure_agent_loop.server.people import Person
+from pure_agent_loop.server.problems import HttpProblem, as_problem, language_of
+from pure_agent_loop.server.service import Service
 from pure_agent_loop.support.language import notice
 
 MAX_WATCHED = 100  # sessions per connection

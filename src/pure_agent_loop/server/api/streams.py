@@ -11,11 +11,12 @@ from starlette.types import Receive, Scope, Send
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation
+from pure_agent_loop.server.api.operation import ApiRequest, Operation
 from pure_agent_loop.server.channel import MAX_LAG, Channel, Gap
-from pure_agent_loop.server.people import HttpProblem, Person
-from pure_agent_loop.server.runs_file import RUN_END, ChannelEntry, Visibility
-from pure_agent_loop.server.serving import Service
+from pure_agent_loop.server.entries import RUN_END, ChannelEntry, Visibility
+from pure_agent_loop.server.people import Person
+from pure_agent_loop.server.problems import HttpProblem
+from pure_agent_loop.server.service import Service
 from pure_agent_loop.support.language import notice
 
 LAGGING = "too far behind"
