@@ -8,7 +8,6 @@ from typing import Any
 from pure_agent_loop.doctor.listing import template_caps
 from pure_agent_loop.doctor.session import Message, ProbeResponse, ProbeSession, user
 from pure_agent_loop.doctor.values import Found
-from pure_agent_loop.llm.messages import tool_message
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.recover import TextCalls
 from pure_agent_loop.llm.values import ToolCall
@@ -127,7 +126,7 @@ def user_after_tool(s: ProbeSession, _: ProbeResponse) -> Found:
 def calls_and_results(question: str, *cities: str) -> list[Message]:
     """Return a history of one question, a call for each city in one message, and their results."""
     calls = [_call(number, city) for number, city in enumerate(cities, 1)]
-    results = [tool_message(call["id"], RESULT) for call in calls]
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": RESULT} for call in calls]
     return [*user(question), {"role": "assistant", "content": None, "tool_calls": calls}, *results]
 
 

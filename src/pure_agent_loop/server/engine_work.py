@@ -13,9 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.attempt import (
-    failed_with,
-)
+from pure_agent_loop.durable.attempt import failed_with
 from pure_agent_loop.durable.client import POLL_SECONDS
 from pure_agent_loop.durable.database import Database, handovers
 from pure_agent_loop.durable.engine import Engine
@@ -26,13 +24,13 @@ from pure_agent_loop.permissions import Permission
 from pure_agent_loop.server.entries import plain_event
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.runs_file import ActiveRun, RunInfo
+from pure_agent_loop.server.work import settings_of
 from pure_agent_loop.sessions import SessionStore, new_session_id
 from pure_agent_loop.sessions.questions import GivenAnswer
 from pure_agent_loop.stop_reasons import WAITING
 
 if TYPE_CHECKING:
     from pure_agent_loop.durable.schedules.schedules import Schedules
-from pure_agent_loop.server.work import _settings_of
 
 LOG = logging.getLogger("pure_agent_loop.server")
 RETRY_SECONDS = 1.0  # while the database is unavailable
@@ -155,7 +153,7 @@ class EngineWork:
             session_id=info.session,
             media=media or None,
             metadata={PERSON: info.owner},
-            **_settings_of(info),
+            **settings_of(info),
         )
         channel = hub.channel(info.session)
         last = await channel.newest_source(info.id)

@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO
 
@@ -93,12 +94,7 @@ class EventFile:
 
     def after(self, number: int, limit: int) -> list[ChannelEntry]:
         """Return at most `limit` entries after a number, oldest first. Damaged lines are skipped."""
-        entries = []
-        for entry in self._entries(number):
-            entries.append(entry)
-            if len(entries) >= limit:
-                break
-        return entries
+        return list(islice(self._entries(number), limit))
 
     def _entries(self, after: int = 0) -> Iterator[ChannelEntry]:
         try:

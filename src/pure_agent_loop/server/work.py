@@ -86,9 +86,10 @@ def _prepare(hub: Hub, live: ActiveRun, records: list[Record], attempts: int) ->
         inbox=live.inbox,
         media=None if attempts else list(live.media),
         metadata={PERSON: info.owner},
-        **_settings_of(info),
+        **settings_of(info),
     )
 
 
-def _settings_of(info: RunInfo) -> dict[str, Any]:
+def settings_of(info: RunInfo) -> dict[str, Any]:
+    """Return the settings of a run that differ from its agent's."""
     return {"model": info.model} if info.model else {}
