@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.mcp.search import MAX_SHOWN, ToolSearch
+from pure_agent_loop.mcp.server import MCPServer
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.tool import StepContext, Tool
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-from pure_agent_loop.mcp.server import MCPServer
 
 
 class MCPServers:

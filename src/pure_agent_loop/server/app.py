@@ -43,6 +43,7 @@ from pure_agent_loop.server.foreign.pending import PendingCalls
 from pure_agent_loop.server.gate import GateMiddleware
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.metrics import Metrics
+from pure_agent_loop.server.page_files import PageFiles
 from pure_agent_loop.server.people import People, Person, check_people, load_or_create_secret
 from pure_agent_loop.server.problems import UNEXPECTED, HttpProblem, as_problem, language_of, path_of
 from pure_agent_loop.server.service import Service
@@ -58,7 +59,6 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import Published
     from pure_agent_loop.mcp.serving.mounted import Mounted
     from pure_agent_loop.mcp.serving.server import AgentServer, Caller
-from pure_agent_loop.server.page_files import PageFiles
 
 LOG = logging.getLogger("pure_agent_loop.server")
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.operation import ApiRequest, Operation, action_handler
+from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation, action_handler
 from pure_agent_loop.server.api.runs import key_of, paginate, run_response
 from pure_agent_loop.server.asking import NOT_WAITING
 from pure_agent_loop.server.entries import Visibility
@@ -169,22 +170,15 @@ async def _edit(request: ApiRequest) -> Response:
     return run_response(request, run, is_new=is_new)
 
 
-async def _folder(request: ApiRequest) -> None:
-    session = session_in(request)
-    await actions.check_exists(request.service, session)
-    request.service.hub.file.label("folder", session, request.body.folder.strip())
+def _label(kind: str, text_of: Callable[[Any], str]) -> Handler:
+    """Return the handler that sets a label of a session to a text of the body."""
 
+    async def handle(request: ApiRequest) -> None:
+        session = session_in(request)
+        await actions.check_exists(request.service, session)
+        request.service.hub.file.label(kind, session, text_of(request.body))
 
-async def _rename(request: ApiRequest) -> None:
-    session = session_in(request)
-    await actions.check_exists(request.service, session)
-    request.service.hub.file.label("title", session, request.body.title.strip())
-
-
-async def _pin(request: ApiRequest) -> None:
-    session = session_in(request)
-    await actions.check_exists(request.service, session)
-    request.service.hub.file.label("pin", session, "yes" if request.body.pinned else "")
+    return handle
 
 
 async def _questions(request: ApiRequest) -> models.QuestionsBody:
@@ -216,12 +210,15 @@ OPERATIONS = [
               problems=(404, 409)),
     Operation("POST", f"{_ONE}/edit", "edit_message", "Copy a session up to a step, and start a run.",
               _edit, models.RunBody, body=models.Edit, status=201, problems=(404, 409, 503), keyed=True),
-    Operation("POST", f"{_ONE}/folder", "move_session", "Move a session to a folder.", _folder,
+    Operation("POST", f"{_ONE}/folder", "move_session", "Move a session to a folder.",
+              _label("folder", lambda body: body.folder.strip()),
               body=models.Folder, status=204, problems=(404,)),
     Operation("POST", f"{_ONE}/title", "rename_session", "Name a session; empty for its first task.",
-              _rename, body=models.Title, status=204, problems=(404,)),
+              _label("title", lambda body: body.title.strip()),
+              body=models.Title, status=204, problems=(404,)),
     Operation("POST", f"{_ONE}/pin", "pin_session", "Put a session on top of the list.",
-              _pin, body=models.Pin, status=204, problems=(404,)),
+              _label("pin", lambda body: "yes" if body.pinned else ""),
+              body=models.Pin, status=204, problems=(404,)),
     Operation("POST", f"{_ONE}/undo", "undo_changes", "Undo or redo changes of workspace files.",
               action_handler(actions.undo, "session"),
               models.UndoBody, body=models.Undo, problems=(404, 409), types=(actions.NOTHING_TO_UNDO,)),

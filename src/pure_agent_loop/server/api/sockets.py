@@ -18,7 +18,14 @@ from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.server.api import actions, models
 from pure_agent_loop.server.api.operation import read_json, validated
-from pure_agent_loop.server.api.streams import CLOSE_FACTOR, STOPPING, DroppedError, Viewer
+from pure_agent_loop.server.api.streams import (
+    CLOSE_FACTOR,
+    STOPPING,
+    DroppedError,
+    Viewer,
+    cancel_all,
+    first_of,
+)
 from pure_agent_loop.server.channel import Gap
 from pure_agent_loop.server.entries import ChannelEntry
 from pure_agent_loop.server.gate import RateLimiter
@@ -65,19 +72,14 @@ class Socket:
     async def serve(self) -> None:
         """Serve until the client disconnects or the server stops."""
         await self._socket.accept()
-        closing = asyncio.ensure_future(self._service.closing.wait())
-        reading = asyncio.ensure_future(self._read())
-        unreachable = asyncio.ensure_future(self._unreachable.wait())
+        await self._control("hello", version=1, name=self._person.name)
+        closing, unreachable = self._service.closing.wait(), self._unreachable.wait()
         try:
-            await self._control("hello", version=1, name=self._person.name)
-            await asyncio.wait({closing, reading, unreachable}, return_when=asyncio.FIRST_COMPLETED)
-            if closing.done() and not reading.done():
-                await self._close(GOING_AWAY, STOPPING)
+            async with first_of(closing, self._read(), unreachable) as (closed, reading, _):
+                if closed.done() and not reading.done():
+                    await self._close(GOING_AWAY, STOPPING)
         finally:
-            tasks = [closing, reading, unreachable, *self._watching.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all([*self._watching.values()])
 
     async def _read(self) -> None:
         try:

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pure_agent_loop.cancel import Interrupt
-from pure_agent_loop.server.api.streams import wait_disconnect
+from pure_agent_loop.server.api.streams import first_of, wait_disconnect
 from pure_agent_loop.server.foreign.turn import Chunk, OutsideCall, RequestRun
 from pure_agent_loop.server.problems import HttpProblem
 
@@ -126,18 +126,11 @@ class StreamResponse(Response):
 
 async def _until_disconnect(turn: RequestRun, receive: Receive, work: Awaitable[None]) -> None:
     """Await work; cancel the run if the client disconnects or the server stops."""
-    working = asyncio.ensure_future(work)
-    disconnect = asyncio.ensure_future(wait_disconnect(receive))
-    closing = asyncio.ensure_future(turn.service.closing.wait())
-    try:
-        await asyncio.wait({working, disconnect, closing}, return_when=asyncio.FIRST_COMPLETED)
+    async with first_of(work, wait_disconnect(receive), turn.service.closing.wait()) as tasks:
+        working, _, closing = tasks
         if not working.done():
             turn.token.cancel("The server stops." if closing.done() else "The client disconnected.")
             await asyncio.wait({working}, timeout=STOP_SECONDS)
-    finally:
-        for task in (working, disconnect, closing):
-            task.cancel()
-        await asyncio.gather(working, disconnect, closing, return_exceptions=True)
     if not working.cancelled():
         working.result()
 
