@@ -369,8 +369,8 @@ THROUGH_THE_WALL: dict[str, str] = {
     "kernel.rule_checks": "check_rules",
     "llm.tokens": "estimate_message estimate_tokens",
     "llm.tool_modes.client": "ToolModeClient",
+    "mcp.files": "UnsetError change_user settings_of tables_of user_path user_tables",
     "mcp.pipes": "log_file",
-    "mcp.results": "UnsetError change_user settings_of tables_of user_path user_tables",
     "mcp.settings": "as_name",
     "schema.calling": "checked_in_run",
     "sessions.stores.records": "file_name",
@@ -541,16 +541,6 @@ def statements_of_rooms() -> Counter[str]:
     return rooms
 
 
-# Class names defined more than once, each with its reason. A new class takes a name that no other class has.
-_HTTP = "the HTTP API describes a model under this name"
-_EXPORTED = "two packages export it"
-SHARED_CLASS_NAMES = {
-    **dict.fromkeys(["Completions", "Questions", "Run"], _HTTP),
-    **dict.fromkeys(["Schedules", "Session", "ToolAbout"], _HTTP),
-    **dict.fromkeys(["Outcome", "Report", "Verdict"], _EXPORTED),
-}
-
-
 def test_a_class_name_is_unique():
     places: dict[str, list[str]] = {}
     for module, path in modules().items():
@@ -558,8 +548,7 @@ def test_a_class_name_is_unique():
             if isinstance(node, ast.ClassDef):
                 places.setdefault(node.name, []).append(f"{module}:{node.lineno}")
     assert len(places) > 800
-    shared = {name: where for name, where in places.items() if len(where) > 1}
-    assert {name: where for name, where in shared.items() if name not in SHARED_CLASS_NAMES} == {}
+    assert {name: where for name, where in places.items() if len(where) > 1} == {}
 
 
 def test_a_test_file_has_a_name_of_its_own():

@@ -232,7 +232,7 @@ class RunInterrupted(_Portable, KeyboardInterrupt):
 
     Args:
         result: `AgentResult` so far; its ``stop_reason`` is ``cancelled``, unless the run had just ended.
-            For an evaluation, its `Report` so far.
+            For an evaluation, its `EvaluationReport` so far.
     """
 
     def __init__(self, result: Any) -> None:

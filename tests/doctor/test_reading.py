@@ -7,8 +7,8 @@ import json
 import pytest
 
 from pure_agent_loop.doctor import Finding, Report, Target, as_text, paste
-from pure_agent_loop.doctor.examination import table
 from pure_agent_loop.doctor.listing import context_size, is_listed, models_in, template_caps
+from pure_agent_loop.doctor.report_text import table
 from pure_agent_loop.doctor.values import choose_mode
 from pure_agent_loop.llm.profiles import PLAIN, Profile
 

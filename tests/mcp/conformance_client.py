@@ -19,7 +19,8 @@ import httpx2
 
 from pure_agent_loop import Agent
 from pure_agent_loop.mcp import MCPServer, OAuth
-from pure_agent_loop.mcp.login import TokenStorage, asking_browser
+from pure_agent_loop.mcp.login import asking_browser
+from pure_agent_loop.mcp.token_storage import TokenStorage
 from pure_agent_loop.testing import ScriptedLLM, call
 
 VALUES = {"integer": 2, "number": 2, "boolean": True, "array": [], "object": {}}

@@ -3,15 +3,19 @@
 `survey` recognises the protocols; `examine` sends one small request for each question of one protocol.
 """
 
-from pure_agent_loop.doctor.examination import Watch, as_text, examine, shown_name
-from pure_agent_loop.doctor.session import ServerModels, server_models
-from pure_agent_loop.doctor.survey import Survey, survey, survey_text
-from pure_agent_loop.doctor.values import Finding, Report, Target, Verdict, paste
+from pure_agent_loop.doctor.examination import Watch, examine
+from pure_agent_loop.doctor.listing import ServerModels, server_models
+from pure_agent_loop.doctor.report_text import as_text, shown_name, survey_text
+from pure_agent_loop.doctor.survey import Survey, survey
+from pure_agent_loop.doctor.values import Finding, ServerReport, Target, Verdict, paste
+
+Report = ServerReport  # its name before there was a second kind of report
 
 __all__ = [
     "Finding",
     "Report",
     "ServerModels",
+    "ServerReport",
     "Survey",
     "Target",
     "Verdict",

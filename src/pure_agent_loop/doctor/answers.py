@@ -1,4 +1,4 @@
-"""Probes of plain responses: form, streaming, system messages, and request fields."""
+"""Readings of plain responses: form, streaming, system messages, and request fields."""
 
 from __future__ import annotations
 
@@ -6,72 +6,76 @@ import re
 from typing import Any
 
 from pure_agent_loop.doctor.listing import context_size, is_listed, models_in, template_caps
-from pure_agent_loop.doctor.session import ANSWER_TOKENS, Message, ProbeResponse, ProbeSession
-from pure_agent_loop.doctor.values import Verdict
+from pure_agent_loop.doctor.session import (
+    ANSWER_TOKENS,
+    FEW_TOKENS,
+    Message,
+    ProbeResponse,
+    ProbeSession,
+    user,
+)
+from pure_agent_loop.doctor.values import Found
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.adapt import TOKEN_LIMITS
 from pure_agent_loop.llm.addresses import is_private
 from pure_agent_loop.llm.base import CountsTokens, FindsWindow, window_known_to
-from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import notice
 
-Found = tuple[Verdict, str]
-FEW_TOKENS = 16  # the least that OpenAI accepts for Responses
 _SLACK = 3  # tokens; servers differ in how they count the end of an answer
 _LIMIT_REACHED = re.compile(r"output limit was reached|max_tokens.{0,40}reached", re.I)
 _CODE_WORD = "banana"
 
 
-def user(text: str) -> list[Message]:
-    """Return a history of one question."""
-    return [{"role": "user", "content": text}]
+def ordered(role: str, question: str) -> list[Message]:
+    """Return a history that begins with an order to answer with one word, in a message of a role."""
+    order = f"Answer every question with the single word {_CODE_WORD.upper()}."
+    return [{"role": role, "content": order}, *user(question)]
 
 
-async def plain_answer(s: ProbeSession) -> Found:
+def plain_answer(s: ProbeSession, answer: ProbeResponse) -> Found:
     """Does the server return a response without streaming?"""
-    s.plain = asked = await s.ask(user("Say hello in one short sentence."))
-    reason = asked.response.finish_reason
-    if asked.text:
-        found = notice("doctor.finish", reason=repr(reason))
+    s.plain = answer
+    reason = answer.response.finish_reason
+    if answer.text:
+        detail = notice("doctor.finish", reason=repr(reason))
     elif reason == "length":
-        found = notice("doctor.all_reasoning", tokens=ANSWER_TOKENS)
+        detail = notice("doctor.all_reasoning", tokens=ANSWER_TOKENS)
     else:
-        found = notice("doctor.empty", reason=repr(reason))
+        detail = notice("doctor.empty", reason=repr(reason))
     if s.client.profile.streaming:
-        found = notice("doctor.and", first=found, second=notice("doctor.only_streams"))
-    return "yes" if asked.text else "partly", found
+        detail = notice("doctor.and", first=detail, second=notice("doctor.only_streams"))
+    return "yes" if answer.text else "partly", detail
 
 
 async def usage(s: ProbeSession) -> Found:
     """Are tokens counted? Read from the plain response."""
-    if s.plain is None:
-        return "unknown", notice("doctor.no_plain_answer")
-    return _tokens(s.plain.response.usage)
+    return ("unknown", notice("doctor.no_plain_answer")) if s.plain is None else _tokens(s.plain)
 
 
-def _tokens(usage_: TokenUsage | None) -> Found:
-    if usage_ is None:
+def _tokens(answer: ProbeResponse) -> Found:
+    counts = answer.response.usage
+    if counts is None:
         return "no", notice("doctor.estimated")
-    return "yes", notice("doctor.tokens", sent=usage_.prompt_tokens, written=usage_.completion_tokens)
+    return "yes", notice("doctor.tokens", sent=counts.prompt_tokens, written=counts.completion_tokens)
 
 
-async def streaming(s: ProbeSession) -> Found:
+def streaming(s: ProbeSession, answer: ProbeResponse) -> Found:
     """Does the server stream?"""
-    s.streamed = asked = await s.ask(user("Count from one to ten in words."), stream=True)
+    s.streamed = answer
     if s.client.profile.streaming is False:
         return "no", notice("doctor.not_streamed")
-    if asked.raw is not None:
+    if answer.raw is not None:
         return "no", notice("doctor.in_one_piece")
-    detail = notice("doctor.pieces", pieces=asked.pieces, reason=repr(asked.response.finish_reason))
-    return ("yes" if asked.pieces > 1 else "partly"), detail
+    detail = notice("doctor.pieces", pieces=answer.pieces, reason=repr(answer.response.finish_reason))
+    return "yes" if answer.pieces > 1 else "partly", detail
 
 
 async def stream_usage(s: ProbeSession) -> Found:
     """Are tokens counted in streams? Read from the streamed response."""
     if s.streamed is None or s.streamed.raw is not None:
         return "unknown", notice("doctor.no_stream")
-    verdict, detail = _tokens(s.streamed.response.usage)
+    verdict, detail = _tokens(s.streamed)
     if s.target.protocol:
         return verdict, detail
     refused = "stream_options" in s.client.profile.refuses
@@ -97,14 +101,14 @@ async def models(s: ProbeSession) -> Found:
 async def context(s: ProbeSession) -> Found:
     """How large is the context window? Reported by the server, not measured."""
     size = context_size(s.listing, s.props, s.target.model)
-    if size is None and s.target.protocol:
+    if size is not None:
+        return "yes", notice("doctor.size", size=size[0], source=size[1])
+    if s.target.protocol:
         finder = as_protocol(s.client, FindsWindow)
-        known = window_known_to(s.client) if finder is None else await s.within(finder.find_context_window())
-        if known is not None:
-            return "yes", notice("doctor.client_size", size=known)
-    if size is None:
-        return "unknown", notice("doctor.not_reported")
-    return "yes", notice("doctor.size", size=size[0], source=size[1])
+        window = window_known_to(s.client) if finder is None else await s.within(finder.find_context_window())
+        if window is not None:
+            return "yes", notice("doctor.client_size", size=window)
+    return "unknown", notice("doctor.not_reported")
 
 
 async def template(s: ProbeSession) -> Found:
@@ -113,48 +117,43 @@ async def template(s: ProbeSession) -> Found:
     if not caps:
         return "unknown", notice("doctor.llama_only")
     able = [name.removeprefix("supports_").replace("_", " ") for name, value in caps.items() if value]
-    verdict: Verdict = "yes" if len(able) == len(caps) else "partly" if able else "no"
-    return verdict, (
-        notice("doctor.supports", able=", ".join(able)) if able else notice("doctor.supports_none")
-    )
+    if not able:
+        return "no", notice("doctor.supports_none")
+    return "yes" if len(able) == len(caps) else "partly", notice("doctor.supports", able=", ".join(able))
 
 
-async def system_message(s: ProbeSession) -> Found:
+def system_message(s: ProbeSession, answer: ProbeResponse) -> Found:
     """Is a leading system message accepted and applied?"""
-    asked = await s.ask([_order("system"), *user("What is 2 + 2?")])
-    moved = s.client.profile.system_role == "user"
-    obeyed = _CODE_WORD in asked.text.lower()
-    if moved:
+    if s.client.profile.system_role == "user":
         return "no", notice("doctor.prepended")
-    return ("yes", notice("doctor.applied")) if obeyed else ("partly", notice("doctor.ignored_here"))
+    return _obeyed(answer)
+
+
+def _obeyed(answer: ProbeResponse) -> Found:
+    if _CODE_WORD in answer.text.lower():
+        return "yes", notice("doctor.applied")
+    return "partly", notice("doctor.ignored_here")
 
 
 async def developer_role(s: ProbeSession) -> Found:
     """Is the role ``developer`` accepted? The package does not send it by default."""
     with s.trying(system_role=""):
-        asked = await s.ask([_order("developer"), *user("What is 2 + 2?")])
-        refused = s.client.profile.system_role != ""
-    if refused:
-        return "no", notice("doctor.not_sent")
-    obeyed = _CODE_WORD in asked.text.lower()
-    return ("yes", notice("doctor.applied")) if obeyed else ("partly", notice("doctor.ignored_here"))
-
-
-def _order(role: str) -> Message:
-    return {"role": role, "content": f"Answer every question with the single word {_CODE_WORD.upper()}."}
+        answer = await s.ask(ordered("developer", "What is 2 + 2?"))
+        if s.client.profile.system_role != "":
+            return "no", notice("doctor.not_sent")
+    return _obeyed(answer)
 
 
 async def prompt_cache(s: ProbeSession) -> Found:
     """Are tokens of a repeated request read from a cache?"""
-    messages = [_order("system"), *user("What is 3 + 3?")]
-    await s.ask(messages, max_tokens=FEW_TOKENS)
-    usage_ = (await s.ask(messages, max_tokens=FEW_TOKENS)).response.usage
-    if usage_ is None or usage_.cached_tokens is None:
+    for _ in range(2):
+        answer = await s.ask(ordered("system", "What is 3 + 3?"), max_tokens=FEW_TOKENS)
+    counts = answer.response.usage
+    if counts is None or counts.cached_tokens is None:
         return "unknown", notice("doctor.cache_unreported")
-    if usage_.cached_tokens:
-        counts = {"cached": usage_.cached_tokens, "sent": usage_.prompt_tokens}
-        return "yes", notice("doctor.cache_read", **counts)
-    return "partly", notice("doctor.cache_none", sent=usage_.prompt_tokens)
+    if counts.cached_tokens:
+        return "yes", notice("doctor.cache_read", cached=counts.cached_tokens, sent=counts.prompt_tokens)
+    return "partly", notice("doctor.cache_none", sent=counts.prompt_tokens)
 
 
 async def token_count(s: ProbeSession) -> Found:
@@ -186,15 +185,12 @@ def _left_out(s: ProbeSession, field: str) -> Found | None:
 async def max_tokens(s: ProbeSession) -> Found:
     """Is the output limit accepted under its usual name, and obeyed?"""
     field, other = TOKEN_LIMITS
-    wanted = s.client.profile.output_limit_field
-    if wanted == other:
-        return "no", notice("doctor.sent_as", other=other)
-    result = _left_out(s, field) or await _limited(s, field)
-    s.limit_ignored = result[0] == "partly"
-    now = s.client.profile.output_limit_field
-    if now == other:
-        return "no", notice("doctor.sent_as", other=other)
-    return _left_out(s, field) or result
+    if s.client.profile.output_limit_field != other:
+        result = _left_out(s, field) or await _limited(s, field)
+        s.limit_ignored = result[0] == "partly"
+        if s.client.profile.output_limit_field != other:
+            return _left_out(s, field) or result
+    return "no", notice("doctor.sent_as", other=other)
 
 
 async def max_completion_tokens(s: ProbeSession) -> Found:
@@ -215,17 +211,13 @@ async def max_completion_tokens(s: ProbeSession) -> Found:
 async def _limited(s: ProbeSession, field: str) -> Found:
     try:
         limit: dict[str, Any] = {field: FEW_TOKENS}
-        asked = await s.ask(user("Count from 1 to 50, separated by commas."), **limit)
+        answer = await s.ask(user("Count from 1 to 50, separated by commas."), **limit)
     except LLMError as error:
         if error.kind == "bad_request" and _LIMIT_REACHED.search(error.message):
             return "yes", notice("doctor.applied")
         raise
-    return _judge_limit(asked)
-
-
-def _judge_limit(asked: ProbeResponse) -> Found:
-    written = asked.response.usage.completion_tokens if asked.response.usage else None
-    if asked.response.finish_reason == "length" or (written is not None and written <= FEW_TOKENS + _SLACK):
+    written = answer.response.usage.completion_tokens if answer.response.usage else None
+    if answer.response.finish_reason == "length" or (written is not None and written <= FEW_TOKENS + _SLACK):
         return "yes", notice("doctor.applied")
     count = "?" if written is None else written
     return "partly", notice("doctor.limit_ignored", written=count, limit=FEW_TOKENS)

@@ -1,26 +1,22 @@
-"""Probes of tools: calls, results, and tool modes without native calls."""
+"""Readings of tool calls: native ones, their results, and those of other tool modes."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from typing import Any
 
-from pure_agent_loop.doctor.answers import Found, user
 from pure_agent_loop.doctor.listing import template_caps
-from pure_agent_loop.doctor.session import Message, ProbeResponse, ProbeSession
-from pure_agent_loop.llm.base import origin_of
-from pure_agent_loop.llm.messages import assistant_message, to_wire, tool_message
-from pure_agent_loop.llm.response import LLMResponse
+from pure_agent_loop.doctor.session import Message, ProbeResponse, ProbeSession, user
+from pure_agent_loop.doctor.values import Found
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.recover import TextCalls
+from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.support.language import notice
 
 CALL_TOKENS = 600  # the model may reason before a call
-_THINKING_TOKENS = 5_000  # above the smallest budget of the Messages protocol
-_QUESTION = "What is the weather in Oslo now? Use the tool."
-_TWO = "What is the weather in Oslo and in Lima now? Call the tool once for each city, both at once."
+QUESTION = "What is the weather in Oslo now? Use the tool."
+TWO_CITIES = "What is the weather in Oslo and in Lima now? Call the tool once for each city, both at once."
 WEATHER: dict[str, Any] = {
     "type": "function",
     "function": {
@@ -35,38 +31,41 @@ WEATHER: dict[str, Any] = {
 }
 TOOLS = [WEATHER]
 NATIVE = "tool call"
+RESULT = "Rain, 8 degrees."
 
 
-async def tool_call(s: ProbeSession) -> Found:
+def tool_call(s: ProbeSession, answer: ProbeResponse) -> Found:
     """Does the model call the required tool with valid arguments?"""
-    s.native = asked = await s.ask(user(_QUESTION), TOOLS, max_tokens=CALL_TOKENS)
-    calls = asked.response.tool_calls
-    s.acts["native"] = _is_right(asked)
-    if s.acts["native"]:
-        return "yes", _shown(calls[0].name, calls[0].arguments)
-    if calls:
-        problem = calls[0].invalid or _shown(calls[0].name, calls[0].arguments)
-        return "partly", notice("doctor.invalid_call", problem=problem)
-    if _in_text(asked.text):
+    s.native = answer
+    found = _call_in(s, "native", answer)
+    if found is not None:
+        return found
+    if _in_text(answer.text):
         return "partly", notice("doctor.call_in_text")
-    if asked.text:
-        return "no", notice("doctor.answered_with_text", text=_begin(s, asked))
+    if answer.text:
+        return "no", notice("doctor.answered_with_text", text=_begin(s, answer))
     return "no", notice("doctor.no_call_no_text")
 
 
-def _begin(s: ProbeSession, asked: ProbeResponse) -> str:
-    return repr(s.target.cleaned(asked.text)[:60])
+def _call_in(s: ProbeSession, mode: str, answer: ProbeResponse) -> Found | None:
+    """Return a finding about the first call of a response, and keep whether the mode works."""
+    call = next(iter(answer.response.tool_calls), None)
+    s.acts[mode] = call is not None and _is_right(call)
+    if call is None:
+        return None
+    shown = f"{call.name}({json.dumps(call.arguments, ensure_ascii=False)})"
+    if s.acts[mode]:
+        return "yes", shown
+    return "partly", notice("doctor.invalid_call", problem=call.invalid or shown)
 
 
-def _shown(name: str, arguments: Any) -> str:
-    return f"{name}({json.dumps(arguments, ensure_ascii=False)})"
+def _is_right(call: ToolCall) -> bool:
+    is_valid = call.name == "get_weather" and not call.invalid
+    return is_valid and "oslo" in str(call.arguments.get("city", "")).lower()
 
 
-def _is_right(asked: ProbeResponse) -> bool:
-    calls = asked.response.tool_calls
-    if not calls or calls[0].name != "get_weather" or calls[0].invalid:
-        return False
-    return "oslo" in str(calls[0].arguments.get("city", "")).lower()
+def _begin(s: ProbeSession, answer: ProbeResponse) -> str:
+    return repr(s.target.cleaned(answer.text)[:60])
 
 
 def _in_text(text: str) -> bool:
@@ -83,10 +82,10 @@ async def tools_reach(s: ProbeSession) -> Found:
         return ("yes", notice("doctor.template_takes")) if says else ("no", notice("doctor.template_drops"))
     if s.native is None or s.native.response.usage is None:
         return "unknown", notice("doctor.not_reported")
-    without = await s.ask(user(_QUESTION), max_tokens=CALL_TOKENS)
-    if without.response.usage is None:
+    without = (await s.ask(user(QUESTION), max_tokens=CALL_TOKENS)).response.usage
+    if without is None:
         return "unknown", notice("doctor.not_reported")
-    extra = s.native.response.usage.prompt_tokens - without.response.usage.prompt_tokens
+    extra = s.native.response.usage.prompt_tokens - without.prompt_tokens
     if extra > 0:
         return "yes", notice("doctor.tools_add", extra=extra)
     if s.native.response.tool_calls:
@@ -95,99 +94,45 @@ async def tools_reach(s: ProbeSession) -> Found:
     return "no", notice("doctor.tools_add_none")
 
 
-async def parallel_calls(s: ProbeSession) -> Found:
+def parallel_calls(_: ProbeSession, answer: ProbeResponse) -> Found:
     """Does the model make two calls in one response when asked to?"""
-    asked = await s.ask(user(_TWO), TOOLS, max_tokens=CALL_TOKENS)
-    count = len(asked.response.tool_calls)
+    count = len(answer.response.tool_calls)
     if count > 1:
         return "yes", notice("doctor.calls_in_one", count=count)
-    if count:
-        return "partly", notice("doctor.one_call_at_a_time")
-    return "no", notice("doctor.no_call")
+    return ("partly", notice("doctor.one_call_at_a_time")) if count else ("no", notice("doctor.no_call"))
 
 
-async def forced_call(s: ProbeSession) -> Found:
+def forced_call(_: ProbeSession, answer: ProbeResponse) -> Found:
     """Does ``tool_choice`` force a call that the question does not need?"""
-    choice = {"type": "function", "function": {"name": "get_weather"}}
-    asked = await s.ask(user("Say hello to Oslo."), TOOLS, tool_choice=choice, max_tokens=CALL_TOKENS)
-    if asked.response.tool_calls:
+    if answer.response.tool_calls:
         return "yes", notice("doctor.obeyed")
     return "partly", notice("doctor.ignored_here")
 
 
-async def thinking_back(s: ProbeSession) -> Found:
-    """Is the thinking of a response part of the next request, and is it accepted there?"""
-    if s.thought is None:
-        return "unknown", notice("doctor.no_thinking_arrived")
-    response = replace(s.thought.response, origin=origin_of(s.client))
-    bare = [replace(call, extra=None) for call in response.tool_calls]
-    results = [tool_message(call.id, "Rain, 8 degrees.") for call in bare] or user("Say it in one word.")
-    kept = [*user(_QUESTION), assistant_message(response), *results]
-    without = [*user(_QUESTION), assistant_message(LLMResponse(response.content, bare)), *results]
-    options = _thinking(s)
-    bodies = [s.client.request_body(_for_client(s, m), TOOLS, options, stream=False) for m in (kept, without)]
-    if bodies[0] == bodies[1]:
-        return "no", notice("doctor.not_sent_back")
-    await s.ask(_for_client(s, kept), TOOLS, **options)
-    return "yes", notice("doctor.accepted")
-
-
-def _for_client(s: ProbeSession, messages: list[Message]) -> list[Message]:
-    return messages if s.client.takes_meta else to_wire(messages, s.client)
-
-
-async def thinking_returned(s: ProbeSession) -> Found:
-    """Does thinking come with a call, if it is requested?"""
-    asked = await s.ask(user(_QUESTION), TOOLS, **_thinking(s))
-    response = asked.response
-    tokens = (response.usage.reasoning_tokens or 0) if response.usage else 0
-    if response.reasoning_content or response.extra or tokens:
-        s.thought = asked
-    if response.reasoning_content:
-        return "yes", notice("doctor.with_text")
-    if tokens:
-        return "partly", notice("doctor.without_text", tokens=tokens)
-    return "no", notice("doctor.no_thinking")
-
-
-def _thinking(s: ProbeSession) -> dict[str, Any]:
-    """Return the options of a request for thinking. A tiny model may write up to any limit; it stays low."""
-    return {
-        "thinking_level": "low",
-        "max_tokens": _THINKING_TOKENS if s.target.protocol else CALL_TOKENS,
-        "temperature": None,  # rejected together with thinking
-    }
-
-
-async def two_results(s: ProbeSession) -> Found:
+def two_results(s: ProbeSession, _: ProbeResponse) -> Found:
     """Is a history with two calls in one message accepted?"""
-    history = [*user(_TWO), _assistant(_call(1, "Oslo"), _call(2, "Lima")), _result(1), _result(2)]
-    await s.ask(history, TOOLS)
-    if not s.client.profile.parallel_calls:
-        return "no", notice("doctor.separate_messages")
-    return "yes", notice("doctor.accepted")
+    if s.client.profile.parallel_calls:
+        return "yes", notice("doctor.accepted")
+    return "no", notice("doctor.separate_messages")
 
 
-async def user_after_tool(s: ProbeSession) -> Found:
+def user_after_tool(s: ProbeSession, _: ProbeResponse) -> Found:
     """Is a user's message accepted right after a tool's result?"""
-    history = [*user(_QUESTION), _assistant(_call(1, "Oslo")), _result(1), *user("Say it in one word.")]
-    await s.ask(history, TOOLS)
     if s.client.profile.user_after_tool:
         return "yes", notice("doctor.accepted")
     return "no", notice("doctor.inserted")
 
 
-def _assistant(*calls: Message) -> Message:
-    return {"role": "assistant", "content": None, "tool_calls": list(calls)}
+def calls_and_results(question: str, *cities: str) -> list[Message]:
+    """Return a history of one question, a call for each city in one message, and their results."""
+    calls = [_call(number, city) for number, city in enumerate(cities, 1)]
+    results = [{"role": "tool", "tool_call_id": call["id"], "content": RESULT} for call in calls]
+    return [*user(question), {"role": "assistant", "content": None, "tool_calls": calls}, *results]
 
 
 def _call(number: int, city: str) -> Message:
     function = {"name": "get_weather", "arguments": json.dumps({"city": city})}
     return {"id": f"call_{number}", "type": "function", "function": function}
-
-
-def _result(number: int) -> Message:
-    return {"role": "tool", "tool_call_id": f"call_{number}", "content": "Rain, 8 degrees."}
 
 
 async def json_actions(s: ProbeSession) -> Found:
@@ -202,14 +147,8 @@ async def text_actions(s: ProbeSession) -> Found:
 
 async def _act(s: ProbeSession, mode: str) -> Found:
     wrapped = ToolModeClient(s.client, mode, prompts_for())
-    asked = await s.ask(user(_QUESTION), TOOLS, client=wrapped, stream=True, max_tokens=CALL_TOKENS)
-    s.acts[mode] = _is_right(asked)
-    calls = asked.response.tool_calls
-    if s.acts[mode]:
-        return "yes", _shown(calls[0].name, calls[0].arguments)
-    if calls:
-        problem = calls[0].invalid or _shown(calls[0].name, calls[0].arguments)
-        return "partly", notice("doctor.invalid_call", problem=problem)
-    if asked.text:
-        return "no", notice("doctor.no_call_but", text=_begin(s, asked))
-    return "no", notice("doctor.no_call")
+    answer = await s.ask(user(QUESTION), TOOLS, client=wrapped, stream=True, max_tokens=CALL_TOKENS)
+    found = _call_in(s, mode, answer)
+    if found is None and answer.text:
+        return "no", notice("doctor.no_call_but", text=_begin(s, answer))
+    return found or ("no", notice("doctor.no_call"))

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
+from pure_agent_loop.doctor.session import client_of
 from pure_agent_loop.doctor.values import Target
-from pure_agent_loop.errors import LLMError
+from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.addresses import is_private
 from pure_agent_loop.llm.failures import translate_error
+from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.support.language import notice
 
 # Names of the context window: vLLM, OpenRouter, LM Studio, Groq, Mistral, llama.cpp, Anthropic, Gemini.
@@ -23,6 +25,7 @@ _SIZES = (
     "max_input_tokens",
     "inputTokenLimit",
 )
+_MAX_SHOWN = 10  # names in an error
 
 
 class NotJSONError(LLMError):
@@ -62,6 +65,48 @@ async def get_json(target: Target, url: str, timeout: float) -> Any:
     return document
 
 
+async def get_listing(target: Target, timeout: float) -> Any:
+    """Return a server's list of models, as it sends it.
+
+    Raises:
+        LLMError: The server has no list, or the request failed.
+    """
+    if not target.protocol:
+        return await get_json(target, "/models", timeout)
+    client = client_of(target)
+    assert isinstance(client, ProtocolClient)
+    try:
+        return await client.models()
+    finally:
+        await client.aclose()
+
+
+class ServerModels(NamedTuple):
+    """Models that a server lists.
+
+    Args:
+        names: Their names.
+        window: Tokens of the context window of the target's model; None if the server does not tell.
+    """
+
+    names: list[str]
+    window: int | None
+
+
+async def server_models(target: Target, timeout: float) -> ServerModels:
+    """Ask a server for its models.
+
+    Args:
+        timeout: Timeout in seconds.
+
+    Raises:
+        LLMError: The server has no list, or the request failed.
+    """
+    listing = await get_listing(target, timeout)
+    size = context_size(listing, None, target.model)
+    return ServerModels(models_in(listing), size[0] if size else None)
+
+
 async def get_props(target: Target, timeout: float) -> Any:
     """Return the properties of a llama.cpp server, or None; public servers are not queried."""
     if not is_private(target.base_url):
@@ -82,6 +127,20 @@ def models_in(listing: Any) -> list[str]:
 def _name_of(entry: Mapping[str, Any]) -> Any:
     """Return the name of an entry; Gemini's begins with ``models/``."""
     return entry.get("id") or str(entry.get("name") or "").removeprefix("models/")
+
+
+def only_model(target: Target, listing: Any) -> str:
+    """Return the only model of a server.
+
+    Raises:
+        ConfigError: The server has no model, or several.
+    """
+    names = models_in(listing)
+    if len(names) == 1:
+        return names[0]
+    rest = f", ... ({len(names)} in all)" if len(names) > _MAX_SHOWN else ""
+    known = f" It lists: {', '.join(names[:_MAX_SHOWN])}{rest}." if names else ""
+    raise ConfigError(notice("library.model_missing", address=target.address, known=known))
 
 
 def is_listed(listing: Any, model: str) -> bool:

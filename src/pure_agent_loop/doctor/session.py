@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Awaitable, Iterator
 from contextlib import aclosing, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 from pure_agent_loop.cancel import CancelToken, Interrupt
-from pure_agent_loop.doctor.listing import context_size, get_json, models_in
 from pure_agent_loop.doctor.values import Target
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.llm.base import ChatModel, stream_of
@@ -23,11 +23,17 @@ from pure_agent_loop.runs.choose import client_type
 from pure_agent_loop.support.language import notice
 
 ANSWER_TOKENS = 300  # enough for a short answer, and for a little reasoning before it
+FEW_TOKENS = 16  # the least that OpenAI accepts for Responses
 LONGEST_WAIT = 20.0
 DoctorClient = OpenAIClient | ProtocolClient
 Message = dict[str, Any]
 T = TypeVar("T")
 Tools = list[dict[str, Any]]
+
+
+def user(text: str) -> list[Message]:
+    """Return a history of one question."""
+    return [{"role": "user", "content": text}]
 
 
 def client_of(target: Target) -> DoctorClient:
@@ -43,50 +49,28 @@ def client_of(target: Target) -> DoctorClient:
     return client
 
 
-async def get_listing(target: Target, timeout: float) -> Any:
-    """Return a server's list of models, as it sends it.
-
-    Raises:
-        LLMError: The server has no list, or the request failed.
-    """
-    if not target.protocol:
-        return await get_json(target, "/models", timeout)
-    client = client_of(target)
-    assert isinstance(client, ProtocolClient)
-    try:
-        return await client.models()
-    finally:
-        await client.aclose()
-
-
-class ServerModels(NamedTuple):
-    """Models that a server lists.
-
-    Args:
-        names: Their names.
-        window: Tokens of the context window of the target's model; None if the server does not tell.
-    """
-
-    names: list[str]
-    window: int | None
-
-
-async def server_models(target: Target, timeout: float) -> ServerModels:
-    """Ask a server for its models.
-
-    Args:
-        timeout: Timeout in seconds.
-
-    Raises:
-        LLMError: The server has no list, or the request failed.
-    """
-    listing = await get_listing(target, timeout)
-    size = context_size(listing, None, target.model)
-    return ServerModels(models_in(listing), size[0] if size else None)
-
-
 class StoppedError(Exception):
     """The examination was cancelled."""
+
+
+async def within(work: Awaitable[T], timeout: float, token: CancelToken | None, late: str) -> T:
+    """Wait for work that a timeout or a token ends.
+
+    Args:
+        timeout: Seconds.
+        late: Message of the error after the timeout.
+
+    Raises:
+        LLMError: The timeout is over.
+        StoppedError: The token was cancelled.
+    """
+    with Interrupt() as block:
+        block.after(timeout)
+        block.on(token)
+        return await work
+    if token is not None and token.is_cancelled:
+        raise StoppedError
+    raise LLMError(late, kind="timeout")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +84,6 @@ class ProbeResponse:
     response: LLMResponse
     pieces: int
     raw: Any
-    notices: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:
@@ -111,6 +94,16 @@ class ProbeResponse:
     def message(self) -> Any:
         """The server's raw message, if the response was not streamed."""
         return get(first_choice(self.raw), "message") if self.raw else None
+
+    @property
+    def thinking_tokens(self) -> int:
+        """The number of tokens of thinking; 0 if not reported."""
+        return (self.response.usage.reasoning_tokens or 0) if self.response.usage else 0
+
+    @property
+    def thinks(self) -> bool:
+        """True if thinking came with the response, or was counted."""
+        return bool(self.response.reasoning_content or self.thinking_tokens)
 
 
 @dataclass
@@ -169,28 +162,19 @@ class ProbeSession:
         if self.is_steady:
             options.setdefault("temperature", 0)
         options["stream"] = stream
+        send = partial(_read, client or self.client, messages, tools, options)
         try:
-            return await self._limited(client or self.client, messages, tools, options)
+            return await self.within(send())
         except LLMError as error:
             if error.kind != "rate_limit":
                 raise
             await self._pause(2.0 if error.retry_after is None else error.retry_after)
-        return await self._limited(client or self.client, messages, tools, options)
-
-    async def _limited(
-        self, client: ChatModel, messages: list[Message], tools: Tools | None, options: dict[str, Any]
-    ) -> ProbeResponse:
-        return await self.within(_read(client, messages, tools, options))
+        return await self.within(send())
 
     async def within(self, work: Awaitable[T]) -> T:
         """Wait for an answer within the timeout. Same errors as `ask`."""
-        with Interrupt() as block:
-            block.after(self.timeout)
-            block.on(self.token)
-            return await work
-        if self.token is not None and self.token.is_cancelled:
-            raise StoppedError
-        raise LLMError(notice("library.no_complete_response", timeout=self.timeout), kind="timeout")
+        late = notice("library.no_complete_response", timeout=self.timeout)
+        return await within(work, self.timeout, self.token, late)
 
     async def _pause(self, seconds: float) -> None:
         with Interrupt() as block:
@@ -217,12 +201,10 @@ class ProbeSession:
 async def _read(
     client: ChatModel, messages: list[Message], tools: Tools | None, options: dict[str, Any]
 ) -> ProbeResponse:
-    assembler, pieces, raw, notices = Assembler(), 0, None, []
+    assembler, pieces, raw = Assembler(), 0, None
     async with aclosing(stream_of(client, messages, tools, options)) as deltas:
         async for delta in deltas:
             assembler.feed(delta)
             pieces += bool(delta.text or delta.reasoning or delta.tool_calls)
             raw = raw if delta.raw is None else delta.raw
-            if delta.notice:
-                notices.append(delta.notice)
-    return ProbeResponse(assembler.finish(), pieces, raw, tuple(notices))
+    return ProbeResponse(assembler.finish(), pieces, raw)

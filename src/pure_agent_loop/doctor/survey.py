@@ -9,26 +9,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from pure_agent_loop.cancel import CancelToken
-from pure_agent_loop.doctor.answers import FEW_TOKENS, Found, user
-from pure_agent_loop.doctor.examination import (
-    TIMEOUT,
-    Paint,
-    Watch,
-    as_text,
-    conclusion,
-    details,
-    examine,
-    folded,
-    shown_name,
-    table,
-    unpainted,
+from pure_agent_loop.doctor.examination import TIMEOUT, Watch, examine
+from pure_agent_loop.doctor.session import FEW_TOKENS, ProbeSession, StoppedError, client_of, user
+from pure_agent_loop.doctor.values import (
+    MAKERS,
+    PROTOCOL_NAMES,
+    Finding,
+    Found,
+    ServerReport,
+    Target,
+    Verdict,
 )
-from pure_agent_loop.doctor.session import ProbeSession, StoppedError, client_of
-from pure_agent_loop.doctor.values import MAKERS, PROTOCOL_NAMES, Finding, Report, Target, Verdict
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.runs.choose import client_type
-from pure_agent_loop.support.language import in_user_language, notice, user_text
-from pure_agent_loop.support.terminal import safe_text
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import shorten
 
 _WITHOUT_STATUS: dict[str, Verdict] = {"connection": "failed", "timeout": "unknown"}  # else "no"
@@ -45,11 +39,11 @@ class Survey:
         protocols: For each protocol, whether the server supports it; empty if only one was examined.
     """
 
-    reports: tuple[Report, ...]
+    reports: tuple[ServerReport, ...]
     protocols: tuple[Finding, ...] = ()
 
     @property
-    def best(self) -> Report:
+    def best(self) -> ServerReport:
         """The report of the protocol to use: the one with the most abilities, else the first."""
         return max(self.reports, key=self._rank)
 
@@ -92,12 +86,12 @@ class Survey:
             },
         }
 
-    def _rank(self, report: Report) -> tuple[bool, bool, int, bool]:
+    def _rank(self, report: ServerReport) -> tuple[bool, bool, int, bool]:
         protocol = report.target.protocol
         is_own = bool(protocol) and client_type(protocol).is_own(report.target.base_url)
         return report.can_drive, report.answered, self._abilities(report), is_own
 
-    def _abilities(self, report: Report) -> int:
+    def _abilities(self, report: ServerReport) -> int:
         shared = self._shared()
         return sum(finding.verdict == "yes" for finding in report.findings if finding.name in shared)
 
@@ -143,7 +137,7 @@ async def survey(
     return Survey(tuple(reports) or (first,), tuple(found))
 
 
-async def _first(target: Target, timeout: float, watch: Watch, token: CancelToken | None) -> Report:
+async def _first(target: Target, timeout: float, watch: Watch, token: CancelToken | None) -> ServerReport:
     """Examine chat completions, or the target's protocol; a URL without a path is tried with ``/v1`` too."""
     report = await examine(target, timeout, watch, token)
     parts = urllib.parse.urlsplit(target.base_url)
@@ -155,7 +149,7 @@ async def _first(target: Target, timeout: float, watch: Watch, token: CancelToke
     return other if other.answered or other.stopped else report
 
 
-def _as_finding(report: Report) -> Finding:
+def _as_finding(report: ServerReport) -> Finding:
     name = PROTOCOL_NAMES[""]
     if report.answered:
         return Finding(name, "yes", notice("doctor.protocol_answered"))
@@ -218,20 +212,3 @@ def _has_shape(protocol: str, document: Any) -> bool:
     if protocol == "anthropic" or document.get("type") == "error":
         return protocol == "anthropic" and document.get("type") == "error"
     return (protocol == "gemini") == isinstance(document["error"].get("status"), str)
-
-
-def survey_text(found: Survey, width: int, *, head: str = "", paint: Paint = unpainted) -> str:
-    """Return the conclusion, all reports, the protocols of the server, and the one to use; see `as_text`."""
-    if not found.protocols:
-        return as_text(found.reports[0], width, head=head, paint=paint)
-    parts = [conclusion(found.best, width, paint), *([head] if head else [])]
-    for report in found.reports:
-        name = shown_name(PROTOCOL_NAMES[report.target.protocol])
-        parts.append(safe_text(f"{name}, model={report.target.full_model!r}\n"))
-        if len(found.reports) > 1:
-            parts.append(conclusion(report, width, paint))
-        parts.append(details(report, width, paint))
-    parts.append(f"{user_text('doctor.protocols')}\n\n{table(found.protocols, width, paint)}")
-    if advice := found.advice():
-        parts.append(folded(in_user_language(advice), width))
-    return "\n".join(parts)

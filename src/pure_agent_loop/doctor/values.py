@@ -28,6 +28,7 @@ PROTOCOL_NAMES = {
     "vertex": "Messages through Vertex AI",
 }
 Verdict = Literal["yes", "no", "partly", "unknown", "failed"]
+Found = tuple[Verdict, str]  # the answer of a probe, and its details
 _WIDTH = 76
 
 
@@ -94,7 +95,7 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class ServerReport:
     """The result of an examination.
 
     Args:
@@ -221,7 +222,7 @@ def _why_not_native(native: Finding | None, rejected: bool) -> str:
     return notice("doctor.unreliable")
 
 
-def paste(report: Report) -> str:
+def paste(report: ServerReport) -> str:
     """Return Python code that registers the learned profile; empty if not needed.
 
     Args:

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     )
     from pure_agent_loop.evaluation.progress import Progress
     from pure_agent_loop.evaluation.report import (
+        CaseOutcome,
         Change,
         Comparison,
+        EvaluationReport,
         Outcome,
         Report,
         Reports,
@@ -42,22 +44,34 @@ if TYPE_CHECKING:
     )
 
 _EVALUATORS = ("CalledTools", "Contains", "Equals", "Judge", "MaxCost", "MaxSteps", "Schema")
+_REPORT = (
+    "CaseOutcome",
+    "Change",
+    "Comparison",
+    "EvaluationReport",
+    "Outcome",
+    "Report",
+    "Reports",
+    "wilson_interval",
+)
 _WHERE = {
     "Progress": "progress",
     "Dataset": "dataset",
     **dict.fromkeys(("Case", "Trial"), "cases"),
-    **dict.fromkeys(("Change", "Comparison", "Outcome", "Report", "Reports", "wilson_interval"), "report"),
+    **dict.fromkeys(_REPORT, "report"),
     **dict.fromkeys(_EVALUATORS, "evaluators"),
 }
 
 __all__ = [
     "CalledTools",
     "Case",
+    "CaseOutcome",
     "Change",
     "Comparison",
     "Contains",
     "Dataset",
     "Equals",
+    "EvaluationReport",
     "Judge",
     "MaxCost",
     "MaxSteps",

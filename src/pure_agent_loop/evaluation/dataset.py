@@ -16,7 +16,7 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import ConfigError, LLMError, RunInterrupted
 from pure_agent_loop.evaluation.cases import Case, Evaluator, Trial, case_from, cases_of, read_plain
 from pure_agent_loop.evaluation.evaluators import name_of, read_evaluators
-from pure_agent_loop.evaluation.report import RESERVED, Outcome, Report
+from pure_agent_loop.evaluation.report import RESERVED, CaseOutcome, EvaluationReport
 from pure_agent_loop.evaluation.runner import FailureStreak, in_parallel
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.session import SessionManager
@@ -121,8 +121,8 @@ class Dataset:
         repeats: int = 1,
         concurrency: int = 1,
         seed: int | None = None,
-        on_outcome: Callable[[Outcome], None] | None = None,
-    ) -> Report:
+        on_outcome: Callable[[CaseOutcome], None] | None = None,
+    ) -> EvaluationReport:
         """Run an agent on every case and evaluate the results. Works in sync code, as `Agent.run` does.
 
         Args:
@@ -140,9 +140,9 @@ class Dataset:
             RunInterrupted: Ctrl-C was pressed; its ``result`` is the report so far.
         """
         checked_function("on_outcome", on_outcome, "outcome")
-        known: list[Outcome] = []
+        known: list[CaseOutcome] = []
 
-        def note(outcome: Outcome) -> None:
+        def note(outcome: CaseOutcome) -> None:
             known.append(outcome)
             if on_outcome is not None:
                 on_outcome(outcome)
@@ -152,7 +152,7 @@ class Dataset:
                 self.arun(agent, repeats=repeats, concurrency=concurrency, seed=seed, on_outcome=note)
             )
         except KeyboardInterrupt:
-            raise RunInterrupted(Report(self.name, [*known], {"unfinished": True})) from None
+            raise RunInterrupted(EvaluationReport(self.name, [*known], {"unfinished": True})) from None
 
     async def arun(
         self,
@@ -161,12 +161,12 @@ class Dataset:
         repeats: int = 1,
         concurrency: int = 1,
         seed: int | None = None,
-        on_outcome: Callable[[Outcome], None] | None = None,
-    ) -> Report:
+        on_outcome: Callable[[CaseOutcome], None] | None = None,
+    ) -> EvaluationReport:
         """Run the evaluation from async code; see `run`."""
         self._check(agent, repeats, concurrency, seed)
         checked_function("on_outcome", on_outcome, "outcome")
-        done: dict[tuple[int, int], Outcome] = {}
+        done: dict[tuple[int, int], CaseOutcome] = {}
         patience = FailureStreak()
 
         async def work(place: tuple[int, int]) -> None:
@@ -181,7 +181,7 @@ class Dataset:
         places = [(number, repeat) for number in range(len(self.cases)) for repeat in range(repeats)]
         await in_parallel(places, work, concurrency)
         details = {"model": model_of(agent.llm), "agent": agent.config.name, "repeats": repeats, "seed": seed}
-        return Report(self.name, [done[place] for place in places], details)
+        return EvaluationReport(self.name, [done[place] for place in places], details)
 
     def _check(self, agent: Agent, repeats: int, concurrency: int, seed: int | None) -> None:
         if not isinstance(agent, Agent):
@@ -198,7 +198,7 @@ class Dataset:
                 if callable(check):
                     check(case, agent)
 
-    async def _judged(self, trial: Trial, repeat: int) -> Outcome:
+    async def _judged(self, trial: Trial, repeat: int) -> CaseOutcome:
         scores, notes, errors = dict[str, Any](), dict[str, str](), list[str]()
         for evaluator in (*self.evaluators, *trial.case.evaluators):
             evaluated = await _asked(evaluator, trial)
@@ -212,7 +212,7 @@ class Dataset:
                 target[_free(name, target)] = value
         result = trial.result
         ended = STOP_REASONS[result.stop_reason].kind == "done"
-        return Outcome(
+        return CaseOutcome(
             trial.case.name,
             repeat,
             ended and not errors and not any(score is False for score in scores.values()),

@@ -12,7 +12,7 @@ _STEPS = 20  # most lines without a terminal, so that a log stays readable
 
 
 class ScoredResult(Protocol):
-    """A result, such as `Outcome`."""
+    """A result, such as `CaseOutcome`."""
 
     @property
     def right(self) -> bool:

@@ -30,7 +30,7 @@ _WIDTH, _LEFT, _STEP = 640, 200, 28  # pixels of a plot: all of it, the names, a
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class CaseOutcome:
     """Outcome of one trial.
 
     Args:
@@ -176,7 +176,7 @@ class Comparison:
 
 
 @dataclass(slots=True)
-class Report:
+class EvaluationReport:
     """Results of an evaluation.
 
     Args:
@@ -186,7 +186,7 @@ class Report:
     """
 
     name: str
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[CaseOutcome] = field(default_factory=list)
     about: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -205,13 +205,13 @@ class Report:
         return _means(self.outcomes, (*MEASURES,))
 
     @property
-    def failures(self) -> list[Outcome]:
+    def failures(self) -> list[CaseOutcome]:
         """The trials that did not pass."""
         return [outcome for outcome in self.outcomes if not outcome.passed]
 
-    def by_case(self) -> dict[str, list[Outcome]]:
+    def by_case(self) -> dict[str, list[CaseOutcome]]:
         """The trials of each case."""
-        groups: dict[str, list[Outcome]] = {}
+        groups: dict[str, list[CaseOutcome]] = {}
         for outcome in self.outcomes:
             groups.setdefault(outcome.case, []).append(outcome)
         return groups
@@ -242,7 +242,7 @@ class Report:
         return f"<div>{table}{folded_table('failure', ['case', 'repeat', 'why'], failures)}</div>"
 
     def to_dataframe(self) -> Any:
-        """Return a `pandas.DataFrame` with a row for each trial: fields of `Outcome`, and a column per score.
+        """Return a `pandas.DataFrame`: a row per trial, fields of `CaseOutcome` and scores as columns.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -257,18 +257,19 @@ class Report:
         rest = len(failures) - len(lines)
         return "\n".join([self.table().rstrip(), *lines, *([f"... and {rest} more"] if rest else [])])
 
-    def compare(self, former: Report) -> Comparison:
+    def compare(self, former: EvaluationReport) -> Comparison:
         """Compare with a former run, case by case and score by score.
 
         Args:
-            former: The run before, such as ``Report.load("before.json")``.
+            former: The run before, such as ``EvaluationReport.load("before.json")``.
 
         Raises:
             ConfigError: `former` is not a report.
         """
-        if not isinstance(former, Report):
+        if not isinstance(former, EvaluationReport):
             raise ConfigError(
-                f"former must be a Report; it is {former!r:.80}. Read one with Report.load(path)."
+                f"former must be an EvaluationReport; it is {former!r:.80}. "
+                "Read one with EvaluationReport.load(path)."
             )
         now, before = self.by_case(), former.by_case()
         changes: list[Change] = []
@@ -317,7 +318,7 @@ class Report:
         Args:
             messages: True includes the history of each trial.
         """
-        names = [each.name for each in fields(Outcome) if messages or each.name != "messages"]
+        names = [each.name for each in fields(CaseOutcome) if messages or each.name != "messages"]
         plain: dict[str, Any] = to_jsonable(
             {
                 "name": self.name,
@@ -334,7 +335,7 @@ class Report:
         Path(path).write_text(text + "\n", encoding="utf-8")
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Report:
+    def load(cls, path: str | os.PathLike[str]) -> EvaluationReport:
         """Load a report written by `save`.
 
         Raises:
@@ -342,7 +343,9 @@ class Report:
         """
         try:
             plain = json.loads(Path(path).read_text(encoding="utf-8"))
-            report = cls(plain["name"], [Outcome(**fields_) for fields_ in plain["outcomes"]], plain["about"])
+            report = cls(
+                plain["name"], [CaseOutcome(**fields_) for fields_ in plain["outcomes"]], plain["about"]
+            )
             problem = mistyped(report, cls)
         except (OSError, ValueError, TypeError, KeyError) as error:
             problem = f"{type(error).__name__}: {error}"
@@ -364,17 +367,17 @@ class Reports:
         ConfigError: It is not a mapping of names to reports.
     """
 
-    reports: Mapping[str, Report]
+    reports: Mapping[str, EvaluationReport]
 
     def __post_init__(self) -> None:
         given: Any = self.reports
         if not isinstance(given, Mapping) or not all(
-            isinstance(name, str) and isinstance(report, Report) for name, report in given.items()
+            isinstance(name, str) and isinstance(report, EvaluationReport) for name, report in given.items()
         ):
             raise ConfigError(f'reports must be a dict such as {{"short": report}}; it is {given!r:.80}.')
 
     def table(self, style: str = "text") -> str:
-        """Return a table with a row per report; see `Report.table`."""
+        """Return a table with a row per report; see `EvaluationReport.table`."""
         return laid_out(self._rows(), (0,), style)
 
     def __str__(self) -> str:
@@ -457,25 +460,25 @@ def _frame(rows: list[dict[str, Any]]) -> Any:
     return pandas.DataFrame(rows)
 
 
-def _trial(outcome: Outcome) -> dict[str, Any]:
+def _trial(outcome: CaseOutcome) -> dict[str, Any]:
     """Return a trial as a row; scores and notes are columns."""
     row = {
         each.name: getattr(outcome, each.name)
-        for each in fields(Outcome)
+        for each in fields(CaseOutcome)
         if each.name not in ("scores", "notes")
     }
     measured = {**outcome.notes, **outcome.scores}
     return {**row, **{f"score_{name}" if name in row else name: value for name, value in measured.items()}}
 
 
-def _table(first: str, groups: Iterable[tuple[str, Sequence[Outcome]]]) -> list[list[str]]:
+def _table(first: str, groups: Iterable[tuple[str, Sequence[CaseOutcome]]]) -> list[list[str]]:
     """Return a table with its header: a row for each group of trials."""
     groups = list(groups)
     names = list(dict.fromkeys(name for _, outcomes in groups for each in outcomes for name in each.scores))
     return [[first, "passed", _INTERVAL, *names, *MEASURES], *(_row(*group, names) for group in groups)]
 
 
-def _means(outcomes: Sequence[Outcome], measures: Sequence[str] = ()) -> dict[str, float]:
+def _means(outcomes: Sequence[CaseOutcome], measures: Sequence[str] = ()) -> dict[str, float]:
     names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.scores))
     values = {"passed": [outcome.passed for outcome in outcomes]}
     values |= {
@@ -487,7 +490,7 @@ def _means(outcomes: Sequence[Outcome], measures: Sequence[str] = ()) -> dict[st
     return {name: statistics.fmean(numbers) for name, numbers in values.items() if numbers}
 
 
-def _row(name: str, outcomes: Sequence[Outcome], names: Sequence[str]) -> list[str]:
+def _row(name: str, outcomes: Sequence[CaseOutcome], names: Sequence[str]) -> list[str]:
     means = _means(outcomes, MEASURES)
     passed = sum(outcome.passed for outcome in outcomes)
     low, high = wilson_interval(passed, len(outcomes))
@@ -513,3 +516,8 @@ def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) 
         return "".join("| " + " | ".join(line) + " |\n" for line in lines)
     columns = [aligned(cells, right=i not in left) for i, cells in enumerate(zip(*lines, strict=True))]
     return "".join("  ".join(row).rstrip() + "\n" for row in zip(*columns, strict=True))
+
+
+# Their names before other packages had such classes.
+Report = EvaluationReport
+Outcome = CaseOutcome

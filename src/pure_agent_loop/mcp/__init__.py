@@ -3,16 +3,20 @@
         client                                                  server
     MCPServer            a server as a toolset              serving/   tools and agents for any MCP client
       ├─ settings        one server's settings             Published  additional prompts and resources
+      ├─ use             its connection, tools and prompts while runs use it
       ├─ connection      one task owns each connection
       │    └─ pipes, network    stdio; streamable HTTP, SSE
-      ├─ tools           its tools as `Tool`s; detects changed descriptions
+      ├─ tools           its tools as `Tool`s
+      ├─ approvals       detects changed descriptions
+      ├─ lenient         checks its answers entry by entry
       ├─ results         results of its calls
+      ├─ progress        messages and progress of its calls
       └─ asking          its requests: roots, elicitation, sampling
     forms                a tool asks a person for several values
     mentions             prompts and resources that a person's text names
-    many                 several servers as one toolset, with a search when they have many tools
+    many, search         several servers as one toolset, with a search when they have many tools
     files                mcp.json, .mcp.json
-    login                OAuth
+    login                OAuth, with its token_storage
 
 The official SDK (the extra ``[mcp]``) is imported on first use, because the import takes more than a second.
 See docs/mcp.md.
@@ -23,15 +27,17 @@ from typing import TYPE_CHECKING
 from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pure_agent_loop.mcp.asking import ask_form
+    from pure_agent_loop.mcp.approvals import Approvals
     from pure_agent_loop.mcp.connection import ServerError
+    from pure_agent_loop.mcp.forms import ask_form
     from pure_agent_loop.mcp.login import forget_login, log_in
+    from pure_agent_loop.mcp.many import MCPServers, servers_in
     from pure_agent_loop.mcp.mentions import expand_mentions, prompt_completions
-    from pure_agent_loop.mcp.server import MCPServer, MCPServers, servers_in
+    from pure_agent_loop.mcp.server import MCPServer
+    from pure_agent_loop.mcp.serving.one_call import OneCall
     from pure_agent_loop.mcp.serving.published import Published
-    from pure_agent_loop.mcp.serving.server import AgentServer, Caller, OneCall, serve_stdio
+    from pure_agent_loop.mcp.serving.server import AgentServer, Caller, serve_stdio
     from pure_agent_loop.mcp.settings import OAuth, ServerSettings
-    from pure_agent_loop.mcp.tools import Approvals
 
 __all__ = [
     "AgentServer",
@@ -57,9 +63,9 @@ __getattr__, __dir__ = lazy_exports(
     __name__,
     {
         "AgentServer": "serving.server",
-        "Approvals": "tools",
+        "Approvals": "approvals",
         "Caller": "serving.server",
-        "OneCall": "serving.server",
+        "OneCall": "serving.one_call",
         "ServerError": "connection",
         "ServerSettings": "settings",
         "expand_mentions": "mentions",
@@ -68,10 +74,10 @@ __getattr__, __dir__ = lazy_exports(
         "prompt_completions": "mentions",
         "serve_stdio": "serving.server",
         "MCPServer": "server",
-        "MCPServers": "server",
+        "MCPServers": "many",
         "OAuth": "settings",
         "Published": "serving.published",
-        "ask_form": "asking",
-        "servers_in": "server",
+        "ask_form": "forms",
+        "servers_in": "many",
     },
 )

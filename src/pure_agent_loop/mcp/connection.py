@@ -171,7 +171,7 @@ class Connection:
         log = Log(settings)
         stack.callback(log.close)
         if settings.url:
-            from pure_agent_loop.mcp.pipes import reached  # imports the SDK's HTTP part
+            from pure_agent_loop.mcp.network import reached  # imports the SDK's HTTP part
 
             transport = reached(settings, await self._auth(), close_reason)
         else:

@@ -1,39 +1,21 @@
-"""Convert a server's tools. Descriptions are untrusted: bounded, cleaned and marked as the server's.
-
-Digests of the descriptions are stored, so that a server cannot change one unnoticed.
-"""
+"""Convert a server's tools. Descriptions are untrusted: bounded, cleaned and marked as the server's."""
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-import logging
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable
 from fnmatch import fnmatchcase
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.mcp.asking import ServerRequests
-from pure_agent_loop.mcp.connection import Connection, is_answered
-from pure_agent_loop.mcp.lenient import left_out
 from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.permissions import JudgeContext, Permission
-from pure_agent_loop.support.disk import data_folder, private_folder
 from pure_agent_loop.support.language import model_text
-from pure_agent_loop.support.locking import change_file
-from pure_agent_loop.support.terminal import one_line, safe_text
-from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.tool import StepContext, Tool
-from pure_agent_loop.tool_context import RunContext, current_run
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
+from pure_agent_loop.support.terminal import safe_text
+from pure_agent_loop.tool import Tool
 
 MAX_TOOLS = 2_000  # per server
 MAX_NAME = 64
@@ -43,10 +25,6 @@ _TEXTS = ("description", "title", "$comment")
 _UNUSUAL = re.compile(r"[^a-zA-Z0-9_-]+")
 
 Call = Callable[..., Awaitable[Any]]
-LOG = logging.getLogger("pure_agent_loop.mcp")
-MAX_PAGES = 100
-TELL_SECONDS = 0.1  # minimum interval between progress reports
-MAX_SHOWN = 40  # tools
 
 
 def is_wanted(settings: ServerSettings, name: str) -> bool:
@@ -152,205 +130,3 @@ def _cleaned(schema: Any, depth: int) -> Any:
             for key, value in schema.items()
         }
     return [_cleaned(item, depth - 1) for item in schema] if isinstance(schema, list) else schema
-
-
-def digest_of(tool: Any) -> str:
-    """Return a digest of a tool's full description; a different digest needs a new approval."""
-    details = tool.model_dump(mode="json", by_alias=True, exclude_none=True, exclude={"meta", "icons"})
-    return hashlib.sha256(json.dumps(details, sort_keys=True).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-class Approvals:
-    """The approved tool digests of one server, stored in a file.
-
-    Args:
-        identity: The server's digest.
-    """
-
-    def __init__(self, identity: str) -> None:
-        self._identity = identity
-
-    @property
-    def path(self) -> Path:
-        """The path of the file."""
-        return data_folder() / "mcp" / "agreed" / f"{self._identity}.json"
-
-    def changed(self, digests: Mapping[str, str]) -> set[str]:
-        """Return the tools whose digest differs from the approved one. New tools are approved and stored.
-
-        Args:
-            digests: Digests of the current tools, by name.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        known = _parsed(self.path.read_bytes()) if self.path.exists() else {}
-        if not digests.keys() <= known.keys():
-            known = self.agree(digests, digests.keys() - known.keys())
-        return {name for name, digest in digests.items() if known[name] != digest}
-
-    def agree(self, digests: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-        """Approve the current digests of some tools and return all approved digests.
-
-        Raises:
-            OSError: The file cannot be written.
-        """
-        wanted = {name: digests[name] for name in names}
-        approved: dict[str, str] = {}
-
-        def change(old: bytes) -> bytes:
-            approved.update({**_parsed(old), **wanted})
-            return json.dumps(approved, indent=0, sort_keys=True).encode()
-
-        private_folder(self.path.parent)
-        change_file(self.path, change)
-        return approved
-
-    def forget(self) -> None:
-        """Delete the file after the server was removed."""
-        self.path.unlink(missing_ok=True)
-
-
-def _parsed(data: bytes) -> dict[str, str]:
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return {}
-    return {str(name): str(digest) for name, digest in value.items()} if isinstance(value, dict) else {}
-
-
-# -- A server in use, and the link between its calls and their runs --------------------------------------
-
-Tools = list[Tool]
-Prompts = Sequence[tuple[str, str, Sequence[str]]]  # name, description, argument names
-
-
-class ServerUse:
-    """A server in use by runs of one event loop."""
-
-    def __init__(
-        self, settings: ServerSettings, requests: ServerRequests, login: Callable[[], Awaitable[Any]]
-    ) -> None:
-        self.users = 0
-        self.requests = requests
-        self.tools: Tools | None = None
-        self.is_stale = False
-        self.changed_tools: dict[str, tuple[Tool, str]] = {}  # with the digest of the description
-        self.prompts: Prompts = ()
-        self.has_prompts = False
-        self.left_out: list[str] = []  # tools, with the reasons
-        self.listing = asyncio.Lock()
-        self.connection = Connection(settings, requests.callbacks, login, self._note_change, requests.log)
-
-    def _note_change(self) -> None:
-        self.is_stale = True
-
-
-async def all_pages(what: str, maximum: int, notes: list[str], client: Any) -> list[Any]:
-    """Return all pages of a list. Append left-out entries and their reasons to `notes`."""
-    entries: list[Any] = []
-    cursor: str | None = None
-    seen: set[str | None] = set()
-    while cursor not in seen and len(seen) < MAX_PAGES and len(entries) < maximum:
-        seen.add(cursor)
-        # Bypass the SDK's cache: this request follows a change.
-        try:
-            page = await getattr(client, f"list_{what}")(cursor=cursor, cache_mode="refresh")
-        except Exception as error:
-            if cursor is None or not is_answered(error):
-                raise
-            notes.append(
-                model_text(
-                    "mcp_left_out", what=what, name=model_text("mcp_rest"), why=one_line(safe_str(error))
-                )
-            )
-            break
-        entries += getattr(page, what)
-        notes += left_out(page)
-        cursor = page.next_cursor
-        if cursor is None:
-            break
-    return entries[:maximum]
-
-
-def run_here() -> RunContext[Any] | None:
-    """Return the current run; None outside of a run."""
-    try:
-        return current_run()
-    except ConfigError:
-        return None
-
-
-def tell_person(text: str) -> None:
-    """Report a message to the person of the current run."""
-    run = run_here()
-    if run is None:
-        LOG.warning("%s", text)
-    else:
-        run.progress(text)
-
-
-def teller(run: RunContext[Any] | None) -> Callable[..., Awaitable[None]] | None:
-    """Return a function that reports a call's progress to the run, rate-limited."""
-    if run is None:
-        return None
-    context, next_time = copy_context(), 0.0
-
-    async def tell(progress: float, total: float | None, message: str | None) -> None:
-        nonlocal next_time
-        now = asyncio.get_running_loop().time()
-        if now >= next_time:
-            next_time = now + TELL_SECONDS
-            far = f"{progress:g}" if total is None else f"{progress:g}/{total:g}"
-            context.run(run.progress, one_line(f"{far} {message or ''}".strip()))
-
-    return tell
-
-
-# -- limit the tools that a model sees: if there are many, it gets one search tool instead ---------------
-
-List = Callable[[StepContext], Awaitable[Sequence[Tool]]]
-
-
-class ToolSearch:
-    """The tools shown to a model: those that a function lists, or a search tool.
-
-    Args:
-        most: Maximum number of tools shown directly.
-    """
-
-    def __init__(self, every: List, maximum: int, name: str, description: str) -> None:
-        self._every, self._most, self._name, self._about = every, maximum, name, description
-        self._search: Any = None
-
-    async def list(self, context: StepContext) -> Sequence[Tool]:
-        """Return the tools, or the search tool with the tools it has found in this run."""
-        tools = await self._every(context)
-        if len(tools) <= self._most:
-            return tools
-        if self._search is None:
-            from pure_agent_loop.toolsets.search import searchable
-
-            self._search = searchable(_AllTools(self._every), name=self._name, about=self._about)
-        matches: Sequence[Tool] = await self._search.list(context)
-        return matches
-
-
-class _AllTools:
-    """All tools as a toolset. Their owner enters and exits the servers."""
-
-    def __init__(self, every: List) -> None:
-        self._every = every
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(self, *error: object) -> None:
-        pass
-
-    async def list(self, context: StepContext) -> Sequence[Tool]:
-        return await self._every(context)
-
-    async def call(self, name: str, _: dict[str, Any]) -> Any:
-        """Raise: each tool has its own function."""
-        raise LookupError(name)

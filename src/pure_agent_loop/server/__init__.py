@@ -3,9 +3,11 @@
     app           the ASGI application: routes and lifespan
     gate          middleware: host, origin, authentication, rate, size
     people        users, roles, tokens and cookies
+    problems      error responses
+    service       what request handlers share
     hub           runs: start, steer, answer, resume; `work` and `engine_work` execute them
     asking        questions of runs, and their answers
-    channel       events of a session, delivered to viewers; kept in memory and in a file by `runs_file`
+    channel       events of a session, delivered to viewers; its `entries`, saved in an `event_file`
     runs_file     the persisted list of runs
     api/          the programming interface: REST, Server-Sent Events, WebSocket, OpenAPI
     foreign/      other protocols: OpenAI's two, AG-UI, the AI SDK's stream

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gzip
-import hashlib
 import importlib.util
 import logging
-import mimetypes
 import os
 import secrets
 import signal
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -37,29 +33,22 @@ from pure_agent_loop.runs.settings import set_deps
 from pure_agent_loop.schema.calling import checked_in_run
 from pure_agent_loop.server.api import about, files, operator, runs, schedules, sessions, streams
 from pure_agent_loop.server.api.actions import servers_of
-from pure_agent_loop.server.api.openapi import ApiRequest, document
+from pure_agent_loop.server.api.openapi import document
+from pure_agent_loop.server.api.operation import ApiRequest
 from pure_agent_loop.server.api.sockets import socket
 from pure_agent_loop.server.asking import ask_in_hub
-from pure_agent_loop.server.engine_work import work_here
+from pure_agent_loop.server.entries import RUN_END, RUN_START, RUN_STATE, ChannelEntry
 from pure_agent_loop.server.foreign import OPERATIONS as FOREIGN
-from pure_agent_loop.server.foreign.turn import PendingCalls
+from pure_agent_loop.server.foreign.pending import PendingCalls
 from pure_agent_loop.server.gate import GateMiddleware
 from pure_agent_loop.server.hub import Hub
 from pure_agent_loop.server.metrics import Metrics
-from pure_agent_loop.server.people import (
-    UNEXPECTED,
-    HttpProblem,
-    People,
-    Person,
-    as_problem,
-    check_people,
-    language_of,
-    load_or_create_secret,
-    path_of,
-)
-from pure_agent_loop.server.runs_file import RUN_END, RUN_START, RUN_STATE, ChannelEntry
-from pure_agent_loop.server.serving import Service
+from pure_agent_loop.server.page_files import PageFiles
+from pure_agent_loop.server.people import People, Person, check_people, load_or_create_secret
+from pure_agent_loop.server.problems import UNEXPECTED, HttpProblem, as_problem, language_of, path_of
+from pure_agent_loop.server.service import Service
 from pure_agent_loop.server.settings import Settings
+from pure_agent_loop.server.work import work_here
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import store_at
 from pure_agent_loop.support.disk import data_folder, private_folder
@@ -71,23 +60,9 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp.serving.mounted import Mounted
     from pure_agent_loop.mcp.serving.server import AgentServer, Caller
 
-
 LOG = logging.getLogger("pure_agent_loop.server")
 
-# -- static files of the web page, served from memory ----------------------------------------------------
 
-FOLDER = Path(__file__).parent / "page"
-INDEX = "index.html"
-_TYPES = {
-    ".js": "text/javascript",
-    ".css": "text/css",
-    ".html": "text/html",
-    ".svg": "image/svg+xml",
-    ".json": "application/json",
-    ".woff2": "font/woff2",
-    ".webmanifest": "application/manifest+json",
-}
-_NO_PAGE = b"<!doctype html><title>pure-agent-loop</title><p>The interface is at /api/openapi.json</p>"
 OPERATIONS = [
     *about.OPERATIONS,
     *runs.OPERATIONS,
@@ -99,62 +74,6 @@ OPERATIONS = [
     *FOREIGN,
 ]
 _CHANGES = (EventType.STEP_END, RUN_START, RUN_STATE, RUN_END)  # events that change a session's content
-
-
-@dataclass(frozen=True)
-class _PageFile:
-    data: bytes
-    kind: str
-    tag: str
-    gzipped: bytes = b""  # empty for binary files
-
-
-def _read(path: Path) -> _PageFile:
-    data = path.read_bytes()
-    kind = _TYPES.get(path.suffix) or mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-    text = kind.startswith("text/") or kind in ("application/json", "image/svg+xml")
-    gzipped = gzip.compress(data, 9, mtime=0) if text else b""
-    return _PageFile(data, f"{kind}; charset=utf-8" if text else kind, _tag(data), gzipped)
-
-
-def _tag(data: bytes) -> str:
-    return f'"{hashlib.sha256(data).hexdigest()[:32]}"'
-
-
-class PageFiles:
-    """The page's files, read once. Requests look up names only, so path traversal is impossible."""
-
-    def __init__(self, folder: Path = FOLDER) -> None:
-        paths = sorted(folder.rglob("*")) if folder.is_dir() else []
-        self._files = {
-            path.relative_to(folder).as_posix(): _read(path)
-            for path in paths
-            if path.is_file() and path.suffix != ".py"
-        }
-        self._index = self._files.get(INDEX) or _PageFile(
-            _NO_PAGE, "text/html; charset=utf-8", _tag(_NO_PAGE)
-        )
-
-    async def index(self, request: Request) -> Response:
-        """Return the page."""
-        return _response(request, self._index)
-
-    async def asset(self, request: Request) -> Response:
-        """Return a file of the page."""
-        file = self._files.get(request.path_params["path"])
-        return Response(status_code=404) if file is None else _response(request, file)
-
-
-def _response(request: Request, file: _PageFile) -> Response:
-    # no-cache with an ETag: browsers revalidate each time, so a new version shows at once.
-    use_gzip = bool(file.gzipped) and "gzip" in request.headers.get("accept-encoding", "")
-    tag = f'{file.tag[:-1]}-gzip"' if use_gzip else file.tag
-    headers = {"ETag": tag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
-    if request.headers.get("if-none-match") == tag:
-        return Response(status_code=304, headers=headers)
-    if use_gzip:
-        headers["Content-Encoding"] = "gzip"
-    return Response(file.gzipped if use_gzip else file.data, 200, headers, file.kind)
 
 
 def make_app(

@@ -12,9 +12,10 @@ from pure_agent_loop.errors import AlreadyAnsweredError, ConfigError, SessionErr
 from pure_agent_loop.kernel.permission_ledger import further_allowed, has_call, rules_among
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.schema.forms import forms_of, paths_of
+from pure_agent_loop.server.entries import QUESTION, own_event
 from pure_agent_loop.server.hub import Hub
-from pure_agent_loop.server.people import HttpProblem
-from pure_agent_loop.server.runs_file import CURRENT_RUN, QUESTION, RunInfo, own_event
+from pure_agent_loop.server.problems import HttpProblem
+from pure_agent_loop.server.runs_file import CURRENT_RUN, RunInfo
 from pure_agent_loop.sessions.questions import GivenAnswer
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.language import model_text

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pure_agent_loop.server.runs_file import ChannelEntry, EventFile
+from pure_agent_loop.server.entries import ChannelEntry
+from pure_agent_loop.server.event_file import EventFile
 
 LOG = logging.getLogger("pure_agent_loop.server")
 BATCH, BATCH_OF_FILE = 200, 2_000

@@ -8,34 +8,25 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import aclosing
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.durable.attempt import (
-    GuardedStore,
-    already_done,
-    attempts_of,
-    failed_with,
-    outcome_of,
-    records_of_run,
-)
+from pure_agent_loop.durable.attempt import failed_with
 from pure_agent_loop.durable.client import POLL_SECONDS
 from pure_agent_loop.durable.database import Database, handovers
 from pure_agent_loop.durable.engine import Engine
 from pure_agent_loop.durable.values import DurableError, TaskInfo
-from pure_agent_loop.errors import PureAgentLoopError, SessionLockedError
+from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.limits import PERSON
 from pure_agent_loop.permissions import Permission
-from pure_agent_loop.runs.run import Run
+from pure_agent_loop.server.entries import plain_event
 from pure_agent_loop.server.hub import Hub
-from pure_agent_loop.server.runs_file import ActiveRun, RunInfo, plain_event
+from pure_agent_loop.server.runs_file import ActiveRun, RunInfo
+from pure_agent_loop.server.work import settings_of
 from pure_agent_loop.sessions import SessionStore, new_session_id
 from pure_agent_loop.sessions.questions import GivenAnswer
-from pure_agent_loop.sessions.stores.records import Record
 from pure_agent_loop.stop_reasons import WAITING
 
 if TYPE_CHECKING:
@@ -43,8 +34,6 @@ if TYPE_CHECKING:
 
 LOG = logging.getLogger("pure_agent_loop.server")
 RETRY_SECONDS = 1.0  # while the database is unavailable
-LOCKED_SECONDS = 2.0  # how long a new run waits for a session that another process has locked
-PAUSE_SECONDS = 0.1
 
 
 class EngineWork:
@@ -164,7 +153,7 @@ class EngineWork:
             session_id=info.session,
             media=media or None,
             metadata={PERSON: info.owner},
-            **_settings_of(info),
+            **settings_of(info),
         )
         channel = hub.channel(info.session)
         last = await channel.newest_source(info.id)
@@ -178,73 +167,3 @@ class EngineWork:
                 return task
             if last == before:
                 await asyncio.sleep(POLL_SECONDS)
-
-
-# -- execute a run in the server's process ---------------------------------------------------------------
-
-
-async def work_here(hub: Hub, live: ActiveRun) -> None:
-    """Execute a run until it ends, suspends, or the process stops.
-
-    A resumed run reuses its records: finished calls are not repeated.
-    """
-    info = live.info
-    deadline = time.monotonic() + LOCKED_SECONDS
-    while True:
-        try:
-            outcome = await _execute(hub, live)
-        except SessionLockedError as error:
-            # Another process records an answer, or runs in this session. A new run fails after a while.
-            if not live.token.is_cancelled and (info.attempt > 1 or time.monotonic() < deadline):
-                await asyncio.sleep(PAUSE_SECONDS)
-                continue
-            outcome = failed_with(error)
-            outcome["stop_reason"] = "cancelled" if live.token.is_cancelled else "error"
-        except PureAgentLoopError as error:
-            outcome = failed_with(error)
-        break
-    if not live.guard.is_cut:
-        hub.outcome(info, outcome)
-
-
-async def _execute(hub: Hub, live: ActiveRun) -> dict[str, Any]:
-    info, channel = live.info, hub.channel(live.info.session)
-    records = await asyncio.to_thread(_records, hub, info)
-    own_records = records_of_run(records, info.id)
-    attempts = attempts_of(records, info.id)
-    outcome = already_done(own_records) if attempts and len(own_records) == len(records) else None
-    if outcome is not None:
-        return outcome
-    run = await asyncio.to_thread(_prepare, hub, live, records, attempts)
-    async with aclosing(run.stream()) as events:
-        async for event in events:
-            if live.guard.is_cut:
-                break
-            channel.add(plain_event(event), info.id)
-            if event.step > info.steps:
-                info.steps = event.step
-    return outcome_of(run.result())
-
-
-def _records(hub: Hub, info: RunInfo) -> list[Record]:
-    store = hub.sessions.store
-    return store.read(info.session).records if store.exists(info.session) else []
-
-
-def _prepare(hub: Hub, live: ActiveRun, records: list[Record], attempts: int) -> Run:
-    info = live.info
-    store = GuardedStore(hub.sessions.store, info.id, info.session, live.guard, records, takeover=False)
-    return hub.agents[info.agent].prepare(
-        None if attempts else info.task,
-        session_id=info.session,
-        sessions=store,
-        cancel_token=live.token,
-        inbox=live.inbox,
-        media=None if attempts else list(live.media),
-        metadata={PERSON: info.owner},
-        **_settings_of(info),
-    )
-
-
-def _settings_of(info: RunInfo) -> dict[str, Any]:
-    return {"model": info.model} if info.model else {}

@@ -20,7 +20,8 @@ from urllib.parse import unquote
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from pure_agent_loop.server.metrics import Metrics
-from pure_agent_loop.server.people import SLASH, HttpProblem, People, Person, language_of, path_of
+from pure_agent_loop.server.people import SLASH, People, Person
+from pure_agent_loop.server.problems import HttpProblem, language_of, path_of
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.support.language import notice
 

@@ -23,22 +23,20 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.errors import AlreadyAnsweredError, PureAgentLoopError
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.server.channel import Channel
-from pure_agent_loop.server.metrics import Metrics
-from pure_agent_loop.server.people import UNEXPECTED, HttpProblem, Person, no_agent
-from pure_agent_loop.server.runs_file import (
+from pure_agent_loop.server.entries import (
     ANSWERED,
-    CURRENT_RUN,
     RUN_END,
     RUN_START,
     RUN_STATE,
     STEERED,
-    ActiveRun,
     ChannelEntry,
-    EventFile,
-    RunInfo,
-    RunsFile,
     own_event,
 )
+from pure_agent_loop.server.event_file import EventFile
+from pure_agent_loop.server.metrics import Metrics
+from pure_agent_loop.server.people import Person
+from pure_agent_loop.server.problems import UNEXPECTED, HttpProblem, no_agent
+from pure_agent_loop.server.runs_file import CURRENT_RUN, ActiveRun, RunInfo, RunsFile
 from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions.questions import GivenAnswer, given_answers

@@ -6,7 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
 from pure_agent_loop.durable.health import ENGINE
-from pure_agent_loop.server.runs_file import ChannelEntry, RunInfo
+from pure_agent_loop.server.entries import ChannelEntry
+from pure_agent_loop.server.runs_file import RunInfo
 from pure_agent_loop.support.prometheus import Gauge, Labels, Meters
 
 BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 10.0)

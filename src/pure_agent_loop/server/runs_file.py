@@ -7,25 +7,21 @@ the oldest ended runs. Usage totals have their own lines and outlive the runs.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import json
 import os
-import sys
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.durable.attempt import Guard
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.events import VERSION, Event, EventType
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.media import File, Image
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.disk import private_folder
@@ -37,20 +33,6 @@ LABELS = ("folder", "title", "pin")
 WORKING = ("pending", "running")
 _KEY_SECONDS = 24 * 3_600.0  # validity of an idempotency key
 CURRENT_RUN: ContextVar[ActiveRun | None] = ContextVar("pure_agent_loop_live_run", default=None)
-RUN_START, RUN_STATE, RUN_END = "run_start", "run_state", "run_end"
-QUESTION, ANSWERED, STEERED = "question", "answered", "steered"
-# The server's own event types, with the fields that every client may see.
-OWN = {
-    RUN_START: ("agent", "task", "attempt", "model"),
-    RUN_STATE: ("state", "calls"),
-    RUN_END: ("state", "stop_reason", "steps", "tokens", "cost"),
-    QUESTION: ("call_id", "tool", "question"),
-    ANSWERED: ("call_id", "behavior", "by"),
-    STEERED: ("text", "when"),
-}
-_KEYS = {"type", "step", "timestamp", "data"}
-MAX_BYTES = 16 << 20
-_TAIL = 1 << 20
 
 
 @dataclass
@@ -303,231 +285,6 @@ def _run_line(info: RunInfo) -> bytes:
     return json.dumps(asdict(info), separators=(",", ":")).encode() + b"\n"
 
 
-# -- events of a session as clients receive them: numbered per session, reduced to what the client may see ---
-
-
-@dataclass(frozen=True)
-class Visibility:
-    """The parts of events that a client may see.
-
-    Args:
-        full: Everything in `Event.to_dict`.
-        tools: If not full: the tools whose arguments and results are visible; True for all.
-        reasoning: If not full: whether reasoning is visible.
-    """
-
-    full: bool = False
-    tools: frozenset[str] | bool = frozenset()
-    reasoning: bool = False
-
-    def shows(self, tool: str) -> bool:
-        """Return whether a tool's arguments and results are visible."""
-        return self.full or (self.tools if isinstance(self.tools, bool) else tool in self.tools)
-
-
-@dataclass(frozen=True, slots=True)
-class ChannelEntry:
-    """A numbered event of a session.
-
-    Args:
-        number: Number in the session, from 1; never reused.
-        session: The session's id.
-        run: The run's id.
-        plain: Type, step, timestamp and unreduced data; `source` is its number in an engine, if any.
-    """
-
-    number: int
-    session: str
-    run: str
-    plain: Mapping[str, Any]
-    _json: dict[Visibility, str] = field(default_factory=dict, repr=False, compare=False)
-
-    @property
-    def type(self) -> str:
-        """The event type."""
-        return str(self.plain["type"])
-
-    def to_json(self, visibility: Visibility) -> str:
-        """Return the visible part as JSON, cached per visibility."""
-        text = self._json.get(visibility)
-        if text is None:
-            text = self._json[visibility] = json.dumps(self.to_dict(visibility), separators=(",", ":"))
-        return text
-
-    def to_dict(self, visibility: Visibility) -> dict[str, Any]:
-        """Return the visible part as a dict."""
-        return {
-            "version": VERSION,
-            "type": self.plain["type"],
-            "number": self.number,
-            "session": self.session,
-            "run": self.run,
-            "step": self.plain["step"],
-            "timestamp": self.plain["timestamp"],
-            "data": self._data(visibility),
-        }
-
-    def _data(self, visibility: Visibility) -> Mapping[str, Any]:
-        data: Mapping[str, Any] = self.plain["data"]
-        if visibility.full:
-            return data
-        if self.type in OWN:
-            return {key: data[key] for key in OWN[self.type] if key in data}
-        event = Event.from_dict(self.plain)
-        public: dict[str, Any] = event.public(tools=visibility.tools, reasoning=visibility.reasoning)["data"]
-        return public
-
-    def to_line(self) -> bytes:
-        """Return a line for the session's event file."""
-        fields = {"n": self.number, "run": self.run, **self.plain}
-        return json.dumps(fields, separators=(",", ":")).encode() + b"\n"
-
-    @classmethod
-    def from_line(cls, session: str, line: bytes) -> ChannelEntry:
-        """Parse a line of `to_line`.
-
-        Raises:
-            ValueError, KeyError, TypeError: The line is malformed.
-        """
-        fields = json.loads(line)
-        number, run = int(fields.pop("n")), str(fields.pop("run"))
-        if not fields.keys() >= _KEYS:
-            raise ValueError("a key is missing")
-        return cls(number, session, run, fields)
-
-
-def plain_event(event: Event) -> dict[str, Any]:
-    """Convert a kernel event for storage. The final history is dropped: the session has it."""
-    if event.type is EventType.LOOP_END:
-        event = replace(event, data={**event.data, "messages": []})
-    plain = event.to_dict()
-    del plain["version"]
-    if event.type is EventType.OBSERVATION and _has_file(event.data.get("value")):
-        plain["data"]["has_files"] = True  # tells the page to fetch them now, not at the end of the run
-    return plain
-
-
-def _has_file(value: Any) -> bool:
-    return any(
-        isinstance(item, (Image, File)) for item in (value if isinstance(value, (list, tuple)) else [value])
-    )
-
-
-def own_event(kind: str, **data: Any) -> dict[str, Any]:
-    """Create an event of the server itself, for storage."""
-    return {"type": kind, "step": 0, "timestamp": time.time(), "data": data}
-
-
-# -- persisted events of a session, so that clients can reconnect after a restart of the server ----------
 # One JSON-lines file per session. A line is written before any client receives its event, so that a killed
 # process never reuses a number. After a power failure the last lines may be missing, because only the
 # session itself is synced. Above a maximum size the older half is deleted; clients then read the session.
-
-
-class EventFile:
-    """The event file of one session. Only one process at a time may write to it.
-
-    Args:
-        session: The session's id.
-    """
-
-    def __init__(self, path: Path, session: str, max_bytes: int = MAX_BYTES) -> None:
-        self.path, self._session, self._max_bytes = path, session, max_bytes
-        self._handle: int | None = None
-        self._size = 0
-
-    def last_number(self) -> int:
-        """Return the newest number, 0 if the file is empty. An incomplete last line is cut off."""
-        if not self.path.exists():
-            return 0
-        with self.path.open("rb+") as file:
-            size = file.seek(0, os.SEEK_END)
-            start = max(0, size - _TAIL)
-            while True:
-                file.seek(start)
-                tail = file.read()
-                end = tail.rfind(b"\n") + 1
-                begin = tail.rfind(b"\n", 0, end - 1) + 1 if end else 0
-                if start == 0 or begin > 0:
-                    break
-                start = max(0, start - 4 * _TAIL)
-            if end < len(tail):
-                file.truncate(start + end)
-        try:
-            return ChannelEntry.from_line(self._session, tail[begin:end]).number if end else 0
-        except (ValueError, KeyError, TypeError):
-            return max((entry.number for entry in self._entries()), default=0)
-
-    def append(self, entries: list[ChannelEntry]) -> None:
-        """Append entries, all or none.
-
-        Raises:
-            OSError: The entries were not written.
-        """
-        if self._handle is None:
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | OPEN_FLAGS
-            self._handle = os.open(self.path, flags, 0o600)
-            self._size = os.fstat(self._handle).st_size
-        data = b"".join(entry.to_line() for entry in entries)
-        view = memoryview(data)
-        try:
-            while view:
-                view = view[os.write(self._handle, view) :]
-        except OSError:
-            with contextlib.suppress(OSError):
-                os.ftruncate(self._handle, self._size)
-            raise
-        self._size += len(data)
-        if self._size > self._max_bytes:
-            self._drop_older_half()
-
-    def _drop_older_half(self) -> None:
-        """Rewrite the file with its newer half. Open readers keep the old file."""
-        new = self.path.with_suffix(".new")
-        with self.path.open("rb") as old, new.open("wb") as file:
-            if sys.platform != "win32":
-                os.fchmod(file.fileno(), 0o600)
-            old.seek(self._size - self._max_bytes // 2)
-            old.readline()
-            while chunk := old.read(_TAIL):
-                file.write(chunk)
-        new.replace(self.path)
-        self.close()
-
-    def after(self, number: int, limit: int) -> list[ChannelEntry]:
-        """Return at most `limit` entries after a number, oldest first. Damaged lines are skipped."""
-        entries = []
-        for entry in self._entries(number):
-            entries.append(entry)
-            if len(entries) >= limit:
-                break
-        return entries
-
-    def _entries(self, after: int = 0) -> Iterator[ChannelEntry]:
-        try:
-            file: BinaryIO = self.path.open("rb")
-        except FileNotFoundError:
-            return
-        with file:
-            for line in file:
-                if not line.endswith(b"\n") or (after and _number(line) <= after):
-                    continue
-                with contextlib.suppress(ValueError, KeyError, TypeError):
-                    yield ChannelEntry.from_line(self._session, line)
-
-    def close(self) -> None:
-        """Close the file. The next `append` opens it again."""
-        handle, self._handle = self._handle, None
-        if handle is not None:
-            os.close(handle)
-
-    def delete(self) -> None:
-        """Delete the file."""
-        self.close()
-        self.path.unlink(missing_ok=True)
-
-
-def _number(line: bytes) -> int:
-    """Return the number of a line without parsing the whole line."""
-    digits = line[5 : line.find(b",", 5)]
-    return int(digits) if line.startswith(b'{"n":') and digits.isdigit() else 1 << 62

@@ -9,8 +9,8 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.people import Person
-from pure_agent_loop.server.runs_file import Visibility
 from pure_agent_loop.support.language import notice
 
 _LOCAL = ("localhost", "127.0.0.1", "[::1]")

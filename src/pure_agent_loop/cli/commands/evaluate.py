@@ -29,7 +29,7 @@ from pure_agent_loop.support.text import safe_str
 
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent
-    from pure_agent_loop.evaluation import Dataset, Outcome, Report
+    from pure_agent_loop.evaluation import CaseOutcome, Dataset, EvaluationReport
 
 OWN = """
 FILE holds your own cases: a Python file with a Dataset and optionally an Agent, or YAML, JSON or JSON
@@ -94,19 +94,19 @@ def _refuse(options: argparse.Namespace, names: tuple[str, ...]) -> None:
 
 
 def _evaluate_file(options: argparse.Namespace, model: ModelOptions, output: CommandOutput) -> int:
-    from pure_agent_loop.evaluation import Progress, Report
+    from pure_agent_loop.evaluation import EvaluationReport, Progress
     from pure_agent_loop.support.portal import run_sync
 
-    former = None if options.compare is None else Report.load(options.compare)
+    former = None if options.compare is None else EvaluationReport.load(options.compare)
     dataset, agent = _loaded(options.file)
     agent = _agent_for(options.agent, agent, model, output)
     dataset.cases = dataset.cases[: options.limit]
-    outcomes: list[Outcome] = []
+    outcomes: list[CaseOutcome] = []
     repeats = options.repeats or 1
     total = len(dataset.cases) * repeats
     progress = Progress(output.progress, total, [], live=output.can_clear)
 
-    def note(outcome: Outcome) -> None:
+    def note(outcome: CaseOutcome) -> None:
         outcomes.append(outcome)
         progress.add(outcome)
 
@@ -117,7 +117,7 @@ def _evaluate_file(options: argparse.Namespace, model: ModelOptions, output: Com
     except BaseException:
         progress.end()
         if outcomes:  # keep the outcomes so far
-            _write(Report(dataset.name, outcomes, {"unfinished": True}), options, output)
+            _write(EvaluationReport(dataset.name, outcomes, {"unfinished": True}), options, output)
         raise
     finally:
         run_sync(agent.aclose())
@@ -127,7 +127,10 @@ def _evaluate_file(options: argparse.Namespace, model: ModelOptions, output: Com
 
 
 def _exit_code(
-    report: Report, former: Report | None, options: argparse.Namespace, output: CommandOutput
+    report: EvaluationReport,
+    former: EvaluationReport | None,
+    options: argparse.Namespace,
+    output: CommandOutput,
 ) -> int:
     required = options.at_least if options.at_least is not None else float(former is None)
     compared = None if former is None else report.compare(former)
@@ -137,7 +140,7 @@ def _exit_code(
     return FAILED if is_worse or report.passed < required else DONE
 
 
-def _write(report: Report, options: argparse.Namespace, output: CommandOutput) -> None:
+def _write(report: EvaluationReport, options: argparse.Namespace, output: CommandOutput) -> None:
     if options.out is not None:
         try:
             report.save(options.out)

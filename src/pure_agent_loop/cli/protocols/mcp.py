@@ -120,7 +120,7 @@ def mcp(options: argparse.Namespace, output: CommandOutput) -> int:
 
 
 def _add(options: argparse.Namespace, output: CommandOutput) -> int:
-    from pure_agent_loop.mcp.results import change_user, user_path, user_tables
+    from pure_agent_loop.mcp.files import change_user, user_path, user_tables
 
     is_url = _URL.match(options.where[0]) is not None
     if is_url and len(options.where) > 1:
@@ -160,7 +160,7 @@ def _add(options: argparse.Namespace, output: CommandOutput) -> int:
 
 def _notes(name: str, table: dict[str, Any], path: Path) -> list[str]:
     """Return warnings about a server to be added."""
-    from pure_agent_loop.mcp.results import UnsetError, settings_of
+    from pure_agent_loop.mcp.files import UnsetError, settings_of
 
     try:
         settings = settings_of(name, table, str(path))
@@ -187,7 +187,7 @@ def _pair(text: str, sign: str) -> tuple[str, str]:
 
 def _remove(name: str, output: CommandOutput) -> int:
     from pure_agent_loop.mcp import Approvals
-    from pure_agent_loop.mcp.results import change_user, user_path, user_tables
+    from pure_agent_loop.mcp.files import change_user, user_path, user_tables
 
     tables = user_tables()
     if (table := tables.get(name)) is None:
@@ -203,7 +203,7 @@ def _remove(name: str, output: CommandOutput) -> int:
 def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> tuple[ServerSettings, bool]:
     """Delete the login of a server; return its settings and whether it had one. Other fields are not read."""
     from pure_agent_loop.mcp import forget_login
-    from pure_agent_loop.mcp.results import settings_of
+    from pure_agent_loop.mcp.files import settings_of
 
     identity = {key: value for key, value in table.items() if key in ("type", "command", "args", "url")}
     settings = settings_of(name, identity, shown)

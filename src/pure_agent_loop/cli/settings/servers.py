@@ -44,7 +44,7 @@ class ServerEntry:
         Args:
             workspace: The folder, passed to the server as its root.
         """
-        from pure_agent_loop.mcp.results import settings_of
+        from pure_agent_loop.mcp.files import settings_of
 
         settings = settings_of(self.name, self.table, self.shown)
         if settings is None:
@@ -142,7 +142,7 @@ def _data(path: Path, shown: str) -> bytes:
 
 
 def _of_file(file: ConfigFile) -> Iterator[ServerEntry]:
-    from pure_agent_loop.mcp.results import tables_of
+    from pure_agent_loop.mcp.files import tables_of
 
     for name, table in tables_of(file.data, file.shown).items():
         yield ServerEntry(name, table, file.shown, file.is_project)

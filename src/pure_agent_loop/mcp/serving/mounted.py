@@ -56,7 +56,7 @@ class Mounted:
     def _build(self) -> Any:
         from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-        from pure_agent_loop.mcp.serving.published import OpenIds
+        from pure_agent_loop.mcp.serving.open_ids import OpenIds
 
         self._server = self._make_server()
         manager = StreamableHTTPSessionManager(

@@ -14,7 +14,7 @@ import mcp_types as types
 from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.events import AnyEvent, EventType
 from pure_agent_loop.mcp.connection import is_modern
-from pure_agent_loop.mcp.serving.published import connection_of
+from pure_agent_loop.mcp.serving.changes import connection_of
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.support.language import model_text, user_text
 from pure_agent_loop.support.terminal import one_line

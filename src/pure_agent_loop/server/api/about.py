@@ -17,8 +17,9 @@ from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.api.actions import servers_of, snapshots_of
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation, read_json, validated
-from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES, HttpProblem, Person, not_found
+from pure_agent_loop.server.api.operation import ApiRequest, Operation, read_json, validated
+from pure_agent_loop.server.people import COOKIE_SECONDS, ROLES, Person
+from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.tool import Tool
 
@@ -127,12 +128,12 @@ async def _look(request: ApiRequest) -> models.ServerCheck:
     )
 
 
-async def _complete(request: ApiRequest) -> models.Completions:
+async def _complete(request: ApiRequest) -> models.CompletionsBody:
     from pure_agent_loop.mcp.mentions import prompt_completions
 
     server, body = _server(request), request.body
     assert isinstance(body, models.PartialPrompt)
-    return models.Completions(values=list(await prompt_completions(server, body.prompt, body.words)))
+    return models.CompletionsBody(values=list(await prompt_completions(server, body.prompt, body.words)))
 
 
 async def _tools(request: ApiRequest) -> models.Tools:
@@ -142,7 +143,7 @@ async def _tools(request: ApiRequest) -> models.Tools:
             tools.setdefault(tool.name, (tool, []))[1].append(name)
     return models.Tools(
         tools=[
-            models.ToolAbout.of(
+            models.ToolBody.of(
                 tool, parameters=tool.to_openai_schema()["function"]["parameters"], agents=agents
             )
             for tool, agents in tools.values()
@@ -208,7 +209,7 @@ OPERATIONS = [
               models.ServerCheck, role="operate", problems=(404,)),
     Operation("POST", "/api/agents/{agent}/servers/{server}/complete", "complete_prompt",
               "Complete a prompt argument of an MCP server.", _complete,
-              models.Completions, role="operate", body=models.PartialPrompt, problems=(404,)),
+              models.CompletionsBody, role="operate", body=models.PartialPrompt, problems=(404,)),
     Operation("GET", "/api/tools", "list_tools", "List the tools of all agents.", _tools, models.Tools),
     Operation("GET", "/api/usage", "usage", "Get the usage of ended runs.", _usage, models.Usage),
     Operation("GET", "/api/tasks", "list_tasks", "List tasks of subagents, newest first.", _tasks,

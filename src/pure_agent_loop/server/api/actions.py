@@ -14,9 +14,10 @@ from pure_agent_loop.permissions import Permission, PermissionRequest, wider_rul
 from pure_agent_loop.server import asking
 from pure_agent_loop.server.api import models
 from pure_agent_loop.server.hub import WAITS, hash_key
-from pure_agent_loop.server.people import HttpProblem, Person, not_found
+from pure_agent_loop.server.people import Person
+from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.server.runs_file import RunInfo
-from pure_agent_loop.server.serving import Service, session_named
+from pure_agent_loop.server.service import Service, session_named
 from pure_agent_loop.sessions.story import read_story
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.toolbox import Workspace, WorkspaceError
@@ -31,15 +32,15 @@ FORK = " (fork)"
 NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 
 
-def run_model(info: RunInfo, person: Person) -> models.Run:
+def run_model(info: RunInfo, person: Person) -> models.RunBody:
     """Return a run for a response. Errors may name servers and files: only operators see them."""
     error = info.error if person.may("operate") or not info.error else "The run failed."
-    return models.Run.of(info, error=error, first_event=int(info.id.rpartition(":")[2]))
+    return models.RunBody.of(info, error=error, first_event=int(info.id.rpartition(":")[2]))
 
 
 async def send(
     service: Service, person: Person, body: models.Message, key: str = ""
-) -> tuple[models.Run, bool]:
+) -> tuple[models.RunBody, bool]:
     """Start a run. Return the run and whether it is new: an idempotency key may match an older run."""
     key_hash = hash_key(person, key, body)
     if (existing := service.hub.find_by_key(key_hash)) is not None:
@@ -58,7 +59,7 @@ async def _start(
     agent: str | None,
     session: str | None,
     key_hash: str,
-) -> tuple[models.Run, bool]:
+) -> tuple[models.RunBody, bool]:
     text = await _with_mentions(service, person, service.hub.agent_for(agent, session), body.text)
     if (existing := service.hub.find_by_key(key_hash)) is not None:  # started by a concurrent request
         return run_model(existing, person), False
@@ -134,7 +135,7 @@ async def check_exists(service: Service, session: str) -> None:
 
 async def edit(
     service: Service, person: Person, session: str, body: models.Edit, key: str = ""
-) -> tuple[models.Run, bool]:
+) -> tuple[models.RunBody, bool]:
     """Fork a session at a step, and start a run with another message in the fork."""
     key_hash, new = hash_key(person, key, [session, body]), None
     if (existing := service.hub.find_by_key(key_hash)) is not None:
@@ -177,7 +178,7 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
     return models.Forked(session=new)
 
 
-async def answer(service: Service, person: Person, session: str, body: models.Verdict) -> models.Done:
+async def answer(service: Service, person: Person, session: str, body: models.VerdictBody) -> models.Done:
     """Answer a question. Needs the role ``approve``, or to own the session if a running tool asks."""
     live = service.hub.live(session)
     is_live = live is not None and body.call_id in live.asked

@@ -15,10 +15,10 @@ from starlette.responses import Response
 
 from pure_agent_loop.llm.messages import is_media
 from pure_agent_loop.server.api.models import ApiModel, Count
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation
+from pure_agent_loop.server.api.operation import ApiRequest, Operation
 from pure_agent_loop.server.api.sessions import session_in
-from pure_agent_loop.server.people import not_found
-from pure_agent_loop.server.runs_file import Visibility
+from pure_agent_loop.server.entries import Visibility
+from pure_agent_loop.server.problems import not_found
 from pure_agent_loop.sessions.stores.records import Record
 
 # Types by first bytes, never by name: types that a browser does not execute. Everything else is binary.

@@ -97,7 +97,7 @@ def _denial(schema: dict[str, Any]) -> None:
     schema["then"] = {"properties": {"always": {"const": False}, "similar": {"const": False}}}
 
 
-class Verdict(Body):
+class VerdictBody(Body):
     """The answer to a question."""
 
     model_config = ConfigDict(json_schema_extra=_denial)
@@ -202,7 +202,7 @@ class EventsQuery(Query):
     ] = 0
 
 
-class Run(ApiModel):
+class RunBody(ApiModel):
     """The current state of a run."""
 
     id: str
@@ -226,7 +226,7 @@ class Run(ApiModel):
 class Runs(ApiModel):
     """A page of runs, newest first."""
 
-    runs: list[Run]
+    runs: list[RunBody]
     next: str | None = None
 
 
@@ -270,7 +270,7 @@ class SessionEntry(ApiModel):
     answered_at: float | None = None
 
 
-class Session(ApiModel):
+class SessionBody(ApiModel):
     """A session and a page of its entries. Stream its events after `last_event`."""
 
     id: str
@@ -308,7 +308,7 @@ class Question(ApiModel):
     owner: str = Field(description="who started the run")
 
 
-class Questions(ApiModel):
+class QuestionsBody(ApiModel):
     """Pending questions."""
 
     questions: list[Question]
@@ -337,7 +337,7 @@ class UndoBody(ApiModel):
     dry_run: bool
 
 
-class ToolAbout(ApiModel):
+class ToolBody(ApiModel):
     """A tool of an agent."""
 
     name: str
@@ -350,7 +350,7 @@ class ToolAbout(ApiModel):
 class Tools(ApiModel):
     """The tools of all agents."""
 
-    tools: list[ToolAbout]
+    tools: list[ToolBody]
 
 
 class ServerAbout(ApiModel):
@@ -377,7 +377,7 @@ class PartialPrompt(Body):
     words: list[str] = Field(min_length=1, max_length=50)
 
 
-class Completions(ApiModel):
+class CompletionsBody(ApiModel):
     """Completions of an argument."""
 
     values: list[str]

@@ -12,9 +12,9 @@ from urllib.parse import quote
 from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation, action_handler
+from pure_agent_loop.server.api.operation import ApiRequest, Operation, action_handler
 from pure_agent_loop.server.hub import WAITS
-from pure_agent_loop.server.people import HttpProblem
+from pure_agent_loop.server.problems import HttpProblem
 
 T = TypeVar("T")
 _KEY = re.compile(r"[\x21-\x7e]{1,200}")
@@ -54,7 +54,7 @@ def key_of(request: ApiRequest) -> str:
     return key or ""
 
 
-def run_response(request: ApiRequest, run: models.Run, *, is_new: bool) -> Response:
+def run_response(request: ApiRequest, run: models.RunBody, *, is_new: bool) -> Response:
     """Create the response to a request that started a run."""
     root = request.http.scope.get("root_path", "")
     headers = {
@@ -83,16 +83,16 @@ async def _list(request: ApiRequest) -> models.Runs:
     return models.Runs(runs=[actions.run_model(run, request.person) for run in page], next=cursor)
 
 
-async def _get(request: ApiRequest) -> models.Run:
+async def _get(request: ApiRequest) -> models.RunBody:
     return actions.run_model(request.service.run_of(request.person, request.path["run"]), request.person)
 
 
 OPERATIONS = [
-    Operation("POST", "/api/runs", "start_run", "Start a run.", _start, models.Run,
+    Operation("POST", "/api/runs", "start_run", "Start a run.", _start, models.RunBody,
               body=models.Message, status=201, problems=(404, 409, 503), types=(WAITS,), keyed=True),
     Operation("GET", "/api/runs", "list_runs", "List runs, newest first.", _list, models.Runs,
               query=models.RunsQuery, problems=(404,)),
-    Operation("GET", _ONE, "get_run", "Get a run.", _get, models.Run, problems=(404,)),
+    Operation("GET", _ONE, "get_run", "Get a run.", _get, models.RunBody, problems=(404,)),
     Operation("POST", f"{_ONE}/steer", "steer_run", "Send a message to a running run.",
               action_handler(actions.steer, "run"), models.Done,
               body=models.Steer, problems=(404, 409)),

@@ -9,8 +9,8 @@ from pydantic import Field
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.api.openapi import ApiRequest, Handler, Operation
-from pure_agent_loop.server.people import HttpProblem, not_found
+from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation
+from pure_agent_loop.server.problems import HttpProblem, not_found
 from pure_agent_loop.support.language import notice
 
 _ALL, _ONE = "/api/schedules", "/api/schedules/{name}"
@@ -51,7 +51,7 @@ class ScheduleAbout(models.ApiModel):
     last_detail: str
 
 
-class Schedules(models.ApiModel):
+class SchedulesBody(models.ApiModel):
     """All schedules."""
 
     schedules: list[ScheduleAbout]
@@ -70,9 +70,9 @@ def _model(info: Any) -> ScheduleAbout:
     )
 
 
-async def _list(request: ApiRequest) -> Schedules:
+async def _list(request: ApiRequest) -> SchedulesBody:
     schedules = await asyncio.to_thread(_schedules(request).list)
-    return Schedules(schedules=[_model(schedule) for schedule in schedules])
+    return SchedulesBody(schedules=[_model(schedule) for schedule in schedules])
 
 
 def _on_schedule(method: str) -> Handler:
@@ -102,7 +102,7 @@ async def _add(request: ApiRequest) -> ScheduleAbout:
 
 
 OPERATIONS = [
-    Operation("GET", _ALL, "list_schedules", "List schedules.", _list, Schedules, **_FAILS),
+    Operation("GET", _ALL, "list_schedules", "List schedules.", _list, SchedulesBody, **_FAILS),
     Operation("POST", _ALL, "add_schedule", "Add a schedule.", _add, ScheduleAbout,
               role="operate", body=ScheduleBody, status=201, problems=(404, 409, 503)),
     Operation("GET", _ONE, "get_schedule", "Get a schedule.", _on_schedule("get"), ScheduleAbout, **_FAILS),

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 from urllib.parse import quote
 
 from starlette.responses import Response
 
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation, action_handler
+from pure_agent_loop.server.api.operation import ApiRequest, Handler, Operation, action_handler
 from pure_agent_loop.server.api.runs import key_of, paginate, run_response
 from pure_agent_loop.server.asking import NOT_WAITING
-from pure_agent_loop.server.people import ALREADY_ANSWERED, HttpProblem
-from pure_agent_loop.server.runs_file import Visibility
-from pure_agent_loop.server.serving import Service, session_named
+from pure_agent_loop.server.entries import Visibility
+from pure_agent_loop.server.problems import ALREADY_ANSWERED, HttpProblem
+from pure_agent_loop.server.service import Service, session_named
 from pure_agent_loop.sessions.store import SessionInfo
 from pure_agent_loop.sessions.stores.records import file_name
 from pure_agent_loop.sessions.story import Entry, Story, read_story
@@ -98,7 +99,7 @@ def _summary(
     )
 
 
-async def _get(request: ApiRequest) -> models.Session:
+async def _get(request: ApiRequest) -> models.SessionBody:
     session, hub, query = session_in(request), request.service.hub, request.query
     runs = hub.of_session(session)
     last_event = hub.channel(session).last if runs else 0
@@ -112,7 +113,7 @@ async def _get(request: ApiRequest) -> models.Session:
     visibility = request.service.settings.visibility_of(request.person)
     page = list(enumerate(story.entries))[query.after : query.after + query.limit]
     operates = request.person.may("operate")
-    return models.Session.of(
+    return models.SessionBody.of(
         story,
         id=session,
         title=hub.file.labels["title"].get(session) or story.title[: actions.TITLE],
@@ -169,30 +170,23 @@ async def _edit(request: ApiRequest) -> Response:
     return run_response(request, run, is_new=is_new)
 
 
-async def _folder(request: ApiRequest) -> None:
-    session = session_in(request)
-    await actions.check_exists(request.service, session)
-    request.service.hub.file.label("folder", session, request.body.folder.strip())
+def _label(kind: str, text_of: Callable[[Any], str]) -> Handler:
+    """Return the handler that sets a label of a session to a text of the body."""
+
+    async def handle(request: ApiRequest) -> None:
+        session = session_in(request)
+        await actions.check_exists(request.service, session)
+        request.service.hub.file.label(kind, session, text_of(request.body))
+
+    return handle
 
 
-async def _rename(request: ApiRequest) -> None:
-    session = session_in(request)
-    await actions.check_exists(request.service, session)
-    request.service.hub.file.label("title", session, request.body.title.strip())
-
-
-async def _pin(request: ApiRequest) -> None:
-    session = session_in(request)
-    await actions.check_exists(request.service, session)
-    request.service.hub.file.label("pin", session, "yes" if request.body.pinned else "")
-
-
-async def _questions(request: ApiRequest) -> models.Questions:
+async def _questions(request: ApiRequest) -> models.QuestionsBody:
     session = session_named(request.path["session"]) if request.person.may("approve") else session_in(request)
-    return models.Questions(questions=await actions.questions_of(request.service, session))
+    return models.QuestionsBody(questions=await actions.questions_of(request.service, session))
 
 
-async def _all_questions(request: ApiRequest) -> models.Questions:
+async def _all_questions(request: ApiRequest) -> models.QuestionsBody:
     hub = request.service.hub
     sessions = dict.fromkeys(run.session for run in hub.runs.values() if run.is_open)
     questions = [
@@ -201,41 +195,44 @@ async def _all_questions(request: ApiRequest) -> models.Questions:
         if request.person.may("approve") or request.person.owns(session)
         for question in await actions.questions_of(request.service, session)
     ]
-    return models.Questions(questions=questions)
+    return models.QuestionsBody(questions=questions)
 
 
 OPERATIONS = [
     Operation("GET", "/api/sessions", "list_sessions", "List sessions, pinned and last used first.", _list,
               models.Sessions, query=models.SessionsQuery, problems=(404,)),
     Operation("GET", _ONE, "get_session", "Get the entries of a session, in order.", _get,
-              models.Session, query=models.EntriesQuery, problems=(404,)),
+              models.SessionBody, query=models.EntriesQuery, problems=(404,)),
     Operation("DELETE", _ONE, "delete_session", "Delete a session.", _delete, status=204,
               problems=(404, 409)),
     Operation("POST", f"{_ONE}/fork", "fork_session", "Copy a session, up to a step.",
               action_handler(actions.fork, "session"), models.Forked, body=models.Fork, status=201,
               problems=(404, 409)),
     Operation("POST", f"{_ONE}/edit", "edit_message", "Copy a session up to a step, and start a run.",
-              _edit, models.Run, body=models.Edit, status=201, problems=(404, 409, 503), keyed=True),
-    Operation("POST", f"{_ONE}/folder", "move_session", "Move a session to a folder.", _folder,
+              _edit, models.RunBody, body=models.Edit, status=201, problems=(404, 409, 503), keyed=True),
+    Operation("POST", f"{_ONE}/folder", "move_session", "Move a session to a folder.",
+              _label("folder", lambda body: body.folder.strip()),
               body=models.Folder, status=204, problems=(404,)),
     Operation("POST", f"{_ONE}/title", "rename_session", "Name a session; empty for its first task.",
-              _rename, body=models.Title, status=204, problems=(404,)),
+              _label("title", lambda body: body.title.strip()),
+              body=models.Title, status=204, problems=(404,)),
     Operation("POST", f"{_ONE}/pin", "pin_session", "Put a session on top of the list.",
-              _pin, body=models.Pin, status=204, problems=(404,)),
+              _label("pin", lambda body: "yes" if body.pinned else ""),
+              body=models.Pin, status=204, problems=(404,)),
     Operation("POST", f"{_ONE}/undo", "undo_changes", "Undo or redo changes of workspace files.",
               action_handler(actions.undo, "session"),
               models.UndoBody, body=models.Undo, problems=(404, 409), types=(actions.NOTHING_TO_UNDO,)),
     Operation("GET", f"{_ONE}/export", "export_session", "Export a session as a document.", _export,
               query=models.ExportQuery, media=("text/markdown", "text/html"), problems=(404,)),
     Operation("GET", f"{_ONE}/questions", "session_questions", "List pending questions.", _questions,
-              models.Questions, role="", problems=(404,)),
+              models.QuestionsBody, role="", problems=(404,)),
     Operation("POST", f"{_ONE}/answers", "answer_question",
               "Answer a question. Requires the role `approve`, or the session where a running tool asks.",
               action_handler(actions.answer, "session"), models.Done,
-              role="", body=models.Verdict, problems=(404, 409), types=_ANSWERED),
+              role="", body=models.VerdictBody, problems=(404, 409), types=_ANSWERED),
     Operation("POST", f"{_ONE}/results", "give_result", "Deliver the result of a call made elsewhere.",
               action_handler(actions.give_result, "session"), models.Done, body=models.Result,
               problems=(404, 409), types=_ANSWERED),
     Operation("GET", "/api/questions", "list_questions", "List all pending questions.", _all_questions,
-              models.Questions, role=""),
+              models.QuestionsBody, role=""),
 ]  # fmt: skip

@@ -17,13 +17,21 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.server.api import actions, models
-from pure_agent_loop.server.api.openapi import read_json, validated
-from pure_agent_loop.server.api.streams import CLOSE_FACTOR, STOPPING, DroppedError, Viewer
+from pure_agent_loop.server.api.operation import read_json, validated
+from pure_agent_loop.server.api.streams import (
+    CLOSE_FACTOR,
+    STOPPING,
+    DroppedError,
+    Viewer,
+    cancel_all,
+    first_of,
+)
 from pure_agent_loop.server.channel import Gap
+from pure_agent_loop.server.entries import ChannelEntry
 from pure_agent_loop.server.gate import RateLimiter
-from pure_agent_loop.server.people import HttpProblem, Person, as_problem, language_of
-from pure_agent_loop.server.runs_file import ChannelEntry
-from pure_agent_loop.server.serving import Service
+from pure_agent_loop.server.people import Person
+from pure_agent_loop.server.problems import HttpProblem, as_problem, language_of
+from pure_agent_loop.server.service import Service
 from pure_agent_loop.support.language import notice
 
 MAX_WATCHED = 100  # sessions per connection
@@ -34,7 +42,7 @@ _ENVELOPE = ("type", "id", "session", "run", "after", "key")
 _ACTIONS: dict[str, tuple[type[BaseModel], str, Callable[..., Awaitable[BaseModel]]]] = {
     "steer": (models.Steer, "run", actions.steer),
     "stop": (models.Stop, "run", actions.stop),
-    "answer": (models.Verdict, "session", actions.answer),
+    "answer": (models.VerdictBody, "session", actions.answer),
     "result": (models.Result, "session", actions.give_result),
     "fork": (models.Fork, "session", actions.fork),
     "undo": (models.Undo, "session", actions.undo),
@@ -64,19 +72,14 @@ class Socket:
     async def serve(self) -> None:
         """Serve until the client disconnects or the server stops."""
         await self._socket.accept()
-        closing = asyncio.ensure_future(self._service.closing.wait())
-        reading = asyncio.ensure_future(self._read())
-        unreachable = asyncio.ensure_future(self._unreachable.wait())
+        await self._control("hello", version=1, name=self._person.name)
+        closing, unreachable = self._service.closing.wait(), self._unreachable.wait()
         try:
-            await self._control("hello", version=1, name=self._person.name)
-            await asyncio.wait({closing, reading, unreachable}, return_when=asyncio.FIRST_COMPLETED)
-            if closing.done() and not reading.done():
-                await self._close(GOING_AWAY, STOPPING)
+            async with first_of(closing, self._read(), unreachable) as (closed, reading, _):
+                if closed.done() and not reading.done():
+                    await self._close(GOING_AWAY, STOPPING)
         finally:
-            tasks = [closing, reading, unreachable, *self._watching.values()]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await cancel_all([*self._watching.values()])
 
     async def _read(self) -> None:
         try:
@@ -177,7 +180,7 @@ class Socket:
 
     # -- actions --------------------------------------------------------------------------------
 
-    async def _message(self, message: Mapping[str, Any]) -> models.Run:
+    async def _message(self, message: Mapping[str, Any]) -> models.RunBody:
         body = validated(models.Message, _inner(message, "session"), 422)
         run, _ = await actions.send(self._service, self._person, body, str(message.get("key", "")))
         return run
@@ -188,7 +191,7 @@ class Socket:
         result: BaseModel = await action(self._service, self._person, _required_text(message, target), body)
         return result
 
-    async def _edit(self, message: Mapping[str, Any]) -> models.Run:
+    async def _edit(self, message: Mapping[str, Any]) -> models.RunBody:
         body = validated(models.Edit, _inner(message), 422)
         session, key = _required_text(message, "session"), str(message.get("key", ""))
         run, _ = await actions.edit(self._service, self._person, session, body, key)

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.server.api import models
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation
+from pure_agent_loop.server.api.operation import ApiRequest, Operation
 from pure_agent_loop.server.channel import MAX_LAG, Channel, Gap
-from pure_agent_loop.server.people import HttpProblem, Person
-from pure_agent_loop.server.runs_file import RUN_END, ChannelEntry, Visibility
-from pure_agent_loop.server.serving import Service
+from pure_agent_loop.server.entries import RUN_END, ChannelEntry, Visibility
+from pure_agent_loop.server.people import Person
+from pure_agent_loop.server.problems import HttpProblem
+from pure_agent_loop.server.service import Service
 from pure_agent_loop.support.language import notice
 
 LAGGING = "too far behind"
@@ -95,16 +98,12 @@ class EventResponse(Response):
         """Send events until the viewer ends or the client disconnects."""
         self._service.open_viewer(self._person, "sse")
         self._channel.viewers += 1
-        disconnect = asyncio.ensure_future(wait_disconnect(receive))
-        stream = asyncio.ensure_future(self._stream(send))
         try:
-            await asyncio.wait({disconnect, stream}, return_when=asyncio.FIRST_COMPLETED)
+            async with first_of(wait_disconnect(receive), self._stream(send)):
+                pass
         finally:
             self._channel.viewers -= 1
             self._service.close_viewer(self._person, "sse")
-            for task in (disconnect, stream):
-                task.cancel()
-            await asyncio.gather(disconnect, stream, return_exceptions=True)
 
     async def _stream(self, send: Send) -> None:
         headers = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"x-accel-buffering", b"no")]
@@ -133,6 +132,24 @@ class EventResponse(Response):
             block.after(CLOSE_FACTOR * self._service.settings.viewer_seconds)
             await write(f"event: end\ndata: {json.dumps({'reason': reason})}\n\n")
             await send({"type": "http.response.body", "body": b""})
+
+
+@asynccontextmanager
+async def first_of(*works: Awaitable[Any]) -> AsyncIterator[Sequence[asyncio.Future[Any]]]:
+    """Start works together; yield their tasks when one is done, and cancel the rest after the block."""
+    tasks = [asyncio.ensure_future(work) for work in works]
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        yield tasks
+    finally:
+        await cancel_all(tasks)
+
+
+async def cancel_all(tasks: Sequence[asyncio.Future[Any]]) -> None:
+    """Cancel tasks and wait for their end, whatever it is."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def wait_disconnect(receive: Receive) -> None:

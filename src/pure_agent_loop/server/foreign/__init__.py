@@ -1,11 +1,11 @@
 """Protocols of other products: agents for clients made for OpenAI, AG-UI or the AI SDK.
 
-wanted      a request, independent of its protocol
+run_request a request for a run, independent of its protocol
 history     validation of chat-completions messages
 turn        a run that lasts as long as its request
-desk        suspended runs that wait for results of the caller's tools
+pending     suspended runs that wait for results of the caller's tools
 items       input items of the responses protocol
-answers     responses: complete, or as Server-Sent Events
+replies     responses: complete, or as Server-Sent Events
 chat        /v1/models, /v1/chat/completions
 responses   /v1/responses
 agui        /agui

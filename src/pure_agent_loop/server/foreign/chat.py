@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.server.api.models import INTEGER, ApiModel
-from pure_agent_loop.server.api.openapi import ApiRequest, Operation
+from pure_agent_loop.server.api.operation import ApiRequest, Operation
 from pure_agent_loop.server.foreign.history import (
     ChatMessage,
     Choice,
@@ -25,19 +25,10 @@ from pure_agent_loop.server.foreign.history import (
     parse_messages,
     unsupported_fields,
 )
-from pure_agent_loop.server.foreign.turn import (
-    DONE,
-    Frames,
-    OutsideCall,
-    RequestRun,
-    RunRequest,
-    StreamResponse,
-    agent_named,
-    collect,
-    join_text,
-    outside_tool,
-)
-from pure_agent_loop.server.people import not_found
+from pure_agent_loop.server.foreign.replies import Frames, StreamResponse, collect, join_text
+from pure_agent_loop.server.foreign.run_request import RunRequest, outside_tool
+from pure_agent_loop.server.foreign.turn import DONE, OutsideCall, RequestRun, agent_named
+from pure_agent_loop.server.problems import not_found
 
 # Unsupported fields of the protocol, with harmless values that are accepted.
 UNSUPPORTED: dict[str, tuple[Any, ...]] = {

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.llm.messages import Message
 from pure_agent_loop.media import media_parts
-from pure_agent_loop.server.api.openapi import validated
-from pure_agent_loop.server.people import HttpProblem
+from pure_agent_loop.server.api.operation import validated
+from pure_agent_loop.server.problems import HttpProblem
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import Tool
 

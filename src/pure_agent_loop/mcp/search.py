@@ -1,0 +1,58 @@
+"""Limit the tools that a model sees: if there are many, it gets one search tool instead."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.tool import StepContext, Tool
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+MAX_SHOWN = 40  # tools
+List = Callable[[StepContext], Awaitable[Sequence[Tool]]]
+
+
+class ToolSearch:
+    """The tools shown to a model: those that a function lists, or a search tool.
+
+    Args:
+        most: Maximum number of tools shown directly.
+    """
+
+    def __init__(self, every: List, maximum: int, name: str, description: str) -> None:
+        self._every, self._most, self._name, self._about = every, maximum, name, description
+        self._search: Any = None
+
+    async def list(self, context: StepContext) -> Sequence[Tool]:
+        """Return the tools, or the search tool with the tools it has found in this run."""
+        tools = await self._every(context)
+        if len(tools) <= self._most:
+            return tools
+        if self._search is None:
+            from pure_agent_loop.toolsets.search import searchable
+
+            self._search = searchable(_AllTools(self._every), name=self._name, about=self._about)
+        matches: Sequence[Tool] = await self._search.list(context)
+        return matches
+
+
+class _AllTools:
+    """All tools as a toolset. Their owner enters and exits the servers."""
+
+    def __init__(self, every: List) -> None:
+        self._every = every
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        pass
+
+    async def list(self, context: StepContext) -> Sequence[Tool]:
+        return await self._every(context)
+
+    async def call(self, name: str, _: dict[str, Any]) -> Any:
+        """Raise: each tool has its own function."""
+        raise LookupError(name)
