@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from pure_agent_loop.mcp.connection import Connection, ServerError, load_sdk
 from pure_agent_loop.mcp.settings import OAuth, ServerSettings
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import model_text, user_text
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line

@@ -16,7 +16,7 @@ from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.mcp.lenient import left_out
 from pure_agent_loop.mcp.settings import OAuth, ServerSettings
 from pure_agent_loop.media import File, Image
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import model_text, notice
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line

@@ -24,7 +24,7 @@ from pure_agent_loop.mcp.connection import Connection, is_answered
 from pure_agent_loop.mcp.lenient import left_out
 from pure_agent_loop.mcp.settings import ServerSettings
 from pure_agent_loop.permissions import JudgeContext, Permission
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.terminal import one_line, safe_text

@@ -17,7 +17,7 @@ from pure_agent_loop.durable.schedules.delivery import Delivery
 from pure_agent_loop.durable.values import check_agent_name
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.sessions import check_session_name
-from pure_agent_loop.support.disk import expanded
+from pure_agent_loop.support.folders import expanded
 from pure_agent_loop.support.language import checked_choice, notice
 
 # -- due times of schedules: cron lines in their time zone, or fixed intervals ---------------------------

@@ -17,7 +17,7 @@ from pure_agent_loop.server.people import ALREADY_ANSWERED, HttpProblem
 from pure_agent_loop.server.runs_file import Visibility
 from pure_agent_loop.server.serving import Service, session_named
 from pure_agent_loop.sessions.store import SessionInfo
-from pure_agent_loop.sessions.stores.records import file_name
+from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.sessions.story import Entry, Story, read_story
 from pure_agent_loop.support.language import notice
 

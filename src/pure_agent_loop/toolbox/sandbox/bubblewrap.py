@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR, find_program
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import checked_choice, notice
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import landlock, seccomp
