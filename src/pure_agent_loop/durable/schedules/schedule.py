@@ -47,7 +47,7 @@ class Times(Protocol):
         ...
 
 
-class Every:
+class Interval:
     """Due times at a fixed interval.
 
     Args:
@@ -287,7 +287,7 @@ class Schedule:
             anchor: Start of the intervals of `every`.
         """
         if self.every is not None:
-            return Every(self.every, anchor)
+            return Interval(self.every, anchor)
         return Cron(self.cron or "", self.timezone)
 
     def session_id(self) -> str | None:
