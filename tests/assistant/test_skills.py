@@ -108,6 +108,15 @@ def test_front_matter_without_the_extra_names_it(monkeypatch):
         head("a: b")
 
 
+def test_missing_extra_is_a_problem_of_folders_that_are_not_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    put(tmp_path / ".agents" / "skills", "found")
+    (problem,) = loader(workspace=tmp_path, trust_project=True).problems
+    assert "[skills]" in problem.reason
+    with pytest.raises(MissingExtraError):
+        loader(tmp_path / ".agents" / "skills")
+
+
 def test_body_and_line_ends():
     assert split_front_matter("\ufeff---\r\na: b\r\n---\r\n\r\nThe body.\r\n") == ({"a": "b"}, "The body.")
     for text in ("", "a: b", "---\na: b"):
