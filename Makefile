@@ -89,5 +89,5 @@ $(VENV)/.dev: $(BIN)/python pyproject.toml
 
 $(LOWEST)/.done: pyproject.toml requirements/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e '.[fast]' pytest pytest-timeout pytest-xdist hypothesis uvloop 'griffelib>=2; python_version >= "3.11"'
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e '.[fast,skills]' pytest pytest-timeout pytest-xdist hypothesis uvloop 'griffelib>=2; python_version >= "3.11"'
 	@touch $@

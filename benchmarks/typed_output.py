@@ -377,7 +377,7 @@ def server(model: str | None) -> Iterator[Any]:
     """The server of the embedded model, or of a file, and a client for it."""
     from pure_agent_loop.local.client import EmbeddedClient
     from pure_agent_loop.local.engine import models
-    from pure_agent_loop.local.engine.owner import StartSettings, join_server
+    from pure_agent_loop.local.engine.joining import StartSettings, join_server
 
     wanted = model or models.default_model()
     path = models.resolve(wanted) if models.is_path(wanted) else models.pull_model(wanted)

@@ -30,7 +30,7 @@ LAYERS = [
         """
         support.failures support.secrets llm.tool_modes llm.http llm.anthropic llm.gemini llm.responses
         kernel schema
-        support.front_matter support.lazy support.disk support.locking support _version errors
+        support.front_matter support.lazy support.disk support.folders support.locking support _version errors
         support.text support.install support.abilities stop_reasons schema.forms support.terminal prompts
         support.clock cancel events inbox kernel.journal output support.threads support.numbers
         support.account parts hooks
@@ -349,7 +349,7 @@ APPLICATION = {"cli", "acp"}
 # Small mechanisms that the application shares with the library.
 SUPPORT = {
     "support.child",
-    "support.disk",
+    "support.folders",
     "support.front_matter",
     "support.install",
     "support.language",
@@ -373,7 +373,7 @@ THROUGH_THE_WALL: dict[str, str] = {
     "mcp.pipes": "log_file",
     "mcp.settings": "as_name",
     "schema.calling": "checked_in_run",
-    "sessions.stores.records": "file_name",
+    "sessions.stores.file_names": "file_name",
     "snapshots.ignore": "Rules is_left_out",
     "snapshots.report": "unified",
     "subagents.definitions": "in_language",

@@ -17,7 +17,7 @@ from pure_agent_loop.support.child import (
     module_argv,
     module_folder,
 )
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.locking import file_lock
 
 PACKAGE = "bfcl-eval"

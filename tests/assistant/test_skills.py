@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pure_agent_loop import SkillsLoader
+from pure_agent_loop import MissingExtraError, SkillsLoader
 from pure_agent_loop.assistant.skills import read_skill
 from pure_agent_loop.support.front_matter import FrontMatterError, split_front_matter
 from pure_agent_loop.toolbox import WorkspaceError
@@ -53,6 +54,15 @@ def head(text):
         ("a:\n  b: c\n  d: 'e'\nf: g", {"a": {"b": "c", "d": "e"}, "f": "g"}),
         ("a: http://x:1/y", {"a": "http://x:1/y"}),
         ("allowed-tools: Bash(git:*) Read", {"allowed-tools": "Bash(git:*) Read"}),
+        ("a: Use when: it's late # c\nb: x", {"a": "Use when: it's late", "b": "x"}),
+        ("a: one: 1\n  two: 2", {"a": "one: 1 two: 2"}),
+        ("a: - not a list\nb: ? c\nc: , d", {"a": "- not a list", "b": "? c", "c": ", d"}),
+        ("a: 2024-01-01\nb: 0x10\nc: yes\nd: ~", {"a": "2024-01-01", "b": "0x10", "c": "yes", "d": ""}),
+        ("a:\n  - b: c\n  - Bash(git:*)", {"a": ["b: c", "Bash(git:*)"]}),
+        ("a: [file] [options]", {"a": "[file] [options]"}),
+        ("a: x\x7f\u2028y", {"a": "x\x7f\u2028y"}),
+        ("a: |+\n  one\n\nb: x", {"a": "one\n\n", "b": "x"}),
+        ("# only a comment", {}),
     ],
 )
 def test_the_part_of_yaml_that_heads_are_written_in(text, expected):
@@ -74,11 +84,37 @@ def test_the_part_of_yaml_that_heads_are_written_in(text, expected):
         "a:\n  b:\n      c: d",
         "a: [x",
         r'a: "\q"',
+        r'a: "\U99999999"',
+        "a: " + "[" * 50_000,
+        "a: x\n<<: *a",
+        "a: &a [x]\nb: [*a, *a]",
+        "- a",
+        "? [a]\n: b",
     ],
 )
 def test_everything_else_is_refused_by_line(text):
     with pytest.raises(FrontMatterError, match="line"):
         head(text)
+
+
+def test_long_front_matter_is_rejected():
+    with pytest.raises(FrontMatterError, match="over 100,000 characters"):
+        head("a: " + "x" * 100_000)
+
+
+def test_front_matter_without_the_extra_names_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    with pytest.raises(MissingExtraError, match=r"\[skills\]"):
+        head("a: b")
+
+
+def test_missing_extra_is_a_problem_of_folders_that_are_not_named(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    put(tmp_path / ".agents" / "skills", "found")
+    (problem,) = loader(workspace=tmp_path, trust_project=True).problems
+    assert "[skills]" in problem.reason
+    with pytest.raises(MissingExtraError):
+        loader(tmp_path / ".agents" / "skills")
 
 
 def test_body_and_line_ends():

@@ -14,7 +14,7 @@ from pure_agent_loop.cli import main
 from pure_agent_loop.llm.response import assembled
 from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION
 from pure_agent_loop.local.engine import models
-from pure_agent_loop.local.engine.owner import StartSettings, join_server
+from pure_agent_loop.local.engine.joining import StartSettings, join_server
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.local_model

@@ -11,7 +11,7 @@ import pytest
 from pure_agent_loop.llm.control_tokens import ControlTokens
 from pure_agent_loop.llm.profiles import CONTROL_TOKENS
 from pure_agent_loop.local import open_local
-from pure_agent_loop.local.engine.owner import StartSettings
+from pure_agent_loop.local.engine.joining import StartSettings
 
 pytest.importorskip("xllamacpp")
 pytestmark = pytest.mark.local_model

@@ -11,7 +11,8 @@ import threading
 import pytest
 
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.local.engine.owner import HOST, State, join_server, read_state, take_lease, write_state
+from pure_agent_loop.local.engine.joining import join_server
+from pure_agent_loop.local.engine.leases import HOST, State, read_state, take_lease, write_state
 from pure_agent_loop.local.engine.server import Leases, thread_count
 from pure_agent_loop.support.locking import file_lock
 

@@ -12,7 +12,8 @@ import pytest
 from pure_agent_loop import Agent, LoopLimits
 from pure_agent_loop.errors import LLMError
 from pure_agent_loop.local import EmbeddedClient, open_local
-from pure_agent_loop.local.engine.owner import StartSettings, join_server, take_lease
+from pure_agent_loop.local.engine.joining import StartSettings, join_server
+from pure_agent_loop.local.engine.leases import take_lease
 from pure_agent_loop.tool import tool
 from pure_agent_loop.toolbox import starter_tools
 
@@ -126,7 +127,7 @@ def _schema(name, **properties):
 def test_processes_share_one_server_which_outlives_a_killed_user_and_ends_with_the_last(model_file, home):
     code = (
         "import sys\nfrom pathlib import Path\n"
-        "from pure_agent_loop.local.engine.owner import StartSettings, join_server\n"
+        "from pure_agent_loop.local.engine.joining import StartSettings, join_server\n"
         "lease = join_server(Path(sys.argv[1]), settings=StartSettings(idle=0.2))\n"
         "print(lease.state.pid, flush=True)\nsys.stdin.read()"
     )

@@ -13,7 +13,7 @@ from tests.helpers import E, check_result, of_type
 
 from pure_agent_loop import Agent, AgentResult, LoopLimits
 from pure_agent_loop.local.engine import models
-from pure_agent_loop.local.engine.owner import read_state
+from pure_agent_loop.local.engine.leases import read_state
 from pure_agent_loop.testing import ScriptedServer, call, check_history
 
 pytest.importorskip("xllamacpp")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import re
+import sys
 import time
 from html.parser import HTMLParser
 
@@ -20,6 +21,7 @@ from pure_agent_loop.sessions.export import to_html, to_markdown
 from pure_agent_loop.sessions.fork import fork_session
 from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.sessions.story import read_story
+from pure_agent_loop.support import prose
 from pure_agent_loop.support.prose import prose_to_html, prose_to_markdown
 from pure_agent_loop.testing import ScriptedLLM, answer, call
 
@@ -319,14 +321,25 @@ class TestProse:
         shown = prose_to_html(PROSE)
         for part in (
             "<h3>Sum of <code>a &lt; b</code></h3>",
-            "<p>Some <strong>bold</strong> and <em>soft</em> <del>old</del> text,\nsee the page",
+            "<p>Some <strong>bold</strong> and <em>soft</em> <s>old</s> text,\nsee the page",
             "the page (https://example.org/a_b) and a sign (https://example.org/x.png).</p>",
-            '<ol start="1">\n<li>First\n<pre>if a &lt; b:\n    print(&quot;x&quot;)</pre></li>\n<li>Second',
-            "<ul>\n<li>\u2611 done</li>\n<li>open</li>\n</ul></li>\n</ol>",
-            "<table>\n<tr><th>name</th><th>value</th></tr>\n<tr><td>a</td><td><code>x</code></td></tr>\n</table>",
+            "<ol>\n<li>First<pre>if a &lt; b:\n    print(&quot;x&quot;)</pre>\n</li>\n<li>Second",
+            "<ul>\n<li>\u2611 done</li>\n<li>open</li>\n</ul>\n</li>\n</ol>",
+            "<tr>\n<th>name</th>\n<th>value</th>\n</tr>",
+            "<tr>\n<td>a</td>\n<td><code>x</code></td>\n</tr>",
             "<blockquote>\n<p>quoted</p>\n</blockquote>\n<hr>",
         ):
             assert part in shown
+
+    def test_html_without_the_extra_is_preformatted(self, monkeypatch):
+        monkeypatch.setitem(sys.modules, "markdown_it", None)
+        prose._parser.cache_clear()
+        assert prose_to_html("**a** <b>") == "<pre>**a** &lt;b&gt;</pre>"
+
+    def test_very_long_html_is_preformatted(self):
+        shown = prose_to_html("*a* " * 50_000)
+        assert shown.startswith("<pre>*a* ")
+        assert "<em>" not in shown
 
     def test_markdown_renders_as_it_did(self):
         page = check_markdown(prose_to_markdown(PROSE))

@@ -125,7 +125,7 @@ EVERYTHING = """
     from pathlib import Path
     from pure_agent_loop import LLMError, PureAgentLoopError
     from benchmarks.bfcl.checker import Checker
-    from pure_agent_loop.local.engine.owner import join_server
+    from pure_agent_loop.local.engine.joining import join_server
     from pure_agent_loop.snapshots.store import Store
     from pure_agent_loop.toolbox import Shell
     from pure_agent_loop.toolbox.files.matching import LinePattern, Matcher, find_ripgrep

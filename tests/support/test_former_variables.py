@@ -21,7 +21,7 @@ import json
 from pure_agent_loop import ConfigError
 from pure_agent_loop.audit.chain import Sealer
 from pure_agent_loop.llm.http.choice import transport_for
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import default_language
 settings = {"api_key": "k", "base_url": "http://127.0.0.1:9/v1"}
 for _ in range(2):

@@ -51,7 +51,7 @@ LONG = "hvb." + "aB3dE5fG7h" * 700
     ("text", "left"),
     [
         (f"token={VALUE}:next={GITHUB}", "token=*"),
-        (f"token={GITHUB}.{GITHUB}", "token=*.*"),
+        (f"token={GITHUB}.{GITHUB}", "token=*"),
         (f"token={GITHUB}.{VALUE}", "token=*"),
         (f"key is {LONG} here", "key is * here"),
         (f"key is bot1234567890:{GITHUB[4:39]} here", "key is * here"),

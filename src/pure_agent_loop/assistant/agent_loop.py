@@ -9,8 +9,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 from pure_agent_loop.agent import Agent
-from pure_agent_loop.assistant.context_builder import Context, ContextBuilder, are_messages, as_model
+from pure_agent_loop.assistant.context_builder import Context, ContextBuilder, are_messages
 from pure_agent_loop.assistant.memory import MemoryStore
+from pure_agent_loop.assistant.providers import as_model
 from pure_agent_loop.assistant.skills import SkillsLoader
 from pure_agent_loop.assistant.trust import guidance_of, is_trusted
 from pure_agent_loop.assistant.words import AssistantWords

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pure_agent_loop.assistant.words import AssistantWords, described_tool, words_for
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.support.abilities import check_shape
 from pure_agent_loop.support.front_matter import FrontMatterError, Value, split_front_matter
 from pure_agent_loop.support.lazy import lazy_pattern
@@ -144,7 +144,9 @@ class SkillsLoader:
                 return
             try:
                 skill = _read(place, trusted)
-            except (FrontMatterError, WorkspaceError, OSError, ConfigError) as error:
+            except (FrontMatterError, WorkspaceError, OSError, ConfigError, MissingExtraError) as error:
+                if isinstance(error, MissingExtraError) and folder in self._folders:
+                    raise  # the caller named this folder; the others may hold skills by chance
                 self.problems.append(SkillProblem(place, clean_text(str(error))))
                 continue
             if trusted is False:

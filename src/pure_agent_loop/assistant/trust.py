@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pure_agent_loop.assistant.notes import Note, project_notes
 from pure_agent_loop.assistant.skills import PROJECT_FOLDER, skill_folders
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 
 SUBAGENTS_FOLDER = ".agents/agents"
 _MAX_NAMES = 8

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pure_agent_loop.errors import AuditError
-from pure_agent_loop.support.disk import data_folder, sync_folder
+from pure_agent_loop.support.disk import sync_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.locking import OPEN_FLAGS, is_still, try_lock
 
 LOCK = "lock"

@@ -16,7 +16,7 @@ from pure_agent_loop.errors import AuditError, ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import Permission, PermissionPolicy, PermissionRequest, PermissionRules
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.snapshots import WorkspaceSnapshots
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import model_text, notice, user_text
 from pure_agent_loop.support.terminal import safe_text
 from pure_agent_loop.tool import Tool, ToolRegistry

@@ -19,7 +19,7 @@ from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.durable.database import EventWriter
 from pure_agent_loop.durable.run_queue import RunQueue, result_key
-from pure_agent_loop.durable.schedules.delivery import bring_notices
+from pure_agent_loop.durable.schedules.notices import bring_notices
 from pure_agent_loop.durable.task_options import load_options
 from pure_agent_loop.durable.values import DurableError
 from pure_agent_loop.errors import (

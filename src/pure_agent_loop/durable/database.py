@@ -24,7 +24,7 @@ from pure_agent_loop.sessions import SessionStore, SqliteStore
 from pure_agent_loop.sessions.stores.postgres import PostgresStore
 from pure_agent_loop.sessions.stores.postgres_pool import connect, import_psycopg
 from pure_agent_loop.sessions.stores.sqlite import OpenFiles
-from pure_agent_loop.support.disk import data_folder, expanded
+from pure_agent_loop.support.folders import data_folder, expanded
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import clean_text, safe_str
 from pure_agent_loop.support.variables import DATABASE_VARIABLE

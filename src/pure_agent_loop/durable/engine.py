@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.durable.client import Client
 from pure_agent_loop.durable.database import Database, default_database
-from pure_agent_loop.durable.schedules.delivery import bring_notices
+from pure_agent_loop.durable.schedules.notices import bring_notices
 from pure_agent_loop.durable.schedules.schedules import Schedules
 from pure_agent_loop.durable.values import Rate, check_agent_name
 from pure_agent_loop.durable.worker import Worker

@@ -14,6 +14,7 @@ from sqlite3 import sqlite_version, sqlite_version_info
 from typing import Any
 
 from pure_agent_loop.durable.database import Change, Database, reason_of, storable
+from pure_agent_loop.durable.serializer import import_dbos, json_serializer
 from pure_agent_loop.durable.values import (
     APP_NAME,
     PARKED_QUEUE,
@@ -21,8 +22,6 @@ from pure_agent_loop.durable.values import (
     DurableError,
     DurableNotFoundError,
     TaskInfo,
-    import_dbos,
-    json_serializer,
     task_info,
 )
 from pure_agent_loop.errors import ConfigError

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import logging
 import math
 import re
 import time
@@ -11,12 +9,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from pure_agent_loop.errors import ConfigError, MissingExtraError, PureAgentLoopError
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING, WAITING_TOOL
 from pure_agent_loop.support.language import notice
-from pure_agent_loop.support.text import as_text, safe_str, shorten, to_jsonable
+from pure_agent_loop.support.text import as_text, shorten
 
 APP_NAME = "pure-agent-loop"
 # Runs are resumed from records, not by replaying code, so any version can resume any run.
@@ -202,54 +200,3 @@ def task_info(workflow: Any) -> TaskInfo:
 def _arguments(plain: Any) -> list[str]:
     args = list(plain.get("args", ())) if isinstance(plain, Mapping) else []
     return [str(arg or "") for arg in [*args, "", "", ""][:3]]
-
-
-# -- JSON serializer for DBOS. Never pickle: write access to the database must not allow code execution ---
-
-
-def import_dbos() -> Any:
-    """Import DBOS. Imported lazily, because the import takes a second.
-
-    Raises:
-        MissingExtraError: DBOS is not installed.
-    """
-    try:
-        import dbos
-    except ImportError as error:
-        raise MissingExtraError(notice("library.feature_durable"), "durable") from error
-    logger = logging.getLogger("dbos")
-    if logger.level == logging.NOTSET:  # this package reports what concerns users
-        logger.setLevel(logging.CRITICAL)
-    return dbos
-
-
-class _Failure(Exception):  # noqa: N818 - the text of an error that was raised in another process
-    pass
-
-
-def json_serializer() -> Any:
-    """Return a serializer for DBOS. Values without a JSON form become text, so that no result is rejected.
-
-    Raises:
-        MissingExtraError: DBOS is not installed.
-    """
-    base: Any = import_dbos().Serializer
-
-    class JsonSerializer(base):  # type: ignore[misc]  # a class of an optional package
-        """Serializer of values as JSON, and of errors as type and text."""
-
-        def serialize(self, data: Any) -> str:
-            if isinstance(data, BaseException):
-                return json.dumps({"error": [type(data).__name__, safe_str(data)]})
-            return json.dumps({"value": to_jsonable(data)}, allow_nan=False)
-
-        def deserialize(self, serialized_data: str) -> Any:
-            value = json.loads(serialized_data)
-            if "error" in value:
-                return _Failure(": ".join(map(str, value["error"])))
-            return value["value"]
-
-        def name(self) -> str:
-            return "pal_json"
-
-    return JsonSerializer()

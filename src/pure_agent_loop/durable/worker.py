@@ -22,16 +22,8 @@ from pure_agent_loop.durable.health import ENGINE
 from pure_agent_loop.durable.liveness import FileLiveness, Liveness, PostgresLiveness
 from pure_agent_loop.durable.schedules.firings import Firings
 from pure_agent_loop.durable.schedules.ticker import Ticker
-from pure_agent_loop.durable.values import (
-    APP_NAME,
-    APP_VERSION,
-    PARKED_QUEUE,
-    WORKFLOW,
-    Rate,
-    import_dbos,
-    json_serializer,
-    queue_of,
-)
+from pure_agent_loop.durable.serializer import import_dbos, json_serializer
+from pure_agent_loop.durable.values import APP_NAME, APP_VERSION, PARKED_QUEUE, WORKFLOW, Rate, queue_of
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import model_of
 from pure_agent_loop.runs.settings import DepsOfRun

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.locking import write_whole
 from pure_agent_loop.tool import Tool, ToolRegistry

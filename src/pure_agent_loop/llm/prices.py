@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop.budget import PRICE_KINDS, Price
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.base import model_of
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import shorten
 

@@ -9,8 +9,8 @@ from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
     from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION, EmbeddedClient, join_model, open_local
+    from pure_agent_loop.local.engine.joining import check_engine, join_server
     from pure_agent_loop.local.engine.models import Listed, list_models, pull_model, use_model
-    from pure_agent_loop.local.engine.owner import check_engine, join_server
 
 __all__ = [
     "KNOWN_PORTS",
@@ -32,8 +32,8 @@ __all__ = [
 # Lazy: most runs only look for a running server.
 _LATER = {
     "Listed": "engine.models",
-    "check_engine": "engine.owner",
-    "join_server": "engine.owner",
+    "check_engine": "engine.joining",
+    "join_server": "engine.joining",
     "list_models": "engine.models",
     "pull_model": "engine.models",
     "use_model": "engine.models",

@@ -9,8 +9,9 @@ from pure_agent_loop.budget import Price
 from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.local.engine import models
+from pure_agent_loop.local.engine.joining import StartSettings, check_engine, join_server
+from pure_agent_loop.local.engine.leases import Lease
 from pure_agent_loop.local.engine.models import Progress, quiet
-from pure_agent_loop.local.engine.owner import Lease, StartSettings, check_engine, join_server
 
 TINY_PARAMETERS = 300_000_000
 # After a streamed response the engine closes the connection without announcing it; reusing it would fail.

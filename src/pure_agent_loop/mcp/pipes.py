@@ -22,7 +22,7 @@ from typing import Any
 from pure_agent_loop.mcp.lenient import repaired
 from pure_agent_loop.mcp.settings import MAX_BYTES, ServerSettings
 from pure_agent_loop.support.child import child_environment, kill_group, write_to
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.secrets.redaction import Redactor
 from pure_agent_loop.support.terminal import one_line

@@ -13,7 +13,7 @@ from typing import Any
 
 from pure_agent_loop.mcp.connection import ServerError
 from pure_agent_loop.mcp.settings import ServerSettings
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.locking import change_file
 from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread

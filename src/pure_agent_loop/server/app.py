@@ -51,7 +51,7 @@ from pure_agent_loop.server.settings import Settings
 from pure_agent_loop.server.work import work_here
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import store_at
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.prometheus import CONTENT_TYPE
 

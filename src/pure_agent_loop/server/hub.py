@@ -42,10 +42,10 @@ from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions.questions import GivenAnswer, given_answers
 from pure_agent_loop.sessions.resume import has_allowed_call
 from pure_agent_loop.sessions.store import Stamps, check_session_name
-from pure_agent_loop.sessions.stores.records import file_name
+from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.support.abilities import as_protocol
-from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str
 

@@ -24,7 +24,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.permissions import Permission, PermissionRequest
 from pure_agent_loop.stop_reasons import WAITING
-from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, try_lock
 

@@ -35,7 +35,7 @@ from pure_agent_loop.sessions.store import (
 )
 from pure_agent_loop.sessions.stores.jsonl import JsonlStore, RepairReport
 from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:

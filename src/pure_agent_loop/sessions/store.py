@@ -19,7 +19,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 from weakref import WeakValueDictionary
 
 from pure_agent_loop.errors import ConfigError, SessionLockedError, SessionNotFoundError, SessionWriteError
-from pure_agent_loop.sessions.stores.records import Record, Transcript, file_name, is_type
+from pure_agent_loop.sessions.stores.file_names import file_name
+from pure_agent_loop.sessions.stores.records import Record, Transcript, is_type
 from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import to_jsonable

@@ -26,7 +26,7 @@ from pure_agent_loop.snapshots.values import (
     SnapshotError,
 )
 from pure_agent_loop.support.child import child_environment, communicate, find_program, kill_group, write_to
-from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import take_lock
 from pure_agent_loop.support.text import safe_str

@@ -30,7 +30,7 @@ from pure_agent_loop.snapshots.values import (
     UndoReport,
     shown_path,
 )
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.threads import in_thread
 

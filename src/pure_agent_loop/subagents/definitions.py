@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel
 from pure_agent_loop.permissions import PERMISSION_MODES
@@ -172,6 +172,7 @@ def load_definitions(
 
     Raises:
         ConfigError: A file is invalid or cannot be read; the message has its path.
+        MissingExtraError: The extra ``[skills]`` is not installed.
     """
     checked_function("trusted", trusted, "content")
     by_name: dict[str, AgentDefinition] = {}
@@ -180,7 +181,7 @@ def load_definitions(
             definition = _read(path, trusted)
             _reject_duplicate(by_name, definition.name, folder)
             by_name[definition.name] = definition
-        except ConfigError as error:  # noqa: PERF203 - a problem per file
+        except (ConfigError, MissingExtraError) as error:  # noqa: PERF203 - a problem per file
             if problems is None:
                 raise
             problems.append(str(error))

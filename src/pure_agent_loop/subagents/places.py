@@ -16,7 +16,7 @@ from typing import Protocol
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.subagents.words import SubagentWords
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
-from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.threads import Raised, in_thread, run_in_thread
 

@@ -42,7 +42,7 @@ from pure_agent_loop.subagents.places import TaskFolder, place_for
 from pure_agent_loop.subagents.tasks import TaskRecord, TaskStore, task_states, unreported
 from pure_agent_loop.subagents.words import SubagentWords, words_for
 from pure_agent_loop.support.abilities import as_protocol
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import ToolRegistry
 from pure_agent_loop.tool_context import ToolContext

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError, SessionLockedError, SessionWriteError
 from pure_agent_loop.events import TaskState
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.locking import SessionLock, take_lock, write_whole
 from pure_agent_loop.support.text import safe_str
 

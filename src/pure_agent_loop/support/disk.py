@@ -11,13 +11,10 @@ from typing import Protocol
 
 from pure_agent_loop.errors import SessionWriteError
 from pure_agent_loop.support.locking import OPEN_FLAGS, is_still
-from pure_agent_loop.support.variables import variable
 
 _CHUNK = 1 << 20
 _CUT_OFF = "it was truncated while open. Open it again to keep the remaining records"
 TAKEN_AWAY = "the file was deleted, renamed or replaced while open. Restore it, or start again"
-HOME_VARIABLE = "PAL_HOME"
-_APP = "pure-agent-loop"
 
 
 def flush_to_disk(handle: int) -> None:
@@ -166,39 +163,3 @@ def write_all(handle: int, data: bytes) -> None:
         if count == 0:
             raise OSError(f"only {written} of {len(data)} bytes were written")
         written += count
-
-
-# -- per-user folders for models, sessions, settings and server files ------------------------------------
-
-
-def data_folder() -> Path:
-    """Return ``PAL_HOME`` if set, else the platform's folder for application data."""
-    named = variable(HOME_VARIABLE)
-    if named:
-        return Path(named).expanduser().resolve()
-    return _platform_folder() / _APP
-
-
-def expanded(path: str | os.PathLike[str]) -> Path:
-    """Return a path with ``~`` expanded. An unknown user is left as it is, as in a shell."""
-    try:
-        return Path(path).expanduser()
-    except RuntimeError:
-        return Path(path)
-
-
-def _platform_folder() -> Path:
-    if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
-    # The XDG specification ignores relative values.
-    named = Path(os.environ.get("XDG_DATA_HOME", ""))
-    return named if named.is_absolute() else Path.home() / ".local" / "share"
-
-
-def private_folder(path: Path) -> Path:
-    """Create a folder that only this user may enter, and return it."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    path.chmod(0o700)
-    return path

@@ -5,33 +5,27 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from itertools import chain, repeat
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.support.terminal import one_line, safe_text
 from pure_agent_loop.support.text import counted
 
-MAX_DEPTH = 10  # of lists and quotes; deeper ones are paragraphs
+if TYPE_CHECKING:
+    from markdown_it import MarkdownIt
+    from markdown_it.renderer import RendererHTML
+    from markdown_it.token import Token
+
+MAX_STYLED = 100_000  # characters; a parser needs seconds for more
+MAX_DEPTH = 10  # of quotes; deeper ones are paragraphs
 _BACKTICKS = re.compile("`+")
 _RUN = re.compile(r"(?<!\\)(\\*)(`+)")
 _FENCE = re.compile(r"( *)(`{3,}|~{3,})([^`]*)")
 _WORD = re.compile(r"[\w+#.-]*")
 _HEADING = re.compile(r" {0,3}(#{1,6})\s+(.*)")
-_RULE = re.compile(r"\s*(?:[-*_]\s*){3,}")
-_ITEM = re.compile(r"(\s*)([-*+]|\d{1,9}[.)])(\s+)(.*)")
 _UNDERLINE = re.compile(r"\s*(=+|-+)\s*")
-_DELIMITER = re.compile(":?-+:?")
-_BLOCK = re.compile(r"\s*(?:>|#{1,6}\s|`{3}|~{3}|(?:[-*+]|\d{1,9}[.)])\s|(?:[-*_]\s*){3,}$)")
-_ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
-_STORED = re.compile("\0(\\d+)\0")
-_STYLES = (  # no style has another in it that was set before, so that elements nest
-    (re.compile(r"!?\[([^\[\]]*)\]\(([^()\s]*)(?:\s[^()]*)?\)"), r"\1 (\2)"),
-    (re.compile(r"\*\*(?=\S)([^*<]+)\*\*"), r"<strong>\1</strong>"),
-    (re.compile(r"(?<![\w*])\*(?=\S)([^*<]+)\*(?![\w*])"), r"<em>\1</em>"),
-    (re.compile(r"~~(?=\S)([^~<]+)~~"), r"<del>\1</del>"),
-    (re.compile(r"(?<! ) {2,}\n"), "<br>\n"),
-    (re.compile(r"\A\[ \] "), "\u2610 "),
-    (re.compile(r"\A\[[xX]\] "), "\u2611 "),
-)
+_UNCHECKED, _CHECKED = re.compile(r"\A\[ \] "), re.compile(r"\A\[[xX]\] ")
 # What can begin HTML, an image, a fence, a reference, or a link to anything but a page or a mailbox.
 _MARKUP = re.compile(r"(?<!\\)(\\*)(<|!(?=\[)|`{3,}|~{3,})|(?<=\])(\((?!https?://|mailto:)|:)", re.IGNORECASE)
 
@@ -39,10 +33,20 @@ _MARKUP = re.compile(r"(?<!\\)(\\*)(<|!(?=\[)|`{3,}|~{3,})|(?<=\])(\((?!https?:/
 def prose_to_html(text: str) -> str:
     """Return Markdown as HTML elements without attributes, except numbers of lists; links become text.
 
+    Without the extra ``[cli]``, and over `MAX_STYLED` characters, it is preformatted text.
+
     Args:
         text: Untrusted Markdown; HTML in it stays text.
     """
-    return "\n".join(_html(_lines(text), MAX_DEPTH))
+    text = safe_text(text)
+    try:
+        tokens = _parser().parse(text) if len(text) <= MAX_STYLED else None
+    except ImportError:
+        tokens = None
+    if tokens is None:
+        return f"<pre>{html.escape(text)}</pre>"
+    _make_plain(tokens)
+    return str(_parser().renderer.render(tokens, _parser().options, {})).rstrip("\n")
 
 
 def prose_to_markdown(text: str) -> str:
@@ -191,106 +195,39 @@ def _inert(match: re.Match[str]) -> str:
     return before[: len(before) // 2 * 2] + entities  # an odd backslash would escape the entity
 
 
-def _html(lines: Sequence[str], depth: int) -> list[str]:
-    out: list[str] = []
-    at = 0
-    while at < len(lines):
-        line = lines[at]
-        quoted, end = _quote(lines, at) if depth else ([], at)
-        if not line.strip():
-            at += 1
-        elif code := _code(lines, at):
-            at = code[-1]
-            out.append(f"<pre>{html.escape(code[2])}</pre>")
-        elif heading := _HEADING.fullmatch(line):
-            level = min(6, len(heading[1]) + 2)
-            out.append(f"<h{level}>{_inline(heading[2].strip().rstrip('#').rstrip())}</h{level}>")
-            at += 1
-        elif _RULE.fullmatch(line):
-            out.append("<hr>")
-            at += 1
-        elif quoted:
-            out += ["<blockquote>", *_html(quoted, depth - 1), "</blockquote>"]
-            at = end
-        elif depth and _ITEM.fullmatch(line):
-            at = _list(lines, at, depth - 1, out)
-        else:
-            at = _table(lines, at, out) or _paragraph(lines, at, out)
-    return out
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt
+
+    parser = MarkdownIt("commonmark", {"html": False, "xhtmlOut": False}).enable(["table", "strikethrough"])
+    for kind in ("fence", "code_block"):
+        parser.add_render_rule(kind, _render_code)
+    return parser
 
 
-def _paragraph(lines: Sequence[str], at: int, out: list[str]) -> int:
-    end = at + 1
-    while end < len(lines) and lines[end].strip() and not _BLOCK.match(lines[end]):
-        end += 1
-    text = "\n".join(line.lstrip() for line in lines[at:end])
-    out.append(f"<p>{_inline(text)}</p>")
-    return end
+def _render_code(_: RendererHTML, tokens: Sequence[Token], at: int, *__: object) -> str:
+    return f"<pre>{html.escape(tokens[at].content.removesuffix(chr(10)))}</pre>\n"
 
 
-def _list(lines: Sequence[str], at: int, depth: int, out: list[str]) -> int:
-    """Append a list; return its end."""
-    marker = lines[at].split()[0]
-    number = marker[:-1] if marker[0].isdigit() else ""
-    out.append(f'<ol start="{int(number)}">' if number else "<ul>")
-    while at < len(lines) and (item := _ITEM.fullmatch(lines[at])):
-        if item[2][0].isdigit() is not bool(number):
-            break
-        own, inner = len(item[1]), len(item[1]) + len(item[2]) + len(item[3])
-        content, at = [item[4]], at + 1
-        while at < len(lines):
-            code, line = _code(lines, at), lines[at].expandtabs(4)
-            ends = not content[-1].strip() or _BLOCK.match(line)
-            if line.strip() and _indent(line) <= own and ends:
-                break
-            taken = lines[at : code[-1]] if code else [line]
-            content += [each[min(_indent(each), inner) :] for each in taken]
-            at += len(taken)
-        parts = _html(content, depth)
-        if parts and parts[0].startswith("<p>"):
-            parts[0] = parts[0][3:-4]
-        out.append(f"<li>{chr(10).join(parts)}</li>")
-    out.append("</ol>" if number else "</ul>")
-    return at
+def _make_plain(tokens: list[Token], is_item: bool = False) -> None:
+    """Lower headings, turn links and images into text with addresses, and drop attributes but numbers."""
+    addresses: list[object] = []
+    for number, token in enumerate(tokens):
+        if token.type in ("heading_open", "heading_close"):
+            token.tag = f"h{min(6, int(token.tag[1]) + 2)}"
+        elif token.type == "link_open":
+            addresses.append(token.attrs.get("href", ""))
+            _to_text(token, "")
+        elif token.type == "link_close":
+            _to_text(token, f" ({addresses.pop()})")
+        elif token.type == "image":
+            _to_text(token, f"{token.content} ({token.attrs.get('src', '')})")
+        elif token.type == "text" and number == 0 and is_item:
+            token.content = _CHECKED.sub("\u2611 ", _UNCHECKED.sub("\u2610 ", token.content))
+        token.attrs = {name: value for name, value in token.attrs.items() if name == "start"}
+        before = tokens[number - 2].type if number > 1 else ""
+        _make_plain(token.children or [], before == "list_item_open")
 
 
-def _table(lines: Sequence[str], at: int, out: list[str]) -> int:
-    """Append the table that begins at a line; return its end, or 0 if none begins there."""
-    if at + 1 >= len(lines) or "|" not in lines[at] or "|" not in lines[at + 1]:
-        return 0
-    if not all(_DELIMITER.fullmatch(cell.strip()) for cell in _cells(lines[at + 1])):
-        return 0
-    out += ["<table>", _row(_cells(lines[at]), "th")]
-    end = at + 2
-    while end < len(lines) and "|" in lines[end]:
-        out.append(_row(_cells(lines[end]), "td"))
-        end += 1
-    out.append("</table>")
-    return end
-
-
-def _cells(line: str) -> list[str]:
-    return re.split(r"(?<!\\)\|", line.strip().removeprefix("|").removesuffix("|"))
-
-
-def _row(cells: Sequence[str], tag: str) -> str:
-    return f"<tr>{''.join(f'<{tag}>{_inline(cell.strip())}</{tag}>' for cell in cells)}</tr>"
-
-
-def _inline(text: str) -> str:
-    stored: list[str] = []
-
-    def store(source: str) -> str:
-        stored.append(source)
-        return f"\0{len(stored) - 1}\0"  # no text has this character
-
-    shown = ""
-    for is_code, part in _spans(text):
-        if is_code:
-            shown += store(f"<code>{html.escape(part)}</code>")
-        else:
-            literal = _ESCAPE.sub(lambda match: store(html.escape(match[1])), part)
-            shown += html.escape(literal, quote=False)
-    for pattern, form in _STYLES:
-        shown = pattern.sub(form, shown)
-    return _STORED.sub(lambda match: stored[int(match[1])], shown)
+def _to_text(token: Token, text: str) -> None:
+    token.type, token.content, token.children, token.nesting = "text", text, None, 0

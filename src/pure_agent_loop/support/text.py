@@ -14,9 +14,6 @@ from pure_agent_loop.support.language import message_in, model_text
 
 MAX_ERROR_CHARS, MAX_PROGRAM_CHARS = 6_000, 2_000
 MAX_GROUPED, MAX_REASONS = 10, 30  # limits per exception group and per error
-_BECAUSE = {"en": "because of {reason}", "zh": "原因：{reason}"}
-_NO_WORDS = {"en": "no message", "zh": "没有说明"}
-_LEFT_OUT = {"en": "[... {count} characters left out ...]", "zh": "【…… 省略了 {count} 个字符 ……】"}
 _YES, _NO = ("y", "yes", "是"), ("n", "no", "否")
 MAX_DEPTH = 100
 _SMALL = 1 << 63

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pure_agent_loop import ConfigError
 from pure_agent_loop.durable import Schedule, heartbeat, to_command, to_file, to_session
-from pure_agent_loop.durable.schedules.schedule import LATE_SECONDS, Cron, Every, due_times
+from pure_agent_loop.durable.schedules.schedule import LATE_SECONDS, Cron, Interval, due_times
 
 
 def at(text):
@@ -76,7 +76,7 @@ def test_the_newest_of_a_span_are_the_last_of_all(line, offset, span, most):
 
 @given(st.floats(1, 10_000), st.floats(0, 2e9), st.floats(0, 1e8), st.integers(1, 5))
 def test_every_so_many_seconds(seconds, anchor, later, most):
-    times = Every(seconds, anchor)
+    times = Interval(seconds, anchor)
     moment = anchor + later
     following = times.after(moment)
     assert moment < following <= moment + seconds + 0.002
@@ -99,7 +99,7 @@ def test_every_so_many_seconds(seconds, anchor, later, most):
     ],
 )
 def test_what_was_missed_is_run_as_it_was_said(missed, down, expected):
-    found = due_times(Every(300, 0.0), 300.0, 300.0 + down, missed, 2)
+    found = due_times(Interval(300, 0.0), 300.0, 300.0 + down, missed, 2)
     assert [each - 300.0 for each in found] == expected
 
 
@@ -107,7 +107,7 @@ def test_a_long_time_away_is_bounded():
     now = at("2026-06-01T00:00:30+00:00")
     found = due_times(Cron("* * * * *", "Europe/Oslo"), at("2016-01-01T00:00:00+00:00"), now, "all", 3)
     assert [now - each for each in found] == [210, 150, 90, 30]
-    found = due_times(Every(1, 0.0), 1.0, now, "all", 3)
+    found = due_times(Interval(1, 0.0), 1.0, now, "all", 3)
     assert [now - each for each in found] == [3, 2, 1, 0]
     assert LATE_SECONDS == 60
 

@@ -16,7 +16,7 @@ from pure_agent_loop.cli.parser import nearest
 from pure_agent_loop.cli.questions import TerminalQuestions, blanks_shown
 from pure_agent_loop.cli.task import decoded_text
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.front_matter import split_front_matter
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.lazy import lazy_pattern

@@ -18,7 +18,7 @@ from urllib.parse import unquote, urlsplit
 from pure_agent_loop.cli.chat.custom import sign_of
 from pure_agent_loop.cli.task import MEDIA_ENDINGS, MENTION
 from pure_agent_loop.support.child import NEUTRAL_DIR, child_environment, find_program
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import user_text
 
 if TYPE_CHECKING:

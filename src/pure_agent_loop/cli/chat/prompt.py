@@ -29,7 +29,7 @@ from pure_agent_loop.cli.chat.output import (
 )
 from pure_agent_loop.cli.chat.pasted import InputEntry, TagRow, TypedSign
 from pure_agent_loop.support.child import find_program
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import user_text
 
 if TYPE_CHECKING:

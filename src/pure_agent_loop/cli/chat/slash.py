@@ -26,7 +26,7 @@ from pure_agent_loop.cli.which_session import MAX_TO_PICK, in_folder, numbered, 
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
 from pure_agent_loop.permissions import PERMISSION_MODES, PermissionRules
 from pure_agent_loop.runs import protocol_of, show_url
-from pure_agent_loop.sessions.stores.records import file_name
+from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import aligned
 

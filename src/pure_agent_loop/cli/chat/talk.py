@@ -25,7 +25,7 @@ from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import AskFunction
 from pure_agent_loop.runs import Choice, Embedded, protocol_of
 from pure_agent_loop.sessions import new_session_id
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import model_text, user_text
 from pure_agent_loop.support.threads import in_thread
 

@@ -18,7 +18,7 @@ from pure_agent_loop.cli.settings.apply import KEY_VARIABLES
 from pure_agent_loop.cli.settings.files import GROUPS, NAME, user_path
 from pure_agent_loop.cli.translated_help import help_text
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.disk import private_folder
+from pure_agent_loop.support.folders import private_folder
 from pure_agent_loop.support.language import notice, user_text
 
 _EPILOG = """\

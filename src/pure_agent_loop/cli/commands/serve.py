@@ -30,7 +30,7 @@ from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import servers_for
 from pure_agent_loop.durable import hide_password
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.toolbox import check_workspace, starter_tools
 

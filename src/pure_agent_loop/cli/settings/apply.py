@@ -21,7 +21,7 @@ from pure_agent_loop.cli.settings.files import KEYS, ParsedConfig, Server, proje
 from pure_agent_loop.cli.settings.layers import EffectiveSetting, resolve, servers_of
 from pure_agent_loop.cli.trust import may_set
 from pure_agent_loop.runs import Configured
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import LANGUAGE_VARIABLE, notice
 from pure_agent_loop.support.variables import FORMER_NAMES
 

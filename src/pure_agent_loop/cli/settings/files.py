@@ -17,7 +17,7 @@ from pure_agent_loop.cli.options import SETTINGS
 from pure_agent_loop.cli.parser import did_you_mean
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.permissions import Rule
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import safe_text
 

@@ -15,7 +15,7 @@ from pure_agent_loop.cli.settings.files import ConfigFile, project_file
 from pure_agent_loop.cli.trust import may_start
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.terminal import safe_text
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from pure_agent_loop.durable.database import Database
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.sessions import check_session_name
-from pure_agent_loop.sessions.stores.records import Record
-from pure_agent_loop.support.disk import expanded
+from pure_agent_loop.support.folders import expanded
 from pure_agent_loop.support.language import notice
 
 MAX_TIMEOUT = 3_600.0
 MAX_RETRIES = 20
-_WAITING = "SELECT run, schedule, due, answer FROM @notices WHERE session = ? ORDER BY number"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,26 +132,3 @@ def to_command(
     return Delivery(
         "command", str(folder), argv=tuple(argv), timeout=timeout, retries=retries, idempotent=idempotent
     )
-
-
-# -- answers of scheduled runs for a session: its next run reads each of them once -----------------------
-
-
-def bring_notices(
-    database: Database, session_id: str, records: Sequence[Record], prompts: Prompts, inbox: Inbox
-) -> None:
-    """Move the notices of a session to the inbox of its run. The session must be open for that run.
-
-    A notice counts as read when the session's records contain it, so a process that dies earlier loses
-    nothing.
-    """
-    for run_id, schedule, due, answer in database.rows(_WAITING, session_id):
-        if _has_read(records, run_id):
-            database.change("DELETE FROM @notices WHERE run = ?", run_id)
-            continue
-        text = prompts.scheduled.format(run=run_id, name=schedule, due=due, answer=answer)
-        inbox.put(text if run_id in text else f"[{run_id}] {text}", synthetic=True)
-
-
-def _has_read(records: Sequence[Record], run_id: str) -> bool:
-    return any(record.type != "run" and run_id in json.dumps(record.data) for record in records)

@@ -17,7 +17,7 @@ from pure_agent_loop.durable.schedules.delivery import Delivery
 from pure_agent_loop.durable.values import check_agent_name
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.sessions import check_session_name
-from pure_agent_loop.support.disk import expanded
+from pure_agent_loop.support.folders import expanded
 from pure_agent_loop.support.language import checked_choice, notice
 
 # -- due times of schedules: cron lines in their time zone, or fixed intervals ---------------------------
@@ -47,7 +47,7 @@ class Times(Protocol):
         ...
 
 
-class Every:
+class Interval:
     """Due times at a fixed interval.
 
     Args:
@@ -287,7 +287,7 @@ class Schedule:
             anchor: Start of the intervals of `every`.
         """
         if self.every is not None:
-            return Every(self.every, anchor)
+            return Interval(self.every, anchor)
         return Cron(self.cron or "", self.timezone)
 
     def session_id(self) -> str | None:

@@ -8,7 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pure_agent_loop.local.engine.owner import HOST, owner_of
+from pure_agent_loop.local.engine.leases import HOST
+from pure_agent_loop.local.engine.owner import owner_of
 from pure_agent_loop.support.language import notice
 
 KNOWN_PORTS: Mapping[str, int] = {"Ollama": 11434, "LM Studio": 1234, "llama.cpp": 8080, "vLLM": 8000}

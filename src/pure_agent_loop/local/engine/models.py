@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.support.child import NETWORK, child_environment, find_program, module_argv, module_folder
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import file_lock
 

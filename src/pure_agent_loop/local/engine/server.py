@@ -22,12 +22,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pure_agent_loop.local.engine.owner import (
+from pure_agent_loop.local.engine.joining import READY
+from pure_agent_loop.local.engine.leases import (
     ANSWER_SECONDS,
     HOST,
     LINE_LIMIT,
     OK,
-    READY,
     State,
     greeting,
     write_state,

@@ -331,6 +331,7 @@ MESSAGES = {
     "feature_server": "服务器",
     "feature_schema": "JSON Schema（Python 类型不需要）",
     "feature_yaml": "YAML 数据集（JSON 不需要）",
+    "feature_skills": "技能或智能体文件",
     "feature_cron": "cron 表达式",
     "feature_durable": "持久运行",
     "feature_conversation": "终端对话",

@@ -370,6 +370,7 @@ MESSAGES = {
     "feature_server": "the server",
     "feature_schema": "A JSON Schema (a Python type needs no extra)",
     "feature_yaml": "A dataset in YAML (JSON needs no extra)",
+    "feature_skills": "A skill or an agent file",
     "feature_cron": "A cron line",
     "feature_durable": "A durable run",
     "feature_conversation": "the conversation",

@@ -18,7 +18,7 @@ from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.problems import ALREADY_ANSWERED, HttpProblem
 from pure_agent_loop.server.service import Service, session_named
 from pure_agent_loop.sessions.store import SessionInfo
-from pure_agent_loop.sessions.stores.records import file_name
+from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.sessions.story import Entry, Story, read_story
 from pure_agent_loop.support.language import notice
 

@@ -33,14 +33,8 @@ from pure_agent_loop.sessions.store import (
     not_found,
     write_errors,
 )
-from pure_agent_loop.sessions.stores.records import (
-    Record,
-    Transcript,
-    file_name,
-    is_hashed,
-    parse,
-    session_of,
-)
+from pure_agent_loop.sessions.stores.file_names import file_name, is_hashed, session_of
+from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
 from pure_agent_loop.support.disk import Appender, sync_folder
 from pure_agent_loop.support.language import notice

@@ -28,9 +28,11 @@ from pure_agent_loop.sessions.store import (
     not_found,
     write_errors,
 )
-from pure_agent_loop.sessions.stores.records import Record, Transcript, file_name, parse
+from pure_agent_loop.sessions.stores.file_names import file_name
+from pure_agent_loop.sessions.stores.records import Record, Transcript, parse
 from pure_agent_loop.support.abilities import checked_function
-from pure_agent_loop.support.disk import TAKEN_AWAY, expanded, sync_folder
+from pure_agent_loop.support.disk import TAKEN_AWAY, sync_folder
+from pure_agent_loop.support.folders import expanded
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.locking import OPEN_FLAGS, SessionLock, take_lock
 

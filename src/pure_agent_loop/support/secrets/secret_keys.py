@@ -8,7 +8,8 @@ from pure_agent_loop.support.lazy import lazy_pattern
 
 # Prefix of a key, and the pattern that must follow.
 _PREFIXED = {
-    "sk-": r"(?=[A-Za-z_-]{0,100}[0-9])[A-Za-z0-9_-]{20,}",  # OpenAI, Anthropic, OpenRouter
+    # OpenAI, Anthropic, OpenRouter: with a run of letters and digits; class names of CSS have none
+    "sk-": r"(?=[A-Za-z0-9_-]{0,120}?(?=[A-Za-z]{0,30}[0-9])[A-Za-z0-9]{14})[A-Za-z0-9_-]{20,}",
     "github_pat_": r"[A-Za-z0-9_]{30,}",
     "ya29.": r"[A-Za-z0-9._-]{20,}",
     "AIza": r"[A-Za-z0-9_-]{35}",

@@ -17,7 +17,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from pure_agent_loop.errors import ConfigError
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.folders import data_folder, private_folder
 from pure_agent_loop.support.locking import write_whole
 from pure_agent_loop.tool_context import current_call, current_run, memory_owner
 

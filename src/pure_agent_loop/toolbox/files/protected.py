@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 
 # A sandbox protects these names too, at the top of a workspace. The list is short because each missing name
 # costs a mount there.

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from pure_agent_loop.support.child import find_program
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX
 from pure_agent_loop.toolbox.sandbox import seccomp
 from pure_agent_loop.toolbox.sandbox.launch import Limits, Start

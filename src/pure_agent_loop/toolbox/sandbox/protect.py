@@ -22,7 +22,7 @@ from pathlib import Path, PurePath
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.child import NEUTRAL_DIR, script_argv
-from pure_agent_loop.support.disk import data_folder
+from pure_agent_loop.support.folders import data_folder
 from pure_agent_loop.support.language import model_text
 from pure_agent_loop.toolbox.complaints import WorkspaceError
 from pure_agent_loop.toolbox.files.protected import PROTECTED_IN_SANDBOX

@@ -1,0 +1,59 @@
+"""Serialize values for DBOS as JSON, never as pickle: a writer of the database must not run code."""
+
+from __future__ import annotations
+
+import json
+import logging
+from typing import Any
+
+from pure_agent_loop.errors import MissingExtraError
+from pure_agent_loop.support.language import notice
+from pure_agent_loop.support.text import safe_str, to_jsonable
+
+
+def import_dbos() -> Any:
+    """Import DBOS. Imported lazily, because the import takes a second.
+
+    Raises:
+        MissingExtraError: DBOS is not installed.
+    """
+    try:
+        import dbos
+    except ImportError as error:
+        raise MissingExtraError(notice("library.feature_durable"), "durable") from error
+    logger = logging.getLogger("dbos")
+    if logger.level == logging.NOTSET:  # this package reports what concerns users
+        logger.setLevel(logging.CRITICAL)
+    return dbos
+
+
+class _Failure(Exception):  # noqa: N818 - the text of an error that was raised in another process
+    pass
+
+
+def json_serializer() -> Any:
+    """Return a serializer for DBOS. Values without a JSON form become text, so that no result is rejected.
+
+    Raises:
+        MissingExtraError: DBOS is not installed.
+    """
+    base: Any = import_dbos().Serializer
+
+    class JsonSerializer(base):  # type: ignore[misc]  # a class of an optional package
+        """Serializer of values as JSON, and of errors as type and text."""
+
+        def serialize(self, data: Any) -> str:
+            if isinstance(data, BaseException):
+                return json.dumps({"error": [type(data).__name__, safe_str(data)]})
+            return json.dumps({"value": to_jsonable(data)}, allow_nan=False)
+
+        def deserialize(self, serialized_data: str) -> Any:
+            value = json.loads(serialized_data)
+            if "error" in value:
+                return _Failure(": ".join(map(str, value["error"])))
+            return value["value"]
+
+        def name(self) -> str:
+            return "pal_json"
+
+    return JsonSerializer()

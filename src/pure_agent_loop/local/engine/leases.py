@@ -1,0 +1,116 @@
+"""Keep a shared model server running with leases: connections to its port.
+
+A server has a control port next to its HTTP port. A client process connects to it and keeps the connection
+open: that is its lease. When the process ends, in whatever way, the system closes the connection, and a
+server without leases exits after a while. The greeting proves that the listener is the server in the state
+file: a stale state file, a reused port or a reused process id has no effect.
+
+1. server: ``pal1 PROOF``, a hash of the key
+2. client: the key
+3. server: ``ok``; the lease is now held
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+HOST = "127.0.0.1"
+LINE_LIMIT = 200
+ANSWER_SECONDS = 5.0
+OK = b"ok\n"
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """Connection data of a running server, in a file that only its user can read.
+
+    Args:
+        url: URL of the server, without ``/v1``.
+        key: The API key, which the control port requires too.
+        parameters: Size of the model in parameters; 0 if unknown.
+    """
+
+    pid: int
+    url: str
+    key: str = field(repr=False)
+    control: int
+    parameters: int
+
+
+def greeting(key: str) -> bytes:
+    """Return the server's first line."""
+    return b"pal1 " + hashlib.sha256(b"server:" + key.encode()).hexdigest().encode() + b"\n"
+
+
+def write_state(path: Path, state: State) -> None:
+    """Write the state file atomically, readable only by this user."""
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(handle, "w", encoding="utf-8") as file:
+        json.dump(asdict(state), file)
+    new.replace(path)
+
+
+def read_state(path: Path) -> State | None:
+    """Return the state in a file, or None if it is missing or invalid."""
+    try:
+        return State(**json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+class Lease:
+    """A connection that keeps a server running, until `release` or the end of the process."""
+
+    def __init__(self, state: State, connection: socket.socket) -> None:
+        self.state = state
+        self._connection = connection
+
+    def release(self) -> None:
+        """Release the server. A second call does nothing."""
+        self._connection.close()
+
+
+def take_lease(state: State | None) -> Lease | None:
+    """Connect to a server's control port.
+
+    Returns:
+        The lease, or None if the server is not running.
+    """
+    if state is None:
+        return None
+    with contextlib.suppress(OSError, ValueError):
+        connection = socket.create_connection((HOST, state.control), ANSWER_SECONDS)
+        try:
+            if _shake_hands(connection, state.key):
+                connection.settimeout(None)
+                return Lease(state, connection)
+        except OSError:
+            pass
+        connection.close()
+    return None
+
+
+def _shake_hands(connection: socket.socket, key: str) -> bool:
+    wanted = greeting(key)
+    if _read_line(connection.recv) != wanted:
+        return False  # another program has the port now
+    connection.sendall(key.encode() + b"\n")
+    return _read_line(connection.recv) == OK
+
+
+def _read_line(receive: Callable[[int], bytes]) -> bytes:
+    line = b""
+    while not line.endswith(b"\n") and len(line) < LINE_LIMIT:
+        piece = receive(1)
+        if not piece:
+            break
+        line += piece
+    return line

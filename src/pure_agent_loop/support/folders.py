@@ -1,0 +1,45 @@
+"""Find the per-user folders for models, sessions, settings and server files."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from pure_agent_loop.support.variables import variable
+
+HOME_VARIABLE = "PAL_HOME"
+_APP = "pure-agent-loop"
+
+
+def data_folder() -> Path:
+    """Return ``PAL_HOME`` if set, else the platform's folder for application data."""
+    named = variable(HOME_VARIABLE)
+    if named:
+        return Path(named).expanduser().resolve()
+    return _platform_folder() / _APP
+
+
+def expanded(path: str | os.PathLike[str]) -> Path:
+    """Return a path with ``~`` expanded. An unknown user is left as it is, as in a shell."""
+    try:
+        return Path(path).expanduser()
+    except RuntimeError:
+        return Path(path)
+
+
+def _platform_folder() -> Path:
+    if sys.platform == "win32":
+        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Application Support"
+    # The XDG specification ignores relative values.
+    named = Path(os.environ.get("XDG_DATA_HOME", ""))
+    return named if named.is_absolute() else Path.home() / ".local" / "share"
+
+
+def private_folder(path: Path) -> Path:
+    """Create a folder that only this user may enter, and return it."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.chmod(0o700)
+    return path
