@@ -12,7 +12,7 @@ from email.utils import format_datetime
 from typing import ClassVar
 
 from pure_agent_loop.testing import Exchange, Gate, ServerFault, Status, status
-from pure_agent_loop.testing.exchange import to_json
+from pure_agent_loop.testing.completions import to_json
 
 
 @dataclass(frozen=True, slots=True)

@@ -39,7 +39,7 @@ from pure_agent_loop.llm.http.httpx import library
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.support.secrets.redaction import Redactor
-from pure_agent_loop.testing.exchange import Writing
+from pure_agent_loop.testing.completions import Writing
 from pure_agent_loop.testing.protocols.gemini import GeminiWriting
 from pure_agent_loop.testing.protocols.messages import MessagesWriting
 from pure_agent_loop.testing.protocols.responses import ResponsesWriting

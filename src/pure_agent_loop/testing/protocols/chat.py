@@ -18,8 +18,9 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.gemini.request import STAND_IN
 from pure_agent_loop.llm.profiles import PROTOCOL_FIELDS
 from pure_agent_loop.llm.values import Delta, TokenUsage
-from pure_agent_loop.testing.exchange import ServerRequest, Writing, to_json
+from pure_agent_loop.testing.completions import Writing, to_json
 from pure_agent_loop.testing.history import check_request
+from pure_agent_loop.testing.request import ServerRequest
 from pure_agent_loop.testing.server import ScriptedServer
 
 _PLAIN_FORMATS = ("text", "json_object")

@@ -19,13 +19,14 @@ from typing import Any, ClassVar
 from pure_agent_loop.llm.anthropic.clouds import BedrockClient, CloudClient, VertexClient, cloud_module
 from pure_agent_loop.llm.anthropic.families import OLD_VERSION
 from pure_agent_loop.llm.wire import SSEDecoder, parse_json
-from pure_agent_loop.testing.exchange import ServerRequest, Writing, to_json
+from pure_agent_loop.testing.completions import Writing, to_json
 from pure_agent_loop.testing.protocols.messages import (
     MessagesServer,
     MessagesWriting,
     _digest,
     check_messages_request,
 )
+from pure_agent_loop.testing.request import ServerRequest
 
 SIGNED = "signed"
 _SIGNERS = ("auth", "awsrequest", "credentials")  # modules

@@ -15,8 +15,10 @@ from typing import Any
 
 from pure_agent_loop.llm.gemini.request import SIGNATURE, STAND_IN, GeminiModel
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
-from pure_agent_loop.testing.exchange import Exchange, ServerRequest, Writing, sse, to_json
+from pure_agent_loop.testing.completions import Writing, sse, to_json
+from pure_agent_loop.testing.exchange import Exchange
 from pure_agent_loop.testing.faults import ServerFault
+from pure_agent_loop.testing.request import ServerRequest
 from pure_agent_loop.testing.server import ScriptedServer
 
 _REASONS = {"stop": "STOP", "tool_calls": "STOP", "length": "MAX_TOKENS", "content_filter": "SAFETY"}

@@ -16,8 +16,10 @@ from typing import Any
 
 from pure_agent_loop.llm.anthropic.families import EFFORTS, VERSION, ClaudeFamily, family_for
 from pure_agent_loop.llm.values import Delta, TokenUsage
-from pure_agent_loop.testing.exchange import Exchange, ServerRequest, Writing, sse, to_json
+from pure_agent_loop.testing.completions import Writing, sse, to_json
+from pure_agent_loop.testing.exchange import Exchange
 from pure_agent_loop.testing.faults import ServerFault
+from pure_agent_loop.testing.request import ServerRequest
 from pure_agent_loop.testing.server import ScriptedServer
 
 _STOP_REASONS = {

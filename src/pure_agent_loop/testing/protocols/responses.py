@@ -14,9 +14,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pure_agent_loop.llm.values import Delta, TokenUsage, ToolCallDelta
-from pure_agent_loop.testing.exchange import Exchange, ServerRequest, Writing, sse, to_json
+from pure_agent_loop.testing.completions import Writing, sse, to_json
+from pure_agent_loop.testing.exchange import Exchange
 from pure_agent_loop.testing.faults import ServerFault
 from pure_agent_loop.testing.history import loads_exactly
+from pure_agent_loop.testing.request import ServerRequest
 from pure_agent_loop.testing.server import ScriptedServer
 
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}

@@ -10,7 +10,8 @@ from typing import Any, ClassVar, NamedTuple
 from pure_agent_loop.errors import ErrorKind
 from pure_agent_loop.llm.response import LLMResponse
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.testing.exchange import Exchange, Writing
+from pure_agent_loop.testing.completions import Writing
+from pure_agent_loop.testing.exchange import Exchange
 from pure_agent_loop.testing.faults import ServerFault
 from pure_agent_loop.testing.protocols.gemini import GeminiServer
 from pure_agent_loop.testing.protocols.messages import MessagesServer

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from pure_agent_loop.testing.exchange import sse
+from pure_agent_loop.testing.completions import sse
 from pure_agent_loop.testing.quirks.checking import (
     ADD_FIVE,
     ADD_NINE,
