@@ -32,7 +32,7 @@ class ScriptedServer:
     gets status 400, takes no item of the script, and fails the test at the end of the block.
 
     Args:
-        script: The items, one for each request: those of `ScriptedLLM`, and faults.
+        script: The items, one for each request, and faults (see `pure_agent_loop.testing.script`).
         handler: Answers every request instead of a script: ``(request) -> item``, sync or async. It
             runs on the server's own event loop, so it must not block.
         strict: Fail when the script runs out or is not used up.
@@ -50,7 +50,7 @@ class ScriptedServer:
 
     Example:
         with ScriptedServer([call("add", a=1, b=2), deltas("It is ", Reset()), "It is 3."]) as server:
-            client = OpenAIClient("m", api_key="k", base_url=server.base_url)
+            ask_my_client(server.base_url)
     """
 
     def __init__(

@@ -9,27 +9,20 @@ from __future__ import annotations
 import base64
 import json
 import re
-import struct
 import urllib.parse
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from pure_agent_loop.llm.anthropic.clouds import BedrockClient, CloudClient, VertexClient, cloud_module
-from pure_agent_loop.llm.anthropic.families import OLD_VERSION
-from pure_agent_loop.llm.wire import SSEDecoder, parse_json
-from pure_agent_loop.testing.completions import Writing, to_json
-from pure_agent_loop.testing.protocols.messages import (
-    MessagesServer,
-    MessagesWriting,
-    _digest,
-    check_messages_request,
-)
-from pure_agent_loop.testing.request import ServerRequest
+from llm_client_conformance.protocols.aws import amazon_message, signature_of
+from llm_client_conformance.protocols.messages import MessagesServer
+from llm_client_conformance.protocols.messages_answers import MessagesWriting
+from llm_client_conformance.protocols.messages_rules import check_messages_request, digest_of
+from llm_client_conformance.protocols.models import OLD_VERSION
+from llm_client_conformance.scripted.completions import Writing, to_json
+from llm_client_conformance.scripted.request import ServerRequest
 
 SIGNED = "signed"
-_SIGNERS = ("auth", "awsrequest", "credentials")  # modules
 _SCOPE = re.compile(
     r"AWS4-HMAC-SHA256 Credential=([^/]+)/(\d{8})/([^/]+)/bedrock/aws4_request, "
     r"SignedHeaders=([^,]+), Signature=([0-9a-f]{64})"
@@ -39,7 +32,8 @@ _EXCEPTIONS = {"rate_limit_error": "throttlingException", "invalid_request_error
 
 
 class _CloudServer(MessagesServer):
-    client: ClassVar[type[CloudClient]]
+    version: ClassVar[str]  # of the body
+    missing: ClassVar[tuple[str, ...]]  # fields of Anthropic's own API that the cloud refuses
     _form: ClassVar[re.Pattern[str]]  # of paths: the model, then what is asked for
 
     def _parts(self, request: ServerRequest) -> tuple[str, str]:
@@ -51,11 +45,11 @@ class _CloudServer(MessagesServer):
             return ["the body is not a JSON object"]
         body, (model, _) = dict(request.body), self._parts(request)
         problems = [] if model else [f"path {request.path!r} is unknown [A]"]
-        if body.pop("anthropic_version", None) != self.client.body_version:
-            problems.append(f"anthropic_version: {self.client.body_version!r} is required in the body [A]")
+        if body.pop("anthropic_version", None) != self.version:
+            problems.append(f"anthropic_version: {self.version!r} is required in the body [A]")
         if "model" in body:
             problems.append("model: extra inputs are not permitted; it is part of the path [A]")
-        problems += [f"{name}: not available here [A]" for name in self.client.missing_fields if name in body]
+        problems += [f"{name}: not available here [A]" for name in self.missing if name in body]
         betas = ",".join(body.pop("anthropic_beta", ())) or request.headers.get("anthropic-beta", "")
         headers = {"anthropic-version": OLD_VERSION, "anthropic-beta": betas}
         return problems + check_messages_request({**body, "model": model}, headers, issued=self.issued)
@@ -74,12 +68,10 @@ class BedrockServer(_CloudServer):
         keys: Secret keys by access key; bearer tokens under ``""``. None accepts everything.
         region: Region for which requests must be signed.
         options: Further arguments of `ScriptedServer`.
-
-    Raises:
-        MissingExtraError: There are keys, but ``botocore`` is not installed.
     """
 
-    client = BedrockClient
+    version = "bedrock-2023-05-31"
+    missing = ("cache_control", "container", "diagnostics", "mcp_servers")
     _path = ("/invoke", "/invoke-with-response-stream")
     _form = re.compile(r"/model/([^/]+)/(invoke|invoke-with-response-stream)")
 
@@ -93,7 +85,6 @@ class BedrockServer(_CloudServer):
     ) -> None:
         super().__init__(script, api_key=None if keys is None else SIGNED, **options)
         self.keys, self._region = keys or {}, region
-        self._amazon = [cloud_module(f"botocore.{name}", self.client.cloud) for name in _SIGNERS if keys]
 
     @property
     def base_url(self) -> str:
@@ -101,7 +92,7 @@ class BedrockServer(_CloudServer):
         return super().base_url.removesuffix("/v1")
 
     def _new_writing(self, number: int, request: ServerRequest) -> Writing:
-        digest = _digest(request.body, None) if isinstance(request.body, dict) else ""
+        digest = digest_of(request.body, None) if isinstance(request.body, dict) else ""
         return AmazonWriting(number, self._parts(request)[0], issued=self.issued, digest=digest)
 
     def _problems_of(self, request: ServerRequest) -> list[str]:
@@ -125,23 +116,14 @@ class BedrockServer(_CloudServer):
         is_whole = is_whole and (
             "x-amz-security-token" in names or "x-amz-security-token" not in request.headers
         )
-        return SIGNED if is_whole and match[5] == self._signature(request, names, match[1], secret) else ""
-
-    def _signature(self, request: ServerRequest, names: list[str], access: str, secret: str) -> str:
-        """Return the signature that ``botocore`` makes of a request as it came."""
-        auth, requests, credentials = self._amazon
-        signer = auth.SigV4Auth(credentials.Credentials(access, secret), "bedrock", self._region)
-        headers = {name: request.headers.get(name, "") for name in names}
-        url = f"http://{request.headers['host']}{request.path}"
-        seen = requests.AWSRequest(method=request.method, url=url, data=request.raw, headers=headers)
-        seen.context["timestamp"] = request.headers["x-amz-date"]
-        return str(signer.signature(signer.string_to_sign(seen, signer.canonical_request(seen)), seen))
+        return SIGNED if is_whole and match[5] == signature_of(request, names, secret, self._region) else ""
 
 
 class VertexServer(_CloudServer):
     """Vertex AI's ``rawPredict`` with a script; see `MessagesServer`. Keys are access tokens."""
 
-    client = VertexClient
+    version = "vertex-2023-10-16"
+    missing = ("container",)
     _path = (":rawPredict", ":streamRawPredict")
     _form = re.compile(
         r"/v1/projects/[^/]+/locations/[^/]+/publishers/anthropic/models/([^/:]+):(rawPredict|streamRawPredict)"
@@ -170,7 +152,8 @@ class AmazonWriting(MessagesWriting):
 
     def framed(self, events: bytes) -> bytes:
         """Return the events as messages of Amazon's event stream."""
-        return b"".join(map(_message_of, SSEDecoder().feed(events)))
+        payloads = [event.partition(b"data: ")[2] for event in events.split(b"\n\n")]
+        return b"".join(_message_of(payload) for payload in payloads if payload)
 
     def stream_error(self, body: bytes) -> bytes:
         """Return the error of Anthropic's protocol; `framed` makes an exception of it."""
@@ -185,27 +168,10 @@ class AmazonWriting(MessagesWriting):
 
 
 def _message_of(event: bytes) -> bytes:
-    data = parse_json(event)
-    if isinstance(data, dict) and "error" in data:
+    data = json.loads(event)
+    if "error" in data:
         kind = _EXCEPTIONS.get(data["error"].get("type"), "internalServerException")
         headers = {":message-type": "exception", ":exception-type": kind}
         return amazon_message(headers, to_json({"message": data["error"].get("message")}))
     payload = to_json({"bytes": base64.b64encode(event).decode(), "p": "abcdef"})
     return amazon_message({":message-type": "event", ":event-type": "chunk"}, payload)
-
-
-def amazon_message(headers: Mapping[str, str], payload: bytes) -> bytes:
-    """Return one message of Amazon's event stream [B].
-
-    Args:
-        headers: Texts by name.
-        payload: The body.
-    """
-    fields = b"".join(
-        struct.pack(f"!B{len(name)}sBH{len(text)}s", len(name), name.encode(), 7, len(text), text.encode())
-        for name, text in {**headers, ":content-type": "application/json"}.items()
-    )
-    prelude = struct.pack("!II", len(fields) + len(payload) + 16, len(fields))
-    prelude += struct.pack("!I", zlib.crc32(prelude))
-    message = prelude + fields + payload
-    return message + struct.pack("!I", zlib.crc32(message))

@@ -1,4 +1,4 @@
-"""A conformance kit for clients of chat completions and three other protocols: answers as servers send them.
+"""Answers as real servers send them, odd ones above all, each with what a right client makes of it.
 
 Each `Quirk` has the bytes of a body and the expected result. `serve` sends it from a real
 loopback server, and `check` lists the differences of any client's result:
@@ -12,31 +12,27 @@ loopback server, and `check` lists the differences of any client's result:
 
 from typing import Any
 
-from pure_agent_loop.testing.quirks.checking import (
-    Expected,
-    Outcome,
-    OutcomeCall,
-    Quirk,
-    RawBody,
-    check,
-    serve,
-)
-from pure_agent_loop.testing.quirks.of_calls import (
+from llm_client_conformance.quirks.checking import check
+from llm_client_conformance.quirks.of_calls import (
     FORM_QUIRKS,
     ID_QUIRKS,
     INDEX_QUIRKS,
     NAME_QUIRKS,
     UNUSABLE_QUIRKS,
 )
-from pure_agent_loop.testing.quirks.of_endings import (
+from llm_client_conformance.quirks.of_endings import (
     ERROR_QUIRKS,
     FINISH_QUIRKS,
     FRAMING_QUIRKS,
     PLACE_QUIRKS,
     USAGE_QUIRKS,
 )
-from pure_agent_loop.testing.quirks.of_protocols import GEMINI_QUIRKS, MESSAGES_QUIRKS, RESPONSES_QUIRKS
-from pure_agent_loop.testing.quirks.of_text import TEXT_QUIRKS, THINKING_QUIRKS
+from llm_client_conformance.quirks.of_gemini import GEMINI_QUIRKS
+from llm_client_conformance.quirks.of_messages import MESSAGES_QUIRKS
+from llm_client_conformance.quirks.of_responses import RESPONSES_QUIRKS
+from llm_client_conformance.quirks.of_text import TEXT_QUIRKS, THINKING_QUIRKS
+from llm_client_conformance.quirks.quirk import Expected, Outcome, OutcomeCall, Quirk
+from llm_client_conformance.quirks.serving import RawBody, serve
 
 __all__ = [
     "PROTOCOL_QUIRKS",

@@ -1,3 +1,5 @@
+"""Faults of real servers, as a bare HTTP client sees them."""
+
 from __future__ import annotations
 
 import http.client
@@ -5,8 +7,22 @@ import json
 from datetime import datetime, timedelta, timezone
 
 import pytest
-from http_probe import Probe, ask
-from tests.faults import (
+from tests.http_probe import Probe, ask
+
+from llm_client_conformance import (
+    Delta,
+    EndEarly,
+    ErrorChunk,
+    Reset,
+    ScriptedServer,
+    Silence,
+    Status,
+    ToolCallDelta,
+    deltas,
+    status,
+    unauthorized,
+)
+from llm_client_conformance.faults import (
     BrokenChunk,
     Drip,
     EmptyChoices,
@@ -17,19 +33,6 @@ from tests.faults import (
     rate_limited,
     refusing_url,
     unavailable,
-)
-
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
-from pure_agent_loop.testing import (
-    EndEarly,
-    ErrorChunk,
-    Reset,
-    ScriptedServer,
-    Silence,
-    Status,
-    deltas,
-    status,
-    unauthorized,
 )
 
 both_ways = pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from pure_agent_loop.testing.quirks.checking import (
+from llm_client_conformance.quirks.bodies import (
     ADD_FIVE,
     ADD_NINE,
     CALLS,
@@ -16,8 +16,6 @@ from pure_agent_loop.testing.quirks.checking import (
     STOP,
     TOKENS,
     USAGE,
-    Expected,
-    Quirk,
     called,
     calling,
     calls,
@@ -30,6 +28,7 @@ from pure_agent_loop.testing.quirks.checking import (
     text,
     whole,
 )
+from llm_client_conformance.quirks.quirk import Expected, Quirk
 
 _FIVE = text("It is 5.")
 _CALL = calling(part(FIVE, "add", index=0, id="c1"))

@@ -1,4 +1,4 @@
-"""Further faults of real servers, which only our own tests need; see `pure_agent_loop.testing.faults`."""
+"""Further faults of real servers: broken chunks, keep-alives, closed connections, pages of proxies."""
 
 from __future__ import annotations
 
@@ -11,8 +11,10 @@ from datetime import datetime, timezone
 from email.utils import format_datetime
 from typing import ClassVar
 
-from pure_agent_loop.testing import Exchange, Gate, ServerFault, Status, status
-from pure_agent_loop.testing.completions import to_json
+from llm_client_conformance.scripted.completions import to_json
+from llm_client_conformance.scripted.exchange import Exchange
+from llm_client_conformance.scripted.faults import ServerFault, Status, status
+from llm_client_conformance.scripted.gate import Gate
 
 
 @dataclass(frozen=True, slots=True)

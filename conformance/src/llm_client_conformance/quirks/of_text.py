@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pure_agent_loop.testing.quirks.checking import (
+from llm_client_conformance.quirks.bodies import (
     ADD_FIVE,
     FIVE,
     HEAD,
     STOP,
     TOKENS,
     USAGE,
-    Quirk,
     calling,
     calls,
     choose,
@@ -24,6 +23,7 @@ from pure_agent_loop.testing.quirks.checking import (
     think,
     whole,
 )
+from llm_client_conformance.quirks.quirk import Quirk
 
 _FIVE = text("It is 5.")
 _TWO_CHOICES: dict[str, Any] = {

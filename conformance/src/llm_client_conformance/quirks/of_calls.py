@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pure_agent_loop.testing.quirks.checking import (
+from llm_client_conformance.quirks.bodies import (
     ADD_FIVE,
     ADD_NINE,
     CALLS,
@@ -14,8 +14,6 @@ from pure_agent_loop.testing.quirks.checking import (
     STOP,
     TOKENS,
     USAGE,
-    Expected,
-    Quirk,
     called,
     calling,
     calls,
@@ -24,6 +22,7 @@ from pure_agent_loop.testing.quirks.checking import (
     say,
     stream,
 )
+from llm_client_conformance.quirks.quirk import Expected, Quirk
 
 _TWO = calls(ADD_FIVE, ADD_NINE)
 _ONE = calls(ADD_FIVE)

@@ -1,4 +1,4 @@
-"""A server with Anthropic's Messages protocol that plays a script and refuses what the real one refuses.
+"""Requests that the Messages API refuses, each rule with its source.
 
 Sources of the refusals: ``[A]`` types and docstrings of the ``anthropic`` package 2.14.0, ``[P]`` pydantic-ai
 2.68.0, which probed the API, ``[S]`` Anthropic's skill ``claude-api`` of July 2026, ``[D]`` its pages
@@ -10,17 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pure_agent_loop.llm.anthropic.families import EFFORTS, VERSION, ClaudeFamily, family_for
-from pure_agent_loop.llm.values import Delta, TokenUsage
-from pure_agent_loop.testing.completions import Writing, sse, to_json
-from pure_agent_loop.testing.exchange import Exchange
-from pure_agent_loop.testing.faults import ServerFault
-from pure_agent_loop.testing.request import ServerRequest
-from pure_agent_loop.testing.server import ScriptedServer
+from llm_client_conformance.protocols.messages_answers import IssuedThinking
+from llm_client_conformance.protocols.models import VERSION, ClaudeRules, claude_rules
 
 _STOP_REASONS = {
     "stop": "end_turn",
@@ -52,348 +46,6 @@ _BINDING_BETA = "thinking-binding-controls-2026-08-01"
 _TOOLS_BETA = "inline-tools-2026-09-15"
 
 
-class MessagesServer(ScriptedServer):
-    """Messages server that plays a script over real sockets; see `ScriptedServer`.
-
-    It answers ``POST .../v1/messages``, ``POST .../v1/messages/count_tokens`` and ``GET .../v1/models/NAME``.
-    Thinking gets a signature, and must come back as it was sent; for models that bind thinking, also after
-    the same system prompt, tools and messages. Scripts may hold `message_blocks` besides the usual items.
-
-    Args:
-        script: See `ScriptedServer`.
-        options: Further arguments of `ScriptedServer`.
-
-    Example:
-        with MessagesServer([answer("It is 3.", reasoning="1 + 2")]) as server:
-            client = AnthropicClient("claude-opus-4-6", api_key="k", base_url=server.base_url)
-    """
-
-    _path: str | tuple[str, ...] = "/messages"
-    _always_counts = True
-
-    def __init__(self, script: Any = None, **options: Any) -> None:
-        super().__init__(script, **options)
-        self.issued = IssuedThinking()
-
-    def _new_writing(self, number: int, request: ServerRequest) -> Writing:
-        digest = _digest(request.body, None) if isinstance(request.body, dict) else ""
-        model, summarizes = str(request.options.get("model")), "compaction" in request.options
-        return MessagesWriting(number, model, issued=self.issued, digest=digest, summarizes=summarizes)
-
-    def _key_of(self, request: ServerRequest) -> str:
-        return request.headers.get("x-api-key", "")
-
-    def _problems_of(self, request: ServerRequest) -> list[str]:
-        return check_messages_request(request.body, request.headers, issued=self.issued)
-
-    def _other(self, request: ServerRequest, path: str) -> Any:
-        if request.method == "POST" and path.endswith("/messages/count_tokens"):
-            return {"input_tokens": len(request.raw) // 4}
-        name = path.rpartition("/models/")[2]
-        if request.method == "GET" and "/models/" in path and name:
-            return model_info(name)
-        return None
-
-
-def model_info(name: str) -> dict[str, Any]:
-    """Return what ``GET /v1/models/NAME`` answers about a Claude model [A]."""
-    family = family_for(name)
-    thinking = {"adaptive": family.thinking == "adaptive", "enabled": family.thinking == "budget"}
-    thinking |= {kind: family.off == kind for kind in ("disabled", "between_tools")}
-    efforts = {level: level in family.efforts for level in EFFORTS}
-    always = ("batch", "citations", "code_execution", "image_input", "pdf_input")
-
-    def support(value: bool, **details: Any) -> dict[str, Any]:
-        return {"supported": value, **details}
-
-    def supports(values: Mapping[str, bool]) -> dict[str, Any]:
-        return {kind: support(value) for kind, value in values.items()}
-
-    return {
-        "type": "model",
-        "id": name,
-        "display_name": name,
-        "created_at": "2026-01-01T00:00:00Z",
-        "lifecycle": "active",
-        "max_tokens": family.max_output,
-        "max_input_tokens": 200_000,
-        "capabilities": {
-            **supports(dict.fromkeys(always, True)),
-            "context_management": support(True),
-            "effort": support(any(efforts.values()), **supports(efforts)),
-            "server_tools": support(True, **supports({"code_execution": True, "web_search": True})),
-            "structured_outputs": support(family.takes_format),
-            "thinking": support(family.thinking != "none", types=supports(thinking)),
-        },
-    }
-
-
-# -- answers ---------------------------------------------------------------------------------------------
-
-
-@dataclass(slots=True)
-class IssuedThinking:
-    """Thinking that a server has sent: its text and the digest of what came before, by signature."""
-
-    texts: dict[str, tuple[str, str]] = field(default_factory=dict)
-
-    def sign(self, text: str, digest: str) -> str:
-        """Return a new signature for a text that follows a request."""
-        signature = hashlib.sha256(f"{len(self.texts)} {text}".encode("utf-8", "replace")).hexdigest()[:32]
-        self.texts[signature] = (text, digest)
-        return signature
-
-
-@dataclass(slots=True)
-class MessagesWriting(Writing):
-    """Writer of one answer in the Messages protocol.
-
-    Args:
-        issued: Where signatures are kept.
-        digest: Digest of the request.
-        summarizes: Whether the request asks for a summary, which is signed then.
-    """
-
-    issued: IssuedThinking = field(default_factory=IssuedThinking)
-    digest: str = ""
-    summarizes: bool = False
-    _index: int = -1
-    _kind: str = ""  # of the open block: "text", "thinking" or the index of a call
-    _thought: str = ""
-    _has_begun: bool = False
-    _reason: str | None = None
-    _usage: TokenUsage | None = None
-
-    def frames(self, delta: Delta) -> list[bytes]:
-        """Return the events for a delta."""
-        return [_frame(event) for event in self._events(delta)]
-
-    def last_frames(self, *, done: bool) -> list[bytes]:
-        """Return the events that end the message; without ``message_stop`` unless `done`."""
-        events = [*self._begun(), *self._closed()]
-        if self._reason is not None:
-            delta = {"stop_reason": _STOP_REASONS.get(self._reason, self._reason), "stop_sequence": None}
-            events.append({"type": "message_delta", "delta": delta, "usage": _usage(self._usage)})
-            if done:
-                events.append({"type": "message_stop"})
-        return [_frame(event) for event in events]
-
-    def error(self, body: bytes) -> bytes:
-        """Return the error in this protocol's form."""
-        try:
-            error = json.loads(body)["error"]
-        except (ValueError, KeyError, TypeError):
-            return body
-        kind = error.get("type") if error.get("type") in _ERROR_TYPES.values() else "api_error"
-        if error.get("type") == "invalid_request_error":
-            kind = "invalid_request_error"
-        if error.get("code") == "insufficient_quota":
-            kind = "billing_error"
-        return to_json({"type": "error", "error": {"type": kind, "message": error.get("message", "")}})
-
-    def prefix(self) -> bytes:
-        """Return the start of a whole message."""
-        return to_json(self._message())[:-1]
-
-    def body(self) -> bytes:
-        """Return the whole message."""
-        content: list[dict[str, Any]] = []
-        partial: list[str] = []
-        for delta in self._deltas:
-            for event in self._events(delta):
-                _apply(event, content, partial)
-        for event in self._closed():
-            _apply(event, content, partial)
-        reason = None if self._reason is None else _STOP_REASONS.get(self._reason, self._reason)
-        usage = _usage(self._usage)
-        return to_json({**self._message(), "content": content, "stop_reason": reason, "usage": usage})
-
-    def _events(self, delta: Delta) -> Iterator[dict[str, Any]]:
-        yield from self._begun()
-        if delta.reasoning:
-            yield from self._opened("thinking", {"type": "thinking", "thinking": "", "signature": ""})
-            self._thought += delta.reasoning
-            yield self._delta({"type": "thinking_delta", "thinking": delta.reasoning})
-        if delta.text:
-            yield from self._opened("text", {"type": "text", "text": ""})
-            yield self._delta({"type": "text_delta", "text": delta.text})
-        for part in delta.tool_calls:
-            call = {"type": "tool_use", "id": part.id or "", "name": part.name or "", "input": {}}
-            yield from self._opened(f"call {part.index}", call)
-            if isinstance(part.arguments, str) and part.arguments:
-                yield self._delta({"type": "input_json_delta", "partial_json": part.arguments})
-        self._reason = delta.finish_reason or self._reason
-        self._usage = delta.usage or self._usage
-
-    def _begun(self) -> Iterator[dict[str, Any]]:
-        if not self._has_begun:
-            self._has_begun = True
-            yield {"type": "message_start", "message": self._message()}
-            yield {"type": "ping"}
-
-    def _opened(self, kind: str, block: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        if self._kind != kind:
-            yield from self._closed()
-            self._index, self._kind = self._index + 1, kind
-            yield {"type": "content_block_start", "index": self._index, "content_block": block}
-
-    def _closed(self) -> Iterator[dict[str, Any]]:
-        if not self._kind:
-            return
-        if self._kind == "thinking":
-            signature, self._thought = self.issued.sign(self._thought, self.digest), ""
-            half = len(signature) // 2
-            yield self._delta({"type": "signature_delta", "signature": signature[:half]})
-            yield self._delta({"type": "signature_delta", "signature": signature[half:]})
-        yield {"type": "content_block_stop", "index": self._index}
-        self._kind = ""
-
-    def _delta(self, delta: dict[str, Any]) -> dict[str, Any]:
-        return {"type": "content_block_delta", "index": self._index, "delta": delta}
-
-    def _message(self) -> dict[str, Any]:
-        return {
-            "id": f"msg_{self.number}",
-            "type": "message",
-            "role": "assistant",
-            "model": self.model,
-            "content": [],
-            "stop_reason": None,
-            "stop_sequence": None,
-            "usage": {"input_tokens": 1, "output_tokens": 1},
-        }
-
-
-def _frame(event: Mapping[str, Any]) -> bytes:
-    return sse(to_json(event), event["type"])
-
-
-def _usage(usage: TokenUsage | None) -> dict[str, Any]:
-    if usage is None:
-        return {"output_tokens": 1}
-    cached, written = usage.cached_tokens or 0, usage.cache_write_tokens or 0
-    fresh = usage.prompt_tokens - cached - written
-    data = {"input_tokens": fresh, "output_tokens": usage.completion_tokens}
-    if usage.cached_tokens is not None:
-        data["cache_read_input_tokens"] = cached
-    if usage.cache_write_tokens is not None:
-        data["cache_creation_input_tokens"] = written
-    details = {"output_tokens_details": {"thinking_tokens": usage.reasoning_tokens}}
-    return data if usage.reasoning_tokens is None else {**data, **details}
-
-
-def _apply(event: Mapping[str, Any], content: list[dict[str, Any]], partial: list[str]) -> None:
-    """Add an event of a stream to the content of a whole message."""
-    if event["type"] == "content_block_start":
-        content.append(dict(event["content_block"]))
-        partial.clear()
-    elif event["type"] == "content_block_delta":
-        delta = dict(event["delta"])
-        kind = delta.pop("type")
-        if kind == "input_json_delta":
-            partial.append(delta["partial_json"])
-            return
-        for name, value in delta.items():
-            content[-1][name] = content[-1].get(name, "") + value
-    elif event["type"] == "content_block_stop" and content[-1]["type"] == "tool_use" and partial:
-        try:
-            content[-1]["input"] = json.loads("".join(partial))
-        except ValueError:
-            content[-1]["input"] = {}
-
-
-@dataclass(frozen=True, slots=True)
-class MessageBlocks(ServerFault):
-    """An answer made of blocks of the protocol; make one with `message_blocks`."""
-
-    blocks: tuple[Mapping[str, Any], ...]
-    fields: Mapping[str, Any]
-
-    async def play(self, out: Exchange) -> bool:
-        """Send the answer."""
-        writing = out.writing
-        assert isinstance(writing, MessagesWriting)
-        blocks = [_signed(block, writing) for block in self.blocks]
-        usage = self.fields.get("usage") or {"input_tokens": 10, "output_tokens": 5}
-        ending = {"stop_sequence": None, **{k: v for k, v in self.fields.items() if k != "usage"}}
-        message = {**writing._message(), "usage": usage}
-        if not out.streamed:
-            await out.respond(200, to_json({**message, "content": blocks, **ending}))
-            return False
-        await out.write(_frame({"type": "message_start", "message": {**message, **_early(ending)}}))
-        for index, block in enumerate(blocks):
-            for event in _block_events(index, block):
-                await out.write(_frame(event))
-        delta = {"type": "message_delta", "delta": ending, "usage": usage, "unknown_field": 1}
-        await out.write(_frame(delta))
-        await out.write(_frame({"type": "message_stop"}))
-        await out.end()
-        return False
-
-
-def message_blocks(
-    *blocks: Mapping[str, Any],
-    stop_reason: str = "end_turn",
-    usage: Mapping[str, Any] | None = None,
-    **fields: Any,
-) -> MessageBlocks:
-    """Return an answer made of these blocks, for `MessagesServer`.
-
-    Args:
-        blocks: Content blocks. Thinking without a signature gets one.
-        stop_reason: Why the answer ended.
-        usage: The ``usage``; None for a small one.
-        fields: Further fields of the message, such as ``stop_details`` or ``input_transformations``.
-    """
-    return MessageBlocks(blocks, {"stop_reason": stop_reason, "usage": usage, **fields})
-
-
-def _signed(block: Mapping[str, Any], writing: MessagesWriting) -> dict[str, Any]:
-    text = block.get({"thinking": "thinking", "compaction": "content"}.get(str(block.get("type")), ""))
-    is_signed = block.get("type") == "thinking" or (block.get("type") == "compaction" and writing.summarizes)
-    if is_signed and not block.get("signature"):
-        return {**block, "signature": writing.issued.sign(text or "", writing.digest)}
-    return dict(block)
-
-
-def _early(ending: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that are known when a message starts."""
-    return {name: value for name, value in ending.items() if name == "input_transformations"}
-
-
-def _block_events(index: int, block: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a block as events, its text and input in pieces."""
-    start, deltas = dict(block), list[dict[str, Any]]()
-    if block["type"] == "text":
-        start["text"] = ""
-        deltas = [
-            {"type": "text_delta", "text": piece} for piece in re.findall(r".{1,7}", block["text"], re.S)
-        ]
-        citations = start.pop("citations", ())
-        deltas += [{"type": "citations_delta", "citation": citation} for citation in citations]
-    elif block["type"] == "thinking":
-        start |= {"thinking": "", "signature": ""}
-        pieces = re.findall(r".{1,7}", block["thinking"], re.S)
-        deltas = [{"type": "thinking_delta", "thinking": piece} for piece in pieces]
-        deltas.append({"type": "signature_delta", "signature": block["signature"]})
-    elif block["type"] == "compaction":
-        names = [name for name in ("content", "encrypted_content") if name in block]
-        start |= dict.fromkeys(names)
-        deltas = [{"type": "compaction_delta", **{name: block[name] for name in names}}]
-    elif isinstance(block.get("input"), Mapping) and block["input"]:
-        start["input"] = {}
-        text = json.dumps(block["input"])
-        deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in ("", text[:5], text[5:])]
-    yield {"type": "content_block_start", "index": index, "content_block": start}
-    yield {"type": "an_event_of_the_future", "index": index}
-    for delta in deltas:
-        yield {"type": "content_block_delta", "index": index, "delta": delta}
-    yield {"type": "content_block_stop", "index": index}
-
-
-# -- refusals --------------------------------------------------------------------------------------------
-
-
 def check_messages_request(
     body: Any, headers: Mapping[str, str] | None = None, *, issued: IssuedThinking | None = None
 ) -> list[str]:
@@ -419,7 +71,7 @@ class _RequestCheck:
         self, body: Mapping[str, Any], headers: Mapping[str, str] | None, issued: IssuedThinking | None
     ) -> None:
         self._body, self._headers, self._issued = body, headers, issued
-        self._family: ClaudeFamily = family_for(str(body.get("model")))
+        self._family: ClaudeRules = claude_rules(str(body.get("model")))
         self._problems: list[str] = []
         self._marks = 0
         self._calls: list[str] = []
@@ -690,11 +342,11 @@ class _RequestCheck:
                 continue
             binding = (self._body.get("thinking") or {}).get("block_binding") or {}
             drops = binding.get("prefix_mismatch_behavior") == "drop_block"
-            if self._family.binds_thinking and not drops and known[1] != _digest(self._body, number):
+            if self._family.binds_thinking and not drops and known[1] != digest_of(self._body, number):
                 self._add(f"messages.{number}: thinking came after another system, tools or messages [A]")
 
 
-def _digest(body: Mapping[str, Any], end: int | None) -> str:
+def digest_of(body: Mapping[str, Any], end: int | None) -> str:
     """Return a digest of the system prompt, the tools and the first messages, without cache marks.
 
     A summary takes the place of what came before it.
