@@ -1,4 +1,4 @@
-"""Thread with an event loop that accepts connections on a free loopback port and ends reliably."""
+"""Thread with an event loop that accepts connections on a loopback port and ends reliably."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _BACKLOG = 1024
 
 
 class Listener:
-    """Thread with an event loop that listens on a free loopback port.
+    """Thread with an event loop that listens on a loopback port.
 
     Args:
         serve: Serves one connection, on the thread's event loop.
@@ -32,15 +32,19 @@ class Listener:
         self._tasks: set[asyncio.Task[None]] = set()
         self.port: int | None = None
 
-    def start(self) -> None:
+    def start(self, port: int = 0) -> None:
         """Listen; `port` is known when this returns.
+
+        Args:
+            port: Port; 0 for a free one.
 
         Raises:
             ScriptError: It was started before.
+            OSError: The port is in use.
         """
         if self._thread is not None:
             raise ScriptError("The server was already started. Create a new one.")
-        self._thread = threading.Thread(target=self._run, name="scripted-server", daemon=True)
+        self._thread = threading.Thread(target=self._run, args=(port,), name="scripted-server", daemon=True)
         self._thread.start()
         self._ready.wait()
         if self._failure is not None:
@@ -62,18 +66,18 @@ class Listener:
         if self._failure is not None:
             raise self._failure
 
-    def _run(self) -> None:
+    def _run(self, port: int) -> None:
         try:
-            asyncio.run(self._main())
+            asyncio.run(self._main(port))
         except BaseException as error:  # noqa: BLE001 - handed over to the thread that starts the server
             self._failure = error
         finally:
             self._ready.set()
 
-    async def _main(self) -> None:
+    async def _main(self, port: int) -> None:
         self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
         # asyncio's own server loses a connection that it accepts just when it is closed.
-        with socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) as listener:
+        with socket.create_server(("127.0.0.1", port), backlog=_BACKLOG) as listener:
             listener.setblocking(False)
             self._loop.add_reader(listener, self._accept, listener, self._loop)
             self.port = listener.getsockname()[1]

@@ -93,9 +93,13 @@ class ScriptedServer:
             raise ScriptError("The server is not running; use it as `with ScriptedServer(...) as server:`.")
         return f"http://127.0.0.1:{self._listener.port}/v1"
 
-    def start(self) -> None:
-        """Start to listen. A ``with`` block closes the server at its end; otherwise call `close`."""
-        self._listener.start()
+    def start(self, port: int = 0) -> None:
+        """Start to listen. A ``with`` block closes the server at its end; otherwise call `close`.
+
+        Args:
+            port: Port; 0 for a free one.
+        """
+        self._listener.start(port)
 
     def close(self) -> None:
         """Close every connection, including waiting ones, and end the thread.
