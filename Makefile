@@ -84,10 +84,10 @@ $(VENV)/.run: $(BIN)/python pyproject.toml
 	@touch $@
 
 $(VENV)/.dev: $(BIN)/python pyproject.toml
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[all,dev]' -e ./conformance
 	@touch $@
 
 $(LOWEST)/.done: pyproject.toml requirements/lowest.txt
 	$(PYTHON) -m venv $(LOWEST)
-	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e '.[fast,skills]' pytest pytest-timeout pytest-xdist hypothesis uvloop 'griffelib>=2; python_version >= "3.11"'
+	$(LOWEST)/bin/python -m pip install --quiet --disable-pip-version-check -c requirements/lowest.txt -e '.[fast,skills]' -e ./conformance pytest pytest-timeout pytest-xdist hypothesis uvloop 'griffelib>=2; python_version >= "3.11"'
 	@touch $@

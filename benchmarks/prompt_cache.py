@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from llm_client_conformance import ScriptedServer, answer, call
+from llm_client_conformance.protocols import GeminiServer, MessagesServer, ResponsesServer
 from pure_agent_loop import (
     Agent,
     AnthropicClient,
@@ -38,10 +40,6 @@ from pure_agent_loop import (
 )
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.prompts import ENGLISH
-from pure_agent_loop.testing import ScriptedServer, answer, call
-from pure_agent_loop.testing.protocols.gemini import GeminiServer
-from pure_agent_loop.testing.protocols.messages import MessagesServer
-from pure_agent_loop.testing.protocols.responses import ResponsesServer
 
 BYTES_A_TOKEN, LEAST, STEP, LOOK_BACK = 4, 1_024, 128, 20
 READ, WRITE = 0.1, 1.25

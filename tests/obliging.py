@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from pure_agent_loop.testing import ServerRequest, answer, call
+from llm_client_conformance import ServerRequest, answer, call
 
 SAMPLES: dict[str, Any] = {
     "string": "Oslo",

@@ -25,11 +25,10 @@ from tests.cli.screens import (
     UP,
 )
 from tests.doctor.test_protocols import obliging
-from tests.faults import quota_exceeded
 
+from llm_client_conformance.protocols import MessagesServer
 from pure_agent_loop.support.terminal import width_of
 from pure_agent_loop.testing import ScriptedServer, answer, call, status
-from pure_agent_loop.testing.protocols import MessagesServer
 
 ROOT = Path(__file__).parents[2]
 SHELL = answer("", call("shell", command="touch made && echo hello > said", changes=True))
@@ -168,7 +167,7 @@ class TestTalking:
 
 class TestWhileItWorks:
     def test_an_error_of_the_server_does_not_end_the_conversation(self, chat):
-        screen = chat([quota_exceeded(), "Better now."])
+        screen = chat([status(429, "No credit.", error_code="insufficient_quota"), "Better now."])
         screen.type("go" + ENTER)
         screen.until("used up")
         idle(screen)

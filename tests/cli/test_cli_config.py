@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 from tests.cli.screens import Screen
 
+from llm_client_conformance.protocols import MessagesServer
 from pure_agent_loop.support.terminal import width_of
 from pure_agent_loop.support.variables import KNOWN
 from pure_agent_loop.testing import ScriptedServer, answer, call
 from pure_agent_loop.testing.faults import status
-from pure_agent_loop.testing.protocols import MessagesServer
 
 if sys.platform != "win32":
     from terminal import Terminal

@@ -10,10 +10,10 @@ import sys
 import pytest
 from tests.doctor.servers import DropsTools, RefusesTemperature, Server, WritesText
 from tests.doctor.test_protocols import obliging
-from tests.faults import html_page, refusing_url
 
-from pure_agent_loop.testing import Gate, ScriptedServer, Silence, unauthorized
-from pure_agent_loop.testing.protocols import MessagesServer
+from llm_client_conformance import Gate, ScriptedServer, Silence, unauthorized
+from llm_client_conformance.faults import html_page, refusing_url
+from llm_client_conformance.protocols import MessagesServer
 
 KEY = "key-that-nobody-may-see"
 

@@ -1,6 +1,6 @@
 """The command with models of other protocols."""
 
-from pure_agent_loop.testing.protocols import GeminiServer, MessagesServer
+from llm_client_conformance.protocols import GeminiServer, MessagesServer
 
 
 def test_a_task_is_done_by_a_model_of_the_messages_protocol(pal):

@@ -6,9 +6,9 @@ import json
 import re
 
 import pytest
-from tests.faults import quota_exceeded, rate_limited
 
-from pure_agent_loop.testing import ScriptedServer, answer, call, status
+from llm_client_conformance import ScriptedServer, answer, call, status
+from llm_client_conformance.faults import quota_exceeded, rate_limited
 
 LOOK = answer("I will look.", call("list_dir", path="."))
 

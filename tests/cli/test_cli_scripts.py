@@ -11,14 +11,14 @@ from contextlib import closing
 from importlib.resources import files
 
 import pytest
-from tests.faults import quota_exceeded
 
+from llm_client_conformance import ScriptedServer, answer, call
+from llm_client_conformance.faults import quota_exceeded
 from pure_agent_loop.cli.parser import COMMANDS, make_parser
 from pure_agent_loop.cli.shell_integration.completion import SHELLS, completion
 from pure_agent_loop.cli.shell_integration.outline import outline
 from pure_agent_loop.events import EventType
 from pure_agent_loop.llm.tool_modes.recover import could_fit
-from pure_agent_loop.testing import ScriptedServer, answer, call
 
 if sys.platform != "win32":
     from terminal import CTRL_D, Terminal

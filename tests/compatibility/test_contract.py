@@ -16,9 +16,14 @@ RECORDED = json.loads((Path(__file__).parent / "a892dbe" / "contract.json").read
 DECIDED = {
     "stop_reasons/backgrounded": "no run ended with it; the task in the background has its own stop reason",
     "names/pure_agent_loop.Part/order": "Part(id, session_id, message_id, type, ...), the order of its row",
-    "names/pure_agent_loop.testing.quirks.AsItIs": "moved to the kit for authors of clients",
     **dict.fromkeys(["options/man --help", "options/man -h"], "no manual page: --help-all has it all"),
     "options/tasks --status/choices/backgrounded": "the same word, of a run of the engine",
+}
+MOVED = ("pure_agent_loop.testing.protocols.", "pure_agent_loop.testing.quirks.")
+DECIDED |= {
+    f"names/{name}": "strict servers and quirks are in the conformance kit, for whoever writes a client"
+    for name in RECORDED["names"]
+    if name.startswith(MOVED)
 }
 
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pure_agent_loop.testing import ScriptedServer, assert_replays
+from llm_client_conformance import ScriptedServer
+from pure_agent_loop.testing import assert_replays
 from tests import forked
 from tests.docs.example_scripts import EXAMPLES, SCRIPTS, path_of, run_example, stripped, written_output
 from tests.obliging import obliging

@@ -46,7 +46,7 @@ PUBLIC = [  # modules whose names are an interface
         "subagents",
         "durable",
     ),
-    *("server", "otel", "mcp", "evaluation", "doctor", "testing", "testing.protocols", "testing.quirks"),
+    *("server", "otel", "mcp", "evaluation", "doctor", "testing"),
     *("assistant", "prompts"),
 ]
 

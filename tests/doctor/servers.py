@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
+from llm_client_conformance import ServerRequest, answer, call, deltas, status
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.testing import ServerRequest, answer, call, deltas, status
 
 NUMBERS = ", ".join(map(str, range(1, 51)))
 

@@ -6,11 +6,12 @@ import asyncio
 
 import pytest
 
+from llm_client_conformance import ScriptedServer, Silence, unauthorized
+from llm_client_conformance.faults import html_page, quota_exceeded, rate_limited, refusing_url
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.doctor import Target, Watch, examine, paste
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm import profiles
-from pure_agent_loop.testing import ScriptedServer, Silence, unauthorized
 from tests.doctor.servers import (
     DropsTools,
     NeverStreams,
@@ -23,7 +24,6 @@ from tests.doctor.servers import (
     WritesText,
     web_server,
 )
-from tests.faults import html_page, quota_exceeded, rate_limited, refusing_url
 
 
 def examined(handler, timeout=20.0, model="scripted", **options):

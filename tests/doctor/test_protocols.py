@@ -12,15 +12,14 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
+from llm_client_conformance import ScriptedServer, answer, call, status, unauthorized
+from llm_client_conformance.faults import refusing_url
+from llm_client_conformance.protocols import GeminiServer, MessagesServer, ResponsesServer
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.doctor import Finding, Report, Survey, Target, Watch, examine, survey, survey_text
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.testing import ScriptedServer, answer, call, unauthorized
-from pure_agent_loop.testing.faults import status
-from pure_agent_loop.testing.protocols import GeminiServer, MessagesServer, ResponsesServer
 from tests.doctor.servers import Server, web_server
-from tests.faults import refusing_url
 
 MODELS = {
     "anthropic": (MessagesServer, "claude-opus-4-6"),

@@ -20,6 +20,11 @@ from typing import Any
 import pytest
 
 import pure_agent_loop
+from llm_client_conformance import Delta, ToolCallDelta
+from llm_client_conformance.protocols.gemini_answers import GeminiWriting
+from llm_client_conformance.protocols.messages_answers import MessagesWriting
+from llm_client_conformance.protocols.responses_answers import ResponsesWriting
+from llm_client_conformance.scripted.completions import Writing
 from pure_agent_loop import (
     Agent,
     AnthropicClient,
@@ -37,12 +42,7 @@ from pure_agent_loop import (
 from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 from pure_agent_loop.llm.http.httpx import library
 from pure_agent_loop.llm.protocol_client import ProtocolClient
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.support.secrets.redaction import Redactor
-from pure_agent_loop.testing.exchange import Writing
-from pure_agent_loop.testing.protocols.gemini import GeminiWriting
-from pure_agent_loop.testing.protocols.messages import MessagesWriting
-from pure_agent_loop.testing.protocols.responses import ResponsesWriting
 
 STEPS = 50
 OURS = str(Path(pure_agent_loop.__file__).parent)

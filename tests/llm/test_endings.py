@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from llm_client_conformance import ScriptedServer
+from llm_client_conformance.quirks import Expected, Quirk, RawBody
 from pure_agent_loop import Agent, RetryConfig
-from pure_agent_loop.testing import ScriptedServer
-from pure_agent_loop.testing.quirks import Expected, Quirk, RawBody
 
 SAID = "Let me look."
 QUICK = RetryConfig(max_retries=1, base_delay=0.0, jitter=0.0)

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from llm_client_conformance import ScriptedServer
+from llm_client_conformance.quirks import Expected, Quirk, RawBody
 from pure_agent_loop import Agent, BaseLLMClient, LLMResponse, RetryConfig, tool
 from pure_agent_loop.llm.extra import joined
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.sessions import JsonlStore
-from pure_agent_loop.testing import ScriptedServer
-from pure_agent_loop.testing.quirks import Expected, Quirk, RawBody
 
 SIGN = {"vendor": {"seal": "c2VhbA==", "parts": [None, 0, {"x": ""}]}}
 FUNCTION = {"name": "add", "arguments": '{"a": 1, "b": 2}'}

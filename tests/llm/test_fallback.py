@@ -12,6 +12,8 @@ from dataclasses import replace
 import pytest
 from benchmarks.fallback_kill import kill_runs
 
+import llm_client_conformance as kit
+from llm_client_conformance.protocols import MessagesServer
 from pure_agent_loop import (
     Agent,
     AnthropicClient,
@@ -33,7 +35,6 @@ from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.testing import FakeClock, Gate, ScriptedLLM, ScriptedServer, answer, call, deltas
 from pure_agent_loop.testing.faults import EndEarly, Reset, Silence, status
-from pure_agent_loop.testing.protocols import MessagesServer
 from tests.llm.protocols.loops import in_a_loop
 
 USER = [{"role": "user", "content": "q"}]
@@ -191,9 +192,9 @@ async def test_silence_in_a_group_within_a_group_is_for_the_inner_one():
 
 def test_thinking_goes_back_to_the_model_that_thought():
     items = [
-        answer(call("mark", name="x"), reasoning="mine"),
-        status(529, "busy"),
-        answer("b", reasoning="y"),
+        kit.answer(kit.call("mark", name="x"), reasoning="mine"),
+        kit.status(529, "busy"),
+        kit.answer("b", reasoning="y"),
     ]
     with MessagesServer(items) as claude, ScriptedServer(["a"]) as second:
         clock = FakeClock()
@@ -278,7 +279,7 @@ def test_no_further_model_is_asked_once_the_limit_of_tokens_is_reached():
 
 @pytest.mark.parametrize("text", ["", "Half of an ans"])
 def test_a_refusal_is_answered_by_the_next_model_and_its_text_is_discarded(text):
-    refusal = answer(text, finish_reason="refusal")
+    refusal = kit.answer(text, finish_reason="refusal")
     with MessagesServer([refusal]) as claude, ScriptedServer(["The answer."]) as second:
         models = Fallback([AnthropicClient("claude-opus-4-6", "k", claude.base_url), client_of(second, "m")])
         result = Agent(llm=models).run("go")
@@ -292,7 +293,7 @@ def test_a_refusal_is_answered_by_the_next_model_and_its_text_is_discarded(text)
 
 def test_a_refusal_need_not_be_handed_on():
     with (
-        MessagesServer([answer(finish_reason="refusal")]) as claude,
+        MessagesServer([kit.answer(finish_reason="refusal")]) as claude,
         ScriptedServer(handler=lambda _: "never") as second,
     ):
         clients = [AnthropicClient("claude-opus-4-6", "k", claude.base_url), client_of(second, "m")]

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
+from llm_client_conformance import ScriptedServer
+from llm_client_conformance.quirks import Expected, Quirk, RawBody
 from pure_agent_loop import Agent, BaseLLMClient, LLMResponse, ToolCall
 from pure_agent_loop.llm.control_tokens import meant_arguments, meant_name
-from pure_agent_loop.testing import ScriptedServer
-from pure_agent_loop.testing.quirks import Expected, Quirk, RawBody
 
 NAMES = {"look", "delete"}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.faults import refusing_url
 from tests.helpers import add, check_events
 
+from llm_client_conformance.faults import refusing_url
 from pure_agent_loop import (
     Agent,
     AgentLoop,

@@ -6,11 +6,11 @@ from typing import get_args
 import pytest
 from tests.llm.protocols.typed import HAS_TYPES
 
+from llm_client_conformance.protocols import GeminiServer, MessagesServer, ResponsesServer
 from pure_agent_loop import Agent, AnthropicClient, ConfigError, OpenAIClient, ResponsesClient
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.runs import Endpoint, plan_model
 from pure_agent_loop.runs.choose import RESPONSES_ONLY, choose_model
-from pure_agent_loop.testing.protocols import GeminiServer, MessagesServer, ResponsesServer
 
 NAME = "anthropic:claude-opus-4-6"
 

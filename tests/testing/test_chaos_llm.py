@@ -8,7 +8,7 @@ from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.retry import is_transient
 from pure_agent_loop.testing import ChaosLLM, ScriptedLLM, call
-from pure_agent_loop.testing.faults import CHAOS_KINDS
+from pure_agent_loop.testing.chaos import CHAOS_KINDS
 
 HELLO = [{"role": "user", "content": "hello"}]
 

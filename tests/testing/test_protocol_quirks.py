@@ -4,11 +4,9 @@ import asyncio
 import random
 
 import pytest
+from tests.outcomes import outcome_of
 
-from pure_agent_loop import Agent, AnthropicClient, GeminiClient, ResponsesClient, RetryConfig
-from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.response import Assembler
-from pure_agent_loop.testing.protocols import (
+from llm_client_conformance.protocols import (
     GeminiServer,
     MessagesServer,
     ResponsesServer,
@@ -16,7 +14,10 @@ from pure_agent_loop.testing.protocols import (
     check_messages_request,
     check_responses_request,
 )
-from pure_agent_loop.testing.quirks import PROTOCOL_QUIRKS, QUIRKS, TOOLS, RawBody, check, serve
+from llm_client_conformance.quirks import PROTOCOL_QUIRKS, QUIRKS, TOOLS, RawBody, check, serve
+from pure_agent_loop import Agent, AnthropicClient, GeminiClient, ResponsesClient, RetryConfig
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.response import Assembler
 
 CLIENTS = {"messages": AnthropicClient, "responses": ResponsesClient, "gemini": GeminiClient}
 SERVERS = {"messages": MessagesServer, "responses": ResponsesServer, "gemini": GeminiServer}
@@ -45,7 +46,7 @@ async def every_way(quirk, server):
     for size in (None, 1, 7, [rng.randint(1, 60) for _ in range(9)]):
         server.rechunk = size
         try:
-            found[str(size)] = check(quirk, await streamed(client))
+            found[str(size)] = check(quirk, outcome_of(await streamed(client)))
         except LLMError as error:
             found[str(size)] = check(quirk, error)
     await client.aclose()

@@ -1,4 +1,4 @@
-"""The conformance kit: our client gives each quirk what must come out of it, and the kit judges rightly."""
+"""Our client gives each quirk of chat completions what must come out of it."""
 
 from __future__ import annotations
 
@@ -7,31 +7,28 @@ import json
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from tests.outcomes import outcome_of
 
-from pure_agent_loop import Agent, RetryConfig, tool
-from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.completions import BodyReader
-from pure_agent_loop.llm.openai_client import OpenAIClient
-from pure_agent_loop.llm.response import Assembler, LLMResponse
-from pure_agent_loop.llm.values import TokenUsage, ToolCall
-from pure_agent_loop.testing import ScriptedServer
-from pure_agent_loop.testing.quirks import (
+from llm_client_conformance import ScriptedServer
+from llm_client_conformance.quirks import (
     PROTOCOL_QUIRKS,
     QUIRKS,
     TOOLS,
     Expected,
-    Outcome,
-    OutcomeCall,
     Quirk,
     RawBody,
     check,
     serve,
 )
+from pure_agent_loop import Agent, RetryConfig, tool
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.completions import BodyReader
+from pure_agent_loop.llm.openai_client import OpenAIClient
+from pure_agent_loop.llm.response import Assembler, LLMResponse
 
 PAGE = Path(__file__).parents[2] / "docs" / "quirk-list.md"
 HI = [{"role": "user", "content": "hi"}]
@@ -72,7 +69,7 @@ def read_cut(quirk: Quirk, cuts: Iterable[int]) -> LLMResponse | LLMError:
 @every_quirk
 def test_a_quirk_is_read_however_it_is_cut(quirk):
     outcomes = [read(quirk, size) for size in (len(quirk.body) or 1, *SIZES)]
-    assert [check(quirk, outcome) for outcome in outcomes] == [[]] * len(outcomes)
+    assert [check(quirk, outcome_of(outcome)) for outcome in outcomes] == [[]] * len(outcomes)
     assert len({str(o) if isinstance(o, LLMError) else json.dumps(o.to_dict()) for o in outcomes}) == 1
 
 
@@ -82,7 +79,7 @@ def test_a_quirk_is_read_wherever_it_is_cut(quirk):
     rng, size = random.Random(quirk.name), len(quirk.body)
     cuts = [[first] for first in range(1, 12)]
     cuts += [sorted(rng.choices(range(size + 1), k=rng.randint(1, 12))) for _ in range(20)]
-    assert [check(quirk, read_cut(quirk, each)) for each in cuts] == [[]] * len(cuts)
+    assert [check(quirk, outcome_of(read_cut(quirk, each))) for each in cuts] == [[]] * len(cuts)
 
 
 async def plain(client: OpenAIClient) -> LLMResponse:
@@ -105,7 +102,7 @@ async def every_way(quirk: Quirk, server: ScriptedServer) -> dict[str, list[str]
     for name, ask, size in ways:
         server.rechunk = size
         try:
-            found[name] = check(quirk, await ask(client))
+            found[name] = check(quirk, outcome_of(await ask(client)))
         except LLMError as error:
             found[name] = check(quirk, error)
     await client.aclose()
@@ -168,126 +165,6 @@ def test_an_agent_ends_as_it_should(quirk):
     assert result.stop_reason == ("content_filter" if filtered else "completed")
     if not expected.calls:
         assert result.content.startswith(expected.text)
-
-
-# -- the kit itself -----------------------------------------------------------------------------
-
-
-def test_there_are_many_and_each_is_one_of_a_kind():
-    assert len(QUIRKS) >= 50
-    assert len({quirk.name for quirk in QUIRKS}) == len(QUIRKS)
-    assert len({(quirk.body, quirk.content_type) for quirk in QUIRKS}) == len(QUIRKS)
-    assert len({quirk.why for quirk in QUIRKS}) == len(QUIRKS)
-
-
-def test_the_calls_name_the_tools_of_the_kit():
-    names = {name for quirk in QUIRKS for name, _ in quirk.expected.calls}
-    assert names == {each["function"]["name"] for each in TOOLS}
-
-
-def perfect(quirk: Quirk) -> Outcome:
-    expected = quirk.expected
-    calls = tuple(OutcomeCall(f"id{i}", *each) for i, each in enumerate(expected.calls))
-    return Outcome(expected.text, expected.reasoning, calls, expected.finish_reason, expected.usage)
-
-
-@pytest.mark.parametrize("quirk", [pytest.param(quirk, id=quirk.name) for quirk in QUIRKS])
-def test_what_must_come_out_passes_and_its_opposite_does_not(quirk):
-    error = quirk.expected.error
-    right = perfect(quirk) if error is None else LLMError("x", kind=error)
-    wrong = LLMError("x", kind="unknown") if error is None else Outcome("It is", finish_reason="stop")
-    assert check(quirk, right) == []
-    assert len(check(quirk, wrong)) == 1
-
-
-TWO = named("calls-by-the-book")
-ONE_CALL = perfect(TWO).calls[:1]
-WRONG = {
-    "text": replace(perfect(TWO), text="I add."),
-    "reasoning": replace(perfect(TWO), reasoning="hm"),
-    "finish_reason": replace(perfect(TWO), finish_reason="stop"),
-    "usage": replace(perfect(TWO), usage=TokenUsage(11, 8, 19)),
-    "usage: unknown": replace(perfect(TWO), usage=None),
-    "usage: guessed": replace(perfect(TWO), usage=TokenUsage(11, 7, 18, estimated=True)),
-    "calls: expected 2, got 1": replace(perfect(TWO), calls=ONE_CALL),
-    "call 2: expected the name": replace(
-        perfect(TWO), calls=(*ONE_CALL, OutcomeCall("x", "sub", {"a": 4, "b": 5}))
-    ),
-    "call 2: expected the arguments": replace(
-        perfect(TWO), calls=(*ONE_CALL, OutcomeCall("x", "add", {"a": 4}))
-    ),
-    "call 2: expected the arguments {}, got unusable": replace(
-        perfect(TWO), calls=(*ONE_CALL, OutcomeCall("x", "add", None))
-    ),
-    "an id is missing": replace(perfect(TWO), calls=(*ONE_CALL, OutcomeCall("", "add", {"a": 4, "b": 5}))),
-    "an id is used twice": replace(
-        perfect(TWO), calls=(*ONE_CALL, OutcomeCall("id0", "add", {"a": 4, "b": 5}))
-    ),
-}
-
-
-@pytest.mark.parametrize("words", list(WRONG))
-def test_each_difference_is_told(words):
-    found = check(TWO, WRONG[words])
-    assert len(found) == 1
-    assert words.partition(": ")[0] in found[0]
-
-
-def test_a_field_can_be_left_out():
-    assert check(TWO, WRONG["usage: unknown"], ignore=("usage",)) == []
-    assert check(TWO, WRONG["text"], ignore=("usage", "reasoning")) != []
-
-
-def test_invented_usage_is_wrong_and_a_guess_is_not():
-    quirk = named("usage-never")
-    assert check(quirk, replace(perfect(quirk), usage=TokenUsage(9, 9, 18, estimated=True))) == []
-    assert len(check(quirk, replace(perfect(quirk), usage=TokenUsage(9, 9, 18)))) == 1
-
-
-def test_arguments_that_must_not_be_used():
-    quirk = named("arguments-nan")
-    good = LLMResponse(None, [ToolCall("c1", "add", {}, "not JSON")], finish_reason="tool_calls")
-    assert check(quirk, good) == []
-    bad = LLMResponse(None, [ToolCall("c1", "add", {})], finish_reason="tool_calls")
-    assert check(quirk, bad) == ["call 1: expected unusable arguments, got the arguments {}"]
-
-
-def test_an_error_where_an_answer_was_due_is_told():
-    assert check(named("crlf"), ValueError("no")) == ["expected an answer, got ValueError: 'no'"]
-
-
-def test_an_error_of_another_kind_is_told():
-    assert check(named("error-quota"), LLMError("no", kind="rate_limit")) == [
-        "expected an error of kind 'quota', got 'rate_limit' (LLMError: 'no')"
-    ]
-    assert check(named("html"), ValueError("no")) == [
-        "expected an error of kind 'bad_request', got None (ValueError: 'no')"
-    ]
-
-
-@pytest.mark.parametrize(
-    ("quirk", "label"),
-    [
-        (named("crlf"), "text/event-stream"),
-        (named("json"), "application/json"),
-        (named("html"), "text/html; charset=utf-8"),
-    ],
-    ids=lambda value: getattr(value, "name", ""),
-)
-@pytest.mark.parametrize("rechunk", [None, 5])
-def test_the_server_sends_exactly_the_body(quirk, label, rechunk):
-    from http.client import HTTPConnection
-    from urllib.parse import urlsplit
-
-    body = json.dumps({"model": "m", "messages": HI, "stream": True})
-    with serve(quirk, rechunk=rechunk) as server:
-        for _ in range(2):  # every request
-            connection = HTTPConnection(urlsplit(server.base_url).netloc)
-            connection.request("POST", "/v1/chat/completions", body)
-            answer = connection.getresponse()
-            assert (answer.status, answer.headers["content-type"]) == (200, label)
-            assert answer.read() == quirk.body
-            connection.close()
 
 
 def test_a_quirk_of_ones_own():

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import pytest
-from http_probe import HELLO, Probe, ask
+from tests.http_probe import HELLO, Probe, ask
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.completions import parse_chunk

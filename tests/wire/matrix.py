@@ -15,6 +15,17 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from llm_client_conformance import (
+    Delta,
+    ScriptedServer,
+    ServerRequest,
+    ToolCallDelta,
+    call,
+    check_history,
+    deltas,
+)
+from llm_client_conformance.faults import refusing_url
+from llm_client_conformance.protocols import GeminiServer, MessagesServer, ResponsesServer
 from pure_agent_loop import (
     Agent,
     AgentResult,
@@ -27,18 +38,8 @@ from pure_agent_loop import (
     RetryConfig,
     tool,
 )
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
 from pure_agent_loop.runs.run import Run
-from pure_agent_loop.testing import (
-    FakeClock,
-    ScriptedServer,
-    ServerRequest,
-    call,
-    check_history,
-    deltas,
-)
-from pure_agent_loop.testing.protocols import GeminiServer, MessagesServer, ResponsesServer
-from tests.faults import refusing_url
+from pure_agent_loop.testing import FakeClock
 from tests.helpers import check_result
 
 FOUND = "The word with number 4 is 'plover'."

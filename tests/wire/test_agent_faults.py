@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from pure_agent_loop.agent import Agent, AgentResult
-from pure_agent_loop.errors import LLMError
-from pure_agent_loop.events import Event, EventType
-from pure_agent_loop.llm.values import Delta, ToolCallDelta
-from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.testing import (
+from llm_client_conformance import (
+    Delta,
     EndEarly,
     ErrorChunk,
     Reset,
@@ -20,6 +16,7 @@ from pure_agent_loop.testing import (
     ServerRequest,
     Silence,
     Status,
+    ToolCallDelta,
     answer,
     call,
     deltas,
@@ -27,7 +24,7 @@ from pure_agent_loop.testing import (
     status,
     unauthorized,
 )
-from tests.faults import (
+from llm_client_conformance.faults import (
     BrokenChunk,
     Drip,
     EmptyChoices,
@@ -39,6 +36,10 @@ from tests.faults import (
     refusing_url,
     unavailable,
 )
+from pure_agent_loop.agent import Agent, AgentResult
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.events import Event, EventType
+from pure_agent_loop.retry import RetryConfig
 
 from .talk import WAYS
 

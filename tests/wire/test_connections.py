@@ -10,11 +10,11 @@ from typing import Any
 
 import pytest
 
+from llm_client_conformance import Gate, ScriptedServer, Status, answer, call, deltas, status
+from llm_client_conformance.faults import Raw
 from pure_agent_loop.agent import Agent
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.events import EventType
-from pure_agent_loop.testing import Gate, ScriptedServer, Status, answer, call, deltas, status
-from tests.faults import Raw
 
 from .talk import HI, WAYS, ask, client_of, counting, run
 

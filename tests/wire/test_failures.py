@@ -9,9 +9,7 @@ from typing import Any
 
 import pytest
 
-from pure_agent_loop.errors import LLMError
-from pure_agent_loop.llm.failures import parse_retry_after, translate_error
-from pure_agent_loop.testing import (
+from llm_client_conformance import (
     EndEarly,
     ErrorChunk,
     Reset,
@@ -24,7 +22,7 @@ from pure_agent_loop.testing import (
     status,
     unauthorized,
 )
-from tests.faults import (
+from llm_client_conformance.faults import (
     BrokenChunk,
     EmptyChoices,
     HangUp,
@@ -35,6 +33,8 @@ from tests.faults import (
     refusing_url,
     unavailable,
 )
+from pure_agent_loop.errors import LLMError
+from pure_agent_loop.llm.failures import parse_retry_after, translate_error
 
 from .talk import WAYS, client_of, get_answer, get_error
 

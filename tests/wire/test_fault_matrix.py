@@ -15,9 +15,8 @@ from typing import Any
 
 import pytest
 
-from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
-from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.testing import (
+from llm_client_conformance import (
+    Delta,
     EndEarly,
     ErrorChunk,
     Reset,
@@ -30,7 +29,7 @@ from pure_agent_loop.testing import (
     status,
     unauthorized,
 )
-from tests.faults import (
+from llm_client_conformance.faults import (
     BrokenChunk,
     Drip,
     EmptyChoices,
@@ -40,6 +39,7 @@ from tests.faults import (
     rate_limited,
     unavailable,
 )
+from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 
 from .matrix import ANSWER, NEVER_ENDING, PROTOCOLS, Case, Kind, case_of, play
 from .talk import WAYS

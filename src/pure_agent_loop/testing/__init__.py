@@ -3,10 +3,10 @@
 Nothing here needs a test framework, a network beyond loopback, or a real model.
 """
 
+from pure_agent_loop.testing.chaos import ChaosLLM
 from pure_agent_loop.testing.clock import FakeClock
-from pure_agent_loop.testing.exchange import Exchange, ServerRequest
+from pure_agent_loop.testing.exchange import Exchange
 from pure_agent_loop.testing.faults import (
-    ChaosLLM,
     EndEarly,
     ErrorChunk,
     Reset,
@@ -19,7 +19,9 @@ from pure_agent_loop.testing.faults import (
 from pure_agent_loop.testing.gate import Gate, ScriptError, Signal
 from pure_agent_loop.testing.history import check_history, check_request
 from pure_agent_loop.testing.llm import LLMRequest, ScriptedLLM
-from pure_agent_loop.testing.script import answer, assert_replays, call, deltas, raw_call
+from pure_agent_loop.testing.replays import assert_replays
+from pure_agent_loop.testing.request import ServerRequest
+from pure_agent_loop.testing.script import answer, call, deltas, raw_call
 from pure_agent_loop.testing.server import ScriptedServer
 from pure_agent_loop.testing.stores import STORE_RULES, check_store
 

@@ -102,7 +102,7 @@ class Gate:
 
     Example:
         gate = Gate()
-        llm = ScriptedLLM([deltas("first ", gate, "second")])
+        script = [deltas("first ", gate, "second")]
         # read the first event, then:
         gate.open()
     """

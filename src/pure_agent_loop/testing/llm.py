@@ -12,9 +12,10 @@ from pure_agent_loop.llm.base import BaseLLMClient
 from pure_agent_loop.llm.response import LLMResponse, assembled
 from pure_agent_loop.llm.values import Delta, TokenUsage
 from pure_agent_loop.support.text import safe_str
-from pure_agent_loop.testing.exchange import Player
 from pure_agent_loop.testing.gate import Gate, ScriptError
-from pure_agent_loop.testing.script import DEFAULT_USAGE, Item, Plan, plan_item
+from pure_agent_loop.testing.plan import Plan, plan_item
+from pure_agent_loop.testing.player import Player
+from pure_agent_loop.testing.script import DEFAULT_USAGE, Item
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import socket
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.values import Delta, TokenUsage
-from pure_agent_loop.testing.exchange import (
-    ClientLeft,
-    Exchange,
-    Player,
-    ServerRequest,
-    Writing,
-    error_body,
-    read_request,
-    to_json,
-)
+from pure_agent_loop.testing.completions import Writing, error_body, to_json
+from pure_agent_loop.testing.exchange import ClientLeft, Exchange
 from pure_agent_loop.testing.faults import ServerFault, fault_for, unauthorized
-from pure_agent_loop.testing.gate import PATIENCE, Gate, ScriptError
+from pure_agent_loop.testing.gate import Gate, ScriptError
 from pure_agent_loop.testing.history import check_request
-from pure_agent_loop.testing.script import DEFAULT_USAGE, Item, Plan, Step, plan_item
+from pure_agent_loop.testing.listener import Listener
+from pure_agent_loop.testing.plan import Plan, plan_item
+from pure_agent_loop.testing.player import Player
+from pure_agent_loop.testing.request import ServerRequest, read_request
+from pure_agent_loop.testing.script import DEFAULT_USAGE, Item, Step
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-_HEAD_LIMIT = 1 << 20
-_BACKLOG = 1024
 
 
 class ScriptedServer:
@@ -41,7 +32,7 @@ class ScriptedServer:
     gets status 400, takes no item of the script, and fails the test at the end of the block.
 
     Args:
-        script: The items, one for each request: those of `ScriptedLLM`, and faults.
+        script: The items, one for each request, and faults (see `pure_agent_loop.testing.script`).
         handler: Answers every request instead of a script: ``(request) -> item``, sync or async. It
             runs on the server's own event loop, so it must not block.
         strict: Fail when the script runs out or is not used up.
@@ -59,7 +50,7 @@ class ScriptedServer:
 
     Example:
         with ScriptedServer([call("add", a=1, b=2), deltas("It is ", Reset()), "It is 3."]) as server:
-            client = OpenAIClient("m", api_key="k", base_url=server.base_url)
+            ask_my_client(server.base_url)
     """
 
     def __init__(
@@ -87,7 +78,7 @@ class ScriptedServer:
         self.violations: list[str] = []
         self.connections = 0
         """Number of connections so far."""
-        self._host = _Host(self._serve)
+        self._listener = Listener(self._serve)
 
     # -- lifecycle ------------------------------------------------------------------------------
 
@@ -98,13 +89,17 @@ class ScriptedServer:
         Raises:
             ScriptError: The server is not running.
         """
-        if self._host.port is None:
+        if self._listener.port is None:
             raise ScriptError("The server is not running; use it as `with ScriptedServer(...) as server:`.")
-        return f"http://127.0.0.1:{self._host.port}/v1"
+        return f"http://127.0.0.1:{self._listener.port}/v1"
 
-    def start(self) -> None:
-        """Start to listen. A ``with`` block closes the server at its end; otherwise call `close`."""
-        self._host.start()
+    def start(self, port: int = 0) -> None:
+        """Start to listen. A ``with`` block closes the server at its end; otherwise call `close`.
+
+        Args:
+            port: Port; 0 for a free one.
+        """
+        self._listener.start(port)
 
     def close(self) -> None:
         """Close every connection, including waiting ones, and end the thread.
@@ -112,7 +107,7 @@ class ScriptedServer:
         Raises:
             ScriptError: The thread did not end, because a handler blocks it.
         """
-        self._host.close()
+        self._listener.close()
 
     def __enter__(self) -> Self:
         self.start()
@@ -270,95 +265,3 @@ def _is_only_usage(step: Step) -> bool:
 def _model_list(names: Iterable[str]) -> Any:
     data = [{"id": name, "object": "model", "created": 0, "owned_by": "scripted"} for name in names]
     return {"object": "list", "data": data}
-
-
-class _Host:
-    """Thread with an event loop that listens on a free loopback port and ends reliably."""
-
-    def __init__(self, serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]) -> None:
-        self._serve = serve
-        self._thread: threading.Thread | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._stop: asyncio.Event | None = None
-        self._ready = threading.Event()
-        self._failure: BaseException | None = None
-        self._accepting: set[asyncio.Task[Any]] = set()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self.port: int | None = None
-
-    def start(self) -> None:
-        if self._thread is not None:
-            raise ScriptError("The server was already started. Create a new one.")
-        self._thread = threading.Thread(target=self._run, name="scripted-server", daemon=True)
-        self._thread.start()
-        self._ready.wait()
-        if self._failure is not None:
-            raise self._failure
-
-    def close(self) -> None:
-        if self._thread is None or self._loop is None or self._stop is None or self.port is None:
-            return
-        self.port = None
-        self._loop.call_soon_threadsafe(self._stop.set)
-        self._thread.join(PATIENCE)
-        if self._thread.is_alive():
-            raise ScriptError("The server does not stop: a handler or a callable of the script blocks it.")
-        if self._failure is not None:
-            raise self._failure
-
-    def _run(self) -> None:
-        try:
-            asyncio.run(self._main())
-        except BaseException as error:  # noqa: BLE001 - handed over to the thread that starts the server
-            self._failure = error
-        finally:
-            self._ready.set()
-
-    async def _main(self) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        # asyncio's own server loses a connection that it accepts just when it is closed.
-        with socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) as listener:
-            listener.setblocking(False)
-            self._loop.add_reader(listener, self._accept, listener, self._loop)
-            self.port = listener.getsockname()[1]
-            self._ready.set()
-            await self._stop.wait()
-            self._loop.remove_reader(listener)
-        while self._accepting or self._tasks:
-            if self._accepting:
-                await asyncio.wait(self._accepting)
-            for task in self._tasks:
-                task.cancel()
-            if self._tasks:
-                await asyncio.wait(self._tasks)
-        await asyncio.sleep(0)  # run the close callbacks of the sockets
-
-    def _accept(self, listener: socket.socket, loop: asyncio.AbstractEventLoop) -> None:
-        try:
-            connection, _ = listener.accept()
-        except OSError:  # the client disconnected
-            return
-        connection.setblocking(False)
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # send small chunks at once
-        reader = asyncio.StreamReader(limit=_HEAD_LIMIT, loop=loop)
-        protocol = asyncio.StreamReaderProtocol(reader, self._begin, loop=loop)
-        task = loop.create_task(loop.connect_accepted_socket(lambda: protocol, connection))
-        self._accepting.add(task)
-        task.add_done_callback(self._accepting.discard)
-
-    def _begin(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        # A plain callback: each connection is registered before anything can fail, so closing misses none.
-        # High-water mark 0: after a drain the operating system has all bytes, and the abort below loses none.
-        writer.transport.set_write_buffer_limits(high=0)
-        task: asyncio.Task[None] = asyncio.ensure_future(self._serve(reader, writer))
-        self._tasks.add(task)
-        task.add_done_callback(lambda done: self._ended(done, writer))
-
-    def _ended(self, task: asyncio.Task[None], writer: asyncio.StreamWriter) -> None:
-        self._tasks.discard(task)
-        writer.transport.abort()
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            asyncio.get_running_loop().call_exception_handler(
-                {"message": "scripted server", "exception": error}
-            )

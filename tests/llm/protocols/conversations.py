@@ -13,6 +13,14 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
+from llm_client_conformance import Reset, ScriptedServer, answer, call, deltas, raw_call, status
+from llm_client_conformance.protocols import (
+    DIALECTS,
+    ChatServer,
+    GeminiServer,
+    MessagesServer,
+    ResponsesServer,
+)
 from pure_agent_loop import (
     Agent,
     AnthropicClient,
@@ -31,14 +39,6 @@ from pure_agent_loop.media import part_words
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.support.language import model_text
-from pure_agent_loop.testing import Reset, ScriptedServer, answer, call, deltas, raw_call, status
-from pure_agent_loop.testing.protocols import (
-    DIALECTS,
-    ChatServer,
-    GeminiServer,
-    MessagesServer,
-    ResponsesServer,
-)
 
 PNG = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk"

@@ -5,11 +5,11 @@ import dataclasses
 
 import pytest
 
-from pure_agent_loop import Agent, ConfigError, OpenAIClient
+from llm_client_conformance import ConfigError, ScriptedServer, ScriptError, answer, call
+from llm_client_conformance.protocols import DIALECTS, ChatServer, check_chat_request
+from pure_agent_loop import Agent, OpenAIClient
 from pure_agent_loop.llm.profiles import PLAIN, profile_for
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.testing import ScriptedServer, ScriptError, answer, call
-from pure_agent_loop.testing.protocols import DIALECTS, ChatServer, check_chat_request
 
 MODELS = {
     "deepseek": "deepseek-v4",

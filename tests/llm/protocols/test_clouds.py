@@ -13,21 +13,20 @@ from types import SimpleNamespace
 
 import pytest
 
-from pure_agent_loop import Agent, AnthropicClient, BedrockClient, ConfigError, LLMError, VertexClient
-from pure_agent_loop.llm.anthropic.families import family_for
-from pure_agent_loop.llm.http.httpx import library
-from pure_agent_loop.llm.response import assembled
-from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.runs import plan_model
-from pure_agent_loop.testing import answer, call, deltas
-from pure_agent_loop.testing.faults import EndEarly, ErrorChunk, Reset, ServerFault, status
-from pure_agent_loop.testing.protocols import (
+from llm_client_conformance import EndEarly, ErrorChunk, Reset, ServerFault, answer, call, deltas, status
+from llm_client_conformance.protocols import (
     BedrockServer,
     MessagesServer,
     VertexServer,
     amazon_message,
     message_blocks,
 )
+from pure_agent_loop import Agent, AnthropicClient, BedrockClient, ConfigError, LLMError, VertexClient
+from pure_agent_loop.llm.anthropic.families import family_for
+from pure_agent_loop.llm.http.httpx import library
+from pure_agent_loop.llm.response import assembled
+from pure_agent_loop.llm.values import TokenUsage
+from pure_agent_loop.runs import plan_model
 from tests.llm.protocols.loops import in_a_loop
 from tests.llm.protocols.test_transports_of_protocols import Redirecting
 

@@ -8,16 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_client_conformance import EndEarly, ErrorChunk, Reset, answer, call, deltas, status
+from llm_client_conformance.protocols import GeminiServer, check_gemini_request, model_parts
+from llm_client_conformance.protocols.gemini_answers import IssuedSignatures
 from pure_agent_loop import Agent, EventType, GeminiClient, RetryConfig
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.gemini.request import GeminiWriter
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultFloat
 from pure_agent_loop.llm.response import assembled
 from pure_agent_loop.llm.values import TokenUsage
-from pure_agent_loop.testing import answer, call, deltas
-from pure_agent_loop.testing.faults import EndEarly, ErrorChunk, Reset, status
-from pure_agent_loop.testing.protocols import GeminiServer, check_gemini_request, model_parts
-from pure_agent_loop.testing.protocols.gemini import IssuedSignatures
 from tests.llm.protocols.histories import histories
 from tests.llm.protocols.loops import in_a_loop
 from tests.llm.protocols.typed import HAS_GOOGLE, assert_typed
@@ -624,8 +623,8 @@ def test_a_run_keeps_its_signatures(model, streams):
 
 
 def test_a_switch_to_gemini_takes_the_calls_of_another_model():
+    from llm_client_conformance import ScriptedServer
     from pure_agent_loop import OpenAIClient
-    from pure_agent_loop.testing import ScriptedServer
 
     with ScriptedServer([call("add", a=1, b=2), "3"]) as other, GeminiServer(["yes"]) as server:
         first = Agent(llm=OpenAIClient("m", "k", other.base_url), tools=[add]).run("Add.")

@@ -5,16 +5,25 @@ from typing import TypedDict
 
 import pytest
 
+from llm_client_conformance import (
+    EndEarly,
+    ErrorChunk,
+    Reset,
+    ScriptedServer,
+    answer,
+    call,
+    deltas,
+    raw_call,
+    status,
+)
+from llm_client_conformance.protocols import MessagesServer as StrictServer
+from llm_client_conformance.protocols import message_blocks
 from pure_agent_loop import Agent, AnthropicClient, EventType, File, Image, OpenAIClient, tool
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.anthropic.stream import MessagesReader
 from pure_agent_loop.llm.response import assembled
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.sessions import JsonlStore
-from pure_agent_loop.testing import ScriptedServer, answer, call, deltas, raw_call
-from pure_agent_loop.testing.faults import EndEarly, ErrorChunk, Reset, status
-from pure_agent_loop.testing.protocols import MessagesServer as StrictServer
-from pure_agent_loop.testing.protocols import message_blocks
 from tests.llm.protocols.loops import in_a_loop
 from tests.llm.protocols.typed import assert_typed
 

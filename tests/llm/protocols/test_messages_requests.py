@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from llm_client_conformance.protocols import check_messages_request
+from llm_client_conformance.protocols.messages import model_info
+from llm_client_conformance.protocols.messages_answers import IssuedThinking
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.anthropic.families import FAMILIES, OTHER, ClaudeFamily, family_for, refined
 from pure_agent_loop.llm.anthropic.request import RequestWriter
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultFloat, DefaultText
-from pure_agent_loop.testing.protocols import check_messages_request
-from pure_agent_loop.testing.protocols.messages import IssuedThinking, model_info
 from tests.llm.protocols.histories import histories
 from tests.llm.protocols.typed import HAS_TYPES, assert_typed
 

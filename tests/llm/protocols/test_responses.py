@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from llm_client_conformance import EndEarly, ErrorChunk, Reset, answer, call, deltas, raw_call, status
+from llm_client_conformance.protocols import Detach, ResponsesServer, check_responses_request, response_items
 from pure_agent_loop import Agent, CancelToken, EventType, ResponsesClient, RetryConfig, Tool
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.profiles import AnswerFormat, DefaultFloat
@@ -16,9 +18,6 @@ from pure_agent_loop.llm.responses.request import ResponsesWriter
 from pure_agent_loop.llm.responses.stream import ResponsesReader
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.support.secrets.redaction import Redactor
-from pure_agent_loop.testing import answer, call, deltas, raw_call
-from pure_agent_loop.testing.faults import EndEarly, ErrorChunk, Reset, status
-from pure_agent_loop.testing.protocols import Detach, ResponsesServer, check_responses_request, response_items
 from tests.llm.protocols.histories import histories
 from tests.llm.protocols.loops import in_a_loop
 from tests.llm.protocols.typed import HAS_TYPES, assert_typed

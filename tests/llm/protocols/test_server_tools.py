@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+import llm_client_conformance as kit
+from llm_client_conformance.protocols import GeminiServer, MessagesServer, ResponsesServer
 from pure_agent_loop import (
     Agent,
     AnthropicClient,
@@ -21,7 +23,6 @@ from pure_agent_loop import (
 from pure_agent_loop.loop import ReactLoop
 from pure_agent_loop.subagents import AgentDefinition, SubagentManager
 from pure_agent_loop.testing import ScriptedLLM, call
-from pure_agent_loop.testing.protocols import GeminiServer, MessagesServer, ResponsesServer
 from tests.helpers import check_result
 
 SEARCH = {"type": "web_search_20250305", "name": "web_search", "max_uses": 2}
@@ -41,7 +42,7 @@ def add(a: int, b: int) -> int:
 @pytest.mark.parametrize("protocol", CLIENTS)
 def test_each_request_has_them_behind_the_functions(protocol):
     server_class, client_class, model, server_tool = CLIENTS[protocol]
-    with server_class([call("add", a=1, b=2), "3"]) as server:
+    with server_class([kit.call("add", a=1, b=2), "3"]) as server:
         agent = Agent(llm=client_class(model, "k", server.base_url), tools=[server_tool, add])
         result = agent.run("1 + 2?")
     assert result.content == "3", result.error

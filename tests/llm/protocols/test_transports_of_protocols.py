@@ -7,9 +7,9 @@ import urllib.request
 
 import pytest
 
+from llm_client_conformance.protocols import MessagesServer, ResponsesServer
 from pure_agent_loop import AnthropicClient, ResponsesClient
 from pure_agent_loop.errors import LLMError
-from pure_agent_loop.testing.protocols import MessagesServer, ResponsesServer
 from tests.llm.protocols.loops import in_a_loop
 
 USER = [{"role": "user", "content": "q"}]

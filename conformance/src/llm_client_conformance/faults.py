@@ -1,0 +1,154 @@
+"""Further faults of real servers: broken chunks, keep-alives, closed connections, pages of proxies."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from email.utils import format_datetime
+from typing import ClassVar
+
+from llm_client_conformance.scripted.completions import to_json
+from llm_client_conformance.scripted.exchange import Exchange
+from llm_client_conformance.scripted.faults import ServerFault, Status, status
+from llm_client_conformance.scripted.gate import Gate
+
+
+@dataclass(frozen=True, slots=True)
+class HangUp(ServerFault):
+    """The connection is closed: before any byte, or in the middle without the last HTTP chunk."""
+
+    async def play(self, out: Exchange) -> bool:
+        """Close."""
+        if out.mid_answer:
+            await out.spill()
+        await out.hang_up()
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Drip(ServerFault):
+    """Signs of life without content: comments in a stream, empty lines otherwise.
+
+    Args:
+        count: How many; None until the client leaves or `gate` is open.
+        interval: Seconds between two of them.
+        comment: The line.
+        gate: Opening it ends the drip; the answer goes on.
+    """
+
+    count: int | None = None
+    interval: float = 0.01
+    comment: bytes = b": keep-alive\n\n"
+    gate: Gate = field(default_factory=lambda: Gate("the drip"))
+
+    async def play(self, out: Exchange) -> bool:
+        """Drip."""
+        sent = 0
+        while not self.gate.is_open and sent != self.count:
+            await out.write(self.comment if out.streamed else b"\n")
+            sent += 1
+            self.gate.reached.set()
+            await out.flush()
+            await asyncio.sleep(self.interval)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenChunk(ServerFault):
+    """Something where JSON should be. A stream goes on after it; otherwise it is the whole body.
+
+    Args:
+        text: What is sent.
+    """
+
+    text: str = '{"choices": [{"index": 0, "delta": {"content": "bro'
+
+    async def play(self, out: Exchange) -> bool:
+        """Send it."""
+        if out.streamed:
+            await out.event(self.text.encode())
+        else:
+            await out.respond(200, self.text.encode())
+        return out.streamed
+
+
+@dataclass(frozen=True, slots=True)
+class EmptyChoices(ServerFault):
+    """A chunk, or a whole body, whose list of choices is empty."""
+
+    async def play(self, out: Exchange) -> bool:
+        """Send it."""
+        kind = "chat.completion.chunk" if out.streamed else "chat.completion"
+        body = to_json({"id": "chatcmpl-1", "object": kind, "created": 0, "model": "m", "choices": []})
+        if out.streamed:
+            await out.event(body)
+        else:
+            await out.respond(200, body)
+        return out.streamed
+
+
+@dataclass(frozen=True, slots=True)
+class Raw(ServerFault):
+    """Exactly these bytes as the body, or as a part of it: for the streams of strange servers.
+
+    Args:
+        data: For a stream the text of its events, such as ``b"data: {...}\\n\\n"``; nothing is added.
+    """
+
+    data: bytes
+    ends_with_done: ClassVar[bool] = False
+
+    async def play(self, out: Exchange) -> bool:
+        """Send them."""
+        if out.streamed:
+            await out.write(self.data)
+        else:
+            await out.respond(200, self.data)
+        return out.streamed
+
+
+def rate_limited(retry_after: float | str | datetime | None = None) -> Status:
+    """Status 429.
+
+    Args:
+        retry_after: The header's value: seconds, a time (sent as an HTTP date), or a text as it is.
+    """
+    if isinstance(retry_after, datetime):
+        retry_after = format_datetime(retry_after.astimezone(timezone.utc), usegmt=True)
+    headers = None if retry_after is None else {"Retry-After": str(retry_after)}
+    return status(
+        429, "Rate limit reached.", error_code="rate_limit_exceeded", kind="requests", headers=headers
+    )
+
+
+def quota_exceeded() -> Status:
+    """Status 429 because no money is left: waiting does not help."""
+    words = "You exceeded your current quota, please check your plan and billing details."
+    return status(429, words, error_code="insufficient_quota", kind="insufficient_quota")
+
+
+def unavailable() -> Status:
+    """Status 503 with a body of plain text, as proxies send it."""
+    return status(503, text="upstream connect error or disconnect/reset before headers")
+
+
+def html_page(code: int = 200, page: str = "<!doctype html><title>Sign in</title><h1>Sign in</h1>") -> Status:
+    """A web page where an answer was expected, as login portals send it.
+
+    Args:
+        code: The status.
+        page: The page.
+    """
+    return Status(code, page.encode(), "text/html; charset=utf-8")
+
+
+@contextmanager
+def refusing_url() -> Iterator[str]:
+    """A base URL on which every connection is refused, for as long as the block lasts."""
+    with socket.socket() as sock:  # bound but not listening: refused, and nobody else gets the port
+        sock.bind(("127.0.0.1", 0))
+        yield f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
