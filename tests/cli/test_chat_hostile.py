@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 
 from pure_agent_loop import Event
-from pure_agent_loop.cli.chat.output import Cleaner, clean, one_line
+from pure_agent_loop.cli.chat.styling import Cleaner, clean, one_line
 from pure_agent_loop.cli.chat.transcript import TranscriptView
 
 SEQUENCES = [

@@ -10,8 +10,8 @@ from tests.cli.conversations import Held, idle, leave, said
 from tests.cli.screens import ENTER
 from tests.cli.test_cli_chat import DOT
 
-from pure_agent_loop.cli.chat.output import theme_of
 from pure_agent_loop.cli.chat.pasted import dropped_files
+from pure_agent_loop.cli.chat.styling import theme_of
 from pure_agent_loop.cli.one_run import code_of
 from pure_agent_loop.cli.task import media_named
 from pure_agent_loop.sessions import JsonlStore

@@ -48,7 +48,7 @@ PROSE = re.compile(r"[A-Za-z]{2,} [a-z]{2,}")
 FOR_PROGRAMS = {
     "acp/connection.py": 4,
     "acp/session.py": 2,
-    "acp/updates.py": 4,
+    "acp/prompts.py": 4,
     "acp/wire.py": 4,
     "server/api/about.py": 1,
     "server/api/openapi.py": 2,

@@ -9,7 +9,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from pure_agent_loop.acp.files import RESULT
+from pure_agent_loop.acp.shell import RESULT
 from pure_agent_loop.toolbox.shell.tool import Shell
 
 

@@ -12,7 +12,8 @@ from typing import Any
 
 from pure_agent_loop.acp import calls
 from pure_agent_loop.acp.host import Option, Work
-from pure_agent_loop.acp.updates import Updates, chunk, read_prompt, send_history, split_command
+from pure_agent_loop.acp.prompts import read_prompt, split_command
+from pure_agent_loop.acp.updates import Updates, chunk, send_history
 from pure_agent_loop.acp.wire import INTERNAL, INVALID_REQUEST, Peer, RpcError, invalid, nested, text
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.permissions import Permission, PermissionRequest

@@ -17,8 +17,6 @@ from pure_agent_loop.support.language import LANGUAGES, in_user_language, notice
 from pure_agent_loop.support.terminal import fitted, is_terminal, safe_text
 from pure_agent_loop.support.variables import KNOWN
 
-# -- suggest known words for a mistyped one --------------------------------------------------------------
-
 CUTOFF = 0.7
 _PREFIX = "PAL_"  # of our variables
 # Group of `pal --help` -> command -> (module, with its package unless that is `commands`; function; help).

@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Any
 from pure_agent_loop._version import __version__
 from pure_agent_loop.cli.chat.completion import Arguments, InputCompletions
 from pure_agent_loop.cli.chat.custom import CustomCommands
-from pure_agent_loop.cli.chat.output import clean, theme_of
 from pure_agent_loop.cli.chat.pasted import InputEntry
 from pure_agent_loop.cli.chat.prompt import Prompt, wants_vi
 from pure_agent_loop.cli.chat.questions import PermissionPrompt
 from pure_agent_loop.cli.chat.slash import Slash
+from pure_agent_loop.cli.chat.status import short
+from pure_agent_loop.cli.chat.styling import clean, theme_of
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
-from pure_agent_loop.cli.chat.transcript import TranscriptView, short
+from pure_agent_loop.cli.chat.transcript import TranscriptView
 from pure_agent_loop.cli.chat.words import Groups
 from pure_agent_loop.cli.exits import DONE, INTERRUPTED, folder_trouble
 from pure_agent_loop.cli.output import CommandOutput, error_text, money
@@ -39,7 +40,7 @@ from pure_agent_loop.support.threads import run_in_thread
 from pure_agent_loop.tool_context import ToolContext, enter_call
 
 if TYPE_CHECKING:
-    from pure_agent_loop.cli.chat.calls import LinePrompt
+    from pure_agent_loop.cli.chat.line_prompt import LinePrompt
     from pure_agent_loop.toolbox import Shell
 
 TICK = 0.125  # seconds between checks for changes to print or draw
@@ -87,7 +88,7 @@ class Chat:
 
     def _new_prompt(self) -> Prompt | LinePrompt:
         if not knows_escapes():
-            from pure_agent_loop.cli.chat.calls import LinePrompt
+            from pure_agent_loop.cli.chat.line_prompt import LinePrompt
 
             return LinePrompt(self, self._output.result)
         completions = InputCompletions(

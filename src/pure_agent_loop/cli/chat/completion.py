@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from pure_agent_loop.cli.chat.custom import command_in
-from pure_agent_loop.cli.chat.output import THEMES, one_line
+from pure_agent_loop.cli.chat.styling import THEMES, one_line
 from pure_agent_loop.errors import PureAgentLoopError
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.snapshots.ignore import Rules, is_left_out

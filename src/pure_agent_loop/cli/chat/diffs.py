@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.chat.calls import Folded, number
-from pure_agent_loop.cli.chat.output import Styler, clean, one_line
+from pure_agent_loop.cli.chat.styling import Styler, clean, one_line
 from pure_agent_loop.cli.chat.words import Words
 from pure_agent_loop.support.terminal import excerpt
 

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.chat.blocks import Block, Blocks
-from pure_agent_loop.cli.chat.output import VERBATIM, Styler, clean
+from pure_agent_loop.cli.chat.styling import VERBATIM, Styler, clean
 from pure_agent_loop.cli.chat.words import Words
 from pure_agent_loop.support.lazy import lazy_pattern
 from pure_agent_loop.support.terminal import line_breaks, width_of

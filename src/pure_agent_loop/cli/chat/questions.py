@@ -4,45 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pure_agent_loop.assistant import is_trusted, trust_guidance
 from pure_agent_loop.cli.chat import diffs
-from pure_agent_loop.cli.chat.markdown import Flow, Page
-from pure_agent_loop.cli.chat.output import Cleaner, reads_right_to_left
+from pure_agent_loop.cli.chat.rules import keep_rules, kind_of, kind_words
+from pure_agent_loop.cli.chat.styling import reads_right_to_left
 from pure_agent_loop.cli.chat.talk import ChatConfig
 from pure_agent_loop.cli.output import error_text
-from pure_agent_loop.cli.questions import YES, blanks_shown, question_text, read_reply, rule_for
-from pure_agent_loop.cli.settings.files import NAME, ConfigFile, project_file, read
+from pure_agent_loop.cli.questions import YES, blanks_shown, question_text, read_reply
 from pure_agent_loop.cli.toolset import settled
-from pure_agent_loop.cli.trust import settings_guidance
-from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.permissions import EDIT_TOOLS, Permission, PermissionRequest, wider_rules
-from pure_agent_loop.support.language import notice, user_text
-from pure_agent_loop.support.lazy import lazy_pattern
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.permissions import EDIT_TOOLS, Permission, PermissionRequest
+from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.terminal import excerpt
 from pure_agent_loop.support.text import yes_or_no
-from pure_agent_loop.toolbox import ShellPolicy, Workspace, WorkspaceError
+from pure_agent_loop.toolbox import Workspace, WorkspaceError
 
-if TYPE_CHECKING:
-    from rich.text import Text
-
-_PLAIN = lazy_pattern(r"[^*?()\n\r\\]+")  # a wildcard would allow more than the call in question
-_ALLOW = lazy_pattern(r"^allow\s*=\s*\[", re.M)
-_RULES = lazy_pattern(r"^\[rules\][ \t]*(?:#.*)?$", re.M)
 MAX_LINES, MAX_WIDTH, MAX_DIFF = 40, 2_000, 30
 QUIET_SECONDS = 0.6  # after a question appears, in which keys go into the input
 IN_DIFF = ("content", "old_text", "new_text", "replace_all")
 _MAX_BYTES = 300_000  # larger diffs take too long
-# A word, or one character of a script without spaces.
-_WORD = lazy_pattern(
-    "[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]|[^\\W\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]+"
-)
 
 
 @dataclass(slots=True)
@@ -339,163 +324,3 @@ def _text_of(workspace: Workspace, path: str) -> str | None:
             return data.decode() if len(data) <= _MAX_BYTES else None
     except (WorkspaceError, OSError, UnicodeDecodeError):
         return None
-
-
-def kind_of(tool: str, args: Mapping[str, Any]) -> list[str]:
-    """Return rules that allow similar calls; empty if no rule is narrow enough."""
-    if tool == "shell":
-        return _of_commands(args.get("command"))
-    if wider := wider_rules(tool, args):
-        return wider
-    rule = "" if tool in (*EDIT_TOOLS, "fetch") else rule_for(tool, args)
-    is_narrow = rule not in ("", tool) and _PLAIN.fullmatch("".join(map(str, args.values())))
-    return [rule] if is_narrow else []
-
-
-def kind_words(kind: Sequence[str]) -> str:
-    """Return what rules allow, in words for a person: the folder of edits, else the rules themselves."""
-    path = kind[0].partition("(path=")[2][:-1] if len(kind) == len(EDIT_TOOLS) else ""
-    if not path or kind != [f"{tool}(path={path})" for tool in EDIT_TOOLS]:
-        return ", ".join(kind)
-    name = "kind_edits_below" if path.endswith("/*") else "kind_edits"
-    return user_text(f"chat.{name}", path=path.removesuffix("*"))
-
-
-def _of_commands(command: object) -> list[str]:
-    """Return rules for the simple commands not yet allowed, if those rules allow the whole line."""
-    from pure_agent_loop.toolbox.shell.syntax import read_line
-
-    texts = (
-        [simple.text.strip() for simple in read_line(command).commands] if isinstance(command, str) else []
-    )
-    if not all(map(_PLAIN.fullmatch, texts)):
-        return []
-    new = [text for text in dict.fromkeys(texts) if not _allows((), text)]
-    return [f"shell({text})" for text in new] if _allows(new, str(command)) else []
-
-
-def _allows(rules: Iterable[str], command: str) -> bool:
-    try:
-        return ShellPolicy(allow=rules).judge(command).behavior == "allow"
-    except ConfigError:  # no rule can express this command
-        return False
-
-
-def keep_rules(workspace: Path, rules: list[str]) -> str:
-    """Add allow rules to the project's ``pal.toml``; return its path.
-
-    Raises:
-        ConfigError: The rules cannot be added safely; the file is unchanged.
-    """
-    existing = project_file(workspace)
-    path = Path(existing.shown) if existing is not None else workspace / NAME
-    if existing is not None and not is_trusted(settings_guidance(existing)):
-        raise ConfigError(user_text("chat.not_trusted", place=path))
-    before = "" if existing is None else existing.data.decode("utf-8-sig")
-    after = _with_rules(before, rules)
-    try:
-        old = dict(read(existing).values) if existing is not None else {}
-        written = ConfigFile(str(path), after.encode(), is_project=True)
-        new = dict(read(written).values)
-    except (ConfigError, MissingExtraError) as error:
-        raise ConfigError(notice("cli.not_changed", path=path, error=error)) from error
-    known = old.pop("rules.allow", [])
-    if new.pop("rules.allow", []) != [*rules, *known] or new != old:
-        raise ConfigError(notice("cli.rule_by_hand", path=path))
-    try:
-        path.write_bytes(written.data)
-        trust_guidance(
-            settings_guidance(written)
-        )  # the user trusted the old content and approved the new rules
-    except OSError as error:
-        raise ConfigError(notice("cli.cannot_be_written", path=path, error=error.strerror)) from error
-    return str(path)
-
-
-def _with_rules(text: str, rules: list[str]) -> str:
-    lines = "".join(f"\n  {_quoted(rule)}," for rule in rules)
-    table = _RULES.search(text)
-    if table is None:
-        return f"{text.rstrip()}\n\n[rules]\nallow = [{lines}\n]\n".lstrip()
-    end = text.find("\n[", table.end())
-    allow = _ALLOW.search(text, table.end(), len(text) if end < 0 else end)
-    if allow is None:
-        return f"{text[: table.end()]}\nallow = [{lines}\n]{text[table.end() :]}"
-    return f"{text[: allow.end()]}{lines}{text[allow.end() :]}"
-
-
-def _quoted(rule: str) -> str:
-    return json.dumps(rule, ensure_ascii=False)
-
-
-# -- the answer in progress: its reasoning, its text and the call being written --------------------------
-
-
-class AnswerInProgress:
-    """Collects an answer, in pieces or whole."""
-
-    def __init__(self, page: Page) -> None:
-        self.writing = ""  # the tool of the call that is being written
-        self.has_text = self.has_reasoning = self.has_printed = False
-        self.words = 0  # words of the reasoning in progress
-        self.speed = 0  # tokens a second of the text in progress, about; 0 in its first second
-        self._tokens, self._written_since, self._last_piece = 0, 0.0, 0.0
-        self._since = 0.0
-        self._reasoning: list[str] = []
-        self._cleaner = Cleaner()
-        self._flow = Flow(page)
-        self._ready: list[Text] = []  # finished lines, kept in the live region while they fit
-
-    def think(self, piece: str, now: float) -> None:
-        """Add a piece of reasoning."""
-        self.has_reasoning = True
-        self._since = self._since or now
-        self._reasoning.append(piece)
-        self.words += len(_WORD.findall(piece))
-
-    def end_thinking(self, now: float) -> tuple[str, float, int] | None:
-        """End the reasoning; return its text, seconds and words, or None if there was none."""
-        if not self._reasoning:
-            return None
-        text, took = "".join(self._reasoning), max(now - self._since, 0.0)
-        self._reasoning, self._since, self.words = [], 0.0, 0
-        return text, took, len(_WORD.findall(text))
-
-    def note_speed(self, piece: str, now: float) -> None:
-        """Take a piece of text into the speed, which changes once a second at most."""
-        from pure_agent_loop.llm.tokens import estimate_tokens
-
-        self._written_since = self._written_since or now
-        before, took = self._last_piece - self._written_since, now - self._written_since
-        if took >= 1 and int(took) > int(before):
-            self.speed = round(self._tokens / took)
-        self._last_piece = now
-        self._tokens += estimate_tokens(piece)
-
-    def write(self, piece: str, width: int, room: int | None) -> list[Text]:
-        """Add a piece of text; return finished lines, in batches because each print costs a redraw.
-
-        Args:
-            room: Lines of the live region that may hold finished lines; None to return them at once.
-        """
-        piece = piece if self.has_text else piece.lstrip("\r\n")  # many models begin with empty lines
-        self.has_text = self.has_text or bool(piece)
-        self._ready += self._flow.feed(self._cleaner.feed(piece), width)
-        if room is not None:
-            if len(self._ready) + self._flow.rows(width) <= room:
-                return []
-            self._ready += self._flow.cut(width)  # leaves few lines to redraw
-        ready, self._ready = self._ready, []
-        return ready
-
-    def close(self, width: int) -> list[Text]:
-        """End the text; return its remaining lines."""
-        self.writing, self.speed = "", 0
-        lines = [*self._ready, *self._flow.feed(self._cleaner.close(), width), *self._flow.close(width)]
-        self._ready = []
-        return lines
-
-    def tail(self, width: int, max_lines: int) -> list[Text]:
-        """Return the last lines of the unprinted text."""
-        lines = [*self._ready, *self._flow.tail(width)]
-        return lines[-max_lines:] if max_lines > 0 else []

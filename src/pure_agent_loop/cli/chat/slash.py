@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, Protocol
 from pure_agent_loop.cli.chat.calls import seconds
 from pure_agent_loop.cli.chat.custom import CustomCommands, command_in, no_command
 from pure_agent_loop.cli.chat.diffs import reverse
-from pure_agent_loop.cli.chat.output import THEMES, one_line
+from pure_agent_loop.cli.chat.status import short
+from pure_agent_loop.cli.chat.styling import THEMES, one_line
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
-from pure_agent_loop.cli.chat.transcript import short
 from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME, Groups, commands_help, keys_help
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.output import CommandOutput, error_text, money

@@ -2,7 +2,7 @@
 
 The application owns the terminal (prompt_toolkit, not full screen); this module provides the text:
 
-    screen = Transcript(80, color=True, language="en")
+    screen = TranscriptView(80, color=True, language="en")
     above = screen.feed(event)       # "" or complete lines with "\n": print them above, once
     above = screen.user_input("my task")  # the same for input of the user; a long paste is folded
     above = screen.notice("saved")   # a notice of the program; role="error" or "warning" for others
@@ -23,8 +23,8 @@ without `color` they contain no escape sequences.
 
 `screen.width` and `screen.live_lines` may be set at any time, for example after a resize, and then
 `screen.wide_lines`: with more live lines than that, each line is cut to `output.MIN_COLUMNS`. All texts pass
-`safe.Styler`. Untrusted text that the application shows (a picker, a completion, a question) must pass
-`safe.clean` (keeps lines) or `safe.one_line`.
+`styling.Styler`. Untrusted text that the application shows (a picker, a completion, a question) must pass
+`styling.clean` (keeps lines) or `styling.one_line`.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.cli.chat import calls, diffs
+from pure_agent_loop.cli.chat.answer import AnswerInProgress
 from pure_agent_loop.cli.chat.calls import (
     READ_TOOL,
     CallState,
@@ -47,22 +48,16 @@ from pure_agent_loop.cli.chat.calls import (
     seconds,
 )
 from pure_agent_loop.cli.chat.markdown import Flow, Page
-from pure_agent_loop.cli.chat.output import (
-    MIN_COLUMNS,
-    MIN_NEW,
-    RedrawRate,
-    Styler,
-    clean,
-    one_line,
-    positive,
-)
-from pure_agent_loop.cli.chat.questions import AnswerInProgress
-from pure_agent_loop.cli.chat.words import Groups, Words, words_in
-from pure_agent_loop.cli.output import money
+from pure_agent_loop.cli.chat.output import MIN_COLUMNS, MIN_NEW, RedrawRate
+from pure_agent_loop.cli.chat.status import MIN_NAME, Facts, short, status_line
+from pure_agent_loop.cli.chat.styling import Styler, clean, one_line
+from pure_agent_loop.cli.chat.words import Groups, words_in
+from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import EDIT_TOOLS
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.stop_reasons import STOP_REASONS
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.terminal import width_of
 from pure_agent_loop.support.text import as_sentence
 from pure_agent_loop.toolbox import TODO_TOOL
@@ -70,12 +65,6 @@ from pure_agent_loop.toolbox import TODO_TOOL
 if TYPE_CHECKING:
     from rich.text import Text
 
-
-# -- the status line, shortened to the width of the terminal ---------------------------------------------
-
-MIN_NAME = 10  # columns kept for the model name
-FULL = 0.8  # share of the context window that causes a warning
-MODE_KEY = "⇧⇥"  # Shift+Tab
 MAX_LINES = 12  # lines of a notice, an error or user input; `unfold` shows all
 MAX_QUEUED = 3  # lines of messages that the agent has not read yet
 MAX_CAUSE = 120  # characters of a failure that is retried
@@ -88,86 +77,6 @@ QUIET_SECONDS = 5.0  # of waiting, after which a screen without motion says once
 # Stop reasons that need no notice: the answer or an error precedes them.
 _SILENT_REASONS = {str(name) for name, meaning in STOP_REASONS.items() if meaning.kind in ("done", "failed")}
 _TOGETHER = {"call", "notice", "reasoning"}  # kinds of lines without an empty line in between
-
-
-@dataclass(frozen=True, slots=True)
-class Facts:
-    """The fields of the status line; an empty, None or 0 field is not shown.
-
-    Args:
-        note: A notice, such as that the run is stopping.
-        used: Tokens of the next request.
-        window: Size of the context window, in tokens.
-        speed: Tokens a second of the answer that is being written.
-    """
-
-    model: str = ""
-    mode: str = ""
-    note: str = ""
-    used: int = 0
-    window: int = 0
-    cost: float | None = None
-    seconds: float | None = None
-    speed: int = 0
-
-
-def status_line(facts: Facts, styler: Styler, words: Words, width: int) -> Text:
-    """Render the status line, dropping the least important fields until it fits."""
-    fields = _fields(facts, styler, words)
-    # The first fields to drop are the least useful; the last are the ones the user chose.
-    for name in ("speed", "seconds", "shorten", "key", "cost", "model", "context", "note", "mode"):
-        over = _line(fields, styler).cell_len - width
-        if over <= 0:
-            break
-        role, model = fields.get("model", ("", ""))
-        if name != "shorten":
-            fields.pop(name, None)
-        elif model:
-            fields["model"] = (role, _shortened(model, max(len(model) - over, MIN_NAME)))
-    return styler.fit(_line(fields, styler), width)
-
-
-def _fields(facts: Facts, styler: Styler, words: Words) -> dict[str, tuple[str, str]]:
-    model, mode = one_line(facts.model.rpartition("/")[2], 60), one_line(facts.mode, 30)
-    if styler.reader:
-        model, mode = (
-            words(key, name=name) if name else "" for key, name in (("model", model), ("mode", mode))
-        )
-    full = facts.used / facts.window if facts.window else 0.0
-    used = f"{full:.0%}" if facts.window else short(facts.used)
-    fields = {
-        "mode": (facts.mode if facts.mode in styler.styles else "label", mode),
-        "key": ("dim", "" if styler.reader or not mode else MODE_KEY),
-        "note": ("warning", one_line(facts.note, 60)),
-        "model": ("dim", model),
-        "context": ("warning" if full >= FULL else "dim", words("context", used=used) if facts.used else ""),
-        "cost": ("dim", money(facts.cost) if facts.cost else ""),
-        "seconds": ("dim", "" if facts.seconds is None else seconds(int(facts.seconds))),
-        "speed": ("dim", words("speed", count=facts.speed) if facts.speed else ""),
-    }
-    return {name: field for name, field in fields.items() if field[1]}
-
-
-def _line(fields: dict[str, tuple[str, str]], styler: Styler) -> Text:
-    line = styler.text()
-    for name, field in fields.items():
-        if line:
-            line.append(", " if styler.reader else " " if name == "key" else " · ", styler.styles["dim"])
-        line.append_text(styler.text(field))
-    return line
-
-
-def _shortened(name: str, length: int) -> str:
-    return name if len(name) <= length else name[: length - 1] + "…"
-
-
-def short(count: int) -> str:
-    """Format a count, such as ``950``, ``4.1k``, ``38k`` or ``1.2M``."""
-    for size, letter in ((1_000_000, "M"), (1_000, "k")):
-        if count >= size:
-            value = count / size
-            return f"{value:.1f}{letter}" if value < 10 else f"{value:.0f}{letter}"
-    return str(count)
 
 
 class FailedRequest(NamedTuple):
@@ -190,7 +99,7 @@ class TranscriptView:
     Args:
         color: Write colors; see `support.terminal.wants_colour`.
         animation: Animate running work and count its seconds.
-        theme: One of `safe.THEMES`.
+        theme: One of `styling.THEMES`.
         language: Language of the messages: ``"en"``, ``"zh"``, or None for the default.
         screen_reader: Use words in place of signs; draw no rules and no moving text.
         live_lines: Maximum number of live lines.
@@ -274,7 +183,7 @@ class TranscriptView:
         """Render a notice of the program, a server or a tool, cut if long; `unfold` shows all.
 
         Args:
-            role: ``dim``, ``warning`` or ``error``, or another role of `safe.THEMES`.
+            role: ``dim``, ``warning`` or ``error``, or another role of `styling.THEMES`.
             max_lines: Maximum number of lines; None for all, as in a question.
         """
         mark = "" if self._styler.reader or not role else "· "  # none before a table or output
@@ -771,3 +680,14 @@ _HANDLERS: Mapping[EventType, Callable[[TranscriptView, Event], str]] = {
     EventType.SOFT_LIMIT: TranscriptView._soft_limit,
     EventType.COMPACTION: TranscriptView._compaction,
 }
+
+
+def positive(name: str, value: int) -> int:
+    """Check that a size is positive and return it.
+
+    Raises:
+        ConfigError: The size is below 1.
+    """
+    if value < 1:
+        raise ConfigError(notice("cli.at_least_one", name=name, value=value))
+    return value

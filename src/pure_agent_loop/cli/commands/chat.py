@@ -7,9 +7,10 @@ import importlib.util
 import sys
 from contextlib import closing
 
-from pure_agent_loop.cli.choose import allow_download, ask_for_model, choose, plan_of
+from pure_agent_loop.cli.choose import allow_download, choose, plan_of
 from pure_agent_loop.cli.commands.run import add_run, run
 from pure_agent_loop.cli.exits import DONE
+from pure_agent_loop.cli.first_start import ask_for_model
 from pure_agent_loop.cli.options import CommandOptions
 from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions

@@ -10,8 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from pure_agent_loop.cli.arguments import CommandOption, describe
-from pure_agent_loop.cli.choose import server_name, servers_here
 from pure_agent_loop.cli.exits import DONE
+from pure_agent_loop.cli.first_start import server_name, servers_here
 from pure_agent_loop.cli.options import SETTINGS
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.settings.apply import KEY_VARIABLES

@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.cli.arguments import add_options, describe
-from pure_agent_loop.cli.choose import ask_for_model, choose
+from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.exits import INTERRUPTED, USAGE
+from pure_agent_loop.cli.first_start import ask_for_model
 from pure_agent_loop.cli.options import (
     AnswerOptions,
     CommandOptions,

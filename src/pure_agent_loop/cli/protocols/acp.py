@@ -5,15 +5,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import copy
-import importlib.util
 import os
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import Any, BinaryIO
 
 from pure_agent_loop.acp import (
     THROUGH_EDITOR,
@@ -27,11 +25,11 @@ from pure_agent_loop.acp import (
     Planned,
     serve,
 )
-from pure_agent_loop.acp.wire import items, text
 from pure_agent_loop.assistant import Guidance
 from pure_agent_loop.cli.arguments import add_options, describe
 from pure_agent_loop.cli.chat.custom import CustomCommands
-from pure_agent_loop.cli.chat.questions import IN_DIFF, keep_rules, kind_of, planned_change
+from pure_agent_loop.cli.chat.questions import IN_DIFF, planned_change
+from pure_agent_loop.cli.chat.rules import keep_rules, kind_of
 from pure_agent_loop.cli.chat.slash import Slash
 from pure_agent_loop.cli.chat.talk import ChatConfig, ChatSession
 from pure_agent_loop.cli.chat.words import Groups
@@ -46,10 +44,16 @@ from pure_agent_loop.cli.options import (
 )
 from pure_agent_loop.cli.output import CommandOutput, error_text
 from pure_agent_loop.cli.parser import add_help_all
+from pure_agent_loop.cli.protocols.editor_questions import (
+    DeferredQuestions,
+    EditorQuestions,
+    MessageCollector,
+)
+from pure_agent_loop.cli.protocols.editor_servers import editors_servers, has_mcp, with_editors_servers
 from pure_agent_loop.cli.questions import TerminalQuestions, question_text
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
-from pure_agent_loop.cli.toolset import RunToolset, check_folder, check_given_rules, make_toolset, settled
+from pure_agent_loop.cli.toolset import check_folder, check_given_rules, make_toolset, settled
 from pure_agent_loop.cli.trust import may_guide
 from pure_agent_loop.cli.which_session import SessionTarget, folder_of, in_folder, title_of
 from pure_agent_loop.errors import ConfigError, SessionNotFoundError
@@ -59,15 +63,11 @@ from pure_agent_loop.media import MediaItem
 from pure_agent_loop.permissions import Permission, PermissionRequest, PermissionRules
 from pure_agent_loop.sessions import check_session_name, default_store, new_session_id
 from pure_agent_loop.sessions.story import Entry, read_story
-from pure_agent_loop.support.child import NEUTRAL_DIR
-from pure_agent_loop.support.language import in_user_language, notice, user_text
+from pure_agent_loop.support.language import notice, user_text
 from pure_agent_loop.support.portal import run_sync
 from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.support.threads import in_thread
 from pure_agent_loop.toolbox import ChangeTools, Shell
-
-if TYPE_CHECKING:
-    from pure_agent_loop.mcp import MCPServers
 
 _EPILOG = """\
 Editors start this command; docs/acp.md shows how to configure them. The model is chosen as for 'pal run'.
@@ -80,113 +80,6 @@ examples:
 _COMMANDS = ["compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"]
 _GOES_ON = "continue"
 _FIELDS = {"mode": "permission_mode", "thought_level": "thinking"}
-
-
-# -- questions of the command line, such as trust in a folder, asked in an editor ------------------------
-
-
-class MessageCollector(CommandOutput):
-    """Collects messages for the next question or the start of the run.
-
-    They do not go to standard error, which some editors show as errors.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(sys.stderr, colour=False)
-        self.messages: list[str] = []
-
-    def info(self, message: str) -> None:
-        """Collect a message."""
-        self.messages.append(in_user_language(message))
-
-
-class DeferredQuestions(TerminalQuestions):
-    """Records that there was a question before the user can be asked."""
-
-    def __init__(self, output: CommandOutput) -> None:
-        super().__init__(output, -1)
-        self.has_asked = False
-
-    def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:  # noqa: ARG002 - not shown yet
-        """Return False for now."""
-        self.has_asked = True
-        return False
-
-
-class EditorQuestions(TerminalQuestions):
-    """Asks the user in the editor, from a thread."""
-
-    def __init__(self, output: MessageCollector, editor: Editor, loop: asyncio.AbstractEventLoop) -> None:
-        super().__init__(output, -1)
-        self._collector, self._editor, self._loop = output, editor, loop
-
-    def confirm(self, question: str, text: str = "", more: Callable[[], str] | None = None) -> bool:
-        """Ask with the full text: an editor can scroll. Anything but yes is no."""
-        details = [part for part in (*self._collector.messages, text, more() if more else "") if part]
-        asked = "\n".join([*details, question.partition(" [y")[0]])
-        self._collector.messages.clear()
-        return asyncio.run_coroutine_threadsafe(self._editor.confirm(asked), self._loop).result()
-
-
-# -- MCP servers that an editor configures ---------------------------------------------------------------
-
-
-def has_mcp() -> bool:
-    """Return True if the extra for MCP is installed."""
-    return importlib.util.find_spec("mcp") is not None
-
-
-def editors_servers(servers: Sequence[Mapping[str, Any]], folder: Path) -> MCPServers | None:
-    """Return the MCP servers of an editor; None if there are none.
-
-    Args:
-        servers: Server tables of the protocol. They start outside the folder, like the user's.
-        folder: The folder, passed to the servers as their root.
-
-    Raises:
-        ConfigError: A server is invalid.
-    """
-    if not servers:
-        return None
-    from pure_agent_loop.mcp import MCPServer, MCPServers
-
-    return MCPServers(MCPServer(**_server_of(table), roots=[str(folder)]) for table in servers)
-
-
-def with_editors_servers(
-    toolset: RunToolset, editors: MCPServers | None, output: CommandOutput
-) -> RunToolset:
-    """Add the servers of an editor; they replace servers of the same name, with a notice."""
-    if editors is None:
-        return toolset
-    from pure_agent_loop.mcp import MCPServers
-
-    known = toolset.mcp.servers if toolset.mcp else ()
-    for server in known:
-        if editors.get(server.name):
-            output.info(user_text("cli.acp_twice", name=server.name))
-    kept = [server for server in known if not editors.get(server.name)]
-    return replace(toolset, mcp=MCPServers([*kept, *editors.servers]))
-
-
-def _server_of(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Convert a server table of the protocol to arguments of `MCPServer`."""
-    from pure_agent_loop.mcp.settings import as_name
-
-    name, kind = as_name(text(definition, "name")), definition.get("type", "stdio")
-    if kind in ("http", "sse"):
-        headers = {text(field, "name"): text(field, "value") for field in items(definition, "headers")}
-        return {"name": name, "url": text(definition, "url"), "headers": headers, "transport": kind}
-    args = definition.get("args") or []
-    if kind != "stdio" or not isinstance(args, list) or not all(isinstance(arg, str) for arg in args):
-        raise ConfigError(user_text("cli.acp_unknown_type", name=f"{name!r:.80}"))
-    variables = {text(field, "name"): text(field, "value") for field in items(definition, "env")}
-    return {
-        "name": name,
-        "command": [text(definition, "command"), *args],
-        "env": variables,
-        "cwd": NEUTRAL_DIR,
-    }
 
 
 _COMMANDS += ["diff", "undo", "redo", "export", "model", "mode"]

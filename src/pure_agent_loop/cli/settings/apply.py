@@ -16,8 +16,9 @@ from pure_agent_loop.cli.options import (
 )
 from pure_agent_loop.cli.output import CommandOutput, former_names_notice
 from pure_agent_loop.cli.questions import TerminalQuestions
+from pure_agent_loop.cli.settings.env_file import read_env_file
 from pure_agent_loop.cli.settings.files import KEYS, ParsedConfig, Server, project_file, read, user_file
-from pure_agent_loop.cli.settings.layers import EffectiveSetting, read_env_file, resolve, servers_of
+from pure_agent_loop.cli.settings.layers import EffectiveSetting, resolve, servers_of
 from pure_agent_loop.cli.trust import may_set
 from pure_agent_loop.runs import Configured
 from pure_agent_loop.support.disk import data_folder

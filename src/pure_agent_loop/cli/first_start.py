@@ -1,0 +1,170 @@
+"""Ask once, at the first start, which model to use, and keep the answer in the user's settings."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import urllib.parse
+from contextlib import suppress
+
+from pure_agent_loop.cli.choose import Notify, demo_text, has_engine, models_of, no_model
+from pure_agent_loop.cli.options import EndpointOptions
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions
+from pure_agent_loop.cli.settings.files import Server, keep_key, keep_settings
+from pure_agent_loop.errors import ConfigError, PureAgentLoopError
+from pure_agent_loop.llm.profiles import DEFAULT_MODEL
+from pure_agent_loop.runs import (
+    LOCAL_KEY,
+    Endpoint,
+    Search,
+    client_type,
+    plan_model,
+    show_url,
+)
+from pure_agent_loop.support.language import user_text
+from pure_agent_loop.support.portal import run_sync
+from pure_agent_loop.support.terminal import one_line
+
+# Model proposed for a key of a maker, by its protocol; as of 2026-11-27, of the shipped list of prices.
+PROPOSED = {
+    "responses": DEFAULT_MODEL,
+    "anthropic": "anthropic:claude-sonnet-5-5",
+    "gemini": "gemini:gemini-3.8-flash",
+}
+MAKERS = {"OpenAI": "responses", "Anthropic": "anthropic", "Google": "gemini"}
+
+
+def ask_for_model(
+    options: EndpointOptions, output: CommandOutput, questions: TerminalQuestions | None
+) -> None:
+    """Ask which model to use if none is configured, and keep the answer; nothing is sent before.
+
+    Args:
+        options: The options after `configure`; the chosen model and server are set in them.
+        questions: Asks; None without a terminal, where nothing is asked.
+
+    Raises:
+        ConfigError: No model was chosen, or the choice cannot be kept.
+    """
+    plan = plan_model(options.model, options.base_url, os.environ, (), options.configured)
+    if questions is None or options.download or not isinstance(plan, Search) or plan.model:
+        return
+    server, name, key = _asked(output, questions)
+    if name:
+        variable = server.api_key_env
+        if variable:  # first, since settings without it would fail at each start
+            output.info(user_text("cli.first_key_kept", place=keep_key(variable, key)))
+            os.environ[variable] = key
+        place = keep_settings({"base_url": name}, name, server)
+        options.base_url = server.base_url
+        keys = {**options.configured.keys, **({server.base_url: variable} if variable else {})}
+        options.configured = options.configured._replace(keys=keys)
+    else:
+        place = keep_settings({"model": server.model})
+    options.model = server.model
+    origins = {"model": place, "base_url": place}
+    options.configured = options.configured._replace(origins=origins)
+    output.info(user_text("cli.first_kept", place=place))
+
+
+def _asked(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server, str, str]:
+    """Return the chosen server with its name and key; without a name, the server is the demo model's."""
+    while True:
+        found = servers_here(output.info)
+        rows = [
+            user_text("cli.first_server", name=name, models=one_line(", ".join(models)))
+            for name, (_, models) in found.items()
+        ] or [user_text("cli.first_no_server")]
+        rows += [
+            user_text("cli.first_key", makers=", ".join(MAKERS)),
+            user_text("cli.first_demo", model=demo_text()),
+        ]
+        lines = [f"  {number}  {row}" for number, row in enumerate(rows, 1)]
+        output.info("\n".join([user_text("cli.first_start"), *lines]))
+        answer = _chosen(questions, user_text("cli.first_which", most=len(rows)), len(rows))
+        if answer is None or (answer == len(rows) and not has_engine()):
+            raise ConfigError(no_model())
+        if answer == len(rows):
+            return Server("", model="local"), "", ""
+        if answer == len(rows) - 1:
+            return _asked_key(output, questions)
+        if found:
+            name, (url, models) = list(found.items())[answer - 1]
+            return Server(url, model=_asked_model(output, questions, models)), server_name(name), ""
+
+
+def _asked_model(output: CommandOutput, questions: TerminalQuestions, models: list[str]) -> str:
+    if len(models) == 1:
+        return models[0]
+    rows = [f"  {number}  {one_line(model)}" for number, model in enumerate(models, 1)]
+    output.info("\n".join([user_text("cli.first_models"), *rows]))
+    number = _chosen(questions, user_text("cli.first_model_number"), len(models))
+    return models[(number or 1) - 1]
+
+
+def _asked_key(output: CommandOutput, questions: TerminalQuestions) -> tuple[Server, str, str]:
+    """Ask for a maker or a URL, its model and its key. The key is not shown, and goes to this server only."""
+    makers = [*MAKERS]
+    lines = [f"  {number}  {maker}" for number, maker in enumerate(makers, 1)]
+    output.info("\n".join([user_text("cli.first_whose"), *lines, f"  {user_text('cli.first_other')}"]))
+    while True:
+        typed = (questions.line(user_text("cli.first_maker", most=len(makers))) or "").strip()
+        if not typed:
+            raise ConfigError(no_model())
+        if typed in map(str, range(1, len(makers) + 1)):
+            name, protocol = makers[int(typed) - 1], MAKERS[makers[int(typed) - 1]]
+            url, proposed = client_type(protocol).default_url, str(PROPOSED[protocol])
+            break
+        try:
+            plan_model("any", typed, {"PAL_API_KEY": "any"})  # checks the URL
+            name, url, proposed = urllib.parse.urlsplit(typed).hostname or "", typed, ""
+            break
+        except ConfigError as error:
+            output.fail(str(error))
+    model = ""
+    while not model:
+        asked = questions.line(user_text("cli.first_model", proposed=f" [{proposed}]" if proposed else ""))
+        if asked is None:
+            raise ConfigError(no_model())
+        model = asked.strip() or proposed
+    key = questions.secret(user_text("cli.first_secret", place=show_url(url)))
+    if not key:
+        raise ConfigError(no_model())
+    output.hide(key)
+    return Server(url, f"KEY_OF_{re.sub('[^A-Z0-9]', '_', name.upper())}", model), server_name(name), key
+
+
+def _chosen(questions: TerminalQuestions, question: str, most: int) -> int | None:
+    """Return the typed number from 1 to `most`; None for Enter or the end of input."""
+    while True:
+        typed = (questions.line(question) or "").strip()
+        if not typed:
+            return None
+        if typed in map(str, range(1, most + 1)):
+            return int(typed)
+
+
+def server_name(name: str) -> str:
+    """Return a product's or host's name as the name of a server in ``pal.toml``."""
+    return re.sub(r"\W+", "-", name.lower())
+
+
+def servers_here(on_refusal: Notify) -> dict[str, tuple[str, list[str]]]:
+    """Detect usable model servers on this machine; return URL and models by product name."""
+    from pure_agent_loop.local import KNOWN_PORTS, Found, find_server
+
+    async def listed(found: Found) -> list[str]:
+        with suppress(PureAgentLoopError):  # a server without a list
+            names, _ = await models_of(Endpoint(found.model, found.base_url, LOCAL_KEY, ""))
+            return names or [found.model]
+        return [found.model]
+
+    async def look() -> dict[str, tuple[str, list[str]]]:
+        searches = [find_server({name: port}, on_refusal=on_refusal) for name, port in KNOWN_PORTS.items()]
+        servers = [server for server in await asyncio.gather(*searches) if server is not None]
+        lists = await asyncio.gather(*map(listed, servers))
+        return {server.name: (server.base_url, names) for server, names in zip(servers, lists, strict=True)}
+
+    return run_sync(look())
