@@ -61,7 +61,7 @@ class CommandOption:
         return not value if self.is_inverse else value
 
 
-def value(*flags: str, default: Any = None, also: tuple[CommandOption, ...] = (), **rest: Any) -> Any:
+def option(*flags: str, default: Any = None, also: tuple[CommandOption, ...] = (), **rest: Any) -> Any:
     """Return the field of an option with a value.
 
     Args:
@@ -76,22 +76,22 @@ def value(*flags: str, default: Any = None, also: tuple[CommandOption, ...] = ()
     return field(default=default, metadata={"options": options})
 
 
-def switch(*flags: str, **rest: Any) -> Any:
+def flag(*flags: str, **rest: Any) -> Any:
     """Return the field of an option without a value."""
-    return value(*flags, default=False, action="store_true", **rest)
+    return option(*flags, default=False, action="store_true", **rest)
 
 
-def several(*flags: str, **rest: Any) -> Any:
+def list_option(*flags: str, **rest: Any) -> Any:
     """Return the field of a repeatable option."""
-    return value(*flags, default=[], action="append", **rest)
+    return option(*flags, default=[], action="append", **rest)
 
 
 def options_of(*tables: type) -> Iterator[CommandOption]:
     """Yield the options of tables in the order of their fields."""
     for table in tables:
-        for row in fields(table):
-            for option in row.metadata.get("options", ()):
-                yield replace(option, name=row.name)
+        for column in fields(table):
+            for row in column.metadata.get("options", ()):
+                yield replace(row, name=column.name)
 
 
 def add_options(group: Any, *tables: type, only: Collection[str] = ()) -> None:
@@ -100,11 +100,9 @@ def add_options(group: Any, *tables: type, only: Collection[str] = ()) -> None:
     Args:
         only: The fields to add; empty for all.
     """
-    for option in options_of(*tables):
-        if not only or option.name in only:
-            group.add_argument(
-                *option.flags, dest=option.name, default=option.default, help=option.help, **option.argument
-            )
+    for row in options_of(*tables):
+        if not only or row.name in only:
+            group.add_argument(*row.flags, dest=row.name, default=row.default, help=row.help, **row.argument)
 
 
 def read_options(table: type[Table], arguments: argparse.Namespace) -> Table:

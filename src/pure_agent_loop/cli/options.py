@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from pure_agent_loop.cli.arguments import CommandOption, options_of, seconds, several, switch, value
+from pure_agent_loop.cli.arguments import CommandOption, flag, list_option, option, options_of, seconds
 from pure_agent_loop.llm.profiles import NO_THINKING, THINKING_LEVELS
 from pure_agent_loop.permissions import PERMISSION_MODES
 from pure_agent_loop.runs import Configured
@@ -58,7 +58,7 @@ class EndpointOptions:
         configured: The origins of the model and the server; `configure` sets it.
     """
 
-    model: str | None = value(
+    model: str | None = option(
         "-m",
         "--model",
         metavar="NAME",
@@ -68,7 +68,7 @@ class EndpointOptions:
         variables=("PAL_MODEL", "OPENAI_MODEL"),
         example="gpt-4o-mini",
     )
-    base_url: str | None = value(
+    base_url: str | None = option(
         "--base-url",
         metavar="URL",
         help="OpenAI-compatible server, or a server name from pal.toml",
@@ -77,20 +77,20 @@ class EndpointOptions:
         variables=("PAL_BASE_URL", "OPENAI_BASE_URL"),
         example="work",
     )
-    fallback: list[str] = several(
+    fallback: list[str] = list_option(
         "--fallback",
         metavar="NAME",
         help="model or server of pal.toml that answers if others fail; repeatable",
         key="fallback",
         example=["anthropic:claude-sonnet-5", "work"],
     )
-    profile: str | None = value(
+    profile: str | None = option(
         "-P", "--profile", metavar="NAME", help="use this profile from pal.toml", is_main=True
     )
-    download: bool = switch(
+    download: bool = flag(
         "--download", help="download the demo model (98 MB) if no model is found, without asking"
     )
-    env_file: str | None = value(
+    env_file: str | None = option(
         "--env-file",
         metavar="FILE",
         help="read keys, URLs and models from a file such as .env",
@@ -104,7 +104,7 @@ class EndpointOptions:
 class ModelOptions(EndpointOptions):
     """Select a model and how to call it."""
 
-    temperature: float | None = value(
+    temperature: float | None = option(
         "--temperature",
         type=number(
             lambda amount: 0 <= amount <= 2,
@@ -116,7 +116,7 @@ class ModelOptions(EndpointOptions):
         example=0.7,
         agent="temperature",
     )
-    thinking: ThinkingLevel = value(
+    thinking: ThinkingLevel = option(
         "--thinking",
         choices=THINKING_LEVELS,
         default=NO_THINKING,
@@ -125,7 +125,7 @@ class ModelOptions(EndpointOptions):
         key="thinking",
         agent="thinking_level",
     )
-    tool_mode: ToolMode = value(
+    tool_mode: ToolMode = option(
         "--tool-mode",
         choices=("auto", "native", "json", "text"),
         default="auto",
@@ -139,7 +139,7 @@ class ModelOptions(EndpointOptions):
 class PromptOptions:
     """Add to the task, and select its folder."""
 
-    system: str | None = value(
+    system: str | None = option(
         "-s",
         "--system",
         metavar="TEXT",
@@ -148,7 +148,7 @@ class PromptOptions:
         key="system",
         example="You are a careful engineer.",
     )
-    append_system: str | None = value(
+    append_system: str | None = option(
         "--append-system",
         "--append-system-prompt",
         metavar="TEXT",
@@ -156,14 +156,14 @@ class PromptOptions:
         key="append_system",
         example="Answer in one paragraph.",
     )
-    attach: list[str] = several(
+    attach: list[str] = list_option(
         "-a",
         "--attach",
         metavar="FILE",
         help="attach a text file, an image or a PDF; repeatable",
         is_main=True,
     )
-    workspace: str = value(
+    workspace: str = option(
         "--workspace",
         metavar="DIR",
         default=".",
@@ -180,7 +180,7 @@ class ToolOptions:
         mcp_tables: The servers of the user's ``pal.toml`` by name, each with the file; `configure` sets it.
     """
 
-    tools: str = value(
+    tools: str = option(
         "--tools",
         default="all",
         metavar="LIST",
@@ -189,20 +189,20 @@ class ToolOptions:
         key="tools",
         is_joined=True,
     )
-    subagents: bool = switch(
+    subagents: bool = flag(
         "--subagents", help="let the model start subagents (explore, verify, your own)", key="subagents"
     )
-    subagents_from: list[str] = several(
+    subagents_from: list[str] = list_option(
         "--subagents-from",
         metavar="DIR",
         help="more subagents, from Markdown files in DIR; repeatable",
     )
-    mcp_config: list[str] = several(
+    mcp_config: list[str] = list_option(
         "--mcp-config", metavar="FILE", help="add MCP servers from a file like mcp.json; repeatable"
     )
-    no_mcp: bool = switch("--no-mcp", help="use no MCP servers")
-    no_tools: bool = switch("--no-tools", help="answer without tools (same as --tools none)")
-    functions: list[str] = several(
+    no_mcp: bool = flag("--no-mcp", help="use no MCP servers")
+    no_tools: bool = flag("--no-tools", help="answer without tools (same as --tools none)")
+    functions: list[str] = list_option(
         "--functions",
         metavar="FILE.py",
         help="add functions of FILE as tools (not sandboxed); repeatable",
@@ -214,10 +214,10 @@ class ToolOptions:
 class AnswerOptions:
     """Say how the answer comes about."""
 
-    schema: str | None = value(
+    schema: str | None = option(
         "--schema", metavar="JSON|FILE", help="require a JSON answer that matches this JSON Schema"
     )
-    mode: AgentMode = value(
+    mode: AgentMode = option(
         "--mode",
         choices=("react", "single"),
         default="react",
@@ -225,14 +225,14 @@ class AnswerOptions:
         key="mode",
         agent="mode",
     )
-    explain: bool = switch("--explain", help="show the first request and the limits without sending")
+    explain: bool = flag("--explain", help="show the first request and the limits without sending")
 
 
 @dataclass
 class LimitOptions:
     """Limit a run; `limits_of` reads them."""
 
-    max_turns: int = value(
+    max_turns: int = option(
         "--max-turns",
         "--max-steps",
         type=positive,
@@ -242,7 +242,7 @@ class LimitOptions:
         is_main=True,
         key="limits.max_turns",
     )
-    max_tokens: int | None = value(
+    max_tokens: int | None = option(
         "--max-tokens",
         type=positive,
         metavar="N",
@@ -250,7 +250,7 @@ class LimitOptions:
         key="limits.max_tokens",
         example=500_000,
     )
-    max_seconds: float | None = value(
+    max_seconds: float | None = option(
         "--max-seconds",
         type=seconds(30 * 86_400),
         metavar="S",
@@ -259,7 +259,7 @@ class LimitOptions:
         key="limits.max_seconds",
         example=600,
     )
-    max_cost: float | None = value(
+    max_cost: float | None = option(
         "--max-cost",
         type=number(
             lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text)
@@ -269,7 +269,7 @@ class LimitOptions:
         key="limits.max_cost",
         example=0.5,
     )
-    max_cost_per_day: float | None = value(
+    max_cost_per_day: float | None = option(
         "--max-cost-per-day",
         type=number(
             lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text)
@@ -279,7 +279,7 @@ class LimitOptions:
         key="limits.max_cost_per_day",
         example=20,
     )
-    max_cost_per_person_per_day: float | None = value(
+    max_cost_per_person_per_day: float | None = option(
         "--max-cost-per-person-per-day",
         type=number(
             lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text)
@@ -289,7 +289,7 @@ class LimitOptions:
         key="limits.max_cost_per_person_per_day",
         example=5,
     )
-    price: Price | None = value(
+    price: Price | None = option(
         "--price",
         type=_price,
         metavar="IN,OUT",
@@ -304,16 +304,16 @@ class LimitOptions:
 class SessionOptions:
     """Select the session of a run, and say how long sessions are kept."""
 
-    session: str | None = value(
+    session: str | None = option(
         "--session", metavar="ID", help="session to record the run in (default: a new one)"
     )
-    continue_last: bool = switch(
+    continue_last: bool = flag(
         "-c",
         "--continue",
         help="continue the last session in this folder",
         is_main=True,
     )
-    resume: str | None = value(
+    resume: str | None = option(
         "-r",
         "--resume",
         metavar="ID",
@@ -322,8 +322,8 @@ class SessionOptions:
         help="resume a session; without ID, pick one of this folder",
         is_main=True,
     )
-    no_session: bool = switch("--no-session", help="do not record this run", key="sessions")
-    keep_sessions: int | None = value(
+    no_session: bool = flag("--no-session", help="do not record this run", key="sessions")
+    keep_sessions: int | None = option(
         "--keep-sessions",
         type=positive,
         metavar="DAYS",
@@ -331,7 +331,7 @@ class SessionOptions:
         key="keep_sessions",
         example=90,
     )
-    database: str | None = value(
+    database: str | None = option(
         "--database",
         metavar="URL",
         help="durable-run database: sqlite:///PATH or postgresql://... (default: PAL_DATABASE)",
@@ -342,7 +342,7 @@ class SessionOptions:
 class PermissionOptions:
     """Select permissions and the sandbox."""
 
-    permission_mode: str = value(
+    permission_mode: str = option(
         "--permission-mode",
         choices=PERMISSION_MODES,
         default="ask",
@@ -353,7 +353,7 @@ class PermissionOptions:
         in_project=("ask", "plan"),
         agent="permission_mode",
     )
-    sandbox: str = value(
+    sandbox: str = option(
         "--sandbox",
         choices=("auto", "bubblewrap", "landlock", "none"),
         default="auto",
@@ -362,33 +362,33 @@ class PermissionOptions:
         key="sandbox",
         in_project=("auto", "bubblewrap", "landlock"),
     )
-    network: bool = switch(
+    network: bool = flag(
         "--network",
         help="allow network access for sandboxed commands",
         is_main=True,
         key="network",
         in_project=(False,),
     )
-    any_folder: bool = switch("--any-folder", help="allow home, shared and key-holding directories")
-    trust_folder: bool = switch(
+    any_folder: bool = flag("--any-folder", help="allow home, shared and key-holding directories")
+    trust_folder: bool = flag(
         "--trust-folder", help="trust AGENTS.md, skills, pal.toml and .mcp.json here", is_main=True
     )
-    unsandboxed_shell: bool = switch(
+    unsandboxed_shell: bool = flag(
         "--unsandboxed-shell", help="without a sandbox, let the rules decide instead of asking"
     )
-    no_snapshots: bool = switch(
+    no_snapshots: bool = flag(
         "--no-snapshots",
         help="do not take the snapshots that 'pal undo' needs",
         key="snapshots",
         in_project=(True,),
     )
-    no_audit: bool = switch(
+    no_audit: bool = flag(
         "--no-audit",
         help="do not write tool calls to the audit log",
         key="audit",
         in_project=(True,),
     )
-    allow: list[str] = several(
+    allow: list[str] = list_option(
         "--allow",
         "--allowed",
         metavar="RULE",
@@ -397,7 +397,7 @@ class PermissionOptions:
         key="rules.allow",
         example=["edit_file(path=docs/*)", "shell(npm test)"],
     )
-    deny: list[str] = several(
+    deny: list[str] = list_option(
         "--deny",
         "--denied",
         metavar="RULE",
@@ -406,7 +406,7 @@ class PermissionOptions:
         key="rules.deny",
         example=["read_file(path=*.env)"],
     )
-    ask: list[str] = several(
+    ask: list[str] = list_option(
         "--ask",
         metavar="RULE",
         help="ask before matching calls, e.g. 'shell(npm test)'; repeatable",
@@ -424,10 +424,10 @@ class ToolsetOptions(PermissionOptions, ToolOptions):
 class ServingOptions(PromptOptions, ToolsetOptions, LimitOptions, EndpointOptions):
     """Select what ``pal serve`` and ``pal mcp`` serve."""
 
-    agents: str | None = value(
+    agents: str | None = option(
         "--agents", metavar="MODULE:NAME", help="agent, dict of agents by name, or function that makes it"
     )
-    deps: str | None = value(
+    deps: str | None = option(
         "--deps", metavar="MODULE:NAME", help="function that makes the deps, called once per run"
     )
 
@@ -436,13 +436,13 @@ class ServingOptions(PromptOptions, ToolsetOptions, LimitOptions, EndpointOption
 class OutputOptions:
     """Select the formats of input and output."""
 
-    input_format: str = value(
+    input_format: str = option(
         "--input-format",
         choices=("text", "stream-json"),
         default="text",
         help="text: the task; stream-json: one JSON object per task",
     )
-    output_format: str = value(
+    output_format: str = option(
         "--output-format",
         choices=("text", "json", "stream-json", "code"),
         default="text",
@@ -457,14 +457,14 @@ class OutputOptions:
             ),
         ),
     )
-    quiet: bool = switch(
+    quiet: bool = flag(
         "-p",
         "--print",
         help="print only the answer, no progress",
         is_main=True,
         also=(CommandOption(("-q", "--quiet"), "same as --print", {"action": "store_true"}),),
     )
-    theme: str = value(
+    theme: str = option(
         "--theme",
         choices=("auto", "dark", "light", "plain"),
         default="auto",
@@ -477,10 +477,10 @@ class OutputOptions:
             ),
         ),
     )
-    screen_reader: bool = switch(
+    screen_reader: bool = flag(
         "--screen-reader", help="words instead of symbols, and nothing that moves", key="screen_reader"
     )
-    language: Language | None = value(
+    language: Language | None = option(
         "--language",
         choices=LANGUAGES,
         help="language of the interface and prompts",
@@ -523,11 +523,9 @@ def agent_arguments(options: ToolsetOptions) -> dict[str, Any]:
     }
 
 
-MAIN_FLAGS = {"--help", "--help-all"}.union(
-    *(option.flags for option in options_of(CommandOptions) if option.is_main)
-)
+MAIN_FLAGS = {"--help", "--help-all"}.union(*(row.flags for row in options_of(CommandOptions) if row.is_main))
 SETTINGS = {
-    option.key: option
-    for option in sorted(options_of(CommandOptions), key=lambda option: option.key.startswith("limits."))
-    if option.key
+    row.key: row
+    for row in sorted(options_of(CommandOptions), key=lambda row: row.key.startswith("limits."))
+    if row.key
 }
