@@ -363,13 +363,11 @@ SUPPORT = {
 # export the name from its package under a good name, and take it out here.
 THROUGH_THE_WALL: dict[str, str] = {
     "evaluation.command": "DESCRIPTION EPILOG",
-    "kernel.kit": "Compactor Kit force",
+    "kernel.kit": "Kit force",
     "kernel.rule_checks": "check_rules",
     "llm.addresses": "is_loopback",
     "llm.tokens": "estimate_message estimate_tokens",
     "llm.tool_modes.client": "ToolModeClient",
-    "local.client": "ONE_REQUEST_A_CONNECTION",
-    "local.engine.models": "models",
     "mcp.pipes": "log_file",
     "mcp.results": "UnsetError change_user settings_of tables_of user_path user_tables",
     "mcp.settings": "as_name",

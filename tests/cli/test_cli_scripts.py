@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import subprocess
 import sys
 import threading
@@ -16,7 +15,6 @@ from tests.faults import quota_exceeded
 
 from pure_agent_loop.cli.parser import COMMANDS, whole_parser
 from pure_agent_loop.cli.shell_integration.completion import SHELLS, completion
-from pure_agent_loop.cli.shell_integration.manual import manual
 from pure_agent_loop.cli.shell_integration.outline import outline
 from pure_agent_loop.events import EventType
 from pure_agent_loop.llm.tool_modes.recover import could_fit
@@ -240,13 +238,3 @@ class TestPaper:
         for shell in SHELLS:
             assert pal("completion", shell).stdout == completion(outline(whole_parser()), shell)
         assert pal("completion", "tcsh").returncode == 2
-
-    def test_the_manual_has_every_command_and_option_and_no_request_but_ours(self, pal):
-        page = pal("man").stdout
-        assert page == manual(outline(whole_parser()))
-        requests = set(re.findall(r"^[.'](\w+)", page, re.M))
-        assert requests == {"TH", "SH", "SS", "PP", "TP", "B", "br", "nf", "fi"}
-        plain = page.replace("\\-", "-")
-        for command in outline(whole_parser()).all():
-            assert f'"pal {" ".join(command.path)}"' in plain or not command.path
-            assert all(word in plain for option in command.options for word in option.words)

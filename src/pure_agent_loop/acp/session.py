@@ -23,16 +23,14 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
 EDITOR_SECONDS = 30.0  # timeout of the editor's file access
-_STOP_REASONS = {
-    "limit": "max_turn_requests",
-    "cut": "max_tokens",
-    "cancelled": "cancelled",
-}  # by kind of stop reason
-_STOP_REASONS |= {
+_STOP_REASONS = {  # by stop reason, else by its kind
     "token_limit": "max_tokens",
     "budget": "max_tokens",
     "content_filter": "refusal",
-}  # by stop reason
+    "limit": "max_turn_requests",
+    "cut": "max_tokens",
+    "cancelled": "cancelled",
+}
 
 
 def _selector(name: str, option: Option) -> dict[str, Any]:

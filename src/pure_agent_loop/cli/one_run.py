@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.cli.exits import DONE, code_for_stop
@@ -28,7 +28,6 @@ from pure_agent_loop.support.terminal import one_line, safe_text
 _CODE = re.compile(r"^ {0,3}(`{3,}|~{3,})[^\n]*\n(.*?)(?:^ {0,3}\1[`~]*\s*$|\Z)", re.M | re.S)
 
 if TYPE_CHECKING:
-    from pure_agent_loop import QueryState
     from pure_agent_loop.agent import Agent
 
 
@@ -50,6 +49,7 @@ class OneRun:
         self._workspace = workspace
         self._progress = ProgressPrinter(output, quiet=self._quiet)
         self._outcome = RunOutcome()
+        self._lines = JsonLinesRenderer(stream=True)
         self._questions = questions
         self._place = place
         self._options = options
@@ -70,8 +70,15 @@ class OneRun:
         token = CancelToken()
         begun = time.monotonic()
         prepared = self._place.prepare(agent, task, token, self._output.info, media=media)
-        kept_questions = self._kept_questions(agent, prepared.state)
-        self._begin(first=first)
+        attended = self._questions is not None
+        # Questions about pending calls of the session; the run emits no events for them.
+        kept_questions = [
+            Event.permission(call.step, call.tool, call.args, "ask", call.reason, call.call_id)
+            for call in prepared.state.questions
+            if suggest(self._options, call, agent.tools, attended=attended).behavior == "ask"
+        ]
+        if self._format == "stream-json" and first:
+            self._output.json({"type": "start", "workspace": str(self._workspace), **self._names})
         with (
             Waiting(self._output, enabled=self._quiet) as self._waiting,
             Interrupts(token, self._output) as interrupts,
@@ -82,29 +89,17 @@ class OneRun:
                 if event.type is EventType.LOOP_START:
                     for kept in kept_questions:
                         self._take(kept, interrupts)
-        if self._options.schema is not None:
-            self._take_output(prepared.result().output)
+        if self._options.schema is not None:  # the answer, unless the output failed the schema
+            self._outcome.output = output = prepared.result().output
+            done = self._outcome.stop_reason == "completed"
+            self._outcome.content = json.dumps(output, ensure_ascii=False) if done else ""
         self._end(time.monotonic() - begun)
         return code_for_stop(self._outcome.stop_reason, self._outcome.error_kind)
-
-    def _kept_questions(self, agent: Agent, state: QueryState) -> list[Event]:
-        """Return events for pending calls of the session; the run emits none for them."""
-        attended = self._questions is not None
-        return [
-            Event.permission(call.step, call.tool, call.args, "ask", call.reason, call.call_id)
-            for call in state.questions
-            if suggest(self._options, call, agent.tools, attended=attended).behavior == "ask"
-        ]
 
     @property
     def _names(self) -> dict[str, str]:
         session = self._place.session_id
         return {"model": self._model, **({"session_id": session} if session else {})}
-
-    def _begin(self, *, first: bool) -> None:
-        self._lines = JsonLinesRenderer(stream=True)
-        if self._format == "stream-json" and first:
-            self._output.json({"type": "start", "workspace": str(self._workspace), **self._names})
 
     def _take(self, event: Event, interrupts: Interrupts) -> None:
         asked = is_question(event) and self._questions is not None
@@ -119,16 +114,12 @@ class OneRun:
             self._questions.ask(event, interrupts)
             self._waiting.wait_for(event.data["tool"])
 
-    def _take_output(self, output: Any) -> None:
-        """Use the typed output as the answer; an output that failed the schema is not one."""
-        self._outcome.output = output
-        done = self._outcome.stop_reason == "completed"
-        self._outcome.content = json.dumps(output, ensure_ascii=False) if done else ""
-
     def _end(self, seconds: float) -> None:
         outcome = self._outcome
         if self._format == "text":
-            self._write_answer()
+            answer = safe_text(outcome.content).strip("\n")
+            if answer and answer != safe_text(self._progress.shown_answer).strip("\n"):
+                self._output.result(f"{answer}\n")
         elif self._format == "code":
             self._output.result(f"{safe_text(code_of(outcome.content))}\n")
         else:
@@ -143,12 +134,6 @@ class OneRun:
             task_hint = ' "..."' if outcome.stop_reason == "completed" else ""
             if hint := self._place.resume_hint():
                 self._output.info(f"{hint}{task_hint}")
-
-    def _write_answer(self) -> None:
-        answer = safe_text(self._outcome.content).strip("\n")
-        already = safe_text(self._progress.shown_answer).strip("\n")
-        if answer and answer != already:
-            self._output.result(f"{answer}\n")
 
 
 def code_of(answer: str) -> str:

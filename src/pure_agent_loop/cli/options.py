@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.llm.profiles import ThinkingLevel
     from pure_agent_loop.support.language import Language
 
+_AMOUNT = number(lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text))
 PICK = "?"  # the value of --resume without an ID; not a valid ID
 
 
@@ -261,9 +262,7 @@ class LimitOptions:
     )
     max_cost: float | None = option(
         "--max-cost",
-        type=number(
-            lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text)
-        ),
+        type=_AMOUNT,
         metavar="N",
         help="maximum cost, in US dollars or the currency of --price",
         key="limits.max_cost",
@@ -271,9 +270,7 @@ class LimitOptions:
     )
     max_cost_per_day: float | None = option(
         "--max-cost-per-day",
-        type=number(
-            lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text)
-        ),
+        type=_AMOUNT,
         metavar="N",
         help="maximum cost per day (UTC) of all recorded runs",
         key="limits.max_cost_per_day",
@@ -281,9 +278,7 @@ class LimitOptions:
     )
     max_cost_per_person_per_day: float | None = option(
         "--max-cost-per-person-per-day",
-        type=number(
-            lambda amount: 0 < amount < math.inf, lambda text: user_text("cli.above_zero", text=text)
-        ),
+        type=_AMOUNT,
         metavar="N",
         help="the same, of the runs of one person",
         key="limits.max_cost_per_person_per_day",

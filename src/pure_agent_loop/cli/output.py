@@ -8,6 +8,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TextIO
 
 from pure_agent_loop.errors import (
@@ -113,7 +114,7 @@ class CommandOutput:
         self.out_is_terminal = is_terminal(self._out)
         self.can_clear = self.err_is_terminal and knows_escapes()
         self.colour = colour and wants_colour(self._err)
-        self._result_colour = colour and wants_colour(self._out)
+        self.result_colour = colour and wants_colour(self._out)
         self._unfinished = False
         self._secrets: list[str] = []
         self._formatter: LogFormatter | None = None
@@ -149,13 +150,9 @@ class CommandOutput:
             _abandon(self._out)
             raise ResultLostError("" if isinstance(error, BrokenPipeError) else str(error)) from error
 
-    def dim(self, text: str) -> str:
-        """Return a part of a result, dim if standard output shows colours."""
-        return self.paint(DIM, text)
-
     def paint(self, code: str, text: str) -> str:
         """Return a part of a result with an SGR code, if standard output shows colours."""
-        return f"\x1b[{code}m{text}\x1b[0m" if self._result_colour else text
+        return f"\x1b[{code}m{text}\x1b[0m" if self.result_colour else text
 
     def json(self, value: Mapping[str, Any]) -> None:
         """Write one JSON object on one line, ``schema_version`` first.
@@ -226,11 +223,6 @@ class CommandOutput:
         self.result(fitted(text, self._out))
 
     @property
-    def result_colour(self) -> bool:
-        """True if standard output shows colours."""
-        return self._result_colour
-
-    @property
     def width(self) -> int:
         """Maximum columns of a result line."""
         return min(columns_of(self._out) or WIDTH, MAX_WIDTH)
@@ -253,9 +245,12 @@ class CommandOutput:
 
 def _abandon(stream: TextIO) -> None:
     """Redirect a broken stream to the null device, so that the final flush of the interpreter succeeds."""
-    try:
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, stream.fileno())
-        os.close(null)
-    except (OSError, ValueError):
-        return
+    with suppress(OSError, ValueError):
+        redirect_to_null(stream.fileno())
+
+
+def redirect_to_null(descriptor: int) -> None:
+    """Redirect a file descriptor to the null device."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, descriptor)
+    os.close(null)

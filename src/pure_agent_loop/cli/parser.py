@@ -56,8 +56,7 @@ GROUPS = {
     },
     "more": {
         "eval": ("evaluate", "evaluate", "evaluate a model's tool calls or an agent"),
-        "completion": ("shell_integration", "completion", "print a shell completion script"),
-        "man": ("shell_integration", "man", "print the manual page"),
+        "completion": ("completion", "completion", "print a shell completion script"),
     },
 }
 COMMANDS = {name: row for rows in GROUPS.values() for name, row in rows.items()}
@@ -260,14 +259,15 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     options = parser.parse_args(words)
     options.typed_options = _typed_options(parser, words)
     if options.command == "run" and (not argv or argv[0] != "run"):
-        options.command = _implied_command(options)
+        options.command = "chat" if can_chat(options) else "run"
     return options
 
 
 def _with_command(words: list[str]) -> list[str]:
     """Return the words with a command as the first."""
     first = words[0] if words else ""
-    if first in DEFAULT_ACTIONS and (not words[1:] or _begins_with_option(words[1])):
+    is_action_missing = not words[1:] or (words[1][:1] == "-" and words[1] not in ("-h", "--help"))
+    if first in DEFAULT_ACTIONS and is_action_missing:
         return [first, DEFAULT_ACTIONS[first], *words[1:]]
     if words == ["mcp"] and is_terminal(sys.stdin):
         return ["mcp", "list"]
@@ -285,14 +285,10 @@ def _with_command(words: list[str]) -> list[str]:
     return ["run", *words]
 
 
-def _begins_with_option(word: str) -> bool:
-    return word.startswith("-") and word not in ("-h", "--help")
-
-
-def _implied_command(options: argparse.Namespace) -> str:
-    """Return "chat" at a terminal, and "run" if an option or a pipe rules a chat out."""
+def can_chat(options: Any) -> bool:
+    """Return True at a terminal, for standard input and output, unless an option rules a chat out."""
     is_script = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
-    return "run" if is_script or not (is_terminal(sys.stdin) and is_terminal(sys.stdout)) else "chat"
+    return not is_script and is_terminal(sys.stdin) and is_terminal(sys.stdout)
 
 
 def _typed_options(parser: _CommandParser, words: list[str]) -> frozenset[str]:

@@ -171,8 +171,9 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         head = user_text("cli.wants", tool=one_line(request.tool))
         return f"{head}\n  {blanks_shown(_as_json(request.question))}"
     path = request.args.get("path")
-    names_file = bool(hidden) and isinstance(path, str) and _is_plain(path)
-    if names_file:  # the change is shown with the question
+    # A path can be shown as it is if nothing in it is hidden or quoted.
+    is_plain = isinstance(path, str) and _as_json(path)[1:-1] == blanks_shown(path) == one_line(path) == path
+    if hidden and is_plain:  # the change is shown with the question
         title, hidden = user_text(f"cli.ask_{request.tool}", path=path), {*hidden, "path"}
     else:
         title = user_text(
@@ -195,11 +196,6 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
         for number, command in enumerate(simple_commands("shell", request.args), start=1):
             lines.append(f"    {number}. {blanks_shown(_as_json(command)[1:-1])}")
     return "\n".join(lines).rstrip()
-
-
-def _is_plain(text: str) -> bool:
-    """Return True if a text can be shown as it is: nothing in it is hidden or quoted."""
-    return _as_json(text)[1:-1] == blanks_shown(text) == one_line(text) == text
 
 
 def blanks_shown(text: str, *, is_code: bool = False) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import AbstractContextManager
 from types import TracebackType
 
 from pure_agent_loop.cli.output import PREFIX, CommandOutput
@@ -16,15 +17,12 @@ CELLS = 20  # of a bar
 PATIENCE_SECONDS = 3.0  # before a wait is shown
 
 
-class SlowSteps:
+class SlowSteps(AbstractContextManager["SlowSteps"]):
     """Shows steps. Call it with short sentences within a ``with`` block, which ends the line."""
 
     def __init__(self, output: CommandOutput) -> None:
         self._output = output
         self._shown: tuple[str, int] | None = None  # the file and its progress in tenths
-
-    def __enter__(self) -> SlowSteps:  # noqa: PYI034 - there are no subclasses
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -254,11 +254,9 @@ class Deletes(Protocol):
 
     def delete(self, session_id: str) -> None:
         """Delete a session; in a database also its durable runs."""
-        ...
 
     def delete_stray(self, before: float) -> list[str]:
         """Delete the ended runs without a session, and return their ids."""
-        ...
 
 
 class _FileDeletion:
@@ -387,18 +385,18 @@ def folder_of(store: SessionStore, session_id: str) -> str:
 
 def title_of(store: SessionStore, session_id: str) -> str:
     """Return the first task of a session on one line."""
-    return one_line(_story_of(store, session_id).title, MAX_TITLE)
+    return one_line(story_of(store, session_id).title, MAX_TITLE)
 
 
 def preview(store: SessionStore, session_id: str) -> list[str]:
     """Return the last entries of a session, one line each."""
-    story = _story_of(store, session_id)
+    story = story_of(store, session_id)
     shown = [entry for entry in story.entries if entry.kind in _PREVIEWED][-MAX_PREVIEWED:]
     lines = [" ".join(filter(None, (_PREVIEWED[entry.kind], entry.tool, entry.text))) for entry in shown]
     return [one_line(line, 100) for line in lines] or [one_line(story.title, MAX_TITLE)]
 
 
-def _story_of(store: SessionStore, session_id: str) -> Story:
+def story_of(store: SessionStore, session_id: str) -> Story:
     """Return the story of a session; the title is the error if it cannot be read."""
     from pure_agent_loop.sessions.story import Story, read_story
 

@@ -8,17 +8,19 @@ from pure_agent_loop.local.engine.detect import KNOWN_PORTS, Found, find_server
 from pure_agent_loop.support.lazy import lazy_exports
 
 if TYPE_CHECKING:
-    from pure_agent_loop.local.client import EmbeddedClient, open_local
+    from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION, EmbeddedClient, join_model, open_local
     from pure_agent_loop.local.engine.models import Listed, list_models, pull_model, use_model
     from pure_agent_loop.local.engine.owner import check_engine, join_server
 
 __all__ = [
     "KNOWN_PORTS",
+    "ONE_REQUEST_A_CONNECTION",
     "EmbeddedClient",
     "Found",
     "Listed",
     "check_engine",
     "find_server",
+    "join_model",
     "join_server",
     "list_models",
     "open_local",
@@ -36,6 +38,8 @@ _LATER = {
     "pull_model": "engine.models",
     "use_model": "engine.models",
     "EmbeddedClient": "client",
+    "ONE_REQUEST_A_CONNECTION": "client",
+    "join_model": "client",
     "open_local": "client",
 }
 __getattr__, __dir__ = lazy_exports(__name__, _LATER)

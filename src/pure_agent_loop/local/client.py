@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 from pure_agent_loop.budget import Price
 from pure_agent_loop.llm.openai_client import OpenAIClient
@@ -70,15 +71,26 @@ def open_local(
         MissingExtraError: The engine is not installed.
         LLMError: The download or the server failed.
     """
+    lease, path = join_model(model, on_progress, settings)
+    try:
+        return EmbeddedClient(lease, path.stem, (settings or StartSettings()).context)
+    except BaseException:
+        lease.release()
+        raise
+
+
+def join_model(
+    model: str | None = None, on_progress: Progress = quiet, settings: StartSettings | None = None
+) -> tuple[Lease, Path]:
+    """Fetch the file of a model if missing, and start or join its server; see `open_local`.
+
+    Returns:
+        The lease of the server, which the caller releases, and the file.
+    """
     source = model or models.default_model()
     if models.is_path(source):
         path = models.resolve(source)
     else:
         check_engine()  # before its model is downloaded
         path = models.pull_model(source, on_progress)
-    lease = join_server(path, on_progress, settings)
-    try:
-        return EmbeddedClient(lease, path.stem, (settings or StartSettings()).context)
-    except BaseException:
-        lease.release()
-        raise
+    return join_server(path, on_progress, settings), path

@@ -69,7 +69,7 @@ class Chat:
         self.shared, self._output = shared, output
         self.set_theme(theme_of(shared.options.theme, os.environ))
         self.permission_prompt = PermissionPrompt(
-            shared, partial(self.print_notice, is_whole=True), self._show_diff, self._changed
+            shared, partial(self.print_notice, is_whole=True), self.show_diff, self._changed
         )
         on_ask = self.permission_prompt.ask
         self.talk = ChatSession(shared, choice, place, on_ask, self.print_notice, shows_reasoning=True)
@@ -145,12 +145,9 @@ class Chat:
 
     def _show_story(self, story: Any) -> None:
         """Show the last task and the last answer."""
-        tasks = [entry.text for entry in story.entries if entry.kind == "task"][-1:]
-        answers = [entry.text for entry in story.entries if entry.kind == "answer" and entry.text][-1:]
-        for task in tasks:
-            self._print(self.screen.user_input(task))
-        for answer in answers:
-            self._print(self.screen.markdown(answer))
+        for kind, render in (("task", self.screen.user_input), ("answer", self.screen.markdown)):
+            for text in [entry.text for entry in story.entries if entry.kind == kind and entry.text][-1:]:
+                self._print(render(text))
 
     def show_session(self) -> None:
         """Show the last task and answer of the current session."""
@@ -213,11 +210,7 @@ class Chat:
             self._is_leaving = True
             self.prompt.exit()
 
-    def unfold(self) -> None:
-        """Show the last folded block in full."""
-        self._print(self.screen.unfold())
-
-    def unfolded(self, last: int) -> None:
+    def unfold(self, last: int = 1) -> None:
         """Show a folded block in full; 1 is the last one."""
         self._print(self.screen.unfold(last))
 
@@ -318,9 +311,9 @@ class Chat:
         """Print names with descriptions, by group."""
         self._print(self.screen.groups(groups))
 
-    def show_diff(self, name: str, text: str) -> None:
-        """Print a whole diff."""
-        self._show_diff(name, text, None)
+    def show_diff(self, name: str, text: str, max_lines: int | None = None) -> None:
+        """Print a diff, up to `max_lines` of it."""
+        self._print(self.screen.close() + self.screen.diff(name, text, max_lines))
 
     def set_theme(self, theme: str) -> None:
         """Change the color theme."""
@@ -330,9 +323,6 @@ class Chat:
         self.screen = TranscriptView(
             color=colour, animation=colour, theme=theme, language=user_language(), screen_reader=reader
         )
-
-    def _show_diff(self, name: str, text: str, max_lines: int | None) -> None:
-        self._print(self.screen.close() + self.screen.diff(name, text, max_lines))
 
     def _print(self, text: str) -> None:
         if text:

@@ -210,7 +210,10 @@ class Lines:
         """Return the arguments and the result of a call as a folded block."""
         args = call.args if isinstance(call.args, Mapping) else {"": call.args}
         sections = (
-            (str(name), value if isinstance(value, str) else _json(value)) for name, value in args.items()
+            (str(name), value)
+            if isinstance(value, str)
+            else (str(name), json.dumps(to_jsonable(value), ensure_ascii=False, indent=2))
+            for name, value in args.items()
         )
         return Folded(title, (*sections, ("result", self._output(call))))
 
@@ -269,7 +272,3 @@ def items_of(args: Any) -> Sequence[Any]:
 def number(value: Any) -> float:
     """Return a number from untrusted data; 0 for anything else."""
     return float(value) if isinstance(value, (int, float)) and abs(value) < 1e15 else 0.0
-
-
-def _json(value: Any) -> str:
-    return json.dumps(to_jsonable(value), ensure_ascii=False, indent=2)

@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from pure_agent_loop.assistant import Guidance, is_trusted, trust_guidance
 from pure_agent_loop.cli.chat.words import COMMANDS, HABITS, SAME
 from pure_agent_loop.cli.parser import nearest
 from pure_agent_loop.cli.questions import TerminalQuestions, blanks_shown
 from pure_agent_loop.cli.task import decoded_text
 from pure_agent_loop.errors import ConfigError, PureAgentLoopError
-from pure_agent_loop.support.disk import data_folder, private_folder
+from pure_agent_loop.support.disk import data_folder
 from pure_agent_loop.support.front_matter import split_front_matter
 from pure_agent_loop.support.language import user_text
 from pure_agent_loop.support.lazy import lazy_pattern
@@ -81,28 +82,22 @@ class CustomCommands:
 
     async def task(self, command: CustomCommand, words: str) -> str:
         """Return the task for a command and its typed arguments; empty if the user does not trust it."""
-        if not self.is_trusted(command) and not await self._ask_for_trust(command):
-            return ""
+        if not self.is_trusted(command):
+            text = blanks_shown(command.text, is_code=True)
+            if not await self._confirm(user_text("chat.trust_command", name=command.name, text=text)):
+                return ""
+            trust_guidance(self._guidance(command))
         return command.with_arguments(words)
 
     def is_trusted(self, command: CustomCommand) -> bool:
         """Return True if the command belongs to the user or its text was trusted."""
-        return not command.is_project or self._trust_file(command).exists()
+        return not command.is_project or is_trusted(self._guidance(command))
 
-    def _trust_file(self, command: CustomCommand) -> Path:
+    def _guidance(self, command: CustomCommand) -> Guidance:
+        """Return the trust record of a command, bound to its text."""
         parts = (str(self._workspace), command.name, command.text)
         digest = hashlib.sha256("|".join(f"{len(part)}|{part}" for part in parts).encode("utf-8", "replace"))
-        return data_folder() / "trusted" / f"command-{digest.hexdigest()}"
-
-    async def _ask_for_trust(self, command: CustomCommand) -> bool:
-        trust_file = self._trust_file(command)
-        text = blanks_shown(command.text, is_code=True)
-        question = user_text("chat.trust_command", name=command.name, text=text)
-        if not await self._confirm(question):
-            return False
-        private_folder(trust_file.parent)
-        trust_file.touch(mode=0o600)
-        return True
+        return Guidance((command.name,), f"command-{digest.hexdigest()}")
 
     def _read_folder(self, root: Path, below: str, *, is_project: bool) -> dict[str, CustomCommand]:
         commands: dict[str, CustomCommand] = {}

@@ -151,8 +151,7 @@ class _Layout:
         if self._out and has_content and not token.hidden:
             self._emit(self._styler.text())
 
-    def _on_paragraph_open(self, token: Token) -> None:
-        self._space(token)
+    _on_paragraph_open = _space
 
     def _on_heading_open(self, token: Token) -> None:
         self._space(token)

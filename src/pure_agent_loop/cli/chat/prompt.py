@@ -342,8 +342,12 @@ class Prompt:
             return Condition(lambda: key in acts.answer_keys) & empty & ~vi_navigation_mode
 
         asked = takes("enter")
+
+        def answer(key: str, _: object) -> None:
+            acts.press_answer_key(key)
+
         for name in ("up", "down", "enter", "1", "2", "3"):  # no letters: many sentences begin with y or n
-            keys.add(name, filter=takes(name), eager=True)(partial(self._answer, name))
+            keys.add(name, filter=takes(name), eager=True)(partial(answer, name))
         add("enter", does=lambda _: self._enter(), when=~asked)
         add("escape", "enter", does=lambda _: self._send(at_end=True), when=working)
         add("escape", "enter", does=lambda _: buffer.newline(copy_margin=False), when=~working)
@@ -368,7 +372,8 @@ class Prompt:
         add("?", does=lambda _: acts.enter(InputEntry.typed("/help ?")), when=empty & ~vi_navigation_mode)
         add("c-o", does=lambda _: acts.unfold())
         add("c-b", does=lambda _: acts.to_background(), when=working)
-        add("tab", does=lambda _: self._complete(), when=Condition(lambda: self._only_one() is not None))
+        has_one = Condition(lambda: self._only_one() is not None)  # a second Tab would revert it
+        add("tab", does=lambda _: buffer.apply_completion(self._only_one()), when=has_one)
         add("s-tab", does=lambda _: acts.next_mode(), when=~has_completions)
         add("c-v", does=lambda _: self._paste_image(), when=~vi_navigation_mode)
         add("c-x", "c-e", does=lambda _: self.edit(), when=~vi_navigation_mode)
@@ -376,9 +381,6 @@ class Prompt:
         add("c-l", does=lambda _: self._clear())
         add("c-z", does=lambda event: event.app.suspend_to_background())
         return ConditionalKeyBindings(keys, ~is_searching)  # the Ctrl-R search has separate key bindings
-
-    def _answer(self, key: str, _: object) -> None:
-        self._acts.press_answer_key(key)
 
     def _enter(self) -> None:
         state = self.buffer.complete_state
@@ -396,10 +398,6 @@ class Prompt:
     def _only_one(self) -> Any:
         state = self.buffer.complete_state
         return state.completions[0] if state is not None and len(state.completions) == 1 else None
-
-    def _complete(self) -> None:
-        """Apply the only completion; otherwise a second Tab would revert it."""
-        self.buffer.apply_completion(self._only_one())
 
     def _clear(self) -> None:
         self._above = 0

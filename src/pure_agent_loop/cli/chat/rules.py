@@ -95,7 +95,7 @@ def keep_rules(workspace: Path, rules: list[str]) -> str:
 
 
 def _with_rules(text: str, rules: list[str]) -> str:
-    lines = "".join(f"\n  {_quoted(rule)}," for rule in rules)
+    lines = "".join(f"\n  {json.dumps(rule, ensure_ascii=False)}," for rule in rules)
     table = _RULES.search(text)
     if table is None:
         return f"{text.rstrip()}\n\n[rules]\nallow = [{lines}\n]\n".lstrip()
@@ -104,7 +104,3 @@ def _with_rules(text: str, rules: list[str]) -> str:
     if allow is None:
         return f"{text[: table.end()]}\nallow = [{lines}\n]{text[table.end() :]}"
     return f"{text[: allow.end()]}{lines}{text[allow.end() :]}"
-
-
-def _quoted(rule: str) -> str:
-    return json.dumps(rule, ensure_ascii=False)

@@ -85,7 +85,7 @@ class ChatHost(Protocol):
     def show_session(self) -> None:
         """Show the last task and answer of the session."""
 
-    def unfolded(self, last: int) -> None:
+    def unfold(self, last: int) -> None:
         """Show a folded block in full."""
 
     def leave(self) -> None:
@@ -267,7 +267,7 @@ class Slash:
         self._host.prompt.edit()
 
     def _unfold(self, words: str) -> None:
-        self._host.unfolded(int(words) if words.isdecimal() else 1)
+        self._host.unfold(int(words) if words.isdecimal() else 1)
 
     async def _diff(self, words: str) -> None:
         snapshots, session = await self._snapshots()
@@ -496,8 +496,9 @@ def context_rows(state: QueryState, known: Mapping[str, Any], width: int) -> str
     if window:
         sizes["free"] = max(0, window - used)
     whole = max(window or used, *sizes.values(), 1)
+    filled = {name: min(width, -(-width * size // whole)) for name, size in sizes.items()}
     rows = [
-        (user_text(f"chat.context_{name}"), f"{size:,}", _bar(size, whole, width))
+        (user_text(f"chat.context_{name}"), f"{size:,}", "█" * filled[name] + "░" * (width - filled[name]))
         for name, size in sizes.items()
         if size or name in _ROLES
     ]
@@ -507,11 +508,6 @@ def context_rows(state: QueryState, known: Mapping[str, Any], width: int) -> str
         else user_text("chat.context_unknown", used=short(used))
     )
     return "\n".join([*_aligned(rows), total])
-
-
-def _bar(size: int, whole: int, width: int) -> str:
-    filled = min(width, -(-width * size // whole))
-    return "█" * filled + "░" * (width - filled)
 
 
 def cost_rows(task: Spent, every: Spent) -> str:

@@ -17,8 +17,7 @@ from pure_agent_loop.cli.choose import models_of, plan_of
 from pure_agent_loop.cli.commands.run import make_agent
 from pure_agent_loop.cli.options import CommandOptions
 from pure_agent_loop.cli.toolset import RunToolset
-from pure_agent_loop.cli.which_session import SessionTarget
-from pure_agent_loop.errors import SessionError
+from pure_agent_loop.cli.which_session import SessionTarget, story_of
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
 from pure_agent_loop.llm.base import close_client
@@ -34,7 +33,8 @@ if TYPE_CHECKING:
     from pure_agent_loop import QueryState, TokenUsage
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.assistant import Guidance, MemoryStore
-    from pure_agent_loop.kernel.kit import Compactor, Kit
+    from pure_agent_loop.compaction import Compactor
+    from pure_agent_loop.kernel.kit import Kit
     from pure_agent_loop.mcp import MCPServers
     from pure_agent_loop.sessions.story import Story
 
@@ -135,7 +135,6 @@ class ChatSession:
         self.shared, self.choice, self.place = shared, choice, place
         self.usage = UsageTotals()
         self.begun = time.monotonic()
-        self.step = 0
         self.compact_next: str | None = None  # what the summary must keep; None for no compaction
         self.state: QueryState | None = None
         self._on_ask, self._notify = on_ask, notify
@@ -198,7 +197,7 @@ class ChatSession:
             PureAgentLoopError: The run cannot start.
         """
         self._token = token = CancelToken()
-        self.begun, self.step = time.monotonic(), 0
+        self.begun = time.monotonic()
         try:
             await in_thread(self.prepare)
             servers = await self.servers()
@@ -211,7 +210,8 @@ class ChatSession:
             self.state = run.state
             async with aclosing(run.stream()) as events:
                 async for event in events:
-                    self._note(event)
+                    if event.type is EventType.STEP_END:
+                        self.usage.context = dict(event.data.get("context") or {})
                     yield event
             result = run.result()
             self.usage.task = Spent(result.usage, result.cost, time.monotonic() - self.begun)
@@ -237,11 +237,6 @@ class ChatSession:
         )
         self.compact_next = None
         return agent
-
-    def _note(self, event: Event) -> None:
-        self.step = event.step or self.step
-        if event.type is EventType.STEP_END:
-            self.usage.context = dict(event.data.get("context") or {})
 
     # -- the server -------------------------------------------------------------------------------------
 
@@ -284,14 +279,11 @@ class ChatSession:
 
     def story(self) -> Story:
         """Read the session; return an empty story if it is unreadable or nothing is recorded."""
-        from pure_agent_loop.sessions.story import Story, read_story
+        from pure_agent_loop.sessions.story import Story
 
         if self.place.session_id is None or self.place.store is None:
             return Story()
-        try:
-            return read_story(self.place.store.read(self.place.session_id).records)
-        except SessionError:
-            return Story()
+        return story_of(self.place.store, self.place.session_id)
 
     def move_to(self, session_id: str | None) -> None:
         """Switch to another session; None starts a new one."""

@@ -321,7 +321,7 @@ class TranscriptView:
         text = (
             []
             if self._styler.reader
-            else self._answer.tail(width, min(max_lines, self._text_lines) - len(work))
+            else self._answer.tail(width, min(max_lines, max(self.wide_lines, 1)) - len(work))
         )
         lines = [*text, *work, *waiting]
         columns = width if len(lines) <= self.wide_lines else min(width, MIN_COLUMNS)
@@ -332,10 +332,6 @@ class TranscriptView:
         running = [other for other in self._calls.values() if other.state == "running"]
         tail = self._lines.tail(call, width) if running == [call] and not self._styler.reader else []
         return [self._lines.call(call, width, now), *tail[-max(self.live_lines - 1, 0) :]]
-
-    @property
-    def _text_lines(self) -> int:
-        return max(self.wide_lines, 1)
 
     def is_due(self, now: float | None = None) -> bool:
         """Return True if the live lines should be drawn. Call it at each tick, 8 times a second.
@@ -460,7 +456,7 @@ class TranscriptView:
     def _text_delta(self, event: Event) -> str:
         before = self._end_thinking(event.timestamp)
         self._answer.note_speed(event.content, event.timestamp)
-        room = None if self._styler.reader else min(self.live_lines, self._text_lines)
+        room = None if self._styler.reader else min(self.live_lines, max(self.wide_lines, 1))
         return before + self._print_text(self._answer.write(event.content, self.width, room))
 
     def _thought(self, event: Event) -> str:

@@ -53,21 +53,19 @@ def add_audit(parser: argparse.ArgumentParser) -> None:
     )
     listing.add_argument("--text", metavar="WORDS", help="only calls with WORDS in arguments, task or result")
     add_count(listing, "newest calls to list")
-    add_json(listing)
     show = _with_file(actions, "show", "show all details of one call")
     show.add_argument("number", type=positive, metavar="SEQ", help="number from 'pal audit list'")
-    add_json(show)
     verify = _with_file(actions, "verify", "check that no line was changed, removed or inserted")
     verify.add_argument(
         "--contains", default="", metavar="HASH", help="earlier last hash that the log must contain"
     )
-    add_json(verify)
     actions.add_parser("path", help="print the path of the log")
 
 
 def _with_file(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=summary)
     parser.add_argument("--file", metavar="PATH", help="folder or file of another log")
+    add_json(parser)
     return parser
 
 
@@ -172,7 +170,10 @@ def _show(options: argparse.Namespace, output: CommandOutput) -> int:
     if options.json:
         output.json({"call": entry.to_dict()})
         return DONE
-    output.lines("".join(_line(name, value) for name, value in _shown(entry)))
+    for name, value in _shown(entry):
+        if value:
+            shown = excerpt(safe_text(value), _LONG_TEXT).replace("\n", "\n" + " " * 11)
+            output.lines(f"{name:<10} {shown}\n")
     return DONE
 
 
@@ -197,13 +198,6 @@ def _shown(entry: ToolCallEntry) -> list[tuple[str, str]]:
         ("result", entry.result or ""),
         ("sha256", digest),
     ]
-
-
-def _line(name: str, value: str) -> str:
-    if not value:
-        return ""
-    shown = excerpt(safe_text(value), _LONG_TEXT).replace("\n", "\n" + " " * 11)
-    return f"{name:<10} {shown}\n"
 
 
 def _verify(options: argparse.Namespace, output: CommandOutput) -> int:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import sys
 from contextlib import closing
 
 from pure_agent_loop.cli.choose import allow_download, choose, plan_of
@@ -13,6 +12,7 @@ from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.first_start import ask_for_model
 from pure_agent_loop.cli.options import CommandOptions
 from pure_agent_loop.cli.output import CommandOutput, error_text
+from pure_agent_loop.cli.parser import can_chat
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import with_servers
@@ -24,7 +24,6 @@ from pure_agent_loop.errors import MissingExtraError
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL
 from pure_agent_loop.runs import Embedded, model_at, show_url
 from pure_agent_loop.support.language import notice, user_text
-from pure_agent_loop.support.terminal import is_terminal
 from pure_agent_loop.toolbox import Shell
 
 NEEDED = ("prompt_toolkit", "rich")  # packages of the extra [cli]
@@ -43,8 +42,7 @@ def chat(options: CommandOptions, output: CommandOutput) -> int:
         PureAgentLoopError: The conversation cannot start.
         ResultLostError: Standard output cannot be written.
     """
-    is_script = options.quiet or options.explain or {options.output_format, options.input_format} != {"text"}
-    if is_script or not (is_terminal(sys.stdin) and output.out_is_terminal and output.err_is_terminal):
+    if not (can_chat(options) and output.err_is_terminal):
         return run(options, output)
     if not all(map(importlib.util.find_spec, NEEDED)):
         output.info(error_text(MissingExtraError(notice("library.feature_conversation"), "cli")))

@@ -10,7 +10,7 @@ from pure_agent_loop.budget import Price
 from pure_agent_loop.cli.arguments import add_actions, add_json, add_options, describe, read_options
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.options import CommandOptions, EndpointOptions
-from pure_agent_loop.cli.output import BOLD, CommandOutput
+from pure_agent_loop.cli.output import BOLD, DIM, CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.settings.apply import in_force
 from pure_agent_loop.cli.settings.files import project_file, user_path
@@ -69,7 +69,7 @@ def config(options: argparse.Namespace, output: CommandOutput) -> int:
         place = in_user_language(notice("cli.origin_default")) if origin == DEFAULT else one_line(origin)
         is_told = options.origin or origin != DEFAULT
         row = f"{name:<{width}}  {_shown(name, value)}{f'  ({place})' if is_told else ''}"
-        output.lines(f"{output.dim(row) if origin == DEFAULT else output.paint(BOLD, row)}\n")
+        output.lines(f"{output.paint(DIM, row) if origin == DEFAULT else output.paint(BOLD, row)}\n")
     return DONE
 
 

@@ -53,6 +53,12 @@ from pure_agent_loop.support.terminal import aligned, one_line, safe_text
 WIDTH = 100  # columns without a terminal
 TIMEOUT, MAX_SECONDS = 60.0, 3600  # seconds per request
 _ENDPOINT = ("model", "base_url", "profile", "download", "env_file")  # a fallback is examined by its own name
+_COUNTS = {  # names in a message, and fields of `TokenUsage`
+    "prompt": "prompt_tokens",
+    "read": "cached_tokens",
+    "written": "cache_write_tokens",
+    "missed": "cache_missed_tokens",
+}
 _COLOURS: dict[Verdict, str] = {"failed": "31", "no": "33", "partly": "33", "unknown": "2", "yes": "32"}
 _EPILOG = """\
 Exit codes: 0 usable by an agent, 1 unreachable, no answer, or no tool calls in any tool mode,
@@ -130,10 +136,9 @@ def _show_cache(options: argparse.Namespace, output: CommandOutput) -> int:
         output.json({"requests": [request.to_dict() for request in sent]})
         return DONE
     for request in sent:
-        names = {"prompt": "prompt_tokens", "read": "cached_tokens", "written": "cache_write_tokens"}
         counts = {
             name: "-" if (count := getattr(request.usage, field, None)) is None else count
-            for name, field in (*names.items(), ("missed", "cache_missed_tokens"))
+            for name, field in _COUNTS.items()
         }
         line = user_text("cli.doctor_request", number=request.number, **counts)
         change = request.change
@@ -163,21 +168,17 @@ def _target_for(
 
 
 def _embedded(plan: Embedded, output: CommandOutput, download: bool) -> Generator[Target, None, None]:
-    from pure_agent_loop.local import join_server
-    from pure_agent_loop.local.client import ONE_REQUEST_A_CONNECTION
-    from pure_agent_loop.local.engine import models
+    from pure_agent_loop.local import ONE_REQUEST_A_CONNECTION, join_model
 
     name = plan.name.removeprefix("local:")
-    wanted = models.default_model() if name == "local" else name
     allow_download(plan, TerminalQuestions.at_terminal(output), download=download)
     with SlowSteps(output) as steps:
-        path = models.resolve(wanted) if models.is_path(wanted) else models.pull_model(wanted, steps)
-        lease = join_server(path, steps)
+        lease, path = join_model(None if name == "local" else name, steps)
     try:
         output.info(notice("cli.doctor_embedded", name=path.stem, why=plan.why))
         state = lease.state
-        headers = ONE_REQUEST_A_CONNECTION
-        yield Target(f"{state.url}/v1", path.stem, state.key, headers=headers, is_embedded=True)
+        url, headers = f"{state.url}/v1", ONE_REQUEST_A_CONNECTION
+        yield Target(url, path.stem, state.key, headers=headers, is_embedded=True)
     finally:
         lease.release()
 

@@ -325,19 +325,15 @@ def _line(event: Event, width: int) -> str:
     template = _TEMPLATES.get(event.type)
     if template is None:
         return ""
-    data: dict[str, Any] = event.data
-    when = time.strftime("%H:%M:%S", time.gmtime(event.timestamp))  # UTC, like all other times
-    what = one_line(
-        template.format_map({"content": event.content, **_fields(data)}), width - len("00:00:00 999 ")
-    )
-    return f"{when} {event.step:>3} {what}"
-
-
-def _fields(data: Mapping[str, Any]) -> dict[str, Any]:
-    return {
+    data: Mapping[str, Any] = event.data
+    fields = {
+        "content": event.content,
         "tool": data.get("tool", ""),
         "args": json.dumps(data.get("args", {})),
         "behavior": data.get("behavior", ""),
         "reason": data.get("stop_reason", ""),
         "task": data.get("task") or "(resumed)",
     }
+    when = time.strftime("%H:%M:%S", time.gmtime(event.timestamp))  # UTC, like all other times
+    what = one_line(template.format_map(fields), width - len("00:00:00 999 "))
+    return f"{when} {event.step:>3} {what}"

@@ -57,7 +57,7 @@ from pure_agent_loop.tool import ToolRegistry
 if TYPE_CHECKING:
     from pure_agent_loop.agent import Agent
     from pure_agent_loop.assistant import Guidance
-    from pure_agent_loop.kernel.kit import Compactor
+    from pure_agent_loop.compaction import Compactor
 
 _EPILOG = """\
 The model: --model and --base-url, else PAL_MODEL, PAL_BASE_URL and PAL_API_KEY, else OPENAI_MODEL,

@@ -192,12 +192,9 @@ def _remove(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
     return {"removed": options.name}, "", notice("cli.schedule_removed", name=options.name)
 
 
-def _pause(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
-    return _info_of(schedules.pause(options.name))
-
-
-def _resume(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
-    return _info_of(schedules.resume(options.name))
+def _pause_or_resume(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
+    change = schedules.pause if options.action == "pause" else schedules.resume
+    return _info_of(change(options.name))
 
 
 def _run(options: argparse.Namespace, schedules: Schedules, _: int) -> _Done:
@@ -265,7 +262,7 @@ _ACTIONS = {
     "list": _list,
     "show": _show,
     "remove": _remove,
-    "pause": _pause,
-    "resume": _resume,
+    "pause": _pause_or_resume,
+    "resume": _pause_or_resume,
     "run": _run,
 }

@@ -21,7 +21,7 @@ from pure_agent_loop.cli.arguments import (
 )
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.options import SessionOptions
-from pure_agent_loop.cli.output import BOLD, RED, CommandOutput, counted
+from pure_agent_loop.cli.output import BOLD, DIM, RED, CommandOutput, counted
 from pure_agent_loop.cli.questions import question_text
 from pure_agent_loop.cli.which_session import (
     DAY,
@@ -77,50 +77,47 @@ def add_sessions(parser: argparse.ArgumentParser) -> None:
     """Add its arguments."""
     describe(parser, "List and manage the sessions that 'pal' records.", _EPILOG)
     actions = add_actions(parser)
-    listing = actions.add_parser("list", help="list sessions, most recently used first")
+    listing = _action(actions, "list", "list sessions, most recently used first")
     add_count(listing)
     add_json(listing)
-    add_options(listing, SessionOptions, only=("database",))
     listing.add_argument("--all", action="store_true", help="include sessions of subagents")
     listing.add_argument("-v", "--verbose", action="store_true", help="add times, sizes and messages")
     listing.add_argument("--here", action="store_true", help="only sessions started in this folder")
     listing.add_argument("words", nargs="*", metavar="WORD", help="only sessions that contain every WORD")
-    show = actions.add_parser("show", help="show the history of a session, long texts shortened")
+    show = _action(actions, "show", "show the history of a session, long texts shortened")
     show.add_argument("id", metavar="ID", nargs="?", help="session (default: the last of this folder)")
-    add_options(show, SessionOptions, only=("database",))
     show.add_argument("--answer", action="store_true", help="print only the last answer, unformatted")
     show.add_argument("--json", action="store_true", help="print one JSON object with all records")
-    export = _with_id(actions, "export", "export a session as a document")
+    export = _action(actions, "export", "export a session as a document", has_id=True)
     export.add_argument("--format", choices=FORMATS, required=True, help="format of the document")
     export.add_argument("-o", "--output", metavar="FILE", help="write to FILE instead of standard output")
-    fork = _with_id(actions, "fork", "start a new session from a point of another")
+    fork = _action(actions, "fork", "start a new session from a point of another", has_id=True)
     fork.add_argument("--at", type=positive, metavar="N", help="last step to copy (default: all)")
     fork.add_argument("--as", dest="new_id", metavar="NEW", help="ID of the new session")
-    delete = actions.add_parser("delete", help="delete sessions")
+    delete = _action(actions, "delete", "delete sessions")
     delete.add_argument("ids", nargs="+", metavar="ID", help="a session")
-    add_options(delete, SessionOptions, only=("database",))
     delete.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
-    pruned = actions.add_parser("prune", help="delete finished sessions that were not used for long")
+    pruned = _action(actions, "prune", "delete finished sessions that were not used for long")
     pruned.add_argument(
         "--days", type=positive, default=90, metavar="N", help="days since the last use (default: 90)"
     )
     pruned.add_argument(
         "--dry-run", action="store_true", help="list what would be deleted, and delete nothing"
     )
-    add_options(pruned, SessionOptions, only=("database",))
-    _with_id(actions, "repair", "copy the intact records of a session into a new one")
-    waiting = actions.add_parser("waiting", help="list suspended sessions and their questions")
-    add_json(waiting)
-    add_options(waiting, SessionOptions, only=("database",))
-    answering = _with_id(actions, "answer", "answer a question; 'pal run --resume' continues the run")
+    _action(actions, "repair", "copy the intact records of a session into a new one", has_id=True)
+    add_json(_action(actions, "waiting", "list suspended sessions and their questions"))
+    answering = _action(
+        actions, "answer", "answer a question; 'pal run --resume' continues the run", has_id=True
+    )
     answering.add_argument("call_id", metavar="CALL", help="id of the call; 'waiting' shows it")
     answering.add_argument("verdict", choices=("allow", "deny"), help="allow or deny the call")
     answering.add_argument("--message", default="", metavar="TEXT", help="reason for the model when denied")
 
 
-def _with_id(actions: Any, name: str, summary: str) -> argparse.ArgumentParser:
+def _action(actions: Any, name: str, summary: str, *, has_id: bool = False) -> argparse.ArgumentParser:
     parser: argparse.ArgumentParser = actions.add_parser(name, help=summary)
-    parser.add_argument("id", metavar="ID", help="session")
+    if has_id:
+        parser.add_argument("id", metavar="ID", help="session")
     add_options(parser, SessionOptions, only=("database",))
     return parser
 
@@ -152,7 +149,8 @@ def _list(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
         output.info(notice("cli.sessions_of_subagents", number=len(sessions) - len(matches)))
     if not matches:
         database = at_database(options.database)
-        output.info(notice("cli.sessions_none", begin=_begin(database)))
+        begin = notice("cli.begin_in", database=database) if database else notice("cli.begin")
+        output.info(notice("cli.sessions_none", begin=begin))
     return DONE
 
 
@@ -168,10 +166,6 @@ def _excerpt(info: SessionInfo, store: SessionStore, words: Sequence[str]) -> st
         return ""
     start = max(0, min(place.start() for place in places if place) - 20)
     return f"{'...' if start else ''}{one_line(text[start : start + 200])}"
-
-
-def _begin(database: str) -> str:
-    return notice("cli.begin_in", database=database) if database else notice("cli.begin")
 
 
 def _summary(info: SessionInfo, store: SessionStore) -> dict[str, Any]:
@@ -194,7 +188,7 @@ def _print_rows(rows: Sequence[dict[str, Any]], is_verbose: bool, output: Comman
     texts = [one_row(_titled(row), max(MIN_TITLE, room - len(row["id"]))) for row in rows]
     cells_of = [aligned(cells) for cells in (ages, texts, steps)]
     for row, *cells in zip(rows, *cells_of, strict=True):
-        output.lines(f"{'  '.join(cells)}  {output.dim(row['id'])}\n")
+        output.lines(f"{'  '.join(cells)}  {output.paint(DIM, row['id'])}\n")
         if is_verbose:
             facts = f"{moment(row['updated'])} UTC  {_size(row['size_bytes'])}  {_counts(row, 'message')}"
             output.lines(f"    {facts.rstrip()}\n")
@@ -220,7 +214,9 @@ def _age(moment_of_use: float, now: float) -> str:
 
 
 def _titled(row: dict[str, Any]) -> str:
-    notes = [] if row.get("stop_reason") == "completed" or "steps" not in row else [_end_of(row)]
+    notes: list[str] = []
+    if row.get("stop_reason") != "completed" and "steps" in row:
+        notes.append(one_line(row["stop_reason"] or user_text("cli.not_finished"), 40))
     if row.get("problem"):
         notes.append(user_text("cli.damaged"))
     return user_text("cli.row_notes", notes=", ".join(notes), text=_tasks(row)) if notes else _tasks(row)
@@ -236,10 +232,6 @@ def _tasks(row: dict[str, Any]) -> str:
     )
 
 
-def _end_of(row: dict[str, Any]) -> str:
-    return one_line(row["stop_reason"] or user_text("cli.not_finished"), 40)
-
-
 def _show(options: argparse.Namespace, store: SessionStore, output: CommandOutput) -> int:
     folder = Path.cwd() if isinstance(store, JsonlStore) else None
     session = last_of(store, folder) if options.id is None else options.id
@@ -249,7 +241,8 @@ def _show(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
         output.result(f"{safe_text(answers[-1]) if answers else ''}\n")
         return DONE
     if options.json:
-        records = [_fields(record) for record in loaded.records]
+        names = ("id", "parent", "time", "type", "data")
+        records = [{name: getattr(record, name) for name in names} for record in loaded.records]
         output.json({"id": session, "problems": loaded.problems, "records": records})
         return DONE
     story = read_story(loaded.records)
@@ -259,7 +252,7 @@ def _show(options: argparse.Namespace, store: SessionStore, output: CommandOutpu
     about = ", ".join(filter(None, [*map(in_user_language, counts), *begun, story.model]))
     parts = [_block("", user_text("cli.session_about", session=session, about=about), width, 1)]
     if any(entry.kind in MARKS for entry in story.entries):
-        parts.append(output.dim(user_text("cli.session_marks")) + "\n")
+        parts.append(output.paint(DIM, user_text("cli.session_marks")) + "\n")
     parts += [_entry(entry, width, output) for entry in story.entries]
     if story.entries and not story.stop_reason:
         parts.append(f"   {user_text('cli.session_unfinished')}\n")
@@ -285,7 +278,13 @@ def _entry(entry: Entry, width: int, output: CommandOutput) -> str:
         return f"   {user_text('cli.session_compacted')}\n"
     text = user_text("cli.result_failed", text=entry.text) if entry.failed else entry.text
     block = _block(f"   {MARKS[entry.kind]} ", text, width, LONG_RESULT)
-    return block if entry.kind == "user" else output.paint(RED, block) if entry.failed else output.dim(block)
+    return (
+        block
+        if entry.kind == "user"
+        else output.paint(RED, block)
+        if entry.failed
+        else output.paint(DIM, block)
+    )
 
 
 def _answer_text(mark: str, text: str, width: int, output: CommandOutput) -> str:
@@ -413,10 +412,6 @@ def _answer(options: argparse.Namespace, store: SessionStore, output: CommandOut
     else:
         output.info(notice("cli.answer_recorded", to_resume=to_resume(options.id, options.database)))
     return DONE
-
-
-def _fields(record: Record) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in ("id", "parent", "time", "type", "data")}
 
 
 def _size(number: int) -> str:

@@ -42,7 +42,7 @@ from pure_agent_loop.cli.options import (
     PermissionOptions,
     ToolOptions,
 )
-from pure_agent_loop.cli.output import CommandOutput, error_text
+from pure_agent_loop.cli.output import CommandOutput, error_text, redirect_to_null
 from pure_agent_loop.cli.parser import add_help_all
 from pure_agent_loop.cli.protocols.editor_questions import (
     DeferredQuestions,
@@ -77,12 +77,12 @@ examples:
   pal acp --permission-mode plan --model gpt-4o-mini
 """
 # Commands of the terminal conversation that editors have no interface for.
-_COMMANDS = ["compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"]
+_COMMANDS = [
+    *("compact", "context", "cost", "tools", "permissions", "memory", "skills", "agents", "tasks"),
+    *("diff", "undo", "redo", "export", "model", "mode"),
+]
 _GOES_ON = "continue"
 _FIELDS = {"mode": "permission_mode", "thought_level": "thinking"}
-
-
-_COMMANDS += ["diff", "undo", "redo", "export", "model", "mode"]
 
 
 def add_acp(parser: argparse.ArgumentParser) -> None:
@@ -119,9 +119,7 @@ def _only_protocol() -> BinaryIO:
     try:
         os.dup2(2, 1)
     except OSError:  # standard error is closed
-        null = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(null, 1)
-        os.close(null)
+        redirect_to_null(1)
     return sink
 
 
@@ -252,14 +250,10 @@ class _Session:
                 tool.exclusive = tool.exclusive or tool.name in THROUGH_EDITOR
         choice = choose(options, options.thinking, output, questions=asking)
         toolset = with_servers(toolset, options, self.folder, asking, output)
-        toolset, editors = (
-            toolset.for_model(is_tiny=choice.is_tiny),
-            editors_servers(self._servers, self.folder),
-        )
-        toolset = with_editors_servers(toolset, editors, output)
-        keeps = not options.no_session
+        editors = editors_servers(self._servers, self.folder)
+        toolset = with_editors_servers(toolset.for_model(is_tiny=choice.is_tiny), editors, output)
         place = SessionTarget(
-            self._id if keeps else None,
+            None if options.no_session else self._id,
             default_store(),
             folder=self.folder,
             named=False,
@@ -276,16 +270,10 @@ class _Session:
 
     @property
     def options(self) -> Mapping[str, Option]:
-        modes = {"ask": user_text("mode_ask"), "auto": user_text("mode_auto")}
-        modes |= {
-            "plan": user_text("mode_plan"),
-            "bypass": user_text("mode_bypass"),
-        }
-        levels = dict.fromkeys(THINKING_LEVELS, "")
-        options = self._options
+        modes = {mode: user_text(f"mode_{mode}") for mode in ("ask", "auto", "plan", "bypass")}
         return {
-            "mode": Option(options.permission_mode, modes),
-            "thought_level": Option(options.thinking, levels),
+            "mode": Option(self._options.permission_mode, modes),
+            "thought_level": Option(self._options.thinking, dict.fromkeys(THINKING_LEVELS, "")),
         }
 
     async def choose(self, option: str, value: str) -> None:
@@ -373,7 +361,7 @@ class _Session:
     def show_session(self) -> None:
         """Do nothing: the editor shows the session."""
 
-    def unfolded(self, last: int) -> None:
+    def unfold(self, last: int) -> None:
         """Do nothing: nothing is folded."""
 
     def leave(self) -> None:

@@ -129,7 +129,7 @@ def _written(
     except ConfigError as error:  # an invalid project file must not abort the run
         output.info(safe_text(error_text(error)))
         return
-    lines = [_line(entry) for entry in entries]
+    lines = [f"{entry.name}: {json.dumps(entry.table, ensure_ascii=False)}" for entry in entries]
     if entries and may_start(file, lines, questions, output, trust_folder=options.trust_folder):
         yield from entries
 
@@ -146,10 +146,6 @@ def _of_file(file: ConfigFile) -> Iterator[ServerEntry]:
 
     for name, table in tables_of(file.data, file.shown).items():
         yield ServerEntry(name, table, file.shown, file.is_project)
-
-
-def _line(entry: ServerEntry) -> str:
-    return f"{entry.name}: {json.dumps(entry.table, ensure_ascii=False)}"
 
 
 def _usable(entry: ServerEntry, workspace: Path, output: CommandOutput) -> ServerSettings | None:

@@ -1,1 +1,1 @@
-"""Shell completion and the manual page, generated from the parser."""
+"""Shell completion, generated from the parser."""

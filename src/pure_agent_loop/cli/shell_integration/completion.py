@@ -30,10 +30,6 @@ def _at(command: CommandOutline) -> str:
     return "/".join(("", *command.path))
 
 
-def _follows(command: CommandOutline) -> list[str]:
-    return [*command.commands, *(word for option in command.options for word in option.words)]
-
-
 def _valued(root: CommandOutline) -> Iterator[tuple[str, OptionOutline]]:
     """Yield each option that takes a value, with the text typed before the value."""
     for command in root.all():
@@ -59,7 +55,7 @@ def _bash(root: CommandOutline) -> str:
         lines.append(f"    {shlex.quote(prefix)}) {action}; return ;;")
     lines += ["  esac", '  case "$at" in']
     for command in root.all():
-        words = " ".join(_follows(command))
+        words = " ".join([*command.commands, *(word for option in command.options for word in option.words)])
         lines.append(
             f'    {_at(command) or chr(39) * 2}) COMPREPLY=($(compgen -W {shlex.quote(words)} -- "$now")) ;;'
         )

@@ -52,7 +52,6 @@ MESSAGES = {
     "manage MCP servers, or run as one": "管理 MCP 服务器，或自身作为 MCP 服务器运行",
     "list and stop subagent tasks": "列出和停止子智能体任务",
     "print a shell completion script": "输出 shell 补全脚本",
-    "print the manual page": "输出手册页",
     "Run a task with a model and tools in the working folder, and print the answer.": (
         "在工作文件夹中用模型和工具运行任务，并输出答案。"
     ),

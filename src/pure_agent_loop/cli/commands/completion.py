@@ -1,4 +1,4 @@
-"""The commands ``completion`` and ``man``: shell completion and manual page, made from the parser."""
+"""The command ``completion``: print a shell completion script, made from the parser."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.parser import whole_parser
 from pure_agent_loop.cli.shell_integration.completion import SHELLS
 from pure_agent_loop.cli.shell_integration.completion import completion as script
-from pure_agent_loop.cli.shell_integration.manual import manual
 from pure_agent_loop.cli.shell_integration.outline import outline
 
 
@@ -29,15 +28,4 @@ examples:
 def completion(options: argparse.Namespace, output: CommandOutput) -> int:
     """Print the script and return the exit code."""
     output.result(script(outline(whole_parser()), options.shell))
-    return DONE
-
-
-def add_man(parser: argparse.ArgumentParser) -> None:
-    """Add its arguments."""
-    describe(parser, "Print the manual page.", "examples:\n  pal man | man -l -\n")
-
-
-def man(options: argparse.Namespace, output: CommandOutput) -> int:  # noqa: ARG001 - the signature of all commands
-    """Print the page and return the exit code."""
-    output.result(manual(outline(whole_parser())))
     return DONE
