@@ -17,6 +17,7 @@ DECIDED = {
     "stop_reasons/backgrounded": "no run ended with it; the task in the background has its own stop reason",
     "names/pure_agent_loop.Part/order": "Part(id, session_id, message_id, type, ...), the order of its row",
     "names/pure_agent_loop.testing.quirks.AsItIs": "moved to the kit for authors of clients",
+    **dict.fromkeys(["options/man --help", "options/man -h"], "no manual page: --help-all has it all"),
     "options/tasks --status/choices/backgrounded": "the same word, of a run of the engine",
 }
 
