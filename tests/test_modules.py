@@ -18,13 +18,7 @@ BACKTICKED = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Modules with two matters in one file, each with the reason why they stay together. The list only falls.
 TWO_MATTERS = {
-    "acp/files.py": "to be taken apart",
-    "acp/updates.py": "to be taken apart",
     "assistant/context_builder.py": "to be taken apart",
-    "cli/chat/calls.py": "to be taken apart",
-    "cli/chat/output.py": "to be taken apart",
-    "cli/chat/questions.py": "to be taken apart",
-    "cli/settings/layers.py": "to be taken apart",
     "compaction/rungs.py": "to be taken apart",
     "compaction/shape.py": "to be taken apart",
     "doctor/examination.py": "to be taken apart",
