@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from pure_agent_loop.cli.parser import whole_parser
+from pure_agent_loop.cli.parser import make_parser
 from pure_agent_loop.cli.shell_integration.outline import CommandOutline, OptionOutline, outline
 from pure_agent_loop.server.api.openapi import ALWAYS, document
 from pure_agent_loop.server.app import OPERATIONS
@@ -173,7 +173,7 @@ def code(value: object) -> str:
 
 def commands() -> Iterator[str]:
     """Yield the lines of the command line's reference."""
-    pal = outline(whole_parser())
+    pal = outline(make_parser())
     shared = tuple(each for each in pal.commands["run"].options if each.words)
     for command in pal.all():
         if command.path:

@@ -13,7 +13,7 @@ from tests.cli.terminal import Terminal
 from pure_agent_loop import LoopLimits, Price, __version__
 from pure_agent_loop.cli.arguments import read_options
 from pure_agent_loop.cli.options import MAIN_FLAGS, ModelOptions, limits_of
-from pure_agent_loop.cli.parser import DEFAULT_ACTIONS, GROUPS, parse, parser_of
+from pure_agent_loop.cli.parser import DEFAULT_ACTIONS, GROUPS, make_parser, parse
 from pure_agent_loop.cli.settings.layers import resolve
 
 
@@ -151,7 +151,7 @@ def test_help_shows_the_main_options_and_help_all_every_one(command, capsys):
             parse([command, option])
         assert stop.value.code == 0
         shown[option] = capsys.readouterr().out
-    every = [action for action in parser_of(command)._actions if action.option_strings]
+    every = [action for action in make_parser({command}).inner._actions if action.option_strings]
     visible = [action.option_strings for action in every if action.help != argparse.SUPPRESS]
     assert options_in(shown["--help-all"]) == {names[-1] for names in visible}
     main = [[name for name in names if name.startswith("--")] for names in visible if MAIN_FLAGS & set(names)]
@@ -163,7 +163,7 @@ def test_help_shows_the_main_options_and_help_all_every_one(command, capsys):
 
 
 def test_each_main_option_is_one_of_run():
-    assert set(parser_of("run")._option_string_actions) >= MAIN_FLAGS
+    assert set(make_parser({"run"}).inner._option_string_actions) >= MAIN_FLAGS
     assert 18 <= len([flag for flag in MAIN_FLAGS if flag.startswith("--")]) <= 25
 
 

@@ -13,7 +13,7 @@ from importlib.resources import files
 import pytest
 from tests.faults import quota_exceeded
 
-from pure_agent_loop.cli.parser import COMMANDS, whole_parser
+from pure_agent_loop.cli.parser import COMMANDS, make_parser
 from pure_agent_loop.cli.shell_integration.completion import SHELLS, completion
 from pure_agent_loop.cli.shell_integration.outline import outline
 from pure_agent_loop.events import EventType
@@ -209,7 +209,7 @@ class TestTerminal:
 class TestPaper:
     def complete(self, *words):
         """What bash offers for the last word."""
-        script = completion(outline(whole_parser()), "bash")
+        script = completion(outline(make_parser()), "bash")
         quoted = " ".join(f"'{each}'" for each in words)
         words_are = f"COMP_WORDS=({quoted}); COMP_CWORD={len(words) - 1}"
         code = f"{script}\n{words_are}; _pal; printf '%s\\n' \"${{COMPREPLY[@]}}\""
@@ -228,13 +228,13 @@ class TestPaper:
 
     @pytest.mark.parametrize("shell", SHELLS)
     def test_every_option_of_every_command_is_in_it(self, shell):
-        script = completion(outline(whole_parser()), shell)
-        for command in outline(whole_parser()).all():
+        script = completion(outline(make_parser()), shell)
+        for command in outline(make_parser()).all():
             for word in (word for option in command.options for word in option.words):
                 wanted = f"-l {word[2:]} " if shell == "fish" and word.startswith("--") else word
                 assert (f"-s {word[1:]} " if shell == "fish" and word[1] != "-" else wanted) in script
 
     def test_the_command_prints_them(self, pal):
         for shell in SHELLS:
-            assert pal("completion", shell).stdout == completion(outline(whole_parser()), shell)
+            assert pal("completion", shell).stdout == completion(outline(make_parser()), shell)
         assert pal("completion", "tcsh").returncode == 2

@@ -20,7 +20,7 @@ import pure_agent_loop
 from pure_agent_loop import Event, EventType
 from pure_agent_loop.cli import exits
 from pure_agent_loop.cli.options import SETTINGS
-from pure_agent_loop.cli.parser import COMMANDS, parser_of
+from pure_agent_loop.cli.parser import COMMANDS, make_parser
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.stop_reasons import STOP_REASONS
 
@@ -94,7 +94,7 @@ def contract() -> dict[str, Any]:
     """All of it."""
     commands: dict[str, Any] = {}
     for name in COMMANDS:
-        commands.update(options_of(parser_of(name), name))
+        commands.update(options_of(make_parser({name}).inner, name))
     return {
         "names": exported(),
         "events": {kind.value: sorted(Event.KEYS[kind]) for kind in EventType},

@@ -21,7 +21,7 @@ from pure_agent_loop import (
 )
 from pure_agent_loop.cli.arguments import CommandOption, options_of
 from pure_agent_loop.cli.options import SETTINGS, CommandOptions
-from pure_agent_loop.cli.parser import COMMANDS, whole_parser
+from pure_agent_loop.cli.parser import COMMANDS, make_parser
 from pure_agent_loop.cli.settings.files import ConfigFile, read
 from pure_agent_loop.llm.profiles import PLAIN
 from pure_agent_loop.server.api.openapi import document
@@ -145,7 +145,7 @@ def test_every_command_and_option_is_in_the_reference():
                 written = re.escape(word.replace("|", "\\|"))
                 assert re.search(rf"`{written}(?![\w-])", sections[name]), (name, word)
 
-    check(whole_parser(), "pal")
+    check(make_parser(), "pal")
     assert len(sections) > len(COMMANDS)
 
 

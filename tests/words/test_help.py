@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from pure_agent_loop.cli.parser import COMMANDS, parse, whole_parser
+from pure_agent_loop.cli.parser import COMMANDS, make_parser, parse
 from pure_agent_loop.cli.translated_help import help_text
 from pure_agent_loop.support.language import table
 
@@ -53,11 +53,11 @@ def columns(line: str) -> int:
 
 
 def test_every_help_text_is_translated():
-    assert [text for text in dict.fromkeys(texts(whole_parser())) if help_text(text) == text] == []
+    assert [text for text in dict.fromkeys(texts(make_parser())) if help_text(text) == text] == []
 
 
 def test_every_translation_is_used():
-    shown = "\n".join(texts(whole_parser()))
+    shown = "\n".join(texts(make_parser()))
     lowered = shown.lower()  # a summary is also shown as a sentence
     assert [text for text in table("help", "zh") if text.lower() not in lowered] == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from pure_agent_loop.errors import (
@@ -49,14 +50,12 @@ def folder_trouble(error: BaseException, folder: Path | None = None) -> str:
     from pure_agent_loop.support.language import user_text  # only needed after an error
 
     kind = "folder" if folder is None else "other_folder"
-    try:
+    with suppress(OSError):
         path = Path.cwd() if folder is None else folder
         if path.is_dir() and os.access(path, os.R_OK | os.X_OK):
             return ""
         if path.is_dir():
             return user_text(f"cli.{kind}_unreadable", folder=folder)
-    except OSError:
-        pass
     return user_text(f"cli.{kind}_gone", folder=folder)
 
 

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType, TracebackType
 from typing import Any
 
@@ -60,7 +61,5 @@ class Interrupts:
     def _print_notice(self) -> None:
         """Write to the descriptor: the signal may have interrupted a write to the stream."""
         if self._descriptor is not None:
-            try:
+            with suppress(OSError):
                 os.write(self._descriptor, f"\n{PREFIX}{user_text('cli.leave_again')}\n".encode())
-            except OSError:
-                return

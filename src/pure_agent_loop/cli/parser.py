@@ -255,7 +255,7 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
         SystemExit: Wrong usage (code 2), or help or version printed (code 0).
     """
     words = _with_command(list(argv))
-    parser = _parser({words[0]})
+    parser = make_parser({words[0]})
     options = parser.parse_args(words)
     options.typed_options = _typed_options(parser, words)
     if options.command == "run" and (not argv or argv[0] != "run"):
@@ -281,7 +281,7 @@ def _with_command(words: list[str]) -> list[str]:
     is_alone = all(word.startswith("-") for word in words[1:2])
     suggestion = did_you_mean(first, COMMANDS, _ALIKE) if first.isidentifier() else ""
     if suggestion or (is_alone and _COMMAND.fullmatch(first)):
-        _parser(()).error(user_text("cli.unknown_command", command=first, suggestion=suggestion))
+        make_parser(()).error(user_text("cli.unknown_command", command=first, suggestion=suggestion))
     return ["run", *words]
 
 
@@ -301,20 +301,11 @@ def _typed_options(parser: _CommandParser, words: list[str]) -> frozenset[str]:
     return frozenset(names & vars(parser.inner.parse_known_args(words[1:])[0]).keys())
 
 
-def parser_of(command: str) -> argparse.ArgumentParser:
-    """Return the parser of a command, with its arguments."""
-    parser = _parser({command}).inner
-    assert parser is not None
-    return parser
+def make_parser(loaded: Collection[str] = tuple(COMMANDS)) -> _CommandParser:
+    """Return the parser of the command line; only the `loaded` commands get their arguments.
 
-
-def whole_parser() -> argparse.ArgumentParser:
-    """Return the parser with every command loaded."""
-    return _parser(COMMANDS)
-
-
-def _parser(loaded: Collection[str]) -> _CommandParser:
-    """Return the parser of the command line; only the `loaded` commands get their arguments."""
+    The last of them is its `inner` parser.
+    """
     parser = _CommandParser(
         prog="pal",
         usage="pal [-h] [--version] COMMAND ...",

@@ -193,8 +193,8 @@ def question_text(request: PermissionRequest, hidden: Collection[str] = ()) -> s
     if request.tool == "shell":
         from pure_agent_loop.toolbox.shell.syntax import simple_commands
 
-        for number, command in enumerate(simple_commands("shell", request.args), start=1):
-            lines.append(f"    {number}. {blanks_shown(_as_json(command)[1:-1])}")
+        commands = enumerate(simple_commands("shell", request.args), start=1)
+        lines += [f"    {number}. {blanks_shown(_as_json(command)[1:-1])}" for number, command in commands]
     return "\n".join(lines).rstrip()
 
 

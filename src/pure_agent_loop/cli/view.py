@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -203,18 +204,12 @@ class StreamWrapper:
 
 
 def _renderer(output: CommandOutput, *, live: bool) -> Renderer:
-    renderer = _coloured() if output.colour else Renderer(stream=True)
-    renderer.on_event(EventType.LOOP_START)(lambda _: "")  # the user has just typed it
-    renderer.on_event(EventType.LOOP_END)(lambda _: "")  # the command reports the end
-    renderer.on_event(EventType.ERROR)(lambda _: "")  # the command reports errors
-    if not live:
-        for pieces in _PIECES:
-            renderer.on_event(pieces)(lambda _: "")
+    renderer = Renderer(stream=True)
+    if output.colour:
+        with suppress(MissingExtraError):
+            renderer = RichRenderer(stream=True)
+    # The user has just typed the task, and the command reports the end and errors.
+    unseen = (EventType.LOOP_START, EventType.LOOP_END, EventType.ERROR)
+    for kind in unseen if live else (*unseen, *_PIECES):
+        renderer.on_event(kind)(lambda _: "")
     return renderer
-
-
-def _coloured() -> Renderer:
-    try:
-        return RichRenderer(stream=True)
-    except MissingExtraError:
-        return Renderer(stream=True)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shlex
-import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
+from pure_agent_loop.cli.database import at_database, open_engine
+from pure_agent_loop.cli.deletion import prune
 from pure_agent_loop.cli.options import PICK, CommandOptions
 from pure_agent_loop.cli.output import CommandOutput, counted, error_text
 from pure_agent_loop.cli.questions import TerminalQuestions
@@ -27,10 +27,8 @@ from pure_agent_loop.sessions import (
     default_store,
     new_session_id,
 )
-from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.support.language import notice, user_text
-from pure_agent_loop.support.terminal import is_terminal, one_line
-from pure_agent_loop.support.variables import DATABASE_VARIABLE
+from pure_agent_loop.support.terminal import one_line
 
 if TYPE_CHECKING:
     from pure_agent_loop import QueryState
@@ -41,7 +39,6 @@ if TYPE_CHECKING:
     from pure_agent_loop.sessions.story import Story
 
 NEWEST = 3
-DAY = 86_400.0
 MAX_TO_PICK, MAX_TITLE = 20, 60
 FOLDER = "folder"  # type of the record with the folder of a session
 MAX_PREVIEWED = 6
@@ -161,46 +158,6 @@ def answer_there(place: SessionTarget, answer: PipedAnswer) -> int:
     return len(manager.questions(place.session_id))
 
 
-def prune(
-    store: SessionStore, days: int, now: float, delete: Callable[[str], None] | None = None
-) -> list[str]:
-    """Delete finished sessions that were not used for `days` days, and return their ids.
-
-    Sessions that are in use, suspended, interrupted or unreadable are kept.
-
-    Args:
-        now: Seconds since the epoch.
-        delete: Deletes a session; `SessionManager.delete` if None.
-    """
-    from pure_agent_loop.session import SessionManager
-    from pure_agent_loop.sessions.story import read_story
-
-    delete, deleted = delete or SessionManager(store).delete, []
-    for info in store.list():
-        if now - info.updated < days * DAY:
-            continue
-        try:
-            if read_story(store.read(info.id).records).stop_reason in ("", SUSPENDED):
-                continue
-            delete(info.id)
-        except (SessionError, ConfigError):  # a durable run of it has not ended
-            continue
-        deleted.append(info.id)
-    return deleted
-
-
-def is_deletion_confirmed(names: Sequence[str], output: CommandOutput) -> bool:
-    """Ask at the terminal whether to delete.
-
-    Raises:
-        ConfigError: There is no terminal to ask at.
-    """
-    questions = TerminalQuestions.at_terminal(output) if is_terminal(sys.stdin) else None
-    if questions is None:
-        raise ConfigError(notice("cli.needs_yes"))
-    return questions.confirm(user_text("cli.delete_question", sessions=", ".join(names)))
-
-
 def is_resuming(options: CommandOptions) -> bool:
     """True if the command resumes a session, so that no task is needed."""
     return options.resume is not None or options.continue_last
@@ -224,7 +181,7 @@ def place_for_run(
             raise ConfigError(notice("cli.database_session"))
         return SessionTarget()
     with ExitStack() as undo:
-        engine = _open_engine(options.database)
+        engine = open_engine(options.database)
         if engine is not None:
             undo.callback(engine.close)
             store: SessionStore = engine.sessions
@@ -249,91 +206,9 @@ def place_for_run(
         return place
 
 
-class Deletes(Protocol):
-    """Deletion of sessions, in a folder or a database."""
-
-    def delete(self, session_id: str) -> None:
-        """Delete a session; in a database also its durable runs."""
-
-    def delete_stray(self, before: float) -> list[str]:
-        """Delete the ended runs without a session, and return their ids."""
-
-
-class _FileDeletion:
-    def __init__(self, *, is_trial: bool) -> None:
-        from pure_agent_loop.session import SessionManager
-
-        self._manager, self._is_trial = SessionManager(default_store()), is_trial
-
-    def delete(self, session_id: str) -> None:
-        if not self._is_trial:
-            self._manager.delete(session_id)
-
-    def delete_stray(self, before: float) -> list[str]:  # noqa: ARG002 - every run there has a session
-        return []
-
-
-@contextmanager
-def deletion_for(database: str | None, *, is_trial: bool = False) -> Iterator[Deletes]:
-    """Open what deletes the sessions of a command.
-
-    Args:
-        database: The option ``--database``.
-        is_trial: Check, and delete nothing.
-    """
-    engine = _open_engine(database)
-    if engine is None:
-        yield _FileDeletion(is_trial=is_trial)
-    else:
-        with closing(engine), engine.deletion(is_trial=is_trial) as deletion:
-            yield deletion
-
-
-@contextmanager
-def store_for(database: str | None) -> Iterator[SessionStore]:
-    """Open the session store of a command.
-
-    Args:
-        database: The option ``--database``.
-
-    Raises:
-        ConfigError: The URL is invalid.
-        MissingExtraError: The extra of the database is missing.
-    """
-    engine = _open_engine(database)
-    if engine is None:
-        yield default_store()
-    else:
-        with closing(engine):
-            yield engine.sessions
-
-
 def to_resume(session_id: str, database: str | None) -> str:
     """Return the arguments of ``pal run`` that resume a session, without passwords."""
     return f"--resume {shlex.quote(session_id)}{at_database(database)}"
-
-
-def at_database(database: str | None) -> str:
-    """Return the ``--database`` option for a suggested command, without passwords."""
-    if database is None:
-        return ""
-    from pure_agent_loop.durable import hide_password
-
-    return f" --database {shlex.quote(hide_password(database))}"
-
-
-def database_of(option: str | None) -> str | None:
-    """Return the URL of ``--database``, else that of ``PAL_DATABASE``; None for the files of this machine."""
-    return option or os.environ.get(DATABASE_VARIABLE) or None
-
-
-def _open_engine(option: str | None) -> Engine | None:
-    database = database_of(option)
-    if database is None:
-        return None
-    from pure_agent_loop.durable import Engine
-
-    return Engine(database)
 
 
 def _session_id(

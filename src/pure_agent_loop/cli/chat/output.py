@@ -64,15 +64,11 @@ def sparing_output(stream: TextIO, size: Callable[[], Size] | None = None) -> Vt
     from prompt_toolkit.output.vt100 import Vt100_Output
 
     made = Vt100_Output.from_pty(stream) if size is None else Vt100_Output(stream, size, enable_cpr=False)
-    _keep_cursor(made)
+    # Never hide the cursor: a drawing is written in one piece, so it cannot flicker.
+    made.hide_cursor = made.show_cursor = lambda: None  # type: ignore[method-assign]  # patches this output only
     _switch_wrapping_late(made)
     _keep_attributes(made)
     return made
-
-
-def _keep_cursor(output: Vt100_Output) -> None:
-    """Never hide the cursor: a drawing is written in one piece, so it cannot flicker."""
-    output.hide_cursor = output.show_cursor = lambda: None  # type: ignore[method-assign]  # patches this output only
 
 
 def _switch_wrapping_late(output: Vt100_Output) -> None:

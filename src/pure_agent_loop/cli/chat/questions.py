@@ -44,7 +44,6 @@ class Pending:
     """
 
     request: PermissionRequest | None
-    answered: asyncio.Future[Permission]
     kind: list[str]
     text: str = ""
     diff: str = ""
@@ -52,6 +51,9 @@ class Pending:
     is_unclear: bool = False
     chosen: int = 0
     shown_at: float = field(default_factory=time.monotonic)
+    answered: asyncio.Future[Permission] = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
 
     @property
     def letters(self) -> str:
@@ -118,12 +120,12 @@ class PermissionPrompt:
             if reads_right_to_left(json.dumps(request.args, ensure_ascii=False, default=str)):
                 text += f"\n  ({user_text('screen.right_to_left')})"
             kind = kind_of(request.tool, request.args)
-            return await self._wait(Pending(request, _future(), kind, text, diff))
+            return await self._wait(Pending(request, kind, text, diff))
 
     async def confirm(self, text: str) -> bool:
         """Ask a yes-or-no question; return True only for a yes."""
         async with self._one_at_a_time:
-            return (await self._wait(Pending(None, _future(), [], text))).behavior == "allow"
+            return (await self._wait(Pending(None, [], text))).behavior == "allow"
 
     async def _wait(self, pending: Pending) -> Permission:
         self.pending = pending
@@ -281,10 +283,6 @@ def _fits(diff: str) -> bool:
 
 def _changes(diff: str) -> tuple[str, ...]:
     return tuple(line for line in diff.split("\n") if line[:1] in "+-" and line[:3] not in ("+++", "---"))
-
-
-def _future() -> asyncio.Future[Permission]:
-    return asyncio.get_running_loop().create_future()
 
 
 def planned_diff(workspace: Path, request: PermissionRequest) -> str:

@@ -7,7 +7,7 @@ import argparse
 from pure_agent_loop.cli.arguments import describe
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import CommandOutput
-from pure_agent_loop.cli.parser import whole_parser
+from pure_agent_loop.cli.parser import make_parser
 from pure_agent_loop.cli.shell_integration.completion import SHELLS
 from pure_agent_loop.cli.shell_integration.completion import completion as script
 from pure_agent_loop.cli.shell_integration.outline import outline
@@ -27,5 +27,5 @@ examples:
 
 def completion(options: argparse.Namespace, output: CommandOutput) -> int:
     """Print the script and return the exit code."""
-    output.result(script(outline(whole_parser()), options.shell))
+    output.result(script(outline(make_parser()), options.shell))
     return DONE

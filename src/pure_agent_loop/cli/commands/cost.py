@@ -10,10 +10,10 @@ from typing import Any
 from pure_agent_loop.budget import PRICE_KINDS, Price
 from pure_agent_loop.cli.arguments import add_json, add_options, describe
 from pure_agent_loop.cli.commands.audit import point_in_time
+from pure_agent_loop.cli.database import store_for
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.options import SessionOptions
 from pure_agent_loop.cli.output import CommandOutput, money
-from pure_agent_loop.cli.which_session import store_for
 from pure_agent_loop.llm.prices import install, own_file, price_list
 from pure_agent_loop.sessions.cost import GROUPS, Total, expenses_of, totals_by
 from pure_agent_loop.support.language import notice, user_text

@@ -127,7 +127,8 @@ def _plan(endpoint: EndpointOptions) -> Endpoint | Embedded:
 
 def _show_cache(options: argparse.Namespace, output: CommandOutput) -> int:
     """Show the requests of a session: tokens read from the cache, and who changed the prefix."""
-    from pure_agent_loop.cli.which_session import existing, store_for
+    from pure_agent_loop.cli.database import store_for
+    from pure_agent_loop.cli.which_session import existing
     from pure_agent_loop.sessions import requests_in
 
     with store_for(options.database) as store:

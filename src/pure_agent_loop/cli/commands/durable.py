@@ -17,10 +17,12 @@ from pure_agent_loop.cli.arguments import (
     add_json,
     describe,
 )
+from pure_agent_loop.cli.database import at_database, database_of
+from pure_agent_loop.cli.deletion import is_deletion_confirmed
 from pure_agent_loop.cli.exits import DENIED, DONE, FAILED, INTERRUPTED, code_for_stop
 from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.task import read_task
-from pure_agent_loop.cli.which_session import at_database, database_of, is_deletion_confirmed, to_resume
+from pure_agent_loop.cli.which_session import to_resume
 from pure_agent_loop.durable import TASK_STATES, Engine, Handle, TaskInfo
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.permissions import Permission

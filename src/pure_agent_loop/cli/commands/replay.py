@@ -56,7 +56,8 @@ def replay(options: argparse.Namespace, output: CommandOutput) -> int:
 
 
 def _read(options: argparse.Namespace) -> tuple[list[Record], list[str]]:
-    from pure_agent_loop.cli.which_session import existing, store_for
+    from pure_agent_loop.cli.database import store_for
+    from pure_agent_loop.cli.which_session import existing
     from pure_agent_loop.sessions import parse
 
     if (options.id is None) == (options.file is None):

@@ -9,9 +9,9 @@ from dataclasses import asdict
 from typing import Any
 
 from pure_agent_loop.cli.arguments import add_actions, add_durable_database, add_json, describe
+from pure_agent_loop.cli.database import at_database
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.output import CommandOutput
-from pure_agent_loop.cli.which_session import at_database
 from pure_agent_loop.durable import (
     Delivery,
     Engine,

@@ -13,6 +13,7 @@ from pure_agent_loop.audit import AuditLog
 from pure_agent_loop.cli.arguments import add_options, describe, options_of, read_options, seconds
 from pure_agent_loop.cli.choose import choose
 from pure_agent_loop.cli.commands.worker import load_agents, load_deps
+from pure_agent_loop.cli.database import database_of
 from pure_agent_loop.cli.exits import DONE
 from pure_agent_loop.cli.options import (
     EndpointOptions,
@@ -27,7 +28,6 @@ from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.service_log import add_log_options, service_log
 from pure_agent_loop.cli.settings.apply import configure
 from pure_agent_loop.cli.settings.servers import servers_for
-from pure_agent_loop.cli.which_session import database_of
 from pure_agent_loop.durable import hide_password
 from pure_agent_loop.errors import ConfigError, MissingExtraError
 from pure_agent_loop.support.disk import data_folder

@@ -19,23 +19,19 @@ from pure_agent_loop.cli.arguments import (
     add_options,
     describe,
 )
+from pure_agent_loop.cli.database import at_database, store_for
+from pure_agent_loop.cli.deletion import DAY, deletion_for, is_deletion_confirmed, prune
 from pure_agent_loop.cli.exits import DONE, FAILED
 from pure_agent_loop.cli.options import SessionOptions
 from pure_agent_loop.cli.output import BOLD, DIM, RED, CommandOutput, counted
 from pure_agent_loop.cli.questions import question_text
 from pure_agent_loop.cli.which_session import (
-    DAY,
     MAX_TITLE,
-    at_database,
     checked,
-    deletion_for,
     existing,
     folder_of,
     in_folder,
-    is_deletion_confirmed,
     last_of,
-    prune,
-    store_for,
     to_resume,
 )
 from pure_agent_loop.errors import ConfigError, MissingExtraError, SessionError, SessionWriteError

@@ -105,8 +105,9 @@ def _fish(root: CommandOutline) -> str:
     ]
     for command in root.all():
         condition = f"complete -c pal -n {shlex.quote(f'__pal_at {_at(command) or chr(34) * 2}')}"
-        for name, sub in command.commands.items():
-            lines.append(f"{condition} -f -a {name} -d {_fish_quoted(sub.about)}")
+        lines += [
+            f"{condition} -f -a {name} -d {_fish_quoted(sub.about)}" for name, sub in command.commands.items()
+        ]
         lines += [
             f"{condition} {' '.join(_fish_option(option))} -d {_fish_quoted(option.about)}"
             for option in command.options

@@ -1,0 +1,102 @@
+"""Delete sessions: their deletion in a folder or a database, and of those unused for long."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Protocol
+
+from pure_agent_loop.cli.database import open_engine
+from pure_agent_loop.cli.output import CommandOutput
+from pure_agent_loop.cli.questions import TerminalQuestions
+from pure_agent_loop.errors import ConfigError, SessionError
+from pure_agent_loop.sessions import (
+    SessionStore,
+    default_store,
+)
+from pure_agent_loop.stop_reasons import SUSPENDED
+from pure_agent_loop.support.language import notice, user_text
+from pure_agent_loop.support.terminal import is_terminal
+
+DAY = 86_400.0
+
+
+def prune(
+    store: SessionStore, days: int, now: float, delete: Callable[[str], None] | None = None
+) -> list[str]:
+    """Delete finished sessions that were not used for `days` days, and return their ids.
+
+    Sessions that are in use, suspended, interrupted or unreadable are kept.
+
+    Args:
+        now: Seconds since the epoch.
+        delete: Deletes a session; `SessionManager.delete` if None.
+    """
+    from pure_agent_loop.session import SessionManager
+    from pure_agent_loop.sessions.story import read_story
+
+    delete, deleted = delete or SessionManager(store).delete, []
+    for info in store.list():
+        if now - info.updated < days * DAY:
+            continue
+        try:
+            if read_story(store.read(info.id).records).stop_reason in ("", SUSPENDED):
+                continue
+            delete(info.id)
+        except (SessionError, ConfigError):  # a durable run of it has not ended
+            continue
+        deleted.append(info.id)
+    return deleted
+
+
+def is_deletion_confirmed(names: Sequence[str], output: CommandOutput) -> bool:
+    """Ask at the terminal whether to delete.
+
+    Raises:
+        ConfigError: There is no terminal to ask at.
+    """
+    questions = TerminalQuestions.at_terminal(output) if is_terminal(sys.stdin) else None
+    if questions is None:
+        raise ConfigError(notice("cli.needs_yes"))
+    return questions.confirm(user_text("cli.delete_question", sessions=", ".join(names)))
+
+
+class Deletes(Protocol):
+    """Deletion of sessions, in a folder or a database."""
+
+    def delete(self, session_id: str) -> None:
+        """Delete a session; in a database also its durable runs."""
+
+    def delete_stray(self, before: float) -> list[str]:
+        """Delete the ended runs without a session, and return their ids."""
+
+
+class _FileDeletion:
+    def __init__(self, *, is_trial: bool) -> None:
+        from pure_agent_loop.session import SessionManager
+
+        self._manager, self._is_trial = SessionManager(default_store()), is_trial
+
+    def delete(self, session_id: str) -> None:
+        if not self._is_trial:
+            self._manager.delete(session_id)
+
+    def delete_stray(self, before: float) -> list[str]:  # noqa: ARG002 - every run there has a session
+        return []
+
+
+@contextmanager
+def deletion_for(database: str | None, *, is_trial: bool = False) -> Iterator[Deletes]:
+    """Open what deletes the sessions of a command.
+
+    Args:
+        database: The option ``--database``.
+        is_trial: Check, and delete nothing.
+    """
+    engine = open_engine(database)
+    if engine is None:
+        yield _FileDeletion(is_trial=is_trial)
+    else:
+        with closing(engine), engine.deletion(is_trial=is_trial) as deletion:
+            yield deletion
