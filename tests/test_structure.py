@@ -365,7 +365,6 @@ THROUGH_THE_WALL: dict[str, str] = {
     "evaluation.command": "DESCRIPTION EPILOG",
     "kernel.kit": "Kit force",
     "kernel.rule_checks": "check_rules",
-    "llm.addresses": "is_loopback",
     "llm.tokens": "estimate_message estimate_tokens",
     "llm.tool_modes.client": "ToolModeClient",
     "mcp.pipes": "log_file",

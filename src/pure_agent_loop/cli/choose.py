@@ -19,9 +19,7 @@ from pure_agent_loop.cli.output import CommandOutput
 from pure_agent_loop.cli.questions import TerminalQuestions
 from pure_agent_loop.cli.slow import SlowSteps
 from pure_agent_loop.errors import ConfigError, MissingExtraError
-from pure_agent_loop.llm.addresses import is_loopback
 from pure_agent_loop.runs import (
-    LOCAL_KEY,
     Choice,
     Configured,
     Embedded,
@@ -176,7 +174,7 @@ def _open_endpoint(
     choice = choose_model(name, plan.api_key, plan.base_url, thinking, prepared=prepared)
     if announced:
         notify(user_text("cli.using", model=choice.model, place=show_url(plan.base_url), why=plan.why))
-    if plan.base_url.startswith("http:") and plan.api_key != LOCAL_KEY and not is_loopback(plan.base_url):
+    if plan.is_unencrypted:
         notify(user_text("cli.unencrypted"))
     return choice
 

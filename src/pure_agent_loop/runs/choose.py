@@ -147,6 +147,12 @@ class Endpoint(NamedTuple):
     api_key: str
     why: str
 
+    @property
+    def is_unencrypted(self) -> bool:
+        """True if a key travels unencrypted over a network."""
+        has_key = self.api_key != LOCAL_KEY
+        return has_key and self.base_url.startswith("http:") and not is_loopback(self.base_url)
+
 
 class Embedded(NamedTuple):
     """Selected embedded model.
