@@ -12,6 +12,12 @@ from pure_agent_loop.doctor.values import Found, Target
 
 Run = Callable[[ProbeSession], Awaitable[Found]]
 
+PLAIN_ANSWER = "plain answer"
+_FORCED = {"type": "function", "function": {"name": "get_weather"}}
+_ONE_WORD = user("Say it in one word.")
+_SCHEMA = {"type": "json_schema", "json_schema": {"name": "answer", "schema": formats.SCHEMA}}
+_SKY = "What colour is the sky on a clear day?"
+
 
 class Probe(NamedTuple):
     """One question about a server.
@@ -45,11 +51,6 @@ def ask(
     return run
 
 
-PLAIN_ANSWER = "plain answer"
-_FORCED = {"type": "function", "function": {"name": "get_weather"}}
-_ONE_WORD = user("Say it in one word.")
-_SCHEMA = {"type": "json_schema", "json_schema": {"name": "answer", "schema": formats.SCHEMA}}
-_SKY = "What colour is the sky on a clear day?"
 FIRST: tuple[Probe, ...] = (
     Probe("model listed", answers.models),
     Probe("context size", answers.context),
