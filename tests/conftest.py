@@ -14,6 +14,7 @@ from hypothesis import settings
 
 from pure_agent_loop.llm.http.choice import HTTP_VARIABLE
 from tests.postgres_server import PostgresServer
+from tests.short_places import use_short_places
 
 pytest_plugins = ["tests.reruns", "tests.sampling"]
 NETWORK_FLAG = "PAL_TESTS_NETWORK"
@@ -48,6 +49,8 @@ def _watch_sockets(event: str, args: tuple[object, ...]) -> None:
 # The same examples each time, however slow the machine; HYPOTHESIS_PROFILE=default looks for new ones.
 settings.register_profile("steady", derandomize=True, database=None, deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "steady"))
+
+use_short_places()
 
 # A shell starts background jobs deaf to Ctrl-C, and what the tests start would inherit that.
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

@@ -29,6 +29,7 @@ import pure_agent_loop
 from pure_agent_loop import Agent
 from pure_agent_loop.errors import PureAgentLoopError
 
+pytestmark = pytest.mark.timeout(1200)  # the first test of a session waits until the site is built
 ROOT = Path(__file__).parents[2]
 REFERENCE = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "docs/reference").glob("*.md"))
 LISTED = re.findall(r"^::: pure_agent_loop\.([\w.]+)$", REFERENCE, re.M)

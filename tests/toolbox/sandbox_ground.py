@@ -18,6 +18,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from tests.short_places import fits_socket
+
 from pure_agent_loop.toolbox.sandbox import seccomp
 from pure_agent_loop.toolbox.sandbox.best import best_sandbox, bubblewrap_problem, landlock_problem
 from pure_agent_loop.toolbox.sandbox.launch import Limits, Sandbox, Start
@@ -213,7 +215,8 @@ def _disks() -> list[str]:
 def _places(made: Ground) -> dict[str, Path]:
     wanted = {"run": "/run", "var_lib": "/var/lib", "srv": "/srv", "var_tmp": "/var/tmp", "shm": "/dev/shm"}
     found = {name: _plant(made, Path(path)) for name, path in wanted.items() if os.access(path, os.W_OK)}
-    return {**found, "tmp": made.outside, "home": _plant(made, Path.home())}
+    places = {**found, "tmp": made.outside, "home": _plant(made, Path.home())}
+    return {name: folder for name, folder in places.items() if fits_socket(folder / "socket")}
 
 
 def _plant(made: Ground, where: Path) -> Path:
