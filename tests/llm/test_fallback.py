@@ -28,6 +28,7 @@ from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.base import StreamingClient
 from pure_agent_loop.llm.response import assembled
 from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage
+from pure_agent_loop.runs.run import Run
 from pure_agent_loop.sessions import JsonlStore
 from pure_agent_loop.sessions.replay import replay_session
 from pure_agent_loop.testing import FakeClock, Gate, ScriptedLLM, ScriptedServer, answer, call, deltas
@@ -402,7 +403,9 @@ def test_the_retries_of_a_run_begin_again_with_the_model_that_is_ready_first():
     with server_of("first", [slow, down]) as first, server_of("second", [down, "ok"]) as second:
         clock = FakeClock()
         agent = Agent(llm=pair(first, second, clock=clock), retry=RetryConfig(base_delay=0, jitter=0))
-        assert agent.run("go").content == "ok"
+        prepared = agent.prepare("go")
+        run = Run(prepared.state, replace(prepared._kit, clock=FakeClock()))
+        assert run.wait_sync().content == "ok"
     assert asked == ["first", "second", "second"]
 
 
@@ -667,11 +670,21 @@ def test_no_change_of_several_connections_is_lost(database):
         assert last.change("key", count) == 4 * 26 + 1
 
 
+class ClockWithoutWaits(FakeClock):
+    """A clock on which nothing may wait."""
+
+    async def sleep(self, seconds):
+        raise AssertionError(f"a wait of {seconds} seconds")
+
+
 def test_accounts_are_limited_apart(store):
     with ScriptedServer(["a", "b"]) as server:
         for key in ("sk-account-0001", "sk-account-0002"):
-            limited = Limiter(OpenAIClient("m", key, server.base_url), requests=1, store=store)
+            client = OpenAIClient("m", key, server.base_url)
+            limited = Limiter(client, requests=1, store=store, clock=ClockWithoutWaits())
             assert asyncio.run(limited.chat(USER)).content in "ab"
+        with pytest.raises(AssertionError, match="a wait of"):
+            asyncio.run(limited.chat(USER))
 
 
 def test_without_its_database_a_request_fails_and_the_next_model_answers(tmp_path):

@@ -503,7 +503,8 @@ class Limiter(StreamingClient):
         self._lock = threading.Lock()
         self.takes_meta, self.takes_server_tools = takes_meta(client), takes_server_tools(client)
         self.origin = origin_of(client)
-        account = "\0".join(getattr(client, "secrets", ()))
+        secrets = getattr(client, "secrets", ())
+        account = "\0".join(secrets.values() if isinstance(secrets, Mapping) else secrets)
         self._key = f"{self.origin} {hashlib.sha256(account.encode()).hexdigest()[:12]}"
 
     def __getattr__(self, name: str) -> Any:
