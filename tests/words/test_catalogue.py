@@ -50,15 +50,26 @@ def looked_up() -> set[str]:
     return names
 
 
-@pytest.mark.parametrize(("section", "name"), MESSAGES)
-def test_a_message_exists_in_both_languages(section, name):
-    english, chinese = (table(section, language)[name] for language in ("en", "zh"))
-    assert re.sub("[·✔✘°“”’…]", "", english).isascii()
-    assert not chinese.isascii() or not re.search(r"[a-z]{3}", re.sub(r"{.*?}", "", english))
-    more = placeholders(chinese) - placeholders(english)
-    assert more <= (IN_CHINESE_ONLY if section == "model" else set())
-    if section != "model":
-        assert placeholders(english) == placeholders(chinese)
+def faults_of(section: str, name: str) -> Iterator[str]:
+    """What is wrong with a message."""
+    english, chinese = (table(section, language).get(name, "") for language in ("en", "zh"))
+    if not english or not chinese:
+        yield "missing in a language"
+    if not re.sub("[·✔✘°“”’…]", "", english).isascii():
+        yield "the English text is not ASCII"
+    if chinese.isascii() and re.search(r"[a-z]{3}", re.sub(r"{.*?}", "", english)):
+        yield "the Chinese text is not translated"
+    if not placeholders(chinese) - placeholders(english) <= (
+        IN_CHINESE_ONLY if section == "model" else set()
+    ):
+        yield "placeholders in Chinese only"
+    if section != "model" and placeholders(english) != placeholders(chinese):
+        yield "other placeholders in Chinese"
+
+
+def test_each_message_exists_in_both_languages():
+    wrong = [f"{section}.{name}: {fault}" for section, name in MESSAGES for fault in faults_of(section, name)]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("section", SECTIONS)
