@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from tests.server.browser import Visit
 
-from pure_agent_loop.testing import call, deltas
+from pure_agent_loop.testing import answer, call, deltas
 
 EVIL = "http://127.0.0.1:9/evil"
+SHOWN = 20  # of a long conversation, the page shows the newest texts only
 RUN = "window.hacked=1;alert(1)"
 HOSTILE = [
     f"<script>{RUN}</script>",
@@ -137,15 +138,19 @@ def test_there_are_enough_of_them():
 def test_in_answers_at_once_and_piece_by_piece(serve, browser):
     whole = "\n\n".join(HOSTILE)
     pieces = [whole[at : at + 37] for at in range(0, len(whole), 37)]
-    visit = Visit(browser, serve([*HOSTILE, deltas(*pieces)])).enter()
-    for number in range(len(HOSTILE)):
-        if number % 20 == 0:  # the page shows the newest of a long conversation only
-            visit.page.get_by_role("button", name="New conversation").click()
+    groups = [HOSTILE[at : at + SHOWN] for at in range(0, len(HOSTILE), SHOWN)]
+    script = []
+    for *texts, last in groups:
+        script += [answer(text, call("add", a=number, b=1)) for number, text in enumerate(texts)] + [last]
+    visit = Visit(browser, serve([*script, deltas(*pieces)])).enter()
+    for group in groups:
+        visit.page.get_by_role("button", name="New conversation").click()
         visit.say("next")
-        visit.wait(".end", number % 20 + 1)
-        assert visit.page.evaluate(FOREIGN) == [], HOSTILE[number]
+        visit.wait(".answer", len(group))
+        visit.wait(".end")
+        assert visit.page.evaluate(FOREIGN) == []
     visit.page.reload()
-    visit.wait(".answer", (len(HOSTILE) - 1) % 20 + 1)
+    visit.wait(".answer", len(groups[-1]))
     visit.page.get_by_role("button", name="New conversation").click()
     visit.say("all of it")
     visit.wait(".end")
