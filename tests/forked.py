@@ -1,9 +1,10 @@
 """Start a Python program as a fork of one that has our dependencies in memory: in half of the time.
 
-It is a child of the test like any other, with its own streams, folder, variables and signals, and it imports
-our modules anew, in its own order. What only a new Python can read (options, its own variables, those of the
-locale and of TLS) is the same in all forks of a server. A new Python starts where a folder brings modules of
-names that are loaded already, and always with ``PAL_TESTS_FORK=0``.
+It is a child of the test like any other, with its own streams, folder, variables and signals. It has our modules of
+`ROOMS` in memory as well; with ``PAL_TESTS_FORK=anew`` it imports ours again, in its own order, as `make soak` does.
+What only a new Python can read (options, its own variables, those of the locale and of TLS) is the same in all
+forks of a server. A new Python starts where a folder brings modules of names that are loaded already, and always
+with ``PAL_TESTS_FORK=0``.
 """
 
 from __future__ import annotations
@@ -31,7 +32,9 @@ from typing import Any
 
 PACKAGE = "pure_agent_loop"
 ROOT = Path(__file__).parents[1]
-# What these import from elsewhere is kept, they themselves are not.
+SOURCES = ROOT / "src"
+MODE = "PAL_TESTS_FORK"
+ANEW, NEVER = "anew", "0"
 ROOMS = ("cli.commands.run", "cli.one_run", "cli.toolset", "llm.http.aio", "schema.build", "sessions", "mcp")
 READ_AT_START = ("PYTHON", "LANG", "LC_", "LD_", "TZ", "SSL_", "OPENSSL", "PYDANTIC", "AIOHTTP")
 CLONE = {"x86_64": 56, "aarch64": 220}.get(platform.machine()) if sys.platform == "linux" else None
@@ -131,19 +134,20 @@ def _is_plain(program: str, folder: Path, env: Mapping[str, str]) -> bool:
         return False
     first = folder if program.startswith("-") else (folder / program).parent
     folders = [first, *map(Path, filter(None, env.get("PYTHONPATH", "").split(os.pathsep)))]
-    names = (path.name.partition(".")[0] for place in folders if place.is_dir() for path in place.iterdir())
+    others = [place for place in folders if place.is_dir() and place != SOURCES]
+    names = (path.name.partition(".")[0] for place in others for path in place.iterdir())
     return _names_of_modules().isdisjoint(names)
 
 
 @cache
 def _names_of_modules() -> frozenset[str]:
-    installed = {*packages_distributions(), "sitecustomize", "usercustomize"} - {PACKAGE}
+    installed = {*packages_distributions(), "sitecustomize", "usercustomize", PACKAGE}
     return sys.stdlib_module_names | installed
 
 
 def _server_for(flags: list[str], rooms: tuple[str, ...], env: dict[str, str]) -> ForkServer | None:
     """Return the fork server with these variables; None where it would not pay."""
-    if CLONE is None or os.environ.get("PAL_TESTS_FORK") == "0":
+    if CLONE is None or os.environ.get(MODE) == NEVER:
         return None
     read = {name: value for name, value in env.items() if name.startswith(READ_AT_START)}
     read.pop("PYTHONPATH", "")  # `become` sees to it
@@ -246,7 +250,8 @@ def run_main() -> None:
 if __name__ == "__main__":
     for room in sys.argv[2:]:
         import_module(f"{PACKAGE}.{room}")
-    forget(PACKAGE)
+    if os.environ.get(MODE) == ANEW:
+        forget(PACKAGE)
     gc.collect()
     gc.freeze()  # what is here already need not be copied for each child
     with socket.socket(fileno=int(sys.argv[1])) as requests:
