@@ -55,9 +55,10 @@ tests: $(VENV)/.dev tools ready  ## All tests, on the newest dependencies
 lowest: $(LOWEST)/.done  ## The tests of what differs by version, on the oldest dependencies we promise
 	PAL_SECONDS=8 $(LOWEST)/bin/python $(PYTEST) $(addprefix --sample ,$(SAMPLED)) $(OLDEST)
 
-soak: $(VENV)/.dev $(LOWEST)/.done tools  ## Before a release: the long campaigns, and each test over both libraries for HTTP
+soak: $(VENV)/.dev $(LOWEST)/.done tools  ## Before a release: long campaigns, every case over httpx and on the oldest dependencies
 	PAL_KILLS=1000 PAL_RUNS=5000 $(BIN)/python $(PYTEST) tests/sessions/test_kill.py tests/kernel/test_any_script.py
 	PAL_HTTP=httpx PAL_KILLS=1000 $(BIN)/python $(PYTEST) $(OF_TRANSPORTS)
+	PAL_TESTS_FORK=anew $(BIN)/python $(PYTEST) tests/acp tests/cli tests/docs tests/server
 	PAL_RUNS=1600 $(LOWEST)/bin/python $(PYTEST) $(OLDEST)
 
 site: $(VENV)/.dev  ## The documentation, into build/site
