@@ -1,10 +1,10 @@
 """Start a Python program as a fork of one that has our dependencies in memory: in half of the time.
 
-It is a child of the test like any other, with its own streams, folder, variables and signals. It has our modules of
-`ROOMS` in memory as well; with ``PAL_TESTS_FORK=anew`` it imports ours again, in its own order, as `make soak` does.
-What only a new Python can read (options, its own variables, those of the locale and of TLS) is the same in all
-forks of a server. A new Python starts where a folder brings modules of names that are loaded already, and always
-with ``PAL_TESTS_FORK=0``.
+It is a child of the test like any other, with its own streams, folder, variables and signals. It has our
+modules of `ROOMS` in memory as well; with ``PAL_TESTS_FORK=anew`` it imports ours again, in its own
+order, as `make soak` does. What only a new Python can read (options, its own variables, those of the
+locale and of TLS) is the same in all forks of a server. A new Python starts where a folder brings modules
+of names that are loaded already, and always with ``PAL_TESTS_FORK=0``.
 """
 
 from __future__ import annotations
