@@ -1,6 +1,7 @@
 """The ``shell`` tool, and the policy for its command lines.
 
     tool        runs a line in the best sandbox: read-only unless approved
+    live        shows the output while a command runs
     notes       formats the result for the model
     policy      allow, ask or deny
     rules       the user's own rules

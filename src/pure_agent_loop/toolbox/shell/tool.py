@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import tempfile
 import time
-from codecs import getincrementaldecoder
 from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,6 +34,7 @@ from pure_agent_loop.toolbox.sandbox.programs import (
 )
 from pure_agent_loop.toolbox.sandbox.roots import check_workspace
 from pure_agent_loop.toolbox.sandbox.variables import check_variables, clean_environment, still_variables
+from pure_agent_loop.toolbox.shell.live import LiveOutput
 from pure_agent_loop.toolbox.shell.notes import NOT_FOUND, format_result, refused, wants_temporary
 from pure_agent_loop.toolbox.shell.policy import ShellPolicy, Verdict
 
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 
 
 MAX_TIMEOUT = 3_600.0
-LIVE_SECONDS, LIVE_CHARS = 0.25, 2_000  # pause after a piece of live output, and its length
 TAIL_LINES, TAIL_CHARS = 3, 200  # of a command's output, for people
 TIMED_OUT = 124  # exit code, as of `timeout` of the GNU coreutils
 # Extra time of the tool to end the processes of a command.
@@ -352,40 +350,6 @@ class Shell:
             except OSError as error:
                 why = {"error": error.strerror or error, "kind": type(error).__name__}
                 raise WorkspaceError(model_text("not_started", **why)) from error
-
-
-class LiveOutput:
-    """Sends output in pieces, with a pause after each; of fast output only the last part.
-
-    Args:
-        send: Sends a piece.
-    """
-
-    def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
-        self._send = send
-        self._decoder = getincrementaldecoder("utf-8")("replace")
-        self._text = ""
-        self._task: asyncio.Task[None] | None = None
-        self._ended = asyncio.Event()
-
-    def add(self, data: bytes) -> None:
-        """Add bytes of the output."""
-        self._text = (self._text + self._decoder.decode(data))[-LIVE_CHARS:]
-        if self._task is None or self._task.done():
-            self._task = asyncio.get_running_loop().create_task(self._run())
-
-    async def close(self) -> None:
-        """End the sending; what was not sent is part of the result."""
-        self._ended.set()
-        if self._task is not None:
-            await asyncio.gather(self._task, return_exceptions=True)
-
-    async def _run(self) -> None:
-        while self._text and not self._ended.is_set():
-            text, self._text = self._text, ""
-            await self._send(text)
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._ended.wait(), LIVE_SECONDS)
 
 
 def _command_end(finished: Finished, *, read_only: bool) -> CommandEnd:

@@ -1,0 +1,44 @@
+"""Send the output of a running command in pieces, with a pause after each."""
+
+from __future__ import annotations
+
+import asyncio
+from codecs import getincrementaldecoder
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+PAUSE_SECONDS, MAX_CHARS = 0.25, 2_000  # after a piece; of one piece
+
+
+class LiveOutput:
+    """Sends output in pieces, with a pause after each; of fast output only the last part.
+
+    Args:
+        send: Sends a piece.
+    """
+
+    def __init__(self, send: Callable[[str], Awaitable[None]]) -> None:
+        self._send = send
+        self._decoder = getincrementaldecoder("utf-8")("replace")
+        self._text = ""
+        self._task: asyncio.Task[None] | None = None
+        self._ended = asyncio.Event()
+
+    def add(self, data: bytes) -> None:
+        """Add bytes of the output."""
+        self._text = (self._text + self._decoder.decode(data))[-MAX_CHARS:]
+        if self._task is None or self._task.done():
+            self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """End the sending; what was not sent is part of the result."""
+        self._ended.set()
+        if self._task is not None:
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _run(self) -> None:
+        while self._text and not self._ended.is_set():
+            text, self._text = self._text, ""
+            await self._send(text)
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._ended.wait(), PAUSE_SECONDS)
