@@ -15,7 +15,7 @@ from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.parts import TRANSITIONS, Part
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.result import AgentResult
-from pure_agent_loop.runs.start import start_state
+from pure_agent_loop.runs.run import start_state
 from pure_agent_loop.stop_reasons import WAITING
 from pure_agent_loop.testing import check_history
 from pure_agent_loop.tool import ToolRegistry

@@ -38,7 +38,7 @@ HEAVY |= {"xllamacpp", "mcp", "dbos", "sqlite3", "pygments", "markdown_it"}
 # Of ours what only a run needs, and rooms for other commands.
 LATER = "agent ai_client conversation explain result session compaction durable evaluation testing subagents "
 LATER += "doctor output toolsets kernel.loop kernel.kit kernel.state kernel.request kernel.model_call "
-LATER += "kernel.calls kernel.gate runs.run runs.start sessions.resume sessions.replay "
+LATER += "kernel.calls kernel.gate runs.run sessions.resume sessions.replay "
 LATER += "audit.entries audit.verifying limits sessions.export sessions.story support.secrets.secret_shapes "
 LATER += "toolbox.shell.disasters toolbox.shell.line toolbox.shell.rules toolbox.shell.words "
 LATER += "assistant.agent_loop assistant.memory llm.lessons llm.failures llm.tokens llm.tool_modes.client"

@@ -89,8 +89,9 @@ LAYERS = [
     (
         "facades",
         """
-        result runs runs.run support.portal runs.options runs.start conversation explain runs.settings
-        runs.together runs.live runs.handoff runs.ways agent_options agent ai_client loop
+        result runs runs.run support.portal runs.options runs.stream runs.tracing conversation explain
+        runs.settings
+        runs.together runs.current_run runs.handoff agent_options agent ai_client loop
         llm.http.plain llm.http.httpx llm.http.choice
         llm.http.aio llm.http.connections llm.openai_client llm.protocol_client
         llm.anthropic.client llm.anthropic.clouds llm.gemini.client llm.responses.client llm.fallback local

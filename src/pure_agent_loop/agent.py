@@ -51,7 +51,7 @@ from pure_agent_loop.prompts import ENGLISH, Prompts, prompts_for
 from pure_agent_loop.result import AgentResult, Out
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.runs.handoff import Handoff, HandoffTarget, checked_handoffs
-from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.run import OutputType, Run, RunInput, Runnable, T, begin, brings_system
 from pure_agent_loop.runs.settings import (
     UNSET,
     AgentConfig,
@@ -71,8 +71,6 @@ from pure_agent_loop.runs.settings import (
     read_again,
     with_server_tools_of,
 )
-from pure_agent_loop.runs.start import RunInput, begin_run, brings_system
-from pure_agent_loop.runs.ways import OutputType, T, Variants
 from pure_agent_loop.schema.calling import checked_in_run, contextual
 from pure_agent_loop.support.language import Language, checked_choice
 from pure_agent_loop.support.secrets.redaction import Redactor, redactor_for
@@ -94,7 +92,7 @@ DEFAULT_SYSTEM_PROMPT = ENGLISH.system_prompt
 TOOL_ROUNDS: dict[AgentMode, int | None] = {"react": None, "single": 1}  # limit per mode
 
 
-class Agent(Variants[Deps, Out]):
+class Agent(Runnable[Deps, Out]):
     """A language model that acts through tools until a task is done.
 
         agent = Agent(model="gpt-4o-mini", tools=[get_weather])
@@ -378,7 +376,7 @@ class Agent(Variants[Deps, Out]):
 
         run_input = RunInput(task, messages, self.system_prompt, media=media_parts(media))
         kit = self._builder.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
-        return explain(*begin_run(kit, run_input))
+        return explain(*begin(kit, run_input))
 
     def conversation(self) -> Conversation[Out, Deps]:
         """Return a conversation with this agent that keeps the history."""
@@ -446,7 +444,7 @@ class Agent(Variants[Deps, Out]):
         kit = self._builder.kit_for(self._kit, settings, deps, output_type, brings_system(messages))
         check_deps(kit)
         if session_id is None:
-            start, kit = begin_run(kit, run_input)
+            start, kit = begin(kit, run_input)
         else:
             from pure_agent_loop.sessions import store_at
             from pure_agent_loop.sessions.resume import begin_in_session

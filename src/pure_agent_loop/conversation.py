@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, overload
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.messages import Message, to_keep
 from pure_agent_loop.result import AgentResult, Out_co
-from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.run import OutputType, Run, T
 from pure_agent_loop.runs.settings import UNSET
-from pure_agent_loop.runs.ways import OutputType, T
 from pure_agent_loop.support.text import counted, unexpected_option
 from pure_agent_loop.tool_context import Deps
 

@@ -19,7 +19,7 @@ from pure_agent_loop.parts import Part
 from pure_agent_loop.permissions import PermissionMode, PermissionPolicy
 from pure_agent_loop.prompts import prompts_for
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runs.run import Run
+from pure_agent_loop.runs.run import Run, RunInput, begin
 from pure_agent_loop.runs.settings import (
     check_client,
     check_fields,
@@ -27,7 +27,6 @@ from pure_agent_loop.runs.settings import (
     kit_of,
     with_server_tools_of,
 )
-from pure_agent_loop.runs.start import RunInput, begin_run
 from pure_agent_loop.support.language import Language
 from pure_agent_loop.support.secrets.redaction import redactor_for
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
@@ -188,7 +187,7 @@ class ReactLoop:
         run_input = RunInput(task, messages, system_prompt)
         kit = self._kit.replace(redactor=self._kit.redactor and self._kit.redactor.as_of_now())
         if self._session_id is None:
-            state, kit = begin_run(kit, run_input)
+            state, kit = begin(kit, run_input)
         else:
             from pure_agent_loop.sessions import default_store
             from pure_agent_loop.sessions.resume import begin_in_session  # loaded only for runs in a session

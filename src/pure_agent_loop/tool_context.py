@@ -110,7 +110,7 @@ class LiveRun(Protocol):
 
     def progress(self, text: str, **details: str) -> None: ...  # noqa: D102 - as `RunContext` says
 
-    async def told(self) -> None: ...  # noqa: D102 - as `RunContext` says
+    async def flush_progress(self) -> None: ...  # noqa: D102 - as `RunContext` says
 
     async def ask(self, question: str) -> str: ...  # noqa: D102 - as `RunContext` says
 
@@ -226,7 +226,7 @@ async def flush_progress() -> None:
     """Wait until all reported progress has been emitted."""
     context = _RUN.get()
     if context is not None and context.run is not None:
-        await context.run.told()
+        await context.run.flush_progress()
 
 
 class in_run:  # noqa: N801 - used with `with`

@@ -30,7 +30,7 @@ from pure_agent_loop.permissions import Permission, PermissionPolicy, Permission
 from pure_agent_loop.prompts import ENGLISH
 from pure_agent_loop.result import AgentResult
 from pure_agent_loop.retry import RetryConfig
-from pure_agent_loop.runs.start import resumed_state
+from pure_agent_loop.runs.run import resumed_state
 from pure_agent_loop.stop_reasons import SUSPENDED
 from pure_agent_loop.testing import FakeClock, ScriptedLLM, answer, call, check_history, deltas, raw_call
 

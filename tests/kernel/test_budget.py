@@ -24,7 +24,7 @@ from pure_agent_loop import Agent, Budget, CancelToken, ConfigError, LoopLimits,
 from pure_agent_loop.budget import price_for
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.prompts import ENGLISH
-from pure_agent_loop.runs.start import resumed_state
+from pure_agent_loop.runs.run import resumed_state
 from pure_agent_loop.testing import FakeClock, Gate, ScriptedLLM, answer, call, deltas
 from pure_agent_loop.tool import ToolOutcome
 

@@ -21,7 +21,7 @@ from tests.helpers import (
 )
 
 from pure_agent_loop import Agent, Event, EventType, tool
-from pure_agent_loop.runs.run import BUFFER_EVENTS, EventStream
+from pure_agent_loop.runs.stream import BUFFER_EVENTS, EventStream
 from pure_agent_loop.testing import Gate, ScriptedLLM, Signal, call, check_history, deltas
 
 pytestmark = pytest.mark.anyio

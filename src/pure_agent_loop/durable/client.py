@@ -26,7 +26,7 @@ from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import AnyEvent
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.permissions import PermissionRequest, Verdict
-from pure_agent_loop.runs.live import carrier
+from pure_agent_loop.runs.tracing import carrier
 from pure_agent_loop.sessions import check_session_name, new_session_id
 from pure_agent_loop.sessions.store import close_store
 from pure_agent_loop.stop_reasons import WAITING

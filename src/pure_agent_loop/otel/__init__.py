@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib.util
 
 from pure_agent_loop.errors import MissingExtraError
-from pure_agent_loop.runs.live import carrier, set_tracer
+from pure_agent_loop.runs.tracing import carrier, set_tracer
 
 __all__ = ["instrument", "traceparent", "uninstrument"]
 

@@ -16,7 +16,6 @@ from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.messages import Message, as_messages, is_question, repair_history, user_message
 from pure_agent_loop.prompts import ToolWords
-from pure_agent_loop.runs.live import drive
 from pure_agent_loop.runs.settings import HasKit, kit_of
 from pure_agent_loop.stop_reasons import HANDED_OFF
 from pure_agent_loop.support.abilities import as_protocol, check_shape
@@ -263,28 +262,24 @@ def hand_over(first: HandoffTarget, state: QueryState, kit: Kit) -> tuple[QueryS
     return new, below
 
 
-async def run_loops(
-    state: QueryState, kit: Kit, first: HandoffTarget | None, on_state: Callable[[QueryState, Kit], None]
-) -> None:
-    """Drive a run through all agents it is handed over to, and close its journal.
+async def following(
+    first: HandoffTarget | None, state: QueryState, kit: Kit
+) -> tuple[QueryState, Kit] | None:
+    """Return the state and the kit of the loop after one that ended; None without a next one.
+
+    A handoff that fails ends the run with an error.
 
     Args:
         first: Initial agent; None if handoffs are impossible.
-        on_state: Callback before each subsequent loop.
     """
+    if state.stop_reason != HANDED_OFF or first is None:
+        return None
     try:
-        await drive(state, kit)
-        while state.stop_reason == HANDED_OFF and first is not None:
-            try:
-                state, kit = hand_over(first, state, kit)
-            except Exception as error:  # noqa: BLE001 - a filter of the user, a journal: the reader has to know
-                log_failure("The handoff", error)
-                state.failure, state.stop_reason = error, "error"
-                words = f"The conversation cannot be handed over: {type(error).__name__}: {safe_str(error)}"
-                await kit.emit(Event.error(state.step, words, fatal=True, kind="unknown"))
-                await kit.emit(Event.loop_end(state.step, "error", state.content, state.history()))
-                return
-            on_state(state, kit)
-            await drive(state, kit)
-    finally:
-        kit.journal.close()
+        return hand_over(first, state, kit)
+    except Exception as error:  # noqa: BLE001 - a filter of the user, a journal: the reader has to know
+        log_failure("The handoff", error)
+        state.failure, state.stop_reason = error, "error"
+        words = f"The conversation cannot be handed over: {type(error).__name__}: {safe_str(error)}"
+        await kit.emit(Event.error(state.step, words, fatal=True, kind="unknown"))
+        await kit.emit(Event.loop_end(state.step, "error", state.content, state.history()))
+        return None

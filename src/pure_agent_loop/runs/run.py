@@ -1,105 +1,363 @@
-"""A run with four ways to start it: awaited or streamed, from async or sync code."""
+"""A run from outside: its input, its first state, and the four ways to start it."""
 
 from __future__ import annotations
 
-import asyncio
 import weakref
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
-from dataclasses import replace
-from typing import Any, Generic
+from collections.abc import (
+    AsyncGenerator,
+    Awaitable,
+    Callable,
+    Coroutine,
+    Generator,
+    Iterable,
+    Mapping,
+    Sequence,
+)
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
 
 from pure_agent_loop.errors import ConfigError, RunInterrupted
 from pure_agent_loop.events import AnyEvent, Emit, set_number
 from pure_agent_loop.kernel.journal import MemoryJournal
 from pure_agent_loop.kernel.kit import Kit
+from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.redacting import redacting_emit
 from pure_agent_loop.kernel.state import QueryState
-from pure_agent_loop.llm.messages import Message
+from pure_agent_loop.limits import DAY_LIMITS
+from pure_agent_loop.llm.base import ChatModel, close_client, model_of
+from pure_agent_loop.llm.messages import Message, repair_history, text_of
 from pure_agent_loop.prompts import Prompts
-from pure_agent_loop.result import AgentResult, Out_co, as_html
-from pure_agent_loop.runs.handoff import HandoffTarget, run_loops
+from pure_agent_loop.result import AgentResult, Out, Out_co, as_html
+from pure_agent_loop.runs.current_run import CurrentRun
+from pure_agent_loop.runs.handoff import Handoff, HandoffTarget, checked_handoffs, following, resolve_handoff
+from pure_agent_loop.runs.settings import UNSET, DepsOfRun, KitBuilder, overriding
+from pure_agent_loop.runs.stream import EventStream
+from pure_agent_loop.runs.tracing import current_tracer
+from pure_agent_loop.schema.calling import checked_in_run
+from pure_agent_loop.support.failures import log_failure
+from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.portal import get_portal, run_sync
+from pure_agent_loop.support.text import clean_text
+from pure_agent_loop.support.threads import Raised
+from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
+from pure_agent_loop.tool_context import Deps, RunContext, in_run
 
-# -- adapter from the kernel's push sink to a stream that a reader pulls from ----------------------------
-# A slow reader slows the loop (the buffer is bounded); closing the stream cancels the run; an exception
-# in the kernel is raised in the reader. The run is a separate task, so no cancel scope spans a `yield`.
+if TYPE_CHECKING:
+    from typing_extensions import Self, Unpack
 
-BUFFER_EVENTS = 64
+    from pure_agent_loop.runs.options import Given, RunOptions
+
+T = TypeVar("T")
+OutputType = type[T] | Callable[..., T] | Sequence[type[T] | Callable[..., T]]
 
 
-class EventStream:
-    """Run whose events are pulled in batches.
+class Runnable(Generic[Deps, Out]):
+    """Methods of an agent: the four ways to start a run, based on `prepare`, and variations of the agent."""
 
-    Args:
-        start: Function that runs the loop with the given sink.
-    """
+    prepare: Callable[..., Run[Out]]  # creates a run without starting it
 
-    def __init__(self, start: Callable[[Emit], Awaitable[None]]) -> None:
-        self._start = start
-        self._buffer: deque[AnyEvent] = deque()
-        self._task: asyncio.Task[None] | None = None
-        self._reader: asyncio.Future[None] | None = None
-        self._room = asyncio.Event()  # several may wait: tools emit progress concurrently
-        self._left = False
+    llm: ChatModel
+    handoffs: dict[str, Handoff]
+    tools: ToolRegistry
+    system_prompt: str
+    _given: dict[str, Any]
+    _kit: Kit
+    _builder: KitBuilder
+    _own_tools: ToolRegistry
 
-    async def next_batch(self) -> list[AnyEvent]:
-        """Return the events since the last call, waiting for at least one.
+    if not TYPE_CHECKING:
 
-        Returns:
-            The events, oldest first; an empty list after the run has ended.
+        def __class_getitem__(cls, parameters: Any) -> Any:
+            """Expand ``Agent[Deps]`` to ``Agent[Deps, str]``: Python before 3.13 has no type defaults."""
+            one = parameters if isinstance(parameters, tuple) else (parameters, str)
+            return super().__class_getitem__(one)
+
+    @overload
+    def run(
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        output_type: OutputType[T],
+        deps: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AgentResult[T]: ...
+    @overload
+    def run(
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        deps: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AgentResult[Out]: ...
+    def run(
+        self, task: str | None, messages: list[Message] | None = None, **options: Any
+    ) -> AgentResult[Any]:
+        """Run a task and wait for the result. Works in sync code, also inside a running event loop.
+
+        Args:
+            task: Task text; None, with `state`, to resume.
+            messages: History to continue, e.g. `AgentResult.messages`. A leading system message replaces
+                `system_prompt`; an invalid history is repaired, with a notice.
+            options: Further arguments of `prepare`: `cancel_token`, `state`, `inbox`, `session_id`, `media`,
+                `deps`, and settings of this run: `model`, `limits`, `temperature`, `tools`,
+                `system_prompt`, `output_type`, `model_settings`, `metadata`.
 
         Raises:
-            Exception: The exception of the run, after its last event.
+            ConfigError: `task` is not a string, `state` is not a state, or a setting is invalid.
+            ImageError: One of `media` cannot be sent.
+            HistoryError: `messages` is not a list of messages.
+            TypeError: An option is unknown.
         """
-        if self._task is None:
-            self._task = asyncio.create_task(self._run())
-        while not self._buffer and not self._task.done():
-            self._reader = asyncio.get_running_loop().create_future()
-            await self._reader
-        if not self._buffer:
-            self._task.result()
-            return []
-        batch = list(self._buffer)
-        self._buffer.clear()
-        self._room.set()
-        return batch
+        return self.prepare(task, messages, **options).wait_sync()
+
+    @overload
+    async def arun(
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        output_type: OutputType[T],
+        deps: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AgentResult[T]: ...
+    @overload
+    async def arun(
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        deps: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AgentResult[Out]: ...
+    async def arun(
+        self, task: str | None, messages: list[Message] | None = None, **options: Any
+    ) -> AgentResult[Any]:
+        """Run a task and await the result; see `run`."""
+        return await self.prepare(task, messages, **options).wait()
+
+    def run_stream(
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        output_type: Any = UNSET,
+        deps: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> Generator[AnyEvent, None, None]:
+        """Run a task and yield the events as they occur; see `run`. Closing the iterator cancels the run."""
+        return self.prepare(task, messages, output_type=output_type, deps=deps, **options).stream_sync()
+
+    def arun_stream(
+        self,
+        task: str | None,
+        messages: list[Message] | None = None,
+        *,
+        output_type: Any = UNSET,
+        deps: Deps | None = None,
+        **options: Unpack[RunOptions],
+    ) -> AsyncGenerator[AnyEvent, None]:
+        """Run a task and yield the events as they occur; see `run`. Closing the iterator cancels the run."""
+        return self.prepare(task, messages, output_type=output_type, deps=deps, **options).stream()
+
+    @overload
+    def output_check(
+        self, check: Callable[[Out], Out | Awaitable[Out | None] | None]
+    ) -> Callable[[Out], Any]: ...
+    @overload
+    def output_check(
+        self, check: Callable[[RunContext[Deps], Out], Out | Awaitable[Out | None] | None]
+    ) -> Callable[[RunContext[Deps], Out], Any]: ...
+    def output_check(self, check: Callable[..., Any]) -> Callable[..., Any]:
+        """Register a function that checks each output; use it as a decorator.
+
+        The function takes the output, optionally after a `RunContext`, and may be async. A return value other
+        than None replaces the output. The function may raise `Retry` to make the model correct the answer.
+        """
+        self._builder.checks.append(checked_in_run("output_check", check, "output"))
+        self._kit = replace(self._kit, output=self._builder.output())
+        return check
+
+    def override(
+        self,
+        *,
+        llm: ChatModel = UNSET,
+        tools: Iterable[ToolLike | Toolset] | ToolRegistry = UNSET,
+        deps: Deps = UNSET,
+    ) -> AbstractContextManager[None]:
+        """Override the client, the tools or the deps of runs started in a ``with`` block.
+
+        The override takes precedence over settings of the runs, in this task or thread and its children.
+        """
+        return overriding(self._builder, llm=llm, tools=tools, deps=deps)
 
     async def aclose(self) -> None:
-        """Cancel the run if it is still running, and wait until it has ended."""
-        self._left = True
-        self._room.set()
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            await asyncio.wait({self._task})
+        """Close the connections of the running event loop, and the embedded model if one was started.
 
-    async def events(self) -> AsyncGenerator[AnyEvent, None]:
-        """Yield the events one by one. Closing the iterator cancels the run."""
-        try:
-            while batch := await self.next_batch():
-                for event in batch:
-                    yield event
-        finally:
-            await self.aclose()
+        Optional in sync code: resources of `run` and `run_stream` are closed when the program ends.
+        """
+        await close_client(self.llm)
+        await self._builder.aclose()
 
-    async def _run(self) -> None:
-        try:
-            await self._start(self._emit)
-        finally:
-            _wake(self._reader)
+    def __repr__(self) -> str:
+        """Return a representation without URLs and keys."""
+        name = f"{self._kit.name!r}, " if self._kit.name else ""
+        model = model_of(self.llm) or type(self.llm).__name__
+        return f"<{type(self).__name__} {name}model={model!r}, tools={[tool.name for tool in self.tools]}>"
 
-    async def _emit(self, event: AnyEvent) -> None:
-        if not self._left:  # append before waiting: cancellation during the wait would lose the event
-            self._buffer.append(event)
-            _wake(self._reader)
-        while len(self._buffer) >= BUFFER_EVENTS and not self._left:
-            self._room.clear()
-            await self._room.wait()
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    def _cloned(self, changes: dict[str, Any]) -> Self:
+        named = {"model", "api_key", "base_url", "profile"}
+        dropped = named if "llm" in changes else {"llm"} if named & changes.keys() else set()
+        arguments = {name: value for name, value in self._given.items() if name not in dropped}
+        clone = type(self)(**{**arguments, **changes})
+        if "output_type" not in changes:
+            for check in self._builder.checks:
+                clone.output_check(check)
+        return clone
+
+    def add_handoff(self, agent: HandoffTarget | Handoff) -> None:
+        """Add a target agent for handoffs, such as one that can hand back to this one.
+
+        Raises:
+            ConfigError: The agent has no name, or the name is taken.
+        """
+        handoffs, self.tools = checked_handoffs(
+            [*self.handoffs.values(), agent], self._kit.name, self._own_tools
+        )
+        self.handoffs.update(handoffs)
+        self._kit = replace(self._kit, tools=self.tools)
 
 
-def _wake(waiting: asyncio.Future[None] | None) -> None:
-    if waiting is not None and not waiting.done():
-        waiting.set_result(None)
+@dataclass(frozen=True, slots=True, eq=False, repr=False)
+class RunInput:
+    """Input of a run, without the kit.
+
+    Args:
+        task: Task text; None to resume.
+        system_prompt: System message, unless the history has its own.
+        media: Parts attached to the task; see `media_parts`.
+        first: Initial agent, which may have handed the state or the session over to another one.
+
+    Raises:
+        ConfigError: `task` is not a string, or media are given without a task.
+    """
+
+    task: str | None
+    messages: list[Message] | None = None
+    system_prompt: str = ""
+    state: Given = None
+    media: Sequence[dict[str, Any]] = ()
+    first: HandoffTarget | None = None
+
+    def __post_init__(self) -> None:
+        if self.task is not None and not isinstance(self.task, str):
+            raise ConfigError(f"task must be text, or None to continue; it is {self.task!r:.80}.")
+        if self.media and self.task is None:
+            raise ConfigError("media needs a task. Pass both, or neither.")
+
+
+def begin(kit: Kit, run_input: RunInput) -> tuple[QueryState, Kit]:
+    """Return the state and the kit of a run without a session.
+
+    Raises:
+        ConfigError: The inputs conflict.
+        HistoryError: `messages` is not a list of messages.
+    """
+    if kit.limits.money.keys() & {*DAY_LIMITS}:
+        raise ConfigError(notice("library.day_needs_session"))
+    if run_input.state is not None:
+        if run_input.messages is not None:
+            raise ConfigError(
+                "messages and state were both given. Pass only state: it includes its messages."
+            )
+        start, notices = resumed_state(run_input.task, run_input.state, kit.prompts, run_input.media)
+        kit, _ = resolve_handoff(run_input.first, kit, start, new_task=run_input.task is not None)
+    elif run_input.task is None:
+        raise ConfigError("task must be text; None needs a state to continue from: state=result.state.")
+    else:
+        start, notices = start_state(
+            run_input.task, run_input.messages, run_input.system_prompt, kit.prompts, run_input.media
+        )
+    return start, kit.replace(start_notices=(*kit.start_notices, *notices)) if notices else kit
+
+
+def start_state(
+    task: str,
+    messages: list[Message] | None,
+    system_prompt: str,
+    prompts: Prompts,
+    media: Sequence[dict[str, Any]] = (),
+) -> tuple[QueryState, list[str]]:
+    """Return the initial state of a run, and notices about repairs of the history.
+
+    Args:
+        system_prompt: System message, unless the history has its own.
+        media: Parts attached to the message; see `media_parts`.
+
+    Raises:
+        ConfigError: `task` or `system_prompt` is not a string.
+        HistoryError: `messages` is not a list of messages.
+    """
+    if not isinstance(task, str):
+        raise ConfigError(f"task must be text; it is {task!r:.80}.")
+    if not isinstance(system_prompt, str):
+        raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
+    history, fixes = repair_history([] if messages is None else messages, prompts.tool_lost)
+    own = None
+    if history and history[0]["role"] in ("system", "developer"):
+        system_prompt = own = clean_text(text_of(history.pop(0)["content"] or ""))
+    state = QueryState(system_prompt=clean_text(system_prompt), own_prompt=own, messages=history, task=task)
+    state.add_user(task, media)
+    return state, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
+
+
+def brings_system(messages: object) -> bool:
+    """Return True if a history begins with its own system message."""
+    first = messages[0] if isinstance(messages, list) and messages else None
+    return isinstance(first, Mapping) and first.get("role") in ("system", "developer")
+
+
+def resumed_state(
+    task: str | None,
+    state: QueryState | Mapping[str, Any],
+    prompts: Prompts,
+    media: Sequence[dict[str, Any]] = (),
+) -> tuple[QueryState, list[str]]:
+    """Return a copy of a state, ready to resume, and notices about repairs.
+
+    Args:
+        task: Additional task, under the same limits; None to resume the current one.
+        state: State or its plain form.
+        media: Parts attached to the task; see `media_parts`.
+
+    Raises:
+        ConfigError: `task` is not a string, or `state` is not a state.
+        HistoryError: The messages of the state are invalid.
+    """
+    if task is not None and not isinstance(task, str):
+        raise ConfigError(f"task must be text, or None to continue; it is {task!r:.80}.")
+    data = state.to_dict() if isinstance(state, QueryState) else state
+    copy = QueryState.from_dict(data)
+    last = copy.messages[-1:] if copy.pending else []  # its calls are pending on purpose
+    fixed, fixes = repair_history(copy.messages[: len(copy.messages) - len(last)], prompts.tool_lost)
+    copy.messages = [*fixed, *last]
+    copy.resume()
+    if task is not None:
+        copy.close(prompts.tool_not_started)
+        copy.task, copy.tool_rounds = task, 0
+        copy.must_close, copy.stop_hook_count = "", 0  # both belong to the old task
+        copy.permissions.forget_refusals()
+        copy.tools.retries = {}
+        copy.go_on(task, "follow_up", media)
+    return copy, [f"The history was repaired: {'; '.join(fixes)}."] if fixes else []
 
 
 class Run(Generic[Out_co]):
@@ -224,4 +482,50 @@ class Run(Generic[Out_co]):
 
     def _run(self, emit: Emit) -> Coroutine[Any, Any, None]:
         kit = self._kit.replace(emit=redacting_emit(emit, self._kit.redactor))
-        return run_loops(self.state, kit, self._first, self._hand_over)
+        return drive(self.state, kit, self._first, self._hand_over)
+
+
+async def drive(
+    state: QueryState,
+    kit: Kit,
+    first: HandoffTarget | None = None,
+    on_state: Callable[[QueryState, Kit], None] | None = None,
+) -> None:
+    """Drive a run through all agents it is handed over to, and close its journal.
+
+    Args:
+        first: Initial agent; None if handoffs are impossible.
+        on_state: Callback before each subsequent loop.
+
+    Raises:
+        asyncio.CancelledError: The task was cancelled from outside.
+    """
+    try:
+        await _drive_loop(state, kit)
+        while (handed := await following(first, state, kit)) is not None:
+            state, kit = handed
+            if on_state is not None:
+                on_state(state, kit)
+            await _drive_loop(state, kit)
+    finally:
+        kit.journal.close()
+
+
+async def _drive_loop(state: QueryState, kit: Kit) -> None:
+    """Run the loop with the run as the current one for user functions."""
+    run = CurrentRun(state, kit)
+    deps = kit.deps
+    if deps is not None and isinstance(deps, DepsOfRun):
+        try:
+            with in_run(RunContext(None, run)):
+                deps = await deps.made()
+        except Exception as error:  # noqa: BLE001 - a function of the user may raise anything
+            log_failure("The deps function", error)
+            deps = Raised(error)  # raised when the run begins, which ends it
+        kit = kit.replace(deps=deps)
+    with in_run(RunContext(deps, run)):
+        try:
+            tracer = current_tracer()
+            await (run_loop(state, kit) if tracer is None else tracer.watch(run_loop, state, kit))
+        finally:
+            run.end()

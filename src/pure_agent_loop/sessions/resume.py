@@ -16,7 +16,7 @@ from pure_agent_loop.llm.tokens import estimate_usage
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.runs.handoff import handed_state, resolve_handoff
-from pure_agent_loop.runs.start import RunInput, resumed_state, start_state
+from pure_agent_loop.runs.run import RunInput, resumed_state, start_state
 from pure_agent_loop.schema.outcome import failed
 from pure_agent_loop.sessions.run_record import describe
 from pure_agent_loop.sessions.store import SessionLog, SessionStore, opening_lock
@@ -38,7 +38,7 @@ from pure_agent_loop.tool import ToolOutcome
 def begin_in_session(
     kit: Kit, run_input: RunInput, store: SessionStore, session_id: str
 ) -> tuple[QueryState, Kit]:
-    """Open the session of a run, and return the run's first state and kit; see `begin_run`.
+    """Open the session of a run, and return the run's first state and kit; see `runs.run.begin`.
 
     Args:
         kit: Kit of the caller's agent; another agent may be in charge of the session.

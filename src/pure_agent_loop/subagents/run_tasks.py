@@ -18,9 +18,8 @@ from pure_agent_loop.kernel.bind import background_of
 from pure_agent_loop.kernel.kit import Background, Kit
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.permissions import PermissionRequest
-from pure_agent_loop.runs.handoff import run_loops
+from pure_agent_loop.runs.run import RunInput, drive, start_state
 from pure_agent_loop.runs.settings import kit_of
-from pure_agent_loop.runs.start import RunInput, start_state
 from pure_agent_loop.schema.calling import call_user
 from pure_agent_loop.sessions import default_store
 from pure_agent_loop.sessions.resume import begin_in_session
@@ -306,7 +305,7 @@ class RunTasks:
             child.record.to("backgrounded" if child.record.background else "running")
             await self._emit_task(child)
             try:
-                await run_loops(state, kit, child.definition.agent, lambda state, _: child.follow(state))
+                await drive(state, kit, child.definition.agent, lambda state, _: child.follow(state))
             finally:
                 kit.journal.close()
             state = child.state or state  # another one after a handoff

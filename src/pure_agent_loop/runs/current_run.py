@@ -1,58 +1,22 @@
-"""Run in progress as seen by user functions; see `tool_context.RunContext`."""
+"""Current run of user functions: what they read of it, and how they report and ask; see `RunContext`."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from pure_agent_loop.cancel import CancelToken
 from pure_agent_loop.errors import ToolExecutionError
 from pure_agent_loop.events import AnyEvent, Event
 from pure_agent_loop.kernel.gate import ask_person
 from pure_agent_loop.kernel.kit import Kit
-from pure_agent_loop.kernel.loop import run_loop
 from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.values import TokenUsage
 from pure_agent_loop.permissions import PermissionRequest
-from pure_agent_loop.runs.settings import DepsOfRun
-from pure_agent_loop.support.failures import log_failure
 from pure_agent_loop.support.language import model_text
-from pure_agent_loop.support.threads import Raised
-from pure_agent_loop.tool_context import Remaining, RunContext, current_call, in_run
-
-_TRACERS: list[Tracer] = []  # at most one
-
-
-# -- registration of a tracer; empty until `pure_agent_loop.otel.instrument` sets one --------------------
-
-
-class Tracer(Protocol):
-    """Observer of runs."""
-
-    async def watch(self, drive: Callable[[Any, Any], Awaitable[None]], state: Any, kit: Any) -> None:
-        """Drive a run and trace it."""
-        ...
-
-    def carrier(self) -> Mapping[str, str]:
-        """Return the trace context for work in another process; empty outside a trace."""
-        ...
-
-
-def set_tracer(tracer: Tracer | None) -> None:
-    """Set the tracer of all runs; None disables tracing."""
-    _TRACERS[:] = [] if tracer is None else [tracer]
-
-
-def current_tracer() -> Tracer | None:
-    """Return the tracer, or None."""
-    return _TRACERS[0] if _TRACERS else None
-
-
-def carrier() -> dict[str, str]:
-    """Return the trace context for work in another process; empty without a tracer."""
-    return dict(_TRACERS[0].carrier()) if _TRACERS else {}
+from pure_agent_loop.tool_context import Remaining, current_call
 
 
 @dataclass(eq=False, repr=False)
@@ -128,7 +92,7 @@ class CurrentRun:
         elif not self._is_over:
             asyncio.run_coroutine_threadsafe(self._tell(event), self._loop).result()
 
-    async def told(self) -> None:
+    async def flush_progress(self) -> None:
         """Wait until all progress has been emitted."""
         while self._telling:
             await asyncio.wait(set(self._telling))
@@ -155,27 +119,3 @@ class CurrentRun:
 
 def _left(most: Any, used: Any) -> Any:
     return None if most is None else max(0, most - used)
-
-
-async def drive(state: QueryState, kit: Kit) -> None:
-    """Run the loop with the run as the current one for user functions.
-
-    Raises:
-        asyncio.CancelledError: The task was cancelled from outside.
-    """
-    run = CurrentRun(state, kit)
-    deps = kit.deps
-    if deps is not None and isinstance(deps, DepsOfRun):
-        try:
-            with in_run(RunContext(None, run)):
-                deps = await deps.made()
-        except Exception as error:  # noqa: BLE001 - a function of the user may raise anything
-            log_failure("The deps function", error)
-            deps = Raised(error)  # raised when the run begins, which ends it
-        kit = kit.replace(deps=deps)
-    with in_run(RunContext(deps, run)):
-        try:
-            tracer = current_tracer()
-            await (run_loop(state, kit) if tracer is None else tracer.watch(run_loop, state, kit))
-        finally:
-            run.end()
