@@ -109,7 +109,7 @@ class Agent(Runnable[Deps, Out]):
             also ``"local"``, ``"local:NAME"`` or a ``PATH.gguf``, for an embedded model.
         api_key: API key; ``OPENAI_API_KEY`` if None, or the protocol's own variable.
         base_url: Server URL; if None, ``OPENAI_BASE_URL``, then OpenAI, or the protocol's own.
-        llm: Custom client, instead of `model`.
+        llm: Custom client, such as an `OpenAIClient`, instead of `model`.
         tools: Functions, `Tool` objects, dicts and toolsets, or a `ToolRegistry`. A dict in the shape of the
             model's protocol is a tool that the server runs, such as ``{"type": "web_search"}``.
         system_prompt: Leading system message; empty for none. `react_prompt` writes one. Also a sync or async
