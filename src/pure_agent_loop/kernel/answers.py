@@ -51,7 +51,7 @@ async def _correction(state: QueryState, kit: Kit) -> str:
     output = kit.output
     if output is None:
         return ""
-    values: list[Any] = []
+    values: list[object] = []
 
     async def judged() -> dict[str, Any]:
         plain, value = await output.judge(state.content)

@@ -94,7 +94,7 @@ class PermissionLedger:
         return cls(rulings, dict(data["denied"]), list(data["always_allowed"]), data["denied_rounds"])
 
 
-def has_call(allowed: Sequence[str], tool: str, args: Mapping[str, Any]) -> bool:
+def has_call(allowed: Sequence[str], tool: str, args: Mapping[str, object]) -> bool:
     """Return True if a list of `further_allowed` has the tool of a call, or an equal call."""
     return bool(allowed) and (tool in allowed or call_key(tool, args) in allowed)
 
@@ -104,7 +104,7 @@ def rules_among(allowed: Sequence[str]) -> PermissionRules:
     return PermissionRules(allow=[rule for rule in allowed if rule.endswith(")")], shared=True)
 
 
-def further_allowed(permission: Permission, tool: str, args: Mapping[str, Any]) -> list[str]:
+def further_allowed(permission: Permission, tool: str, args: Mapping[str, object]) -> list[str]:
     """Return the tool, rules or equal call that an answer about one call also allows."""
     if permission.always:
         return [tool]
@@ -123,6 +123,6 @@ def to_arguments(value: object) -> dict[str, Any]:
     return plain
 
 
-def call_key(tool: str, args: Mapping[str, Any]) -> str:
+def call_key(tool: str, args: Mapping[str, object]) -> str:
     """Return a key that is equal for equal calls."""
     return f"{tool} {json.dumps(args, sort_keys=True, default=str)}"

@@ -17,7 +17,8 @@ from pure_agent_loop.tool import Tool, ToolRegistry
 SHARED = " For rules of several agents, or for later tools, use PermissionRules(..., shared=True)."
 _ANY = frozenset("*?")
 _OPEN = ("patternProperties", "anyOf", "oneOf", "allOf", "$ref")  # allow more than `properties` lists
-_Schemas = Mapping[str, Mapping[str, Any]]
+_Schema = Mapping[str, Any]
+_Schemas = Mapping[str, _Schema]
 
 
 def check_rules(rules: PermissionRules, tools: Iterable[Tool], subagents: object, hint: str = SHARED) -> None:
@@ -83,7 +84,7 @@ def _argument_problem(rule: Rule, schemas: _Schemas) -> str:
     return problems[0] if all(problems) else ""
 
 
-def _problem_with(rule: Rule, tool: str, schema: Mapping[str, Any]) -> str:
+def _problem_with(rule: Rule, tool: str, schema: _Schema) -> str:
     arguments = _arguments(schema)
     if arguments is None or not rule.args:
         return ""
@@ -104,7 +105,7 @@ def _problem_with(rule: Rule, tool: str, schema: Mapping[str, Any]) -> str:
     return ""
 
 
-def _values_of(schema: Mapping[str, Any]) -> str:
+def _values_of(schema: _Schema) -> str:
     values = schema.get("enum")
     return f"one of: {', '.join(map(str, values))}" if values else " or ".join(sorted(kinds_of(schema)))
 
@@ -142,7 +143,7 @@ def _fits_kind(pattern: str, kind: str) -> bool:
         return False
 
 
-def _arguments(schema: Mapping[str, Any]) -> list[str] | None:
+def _arguments(schema: _Schema) -> list[str] | None:
     """Return the names of a tool's arguments; None if it may take others."""
     names = schema.get("properties")
     is_open = schema.get("additionalProperties") or any(key in schema for key in _OPEN)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
 from pure_agent_loop.kernel.journal import Journal
@@ -19,6 +19,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolsets.sets import tools_of
 
+T = TypeVar("T")
 LOG = logging.getLogger("pure_agent_loop")
 LEAVE_SECONDS = 5.0  # seconds for a toolset to close; then it is abandoned
 _DEFAULTS = {
@@ -160,7 +161,7 @@ async def _listed_by(toolset: Toolset, context: StepContext) -> Sequence[Tool]:
         raise ToolExecutionError(name, model_text("toolset_failed", name=name, error=text)) from error
 
 
-async def _same(value: Any) -> Any:
+async def _same(value: T) -> T:
     return value
 
 

@@ -69,7 +69,7 @@ class ToolLedger:
         result = self.outside.get(call_id)
         return result is not None and result.came and not result.is_error
 
-    def give(self, call_id: str, result: Any, *, is_error: bool) -> None:
+    def give(self, call_id: str, result: object, *, is_error: bool) -> None:
         """Store an external result; see `QueryState.give_result`."""
         check_waits("result", call_id, [known for known in self.outside if self.awaits(known)])
         if not isinstance(is_error, bool):
