@@ -18,6 +18,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import takewhile
 from typing import Any, Literal
@@ -127,7 +128,7 @@ class DoomLedger:
         """Return the entry of a call of the newest answer, or None if missing."""
         if not self.window or self.window[-1].turn != self.turn:
             return None
-        wanted = _digest(call.id)
+        wanted = _name_digest(call.id)
         for made in self.window:
             if made.turn == self.turn and made.id == wanted:
                 return made
@@ -178,7 +179,7 @@ def judge(ledger: DoomLedger, call: ToolCall, threshold: int | None, *, polls: b
     if known is not None:  # a run that was resumed between an answer and its results asks twice
         return DoomVerdict(known.action, known.pattern, known.count) if known.kind == "refused" else RUN
     key = _digest(f"{call.name} {call.invalid or json.dumps(call.arguments, sort_keys=True)}")
-    made = WindowEntry(_digest(call.id), ledger.turn, _digest(call.name), key)
+    made = WindowEntry(_name_digest(call.id), ledger.turn, _name_digest(call.name), key)
     ledger.count = ledger.count + 1 if made.call == ledger.last else 1
     ledger.last = made.call
     if polls:
@@ -293,3 +294,6 @@ def _shape_of(made: WindowEntry, call: ToolCall, text: str) -> str:
 
 def _digest(text: str) -> str:
     return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).hexdigest()
+
+
+_name_digest = lru_cache(maxsize=256)(_digest)  # of tools and call ids, which come again

@@ -111,10 +111,13 @@ async def _prepare(state: QueryState, kit: Kit, checker: LimitChecker) -> None:
         await kit.emit(Event.soft_limit(state.step, verdict.reason, verdict.prompt))
     for received in incoming:
         await kit.emit(Event.notice(state.step, received.text, synthetic=received.synthetic))
+    tokens = state.ledger.tokens
     await kit.compactor.compact(state)
-    spent = checker.counts and checker.passed_by(TokenUsage.zero(), kit.model)
-    if spent:  # by a summary
-        state.end_unanswered(spent, kit.prompts)
+    # A summary was written, or another run may have used the budget meanwhile.
+    if state.ledger.tokens != tokens or kit.budget is not None:
+        spent = checker.passed_by(TokenUsage.zero(), kit.model)
+        if spent:
+            state.end_unanswered(spent, kit.prompts)
 
 
 def _why_close(state: QueryState, kit: Kit, checker: LimitChecker, verdict: LimitResult) -> tuple[str, bool]:
