@@ -122,22 +122,22 @@ class DataKey:
         return self if instance is None else instance.data.get(self.name, self.default)
 
 
-def shown(default: Any = "") -> Any:
+def public(default: Any = "") -> Any:
     """Declare a key visible to all viewers."""
     return DataKey(lambda value, _, __: value, default)
 
 
-def kept(default: Any = "") -> Any:
+def hidden(default: Any = "") -> Any:
     """Declare a key hidden from all viewers."""
     return DataKey(lambda _, __, ___: HIDDEN, default)
 
 
-def of_tool(default: Any = "") -> Any:
+def tool_only(default: Any = "") -> Any:
     """Declare a tool's argument or result, visible if the viewer may see the tool."""
     return DataKey(lambda value, data, view: value if view.has_tool(data.get("tool")) else HIDDEN, default)
 
 
-def of_result() -> Any:
+def result_only() -> Any:
     """Declare a tool's result. Failures are restricted: they may name URLs and files."""
     return DataKey(
         lambda value, data, view: (
@@ -147,24 +147,24 @@ def of_result() -> Any:
     )
 
 
-def of_thinking() -> Any:
+def reasoning_only() -> Any:
     """Declare the model's reasoning, hidden by default: it often repeats the system prompt."""
     return DataKey(lambda value, _, view: value if view.reasoning else HIDDEN, "")
 
 
-def of_numbers() -> Any:
+def numbers_only() -> Any:
     """Declare a dict of which only the numbers are visible."""
     return DataKey(
         lambda value, _, __: _only(value, list(value) if isinstance(value, dict) else (), (int, float)), {}
     )
 
 
-def of_task() -> Any:
+def task_record() -> Any:
     """Declare the record of a subtask, without its task, answer and location."""
     return DataKey(lambda value, _, __: _only(value, _TASK_KEYS), {})
 
 
-def of_part() -> Any:
+def answer_part() -> Any:
     """Declare a part of an answer."""
     return DataKey(_part, {})
 
@@ -234,14 +234,9 @@ class _Factories(type):
         """
         data: dict[str, Any] = {"tool": tool, "result": result, "duration": duration}
         data |= {"call_id": call_id, "is_error": is_error}
-        if value is not None:
-            data["value"] = value
-        if exception is not None:
-            data["exception"] = exception
-        if command is not None:
-            data["command"] = dict(command)
-        if refused:
-            data["refused"] = refused
+        ended = None if command is None else dict(command)
+        more = {"value": value, "exception": exception, "command": ended, "refused": refused or None}
+        data |= {name: item for name, item in more.items() if item is not None}
         return ObservationEvent(EventType.OBSERVATION, step, data)
 
     def soft_limit(cls, step: int, reason: str, prompt: str) -> SoftLimitEvent:
@@ -481,46 +476,46 @@ class LoopStartEvent(Event):
     """See `Event.loop_start`."""
 
     type: Literal[EventType.LOOP_START]
-    task: str = shown()
-    agent: str = kept()
+    task: str = public()
+    agent: str = hidden()
 
 
 class ThoughtEvent(Event):
     """See `Event.thought`."""
 
     type: Literal[EventType.THOUGHT]
-    content: str = shown()
+    content: str = public()
 
 
 class ReasoningEvent(Event):
     """See `Event.reasoning`."""
 
     type: Literal[EventType.REASONING]
-    content: str = of_thinking()
+    content: str = reasoning_only()
 
 
 class ActionEvent(Event):
     """See `Event.action`."""
 
     type: Literal[EventType.ACTION]
-    tool: str = shown()
-    args: dict[str, Any] = of_tool({})
-    call_id: str = shown()
+    tool: str = public()
+    args: dict[str, Any] = tool_only({})
+    call_id: str = public()
 
 
 class ObservationEvent(Event):
     """See `Event.observation`."""
 
     type: Literal[EventType.OBSERVATION]
-    tool: str = shown()
-    result: str = of_result()
-    duration: float = shown(0.0)
-    call_id: str = shown()
-    is_error: bool = shown(default=False)
-    command: dict[str, Any] | None = of_tool(None)
-    refused: str = shown()
-    value: Any = kept(None)
-    exception: BaseException | None = kept(None)
+    tool: str = public()
+    result: str = result_only()
+    duration: float = public(0.0)
+    call_id: str = public()
+    is_error: bool = public(default=False)
+    command: dict[str, Any] | None = tool_only(None)
+    refused: str = public()
+    value: Any = hidden(None)
+    exception: BaseException | None = hidden(None)
 
     def _plain_data(self) -> dict[str, Any]:
         return {name: value for name, value in self.data.items() if name not in IN_PROCESS}
@@ -530,151 +525,151 @@ class SoftLimitEvent(Event):
     """See `Event.soft_limit`."""
 
     type: Literal[EventType.SOFT_LIMIT]
-    reason: str = shown()
-    prompt: str = kept()
+    reason: str = public()
+    prompt: str = hidden()
 
 
 class ErrorEvent(Event):
     """See `Event.error`."""
 
     type: Literal[EventType.ERROR]
-    error: str = kept()
-    fatal: bool = shown(default=False)
-    kind: str = shown("unknown")
+    error: str = hidden()
+    fatal: bool = public(default=False)
+    kind: str = public("unknown")
 
 
 class LoopEndEvent(Event):
     """See `Event.loop_end`."""
 
     type: Literal[EventType.LOOP_END]
-    stop_reason: StopReason = shown()
-    content: str = shown()
-    messages: list[dict[str, Any]] = kept([])
+    stop_reason: StopReason = public()
+    content: str = public()
+    messages: list[dict[str, Any]] = hidden([])
 
 
 class TextDeltaEvent(Event):
     """See `Event.text_delta`."""
 
     type: Literal[EventType.TEXT_DELTA]
-    content: str = shown()
+    content: str = public()
 
 
 class ReasoningDeltaEvent(Event):
     """See `Event.reasoning_delta`."""
 
     type: Literal[EventType.REASONING_DELTA]
-    content: str = of_thinking()
+    content: str = reasoning_only()
 
 
 class ToolCallDeltaEvent(Event):
     """See `Event.tool_call_delta`."""
 
     type: Literal[EventType.TOOL_CALL_DELTA]
-    index: int | None = shown(None)
-    tool: str | None = shown(None)
-    arguments: str = of_tool()
+    index: int | None = public(None)
+    tool: str | None = public(None)
+    arguments: str = tool_only()
 
 
 class RetryEvent(Event):
     """See `Event.retry`."""
 
     type: Literal[EventType.RETRY]
-    attempt: int = shown(0)
-    delay: float = shown(0.0)
-    error: str = kept()
-    discard: bool = shown(default=False)
-    attempts: int = shown(0)
-    status: int | None = shown(None)
-    said: str = kept()
+    attempt: int = public(0)
+    delay: float = public(0.0)
+    error: str = hidden()
+    discard: bool = public(default=False)
+    attempts: int = public(0)
+    status: int | None = public(None)
+    said: str = hidden()
 
 
 class NoticeEvent(Event):
     """See `Event.notice`."""
 
     type: Literal[EventType.NOTICE]
-    message: str = kept()
-    synthetic: bool = shown(default=False)
-    model: str = kept()
-    start: int = kept(default=0)
+    message: str = hidden()
+    synthetic: bool = public(default=False)
+    model: str = hidden()
+    start: int = hidden(default=0)
 
 
 class PartEvent(Event):
     """See `Event.part`."""
 
     type: Literal[EventType.PART]
-    part: dict[str, Any] = of_part()
+    part: dict[str, Any] = answer_part()
 
 
 class PermissionEvent(Event):
     """See `Event.permission`."""
 
     type: Literal[EventType.PERMISSION]
-    tool: str = shown()
-    args: dict[str, Any] = of_tool({})
-    behavior: Literal["allow", "deny", "ask"] = shown()
-    reason: str = kept()
-    call_id: str = shown()
+    tool: str = public()
+    args: dict[str, Any] = tool_only({})
+    behavior: Literal["allow", "deny", "ask"] = public()
+    reason: str = hidden()
+    call_id: str = public()
 
 
 class CompactionEvent(Event):
     """See `Event.compaction`."""
 
     type: Literal[EventType.COMPACTION]
-    rung: str = shown()
-    tokens_before: int = shown(0)
-    tokens_after: int = shown(0)
-    messages_before: int = shown(0)
-    messages_after: int = shown(0)
-    cost: int = shown(0)
-    saving: int = shown(0)
+    rung: str = public()
+    tokens_before: int = public(0)
+    tokens_after: int = public(0)
+    messages_before: int = public(0)
+    messages_after: int = public(0)
+    cost: int = public(0)
+    saving: int = public(0)
 
 
 class FileChangeEvent(Event):
     """See `Event.file_change`."""
 
     type: Literal[EventType.FILE_CHANGE]
-    path: str = shown()
-    kind: Literal["created", "modified", "deleted"] = shown()
-    diff: str = kept()
-    added: int = shown(0)
-    removed: int = shown(0)
-    is_binary: bool = shown(default=False)
+    path: str = public()
+    kind: Literal["created", "modified", "deleted"] = public()
+    diff: str = hidden()
+    added: int = public(0)
+    removed: int = public(0)
+    is_binary: bool = public(default=False)
 
 
 class TaskEvent(Event):
     """See `Event.task`."""
 
     type: Literal[EventType.TASK]
-    task: dict[str, Any] = of_task()
-    part: dict[str, Any] = of_part()
+    task: dict[str, Any] = task_record()
+    part: dict[str, Any] = answer_part()
 
 
 class ProgressEvent(Event):
     """See `Event.progress`."""
 
     type: Literal[EventType.PROGRESS]
-    tool: str = shown()
-    text: str = of_tool()
-    call_id: str = shown()
-    level: str = shown()
-    logger: str = of_tool()
+    tool: str = public()
+    text: str = tool_only()
+    call_id: str = public()
+    level: str = public()
+    logger: str = tool_only()
 
 
 class PartialOutputEvent(Event):
     """See `Event.partial_output`."""
 
     type: Literal[EventType.PARTIAL_OUTPUT]
-    output: Any = shown(None)
+    output: Any = public(None)
 
 
 class StepEndEvent(Event):
     """See `Event.step_end`."""
 
     type: Literal[EventType.STEP_END]
-    usage: dict[str, Any] = of_numbers()
-    context: dict[str, Any] = of_numbers()
-    served: list[list[Any]] = kept(default=[])
-    step_usage: dict[str, Any] = of_numbers()
+    usage: dict[str, Any] = numbers_only()
+    context: dict[str, Any] = numbers_only()
+    served: list[list[Any]] = hidden(default=[])
+    step_usage: dict[str, Any] = numbers_only()
 
 
 AnyEvent: TypeAlias = (

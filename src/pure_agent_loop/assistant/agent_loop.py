@@ -20,7 +20,7 @@ from pure_agent_loop.compaction import Chain, Ladder, MemoryOverflow
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.events import Event, EventType
 from pure_agent_loop.inbox import Inbox
-from pure_agent_loop.kernel.bind import bind_kit, list_tools, release_toolsets, use_kit_messages
+from pure_agent_loop.kernel.bind import bind_kit, list_tools, release_toolsets
 from pure_agent_loop.kernel.calls import run_calls
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.state import QueryState
@@ -37,7 +37,7 @@ from pure_agent_loop.runs.run import Run
 from pure_agent_loop.runs.settings import check_fields, kit_of
 from pure_agent_loop.session import SessionManager
 from pure_agent_loop.stop_reasons import WAITING
-from pure_agent_loop.support.language import Language
+from pure_agent_loop.support.language import Language, use_messages
 from pure_agent_loop.tool import ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
@@ -283,13 +283,13 @@ class AgentLoop:
         await self.aclose()
 
 
-@use_kit_messages
 async def _run_calls(state: QueryState, kit: Kit) -> None:
-    try:
-        await list_tools(state, kit)
-        await run_calls(Step(state, kit))
-    finally:
-        await release_toolsets(kit)
+    with use_messages(kit.prompts):
+        try:
+            await list_tools(state, kit)
+            await run_calls(Step(state, kit))
+        finally:
+            await release_toolsets(kit)
 
 
 class _TextView:

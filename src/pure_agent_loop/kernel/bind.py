@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from functools import wraps
-from typing import Any
 
 from pure_agent_loop.cancel import Interrupt
 from pure_agent_loop.errors import ToolExecutionError
@@ -22,11 +20,8 @@ from pure_agent_loop.kernel.state import QueryState
 from pure_agent_loop.llm.base import BecomesReady, is_on_this_machine
 from pure_agent_loop.llm.profiles import DefaultFloat
 from pure_agent_loop.support.abilities import as_protocol
-from pure_agent_loop.support.language import use_messages
 from pure_agent_loop.support.text import clean_text
 from pure_agent_loop.tool import StepContext
-
-Drive = Callable[[QueryState, Kit], Coroutine[Any, Any, None]]
 
 
 def bind_kit(state: QueryState, kit: Kit) -> Kit:
@@ -124,14 +119,3 @@ async def end_background(state: QueryState, kit: Kit) -> None:
     ending = as_protocol(kit.background, Ends)
     if ending is not None:
         await ending.end(state)
-
-
-def use_kit_messages(drive: Drive) -> Drive:
-    """Run with the messages of the kit, in its tools and judges too."""
-
-    @wraps(drive)
-    async def with_messages(state: QueryState, kit: Kit) -> None:
-        with use_messages(kit.prompts):
-            await drive(state, kit)
-
-    return with_messages

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.contexts import progress_emitter, tool_context
 from pure_agent_loop.kernel.gate import decide
+from pure_agent_loop.kernel.journal import as_effect
 from pure_agent_loop.kernel.redacting import redacted_outcome
 from pure_agent_loop.kernel.results import cut_outcome, finish, history_text
 from pure_agent_loop.kernel.step import Step, TimedOutcome, ToolCallRun
@@ -218,7 +219,7 @@ async def _outcome_of(step: Step, call: ToolCallRun) -> TimedOutcome:
             words = prompts.tool_timed_out.format(seconds=f"{call.seconds:g}")
             outcome = failed(prompts, call.name, "Timeout", words, hint=False)
             # The measured time is recorded, because a replay has no clock.
-            outcome = await step.effect("timeout", call, partial(_return, outcome))
+            outcome = await step.effect("timeout", call, partial(as_effect, outcome))
             return TimedOutcome(outcome, call.seconds or 0.0)
     try:
         return task.result()
@@ -226,10 +227,6 @@ async def _outcome_of(step: Step, call: ToolCallRun) -> TimedOutcome:
         inner = error.__context__  # the tool's error, which Python 3.10 wraps in one of the task
         raised = inner if isinstance(inner, asyncio.CancelledError) else error
         return TimedOutcome(cancelled_itself(raised, call.name, prompts), 0.0)
-
-
-async def _return(outcome: ToolOutcome) -> ToolOutcome:
-    return outcome
 
 
 # -- observers; their module is rarely needed, so it is loaded here --------------------------------------

@@ -20,7 +20,7 @@ from pure_agent_loop.hooks import HookContext, call_before_hook
 from pure_agent_loop.inbox import Incoming
 from pure_agent_loop.kernel.contexts import permission_context, progress_emitter
 from pure_agent_loop.kernel.doom import judge
-from pure_agent_loop.kernel.journal import already_recorded
+from pure_agent_loop.kernel.journal import already_recorded, as_effect
 from pure_agent_loop.kernel.kit import Kit
 from pure_agent_loop.kernel.permission_ledger import call_key, has_call, rules_among, to_arguments
 from pure_agent_loop.kernel.step import Step, ToolCallRun, logged_failure
@@ -362,10 +362,7 @@ async def _argument_refusal(step: Step, call: ToolCallRun, tool: Tool) -> Sequen
         if refusal is None:
             return None
 
-    async def record() -> list[str]:
-        return list(refusal or ())
-
-    return await step.effect("refusal", call, record)
+    return await step.effect("refusal", call, partial(as_effect, list(refusal or ())))
 
 
 # -- a person --------------------------------------------------------------------------------------------

@@ -114,6 +114,11 @@ class MemoryJournal:
         """Do nothing."""
 
 
+async def as_effect(value: T) -> T:
+    """Return the value: an effect whose result is known before it is recorded."""
+    return value
+
+
 async def already_recorded(*_: Any) -> NoReturn:
     """Replace a function of an earlier process. Its decision is recorded, so this is never called."""
     raise AssertionError("The decision is recorded.")

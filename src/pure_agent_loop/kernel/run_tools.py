@@ -7,10 +7,10 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any
 
 from pure_agent_loop.errors import ConfigError, ToolExecutionError
-from pure_agent_loop.kernel.journal import Journal
+from pure_agent_loop.kernel.journal import Journal, as_effect
 from pure_agent_loop.llm.profiles import ForeignTool
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.support.failures import log_failure
@@ -19,7 +19,6 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.tool import StepContext, Tool, ToolLike, ToolRegistry, Toolset
 from pure_agent_loop.toolsets.sets import tools_of
 
-T = TypeVar("T")
 LOG = logging.getLogger("pure_agent_loop")
 LEAVE_SECONDS = 5.0  # seconds for a toolset to close; then it is abandoned
 _DEFAULTS = {
@@ -89,7 +88,7 @@ class RunTools(ToolRegistry):
     async def _listed(self, context: StepContext, journal: Journal) -> Sequence[Tool]:
         number = 0
         while journal.recorded(key := f"{context.step}:tools:{number}"):  # by a killed process
-            await journal.effect(key, partial(_same, []))
+            await journal.effect(key, partial(as_effect, []))
             number += 1
         tools = self._usable(
             [tool for toolset in self.toolsets for tool in await _listed_by(toolset, context)]
@@ -97,7 +96,7 @@ class RunTools(ToolRegistry):
         if self._recorded is None or tools != self._in_step:
             plain = [self._plain(tool) for tool in tools]
             if plain != self._recorded:
-                self._recorded = await journal.effect(key, partial(_same, plain))
+                self._recorded = await journal.effect(key, partial(as_effect, plain))
         return tools
 
     def _entry(self, tool: Tool, prompts: Prompts | None) -> dict[str, Any]:
@@ -159,10 +158,6 @@ async def _listed_by(toolset: Toolset, context: StepContext) -> Sequence[Tool]:
         log_failure(f"The toolset {type(toolset).__name__}", error)
         name, text = type(toolset).__name__, f"{type(error).__name__}: {safe_str(error)}"
         raise ToolExecutionError(name, model_text("toolset_failed", name=name, error=text)) from error
-
-
-async def _same(value: T) -> T:
-    return value
 
 
 def _keeper_of(toolset: Toolset) -> _Keeper:

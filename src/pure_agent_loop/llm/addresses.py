@@ -6,6 +6,7 @@ import ipaddress
 import os
 import sys
 import urllib.parse
+from functools import lru_cache
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.support.secrets.redaction import shown_url
@@ -13,6 +14,7 @@ from pure_agent_loop.support.secrets.redaction import shown_url
 _PROXIES = ("http_proxy", "https_proxy", "all_proxy")
 
 
+@lru_cache(maxsize=64)  # asked at the start of every run
 def is_loopback(url: str) -> bool:
     """Return True if the URL points to this machine."""
     address = _address_of(url)

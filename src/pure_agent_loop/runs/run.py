@@ -271,7 +271,7 @@ def begin(kit: Kit, run_input: RunInput) -> tuple[QueryState, Kit]:
         ConfigError: The inputs conflict.
         HistoryError: `messages` is not a list of messages.
     """
-    if kit.limits.money.keys() & {*DAY_LIMITS}:
+    if any(getattr(kit.limits, name) is not None for name in DAY_LIMITS):
         raise ConfigError(notice("library.day_needs_session"))
     if run_input.state is not None:
         if run_input.messages is not None:
@@ -303,11 +303,9 @@ def start_state(
         media: Parts attached to the message; see `media_parts`.
 
     Raises:
-        ConfigError: `task` or `system_prompt` is not a string.
+        ConfigError: `system_prompt` is not a string.
         HistoryError: `messages` is not a list of messages.
     """
-    if not isinstance(task, str):
-        raise ConfigError(f"task must be text; it is {task!r:.80}.")
     if not isinstance(system_prompt, str):
         raise ConfigError(f"system_prompt must be text; it is {system_prompt!r:.80}.")
     history, fixes = repair_history([] if messages is None else messages, prompts.tool_lost)
@@ -339,11 +337,9 @@ def resumed_state(
         media: Parts attached to the task; see `media_parts`.
 
     Raises:
-        ConfigError: `task` is not a string, or `state` is not a state.
+        ConfigError: `state` is not a state.
         HistoryError: The messages of the state are invalid.
     """
-    if task is not None and not isinstance(task, str):
-        raise ConfigError(f"task must be text, or None to continue; it is {task!r:.80}.")
     data = state.to_dict() if isinstance(state, QueryState) else state
     copy = QueryState.from_dict(data)
     last = copy.messages[-1:] if copy.pending else []  # its calls are pending on purpose

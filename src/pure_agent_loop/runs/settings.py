@@ -443,7 +443,11 @@ class KitBuilder:
             )
             check_fields("run", {"metadata": options.get("metadata")})
         prompt = options.get("system_prompt")
-        lead = kit.lead if prompt is None else PromptWriter([prompt] if _is_one(prompt) else prompt)
+        lead = (
+            kit.lead
+            if prompt is None
+            else PromptWriter(prompt if isinstance(prompt, (list, tuple)) else [prompt])
+        )
         kit = kit.replace(
             limits=options.get("limits") or kit.limits,
             output=self.output(output_type),
@@ -572,10 +576,6 @@ def check_output(kit: Kit) -> None:
         raise ConfigError("output_type and response_format were both given. Remove response_format.")
     if FINAL_RESULT in kit.tools:
         raise ConfigError(f"Tool name {FINAL_RESULT!r} is reserved if output_type is set. Rename the tool.")
-
-
-def _is_one(prompt: object) -> bool:
-    return not isinstance(prompt, (list, tuple))
 
 
 def _with_fields(options: Mapping[str, Any], settings: Mapping[str, Any]) -> dict[str, Any]:
