@@ -43,6 +43,7 @@ def progress_emitter(step: Step, call: ToolCallRun) -> Callable[[str], Awaitable
     if step.kit.hooks.after_tool:
         return None
     stream: StreamRedactor | None = None
+    name, call_id = call.name, call.id  # not the call: its task holds the context that holds this function
 
     async def emit(text: str) -> None:
         nonlocal stream
@@ -50,7 +51,7 @@ def progress_emitter(step: Step, call: ToolCallRun) -> Callable[[str], Awaitable
             stream = redactor.stream() if stream is None else stream
             text = redactor.redact(stream.feed(text))
         if text:
-            await step.emit(Event.progress(step.number, call.name, text, call.id))
+            await step.emit(Event.progress(step.number, name, text, call_id))
 
     return emit
 
