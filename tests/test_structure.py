@@ -64,7 +64,7 @@ LAYERS = [
         schema.docstrings schema.typed_dicts
         kernel.run_tools llm.anthropic.request llm.anthropic.stream
         llm.gemini.request llm.gemini.stream llm.protocol_reader llm.responses.request llm.responses.stream
-        llm.prices
+        llm.prices llm.options
         """,
     ),
     (
@@ -95,6 +95,7 @@ LAYERS = [
         runs.together runs.current_run runs.handoff agent_options agent ai_client loop
         llm.http.plain llm.http.httpx llm.http.choice
         llm.http.aio llm.http.connections llm.openai_client llm.protocol_client
+        llm.http_client
         llm.anthropic.client llm.anthropic.clouds llm.gemini.client llm.responses.client llm.fallback local
         runs.choose sessions session subagents.words subagents.definitions subagents.child
         subagents.tasks subagents.run_tasks subagents.places subagents.agent_tool

@@ -26,7 +26,7 @@ from pure_agent_loop.llm.base import (
     takes_meta,
     with_server_tools,
 )
-from pure_agent_loop.llm.openai_client import encode_body
+from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
 from pure_agent_loop.llm.tool_modes.requests import format_of
