@@ -12,16 +12,10 @@ from collections.abc import AsyncGenerator, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.adapt import (
-    TOKEN_LIMITS,
-    adapt_fields,
-    adapt_messages,
-    adapt_tools,
-    cache_key,
-    mark_for_cache,
-)
+from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages, adapt_tools
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
 from pure_agent_loop.llm.base import with_server_tools
+from pure_agent_loop.llm.cache_marks import cache_key, mark_for_cache
 from pure_agent_loop.llm.completions import BodyReader
 from pure_agent_loop.llm.control_tokens import JOINER_BYTES, control_tokens
 from pure_agent_loop.llm.http.connections import drain

@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.adapt import CACHE_MARK, MARK_EVERY, MAX_MARKS
 from pure_agent_loop.llm.anthropic.families import ClaudeFamily
+from pure_agent_loop.llm.cache_marks import CACHE_MARK, MARK_EVERY, MAX_MARKS
 from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.messages import (
     META,

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.adapt import cache_key
+from pure_agent_loop.llm.cache_marks import cache_key
 from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, plain_text, text_of
 from pure_agent_loop.llm.options import OptionNames
