@@ -165,6 +165,7 @@ class AnthropicClient(ProtocolClient):
         blocks: list[JsonObject] = []
         spent: TokenUsage | None = None
         calls = 0
+        # One exchange, and another one for each pause of the server.
         for _ in range(MAX_CONTINUATIONS):
             reader = self.reader(request.kept, calls)
             async with aclosing(self._exchange(request.body, reader, options)) as deltas:
@@ -174,6 +175,7 @@ class AnthropicClient(ProtocolClient):
             calls = reader.calls
             if reader.stop_reason != "pause_turn":
                 break
+            # The paused response is sent back, and the server continues it.
             spent = _sum(spent, reader.usage)
             content = [block for block in reader.blocks if block["type"] != "text" or block["text"].strip()]
             if not content:
@@ -185,6 +187,7 @@ class AnthropicClient(ProtocolClient):
             raise LLMError(
                 f"The server paused its response {MAX_CONTINUATIONS} times without an end.", kind="incomplete"
             )
+        # The last delta has the blocks and the tokens of all exchanges.
         last = reader.last(blocks)
         if limit_is_ours and last.finish_reason == "length":
             last = last._replace(finish_reason=OUTPUT_LIMIT)

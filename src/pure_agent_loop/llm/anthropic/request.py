@@ -133,10 +133,12 @@ class RequestWriter:
         if stream:
             body["stream"] = True
         body.update(self._options(options))
+        # The caller's own fields win over the options; both decide what is written.
         extra = options.get("extra_body") or {}
         asked = {**body, **extra}
         if "compaction" in asked and "context_management" in asked:
             raise ConfigError("compaction and context_management exclude each other. Leave one of them out.")
+        # The history, after the tools that keep its thinking valid.
         system = [text for m in messages if m["role"] in SYSTEM_ROLES for text in _text_blocks(m["content"])]
         history = self._since_summary([m for m in messages if m["role"] not in SYSTEM_ROLES])
         turns = self._turns(history, system, [_tool(tool) for tool in tools or ()], asked)
@@ -150,10 +152,12 @@ class RequestWriter:
         if system:
             body["system"] = system
         body["messages"] = turns.messages
+        # Cache marks, then the caller's own fields.
         kept = turns.kept()  # without cache marks, which move
         if self.caches and not (_has_marks(body) or extra.keys() & {"cache_control", "system", "messages"}):
             _mark(body)
         body.update(extra)
+        # Thinking that is not valid in this history.
         thinking = body.get("thinking") or {}
         if turns.keeps_invalid and thinking.get("type") == "adaptive":
             binding = {"prefix_mismatch_behavior": "drop_block", **(thinking.get("block_binding") or {})}
