@@ -19,12 +19,7 @@ DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Modules with two matters in one file, each with the reason why they stay together. The list only falls.
 TWO_MATTERS = {
     "assistant/context_builder.py": "to be taken apart",
-    "compaction/rungs.py": "to be taken apart",
-    "compaction/shape.py": "to be taken apart",
     "doctor/examination.py": "to be taken apart",
-    "llm/adapt.py": "to be taken apart",
-    "llm/tool_modes/forms.py": "to be taken apart",
-    "llm/tool_modes/requests.py": "to be taken apart",
     "mcp/results.py": "to be taken apart",
     "mcp/serving/published.py": "to be taken apart",
     "mcp/tools.py": "to be taken apart",

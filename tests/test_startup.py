@@ -45,8 +45,10 @@ LATER += "assistant.agent_loop assistant.memory llm.lessons llm.failures llm.tok
 # Of the standard library what reads pages, archives and letters.
 FETCHING = {"http.client", "urllib.request", "zipfile", "email"}
 # Of ours what an agent may need, and most do not.
-SELDOM = "explain compaction.rungs toolsets.search runs.choose runs.options "
-SELDOM += "agent_options runs.together kernel.observers output.form "
+SELDOM = (
+    "explain compaction.rungs compaction.summary compaction.memory toolsets.search runs.choose runs.options "
+)
+SELDOM += "runs.options agent_options runs.together kernel.observers output.form "
 SELDOM += "llm.tool_modes.choose llm.tool_modes.fill llm.message_types"
 HELP = {"", "_version", "errors", "cli", "cli.exits", "cli.parser", "cli.output", "cli.translated_help"}
 HELP |= {

@@ -26,10 +26,10 @@ from pure_agent_loop.llm.base import (
     takes_meta,
     with_server_tools,
 )
-from pure_agent_loop.llm.openai_client import encode_body
+from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
-from pure_agent_loop.llm.tool_modes.requests import format_of
+from pure_agent_loop.llm.tool_modes.typed_answers import format_of
 from pure_agent_loop.permissions import Rule
 from pure_agent_loop.runs.run import drive
 from pure_agent_loop.support.abilities import as_protocol

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from pure_agent_loop.llm.openai_client import encode_body
+from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.testing import ScriptedServer
 
 

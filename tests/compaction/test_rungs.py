@@ -11,8 +11,9 @@ from tests.compaction.sessions import asking, histories, long_session, prose, ro
 
 from pure_agent_loop import HistoryError, QueryState
 from pure_agent_loop.compaction.ladder import divide
+from pure_agent_loop.compaction.record import collect
 from pure_agent_loop.compaction.rungs import drop_repeated, prune, trim
-from pure_agent_loop.compaction.shape import collect, estimate, joined, newest_question, units_of
+from pure_agent_loop.compaction.shape import estimate, joined, newest_question, units_of
 from pure_agent_loop.llm.messages import check_pairs, to_wire, user_message
 from pure_agent_loop.llm.tokens import Boundary
 from pure_agent_loop.prompts import CHINESE, ENGLISH

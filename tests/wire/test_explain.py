@@ -22,7 +22,7 @@ from pure_agent_loop import (
     Profile,
     tool,
 )
-from pure_agent_loop.llm.openai_client import encode_body
+from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.testing import ScriptedLLM, ScriptedServer, status
 from tests.helpers import add
 

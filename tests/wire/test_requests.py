@@ -9,7 +9,8 @@ import pytest
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.addresses import is_loopback
-from pure_agent_loop.llm.openai_client import OpenAIClient, encode_body
+from pure_agent_loop.llm.http_client import encode_body
+from pure_agent_loop.llm.openai_client import OpenAIClient
 from pure_agent_loop.llm.profiles import (
     DEFAULT_TEMPERATURE,
     NO_THINKING,

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pure_agent_loop.compaction.shape import MessageGroup, estimate, joined, take_over, units_of
+from pure_agent_loop.compaction.replacing import take_over
+from pure_agent_loop.compaction.shape import MessageGroup, estimate, joined, units_of
 from pure_agent_loop.errors import ConfigError, LimitExceededError, LLMError
 from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.kit import Compactor, Kit
@@ -19,7 +20,7 @@ from pure_agent_loop.llm.messages import user_message
 from pure_agent_loop.support.text import safe_str
 
 if TYPE_CHECKING:
-    from pure_agent_loop.compaction.rungs import Summariser
+    from pure_agent_loop.compaction.summary import Summariser
     from pure_agent_loop.llm.message_types import HistoryMessage
 
 RUNGS = ("prune", "repeated", "summary", "trim")
@@ -116,7 +117,7 @@ class LadderRun:
                 await take_over(rung, messages, state, self._kit, limit, chooses=rung in CHEAP)
 
     async def _try(self, rung: str, state: QueryState, limit: int) -> list[HistoryMessage] | None:
-        from pure_agent_loop.compaction.rungs import drop_repeated, prune, trim  # most runs are short
+        from pure_agent_loop.compaction.rungs import drop_repeated, prune, trim
 
         words, room = self._kit.prompts, self._room(state, limit)
         if rung == "prune":
@@ -144,7 +145,7 @@ class LadderRun:
             return None
 
     async def _summarised(self, state: QueryState, limit: int, room: int) -> list[HistoryMessage] | None:
-        from pure_agent_loop.compaction.rungs import Summariser
+        from pure_agent_loop.compaction.summary import Summariser
 
         kept_units, old, tail = divide(units_of(state.messages), room)
         tokens = max(MIN_SUMMARY, int(SUMMARY_SHARE * room))

@@ -177,7 +177,7 @@ class NoCompaction:
         """Do nothing."""
 
 
-async def force(compactor: Compactor, state: QueryState) -> None:
+async def compact_now(compactor: Compactor, state: QueryState) -> None:
     """Shorten `state` after a rejected request; with the compactor's `force`, if it has this method."""
     forcing = as_protocol(compactor, Forces)
     await (compactor.compact(state) if forcing is None else forcing.force(state))

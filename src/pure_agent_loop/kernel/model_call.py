@@ -13,7 +13,7 @@ from pure_agent_loop.events import Event
 from pure_agent_loop.kernel.answer_parts import AnswerParts
 from pure_agent_loop.kernel.doom import note_answer
 from pure_agent_loop.kernel.journal import DailyCosts
-from pure_agent_loop.kernel.kit import Kit, force
+from pure_agent_loop.kernel.kit import Kit, compact_now
 from pure_agent_loop.kernel.prefix import PrefixWatch
 from pure_agent_loop.kernel.redacting import ResponseRedactor
 from pure_agent_loop.kernel.request import (
@@ -30,7 +30,7 @@ from pure_agent_loop.llm.base import origin_of, stream_of
 from pure_agent_loop.llm.control_tokens import meant_name
 from pure_agent_loop.llm.response import Assembler, LLMResponse
 from pure_agent_loop.llm.tokens import estimate_message, estimate_tokens, usage_of
-from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT, answered
+from pure_agent_loop.llm.tool_modes.typed_answers import FINAL_RESULT, answered
 from pure_agent_loop.llm.values import NOTHING, Delta, TokenUsage, get
 from pure_agent_loop.output.wanted import PartialOutput
 from pure_agent_loop.retry import next_delay
@@ -452,7 +452,7 @@ class ModelCall(Attempts):
         before = sum(map(estimate_message, state.messages))
         if not state.has_attempted_reactive_compact:
             state.has_attempted_reactive_compact = True
-            await force(kit.compactor, state)
+            await compact_now(kit.compactor, state)
         if sum(map(estimate_message, state.messages)) >= before:
             raise overflow from error.__cause__
         state.answers += 1  # the next attempt names its parts differently

@@ -30,6 +30,7 @@ from pure_agent_loop.support.text import as_text, to_jsonable
 if TYPE_CHECKING:
     from pure_agent_loop.llm.message_types import (
         AssistantMessage,
+        Content,
         HistoryMessage,
         JsonFields,
         JsonObject,
@@ -45,6 +46,7 @@ ROLES = ("system", "developer", "user", "assistant", "tool")
 META: Final = "meta"
 _META_KEYS = {"synthetic": bool, "reasoning": str, "origin": str, "failed": bool}
 _JSON = json.JSONEncoder(ensure_ascii=False, allow_nan=False)
+_DATA_URL = re.compile(r"data:([^;,]*)[^,]*;base64,(.*)", re.S)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 
 
@@ -189,6 +191,19 @@ def text_of(content: str | Iterable[JsonFields]) -> str:
     if isinstance(content, str):
         return content
     return "\n".join(part["text"] for part in content if isinstance(part.get("text"), str))
+
+
+def plain_text(content: Content | None) -> str:
+    """Return the text of a response's content, refusals included."""
+    if isinstance(content, list):
+        return "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
+    return content or ""
+
+
+def split_data_url(url: str) -> tuple[str, str] | None:
+    """Return the media type, which may be empty, and the base64 of a ``data:`` URL; None for other URLs."""
+    match = _DATA_URL.fullmatch(url)
+    return (match[1], match[2]) if match else None
 
 
 def joined_content(first: object, second: object, between: str = "\n\n") -> Any:

@@ -7,27 +7,28 @@ decides on retries.
 
 from __future__ import annotations
 
-import importlib
 import os
 from collections.abc import AsyncGenerator, Iterable
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.adapt import (
-    TOKEN_LIMITS,
-    adapt_fields,
-    adapt_messages,
-    adapt_tools,
-    cache_key,
-    mark_for_cache,
-)
+from pure_agent_loop.llm.adapt import TOKEN_LIMITS, adapt_fields, adapt_messages, adapt_tools
 from pure_agent_loop.llm.addresses import checked_url, is_loopback, is_private
-from pure_agent_loop.llm.base import BaseLLMClient, with_server_tools
+from pure_agent_loop.llm.base import with_server_tools
+from pure_agent_loop.llm.cache_marks import cache_key, mark_for_cache
 from pure_agent_loop.llm.completions import BodyReader
 from pure_agent_loop.llm.control_tokens import JOINER_BYTES, control_tokens
-from pure_agent_loop.llm.http.connections import Connections, drain
+from pure_agent_loop.llm.http.connections import drain
+from pure_agent_loop.llm.http_client import (
+    LOCAL_SECONDS,
+    PROBE_SECONDS,
+    HttpClient,
+    checked_key,
+    encode_body,
+    load_json_packages,
+)
 from pure_agent_loop.llm.messages import is_question, mark_of, newest_question, without_refused
+from pure_agent_loop.llm.options import NOT_IN_BODY
 from pure_agent_loop.llm.profiles import (
     DEFAULT_MODELS,
     NO_THINKING,
@@ -38,12 +39,11 @@ from pure_agent_loop.llm.profiles import (
     profile_for,
     takes_cache_key,
 )
-from pure_agent_loop.llm.response import OUTPUT_LIMIT, LLMResponse, assembled
+from pure_agent_loop.llm.response import OUTPUT_LIMIT
 from pure_agent_loop.llm.values import NOTHING, Delta, get
 from pure_agent_loop.media import MEDIA_KINDS
-from pure_agent_loop.support.portal import close_at_exit
-from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
-from pure_agent_loop.support.text import shorten, to_jsonable
+from pure_agent_loop.support.secrets.redaction import shown_url
+from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import HttpResponse, Transport
@@ -51,16 +51,10 @@ if TYPE_CHECKING:
 
 
 DEFAULT_URL = "https://api.openai.com/v1"
-PROBE_SECONDS = 2.0
-LOCAL_SECONDS = 3600.0  # a CPU may take many minutes for a long prompt, and a retry would start over
-JSON_PACKAGES = ("jiter", "pydantic_core")
 MAX_ADAPTATIONS = 8  # per request; each one removes something, so the retries end
-_NOT_IN_BODY = (
-    "extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools",
-)  # fmt: skip
 
 
-class OpenAIClient(BaseLLMClient):
+class OpenAIClient(HttpClient):
     """A model on an OpenAI-compatible server.
 
     If a server refuses a field or feature, the client sends the request again without it, emits a notice, and
@@ -81,9 +75,6 @@ class OpenAIClient(BaseLLMClient):
         ConfigError: An argument is invalid, or there is no key. With ``prepared=False``, `prepare` or the
             first request raises it.
     """
-
-    takes_meta = True
-    takes_server_tools = True
 
     def __init__(
         self,
@@ -113,42 +104,17 @@ class OpenAIClient(BaseLLMClient):
         self._take_settings(
             {"max_retries": 0, **local, **client_kwargs, "api_key": key, "base_url": self.base_url}
         )
-        self._connections = Connections(self._new_transport)
         self._refused: frozenset[int] = frozenset()  # images and files, by `mark_of`
         self._refused_tools: list[JsonObject] = []  # rejected tools of toolsets
         self._props: Any = None
         self._reported_window: int | None = None
-        if prepared:
-            self.prepare()  # not inside a request, where the time would count towards its timeout
-        close_at_exit(self)
-
-    def _take_settings(self, settings: JsonObject) -> None:
-        self._settings, self.secrets = settings, client_secrets(settings)
-        self._redactor = Redactor(self.secrets, env={}, shapes=False)
-
-    @property
-    def has_key(self) -> bool:
-        """True if there is a key. Without one, the first request reads the environment again."""
-        return bool(self._settings["api_key"])
-
-    def prepare(self) -> None:
-        """Load modules and build a transport for the first request. Thread-safe; raises `ConfigError`."""
-        self._connections.prepare()
-
-    async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
-        """Return the whole response. See `BaseLLMClient.chat`; `kwargs` become fields of the request."""
-        async with aclosing(self._ask(messages, tools, kwargs, stream=False)) as deltas:
-            return await assembled(deltas)
+        self._connect(prepared=prepared)
 
     def chat_stream(
         self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
     ) -> AsyncGenerator[Delta, None]:
         """Stream the response. See `BaseLLMClient.chat_stream`; ``stream=False`` requests it in one piece."""
         return self._ask(messages, tools, kwargs, stream=True)
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop; one in use closes after its response."""
-        await self._connections.aclose()
 
     async def template_supports_tools(self) -> bool | None:
         """Return whether the chat template of a llama.cpp server supports tools; None if unknown.
@@ -235,7 +201,7 @@ class OpenAIClient(BaseLLMClient):
             body["stream_options"] = {"include_usage": True}
         level = options.get("thinking_level") or self.thinking_level
         body.update(profile.thinking_fields(level))
-        body.update({k: v for k, v in options.items() if v is not None and k not in _NOT_IN_BODY})
+        body.update({k: v for k, v in options.items() if v is not None and k not in NOT_IN_BODY})
         if profile.max_output and not any(body.get(name) for name in TOKEN_LIMITS):
             body["max_tokens"] = profile.max_output
         keep = self._chosen(profile, options) - self._left_out if profile.refuses else ()
@@ -286,7 +252,7 @@ class OpenAIClient(BaseLLMClient):
                 if (rest := response.rest()) is not None:
                     yield rest
             except Exception as error:  # noqa: BLE001 - raised below
-                failure = self._translated(error)
+                failure = self._as_llm_error(error)
                 notice = None
                 if not begun and attempts_left and isinstance(failure, LLMError):
                     notice = self._learn(request, profile, body, failure)
@@ -383,15 +349,8 @@ class OpenAIClient(BaseLLMClient):
             said=error.said,
         ) from error
 
-    def _translated(self, error: Exception) -> Exception:
-        """Convert an error of a request to `LLMError`, and redact secrets that a server repeated."""
-        from pure_agent_loop.llm.failures import redacted_error
-
-        return redacted_error(error, self._redactor, shown_url(self.base_url), self.model)
-
     def _new_transport(self) -> Transport:
-        for name in JSON_PACKAGES:  # slow imports, so not inside a request
-            importlib.import_module(name)
+        load_json_packages()
         control_tokens(self.profile.control_tokens)
         from pure_agent_loop.llm.http.choice import transport_for
 
@@ -414,16 +373,6 @@ class _Request(NamedTuple):
     tools: Tools | None
     options: JsonObject
     left_out: set[int]
-
-
-def encode_body(body: JsonObject) -> bytes:
-    """Encode a request as JSON, even with lone surrogates in its messages."""
-    import pydantic_core as core
-
-    try:
-        return core.to_json(body, inf_nan_mode="null")
-    except (core.PydanticSerializationError, UnicodeEncodeError, ValueError):
-        return core.to_json(to_jsonable(body))  # a lone surrogate, or an object without a JSON form
 
 
 class _ResponseReading:
@@ -479,13 +428,3 @@ class _ResponseReading:
 def _key_at_hand(base_url: str) -> Any:
     """Return the key of the environment, or a dummy key for this machine; empty without either."""
     return checked_key(os.environ.get("OPENAI_API_KEY")) or ("not-needed" if is_loopback(base_url) else "")
-
-
-def checked_key(key: object) -> Any:
-    """Return the key, stripped of white space. Errors never show the key."""
-    if not isinstance(key, str):
-        return key  # the SDK also accepts a function
-    key = key.strip()
-    if not key.isascii() or not key.isprintable():
-        raise ConfigError("api_key contains invalid characters. Check for extra text pasted with the key.")
-    return key

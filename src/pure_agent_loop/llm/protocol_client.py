@@ -2,38 +2,34 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import urllib.parse
 from abc import abstractmethod
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pure_agent_loop.errors import ConfigError, LLMError
 from pure_agent_loop.llm.addresses import checked_url, is_loopback
-from pure_agent_loop.llm.base import StreamingClient
 from pure_agent_loop.llm.http.connections import Connections, drain
-from pure_agent_loop.llm.openai_client import (
-    JSON_PACKAGES,
+from pure_agent_loop.llm.http_client import (
     LOCAL_SECONDS,
     PROBE_SECONDS,
+    HttpClient,
     checked_key,
     encode_body,
+    load_json_packages,
 )
 from pure_agent_loop.llm.profiles import Profile, check_thinking_level
 from pure_agent_loop.llm.protocol_reader import ProtocolReader
-from pure_agent_loop.llm.response import LLMResponse, assembled
-from pure_agent_loop.llm.values import Delta
-from pure_agent_loop.support.portal import close_at_exit
-from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
+from pure_agent_loop.llm.values import Delta, get
+from pure_agent_loop.support.secrets.redaction import shown_url
 
 if TYPE_CHECKING:
     from pure_agent_loop.llm.http.plain import Transport
     from pure_agent_loop.llm.message_types import JsonObject, Message, Options, Tools
 
 
-class ProtocolClient(StreamingClient):
+class ProtocolClient(HttpClient):
     """A model behind its maker's own protocol.
 
     Args:
@@ -51,8 +47,6 @@ class ProtocolClient(StreamingClient):
             raises for a missing key.
     """
 
-    takes_meta = True
-    takes_server_tools = True
     thinks_in_text = False  # thinking has its own field
     profile: Profile
     default_url: ClassVar[str]
@@ -61,6 +55,7 @@ class ProtocolClient(StreamingClient):
     other_key_variables: ClassVar[tuple[str, ...]] = ()
     own_host: ClassVar[str]
     path: ClassVar[str]
+    _window_field: ClassVar[str] = ""  # of the server's facts about a model: tokens of its window
     needs_key: ClassVar[bool] = True  # else there are other credentials
 
     def __init__(
@@ -78,6 +73,8 @@ class ProtocolClient(StreamingClient):
             check_thinking_level(thinking_level)
         self.model = str(model)
         self.thinking_level = thinking_level
+        self.context_window = None
+        self._has_asked = False  # for the context window
         self.base_url = checked_url(str(base_url or os.environ.get(self.url_variable) or self.default_url))
         self.origin = f"{shown_url(self.base_url.rstrip('/'))} {model}"
         self._takes_variable = base_url is None or self.is_own(self.base_url)
@@ -90,10 +87,7 @@ class ProtocolClient(StreamingClient):
         if timeout is not None or is_loopback(self.base_url):
             self._settings["timeout"] = LOCAL_SECONDS if timeout is None else timeout
         self._take_key(api_key)
-        self._connections = Connections(self._new_transport)
-        if prepared:
-            self.prepare()
-        close_at_exit(self)
+        self._connect(prepared=prepared)
 
     @classmethod
     def default_address(cls, _environ: Mapping[str, str]) -> str:
@@ -108,14 +102,25 @@ class ProtocolClient(StreamingClient):
         is_own_host = host == cls.own_host or host.endswith(f".{cls.own_host}")
         return parts.scheme == "https" and is_own_host
 
-    @property
-    def has_key(self) -> bool:
-        """True if there is a key. Without one, the first request reads the environment again."""
-        return bool(self._settings["api_key"])
+    async def find_context_window(self) -> int | None:
+        """Return `context_window`, after a query to the server that is sent once."""
+        if not self._has_asked and (address := self._model_address()):
+            self._has_asked = True
+            try:
+                info = await (await self._connections.transport()).get(address, PROBE_SECONDS)
+            except Exception:  # noqa: BLE001 - other servers list no models
+                return None
+            self._read_model(info)
+        return self.context_window
 
-    def prepare(self) -> None:
-        """Load modules and build a transport for the first request. Thread-safe; raises `ConfigError`."""
-        self._connections.prepare()
+    def _model_address(self) -> str:
+        """Return the URL of the server's facts about the model; empty if it has none."""
+        return ""
+
+    def _read_model(self, info: object) -> None:
+        """Learn from the server's facts about the model."""
+        window = get(info, self._window_field)
+        self.context_window = window if type(window) is int and window > 0 else None
 
     async def models(self) -> Any:
         """Return the server's list of models, as it sends it.
@@ -130,16 +135,7 @@ class ProtocolClient(StreamingClient):
             said = f"{shown_url(url)} lists no models: {error}"
             raise LLMError(said, kind="not_found", said=said) from error
         except Exception as error:  # noqa: BLE001 - raised below
-            raise self._translated(error)  # noqa: B904 - its cause is set
-
-    async def aclose(self) -> None:
-        """Close the connections of the running event loop; one in use closes after its response."""
-        await self._connections.aclose()
-
-    async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
-        """Return the whole response. Same arguments and errors as `chat_stream`."""
-        async with aclosing(self._ask(messages, tools, kwargs, stream=False)) as deltas:
-            return await assembled(deltas, splits_thinking=False)
+            raise self._as_llm_error(error)  # noqa: B904 - its cause is set
 
     def chat_stream(
         self, messages: list[Message], tools: Tools | None = None, **kwargs: Any
@@ -167,16 +163,6 @@ class ProtocolClient(StreamingClient):
     ) -> JsonObject:
         """Build the body of a request; see `ShowsRequest`."""
 
-    @abstractmethod
-    def _ask(
-        self,
-        messages: list[Message],
-        tools: Tools | None,
-        options: JsonObject,
-        stream: bool,
-    ) -> AsyncGenerator[Delta, None]:
-        """Send a request and stream its response."""
-
     def _endpoint(self) -> str:
         """Return the URL for requests; the version may be part of the base URL or not."""
         base = self.base_url.rstrip("/")
@@ -193,18 +179,15 @@ class ProtocolClient(StreamingClient):
             key = next(filter(None, (checked_key(os.environ.get(name)) for name in variables)), None)
         if not key and is_loopback(self.base_url):
             key = "not-needed"
-        self._settings["api_key"] = key or ""
-        self._settings["auth_headers"] = self._auth_headers(key or "")
-        self.secrets = client_secrets(self._settings)
-        self._redactor = Redactor(self.secrets, env={}, shapes=False)
+        key = key or ""
+        self._take_settings({**self._settings, "api_key": key, "auth_headers": self._auth_headers(key)})
 
     def _new_transport(self) -> Transport:
         return self._transport_to("")
 
     def _transport_to(self, path: str) -> Transport:
         """Build a transport to the endpoint, or to a path below it."""
-        for name in JSON_PACKAGES:  # slow imports, so not inside a request
-            importlib.import_module(name)
+        load_json_packages()
         from pure_agent_loop.llm.http.choice import transport_for
 
         if not self.has_key:
@@ -241,13 +224,7 @@ class ProtocolClient(StreamingClient):
             if data:
                 await drain(response)
         except Exception as error:  # noqa: BLE001 - raised below
-            raise self._translated(error)  # noqa: B904 - its cause is set
+            raise self._as_llm_error(error)  # noqa: B904 - its cause is set
         finally:
             if response is not None:
                 await response.aclose()
-
-    def _translated(self, error: Exception) -> Exception:
-        """Convert an error of a request to `LLMError`, and redact secrets that a server repeated."""
-        from pure_agent_loop.llm.failures import redacted_error
-
-        return redacted_error(error, self._redactor, shown_url(self.base_url), self.model)

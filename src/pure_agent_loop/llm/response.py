@@ -31,6 +31,7 @@ from pure_agent_loop.llm.values import (
 )
 from pure_agent_loop.support.text import clean_text
 
+__all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
 _QUOTES = ("`", "'", '"')
 OUTPUT_LIMIT = "output_limit"  # cut off, and not to be continued
 REFUSED = "refused"  # refused by the model: the response so far, calls included, is discarded
@@ -138,9 +139,6 @@ def split_unopened(text: str) -> tuple[str, str]:
     if not closing or is_quoted or before.count("```") % 2 or ThinkSplitter.OPEN in before:
         return text, ""
     return after.lstrip("\n"), before.strip("\n")
-
-
-__all__ = ["Assembler", "LLMResponse", "assembled", "unique_id"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from pure_agent_loop.llm.arguments import loads_strictly
-from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT
+from pure_agent_loop.llm.tool_modes.typed_answers import FINAL_RESULT
 from pure_agent_loop.llm.values import Delta
 
 WRAPPER = "response"  # key of a value that is not an object

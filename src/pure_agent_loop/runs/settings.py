@@ -21,7 +21,7 @@ from pure_agent_loop.limits import LoopLimits
 from pure_agent_loop.llm.base import ChatModel, close_client, takes_server_tools
 from pure_agent_loop.llm.profiles import DEFAULT_MODEL, REQUEST_FIELDS, TRANSPORT_FIELDS, Profile
 from pure_agent_loop.llm.tool_modes.client import ToolModeClient
-from pure_agent_loop.llm.tool_modes.requests import FINAL_RESULT
+from pure_agent_loop.llm.tool_modes.typed_answers import FINAL_RESULT
 from pure_agent_loop.output.wanted import OutputSpec
 from pure_agent_loop.retry import RetryConfig
 from pure_agent_loop.schema.calling import call_user, checked_in_run, contextual

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pure_agent_loop import AnthropicClient, GeminiClient, ResponsesClient
 from pure_agent_loop.llm.anthropic.request import PREFIX
-from pure_agent_loop.llm.openai_client import encode_body
+from pure_agent_loop.llm.http_client import encode_body
 from tests.llm.protocols.histories import histories
 from tests.llm.protocols.test_gemini import signed
 from tests.llm.protocols.test_messages_requests import thought, thoughtful

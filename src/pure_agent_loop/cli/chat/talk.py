@@ -102,16 +102,16 @@ class CompactOnce:
 
     async def compact(self, state: QueryState) -> None:
         """Compact the history."""
-        from pure_agent_loop.kernel.kit import force
+        from pure_agent_loop.kernel.kit import compact_now
 
         due, self._is_due = self._is_due, False
-        await (force(self._ladder, state) if due else self._ladder.compact(state))
+        await (compact_now(self._ladder, state) if due else self._ladder.compact(state))
 
     async def force(self, state: QueryState) -> None:
         """Compact the history after the server rejected its length."""
-        from pure_agent_loop.kernel.kit import force
+        from pure_agent_loop.kernel.kit import compact_now
 
-        await force(self._ladder, state)
+        await compact_now(self._ladder, state)
 
 
 class ChatSession:

@@ -14,7 +14,7 @@ from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
 from pure_agent_loop.llm.base import with_server_tools
 from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.http.connections import Connections
-from pure_agent_loop.llm.openai_client import PROBE_SECONDS, encode_body
+from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
 from pure_agent_loop.llm.response import OUTPUT_LIMIT
@@ -60,6 +60,7 @@ class AnthropicClient(ProtocolClient):
     key_variable = "ANTHROPIC_API_KEY"
     own_host = "anthropic.com"
     path = "/messages"
+    _window_field = "max_input_tokens"
     reader: ClassVar[type[MessagesReader]] = MessagesReader
 
     def __init__(
@@ -78,8 +79,7 @@ class AnthropicClient(ProtocolClient):
         self.family.thinking_fields(thinking_level)
         self.profile = _profile_of(self.family)
         self._caches = caches
-        self._is_refined = family is not None
-        self._window: int | None = None
+        self._has_asked = family is not None
         self._histories: WrittenHistories[Any] = WrittenHistories()
         self._left_out: set[str] = set()  # digests of responses whose thinking was left out, with a notice
 
@@ -93,26 +93,14 @@ class AnthropicClient(ProtocolClient):
         """Build the body of a request; see `ShowsRequest`."""
         return self._write(messages, tools, options, stream=stream).body
 
-    @property
-    def context_window(self) -> int | None:  # type: ignore[override] # read-only here
-        """Tokens of the window, once `find_context_window` has asked; None if unknown."""
-        return self._window
+    def _model_address(self) -> str:
+        return f"{self._settings['endpoint'].removesuffix(self.path)}/models/{self.model}"
 
-    async def find_context_window(self) -> int | None:
-        """Return `context_window`, after asking the server once what the model accepts."""
-        if not self._is_refined:
-            self._is_refined = True
-            url = f"{self._settings['endpoint'].removesuffix(self.path)}/models/{self.model}"
-            try:
-                info = await (await self._connections.transport()).get(url, PROBE_SECONDS)
-            except Exception:  # noqa: BLE001 - other servers list no models
-                return None
-            if isinstance(info, Mapping):
-                window = info.get("max_input_tokens")
-                self._window = window if type(window) is int and window > 0 else None
-                self.family = refined(self.family, info)
-                self.profile = _profile_of(self.family)
-        return self._window
+    def _read_model(self, info: object) -> None:
+        super()._read_model(info)
+        if isinstance(info, Mapping):
+            self.family = refined(self.family, info)
+            self.profile = _profile_of(self.family)
 
     async def count_tokens(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> int:
         """Return the number of input tokens of a request, counted by the server.
@@ -134,7 +122,7 @@ class AnthropicClient(ProtocolClient):
                 await response.aclose()
             answer = parse_json(data)
         except Exception as error:  # noqa: BLE001 - raised below
-            raise self._translated(error)  # noqa: B904 - its cause is set
+            raise self._as_llm_error(error)  # noqa: B904 - its cause is set
         finally:
             await counter.aclose()
         count = count_of(answer, "input_tokens")
@@ -177,6 +165,7 @@ class AnthropicClient(ProtocolClient):
         blocks: list[JsonObject] = []
         spent: TokenUsage | None = None
         calls = 0
+        # One exchange, and another one for each pause of the server.
         for _ in range(MAX_CONTINUATIONS):
             reader = self.reader(request.kept, calls)
             async with aclosing(self._exchange(request.body, reader, options)) as deltas:
@@ -186,6 +175,7 @@ class AnthropicClient(ProtocolClient):
             calls = reader.calls
             if reader.stop_reason != "pause_turn":
                 break
+            # The paused response is sent back, and the server continues it.
             spent = _sum(spent, reader.usage)
             content = [block for block in reader.blocks if block["type"] != "text" or block["text"].strip()]
             if not content:
@@ -197,6 +187,7 @@ class AnthropicClient(ProtocolClient):
             raise LLMError(
                 f"The server paused its response {MAX_CONTINUATIONS} times without an end.", kind="incomplete"
             )
+        # The last delta has the blocks and the tokens of all exchanges.
         last = reader.last(blocks)
         if limit_is_ours and last.finish_reason == "length":
             last = last._replace(finish_reason=OUTPUT_LIMIT)

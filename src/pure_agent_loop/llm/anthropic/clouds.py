@@ -26,7 +26,7 @@ from pure_agent_loop.llm.anthropic.client import AnthropicClient
 from pure_agent_loop.llm.anthropic.families import OTHER, ClaudeFamily, family_for
 from pure_agent_loop.llm.anthropic.request import MessagesRequest
 from pure_agent_loop.llm.anthropic.stream import MessagesReader, error_of
-from pure_agent_loop.llm.openai_client import JSON_PACKAGES, checked_key
+from pure_agent_loop.llm.http_client import checked_key, load_json_packages
 from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.llm.wire import parse_json
 from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
@@ -137,9 +137,8 @@ class CloudClient(AnthropicClient):
         """True if there is a key, or credentials may be looked for."""
         return bool(self._settings["api_key"]) or self._is_given or self._takes_variable
 
-    async def find_context_window(self) -> int | None:
-        """Return None: the clouds list no models."""
-        return None
+    def _model_address(self) -> str:
+        return ""  # the clouds list no models
 
     async def count_tokens(self, *_: Any, **__: Any) -> int:
         """Raise `ConfigError`: tokens are counted by Anthropic's own server only."""
@@ -186,8 +185,7 @@ class CloudClient(AnthropicClient):
             self.secrets, self._redactor = secrets, Redactor(secrets, env={}, shapes=False)
 
     def _new_transport(self) -> Transport:
-        for name in JSON_PACKAGES:  # slow imports, so not inside a request
-            importlib.import_module(name)
+        load_json_packages()
         self._load()
         from pure_agent_loop.llm.http.choice import transport_for
 
@@ -267,8 +265,8 @@ class CloudClient(AnthropicClient):
     def _hint(self, kind: ErrorKind) -> str:
         """Return what to check after an error of this kind; empty if nothing is known."""
 
-    def _translated(self, error: Exception) -> Exception:
-        made = super()._translated(error)
+    def _as_llm_error(self, error: Exception) -> Exception:
+        made = super()._as_llm_error(error)
         if not isinstance(made, LLMError) or made.status is None or not (hint := self._hint(made.kind)):
             return made
         text = f"{self.cloud} rejected the request for model {self.model!r} with status {made.status}"

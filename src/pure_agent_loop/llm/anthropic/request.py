@@ -16,10 +16,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.adapt import CACHE_MARK, MARK_EVERY, MAX_MARKS
 from pure_agent_loop.llm.anthropic.families import ClaudeFamily
+from pure_agent_loop.llm.cache_marks import CACHE_MARK, MARK_EVERY, MAX_MARKS
 from pure_agent_loop.llm.histories import WrittenHistories
-from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, has_failed, is_question
+from pure_agent_loop.llm.messages import (
+    META,
+    SYSTEM_ROLES,
+    Message,
+    has_failed,
+    is_question,
+    plain_text,
+    split_data_url,
+)
+from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.llm.values import get
 from pure_agent_loop.media import part_words
@@ -40,23 +49,22 @@ MAX_ID = 64  # letters of a call's id
 CONTINUE = "Continue."  # a request must end with a user's message, and begin with one
 _NOT_IN_ID = re.compile(r"[^a-zA-Z0-9_-]")
 _THINKING = ("thinking", "redacted_thinking")
-_DATA_URL = re.compile(r"data:(?P<type>[^;,]*)[^,]*;base64,(?P<data>.*)", re.S)
-# Options of chat completions, by their place in this protocol.
-_RENAMED = {"max_completion_tokens": "max_tokens", "stop": "stop_sequences"}
-_TRANSLATED = frozenset({
-    "parallel_tool_calls", "reasoning_effort", "response_format", "safety_identifier", "tool_choice", "user",
-})  # fmt: skip
 _SAMPLING = ("temperature", "top_p", "top_k")
-# Fields of the protocol, those of its betas included. `betas` becomes a header.
-_FIELDS = frozenset({
-    "betas", "cache_control", "compaction", "container", "context_management", "diagnostics",
-    "fallback_credit_token", "fallbacks", "inference_geo", "max_tokens", "mcp_servers", "metadata",
-    "output_config", "service_tier", "speed", "stop_sequences", "temperature", "thinking", "thread", "top_k",
-    "top_p",
-})  # fmt: skip
-_NOT_IN_BODY = frozenset(
-    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
-)
+# The fields are those of the protocol, with those of its betas. `betas` becomes a header.
+_OPTIONS = OptionNames(
+    "Anthropic's Messages API",
+    fields=frozenset({
+        "betas", "cache_control", "compaction", "container", "context_management", "diagnostics",
+        "fallback_credit_token", "fallbacks", "inference_geo", "max_tokens", "mcp_servers", "metadata",
+        "output_config", "service_tier", "speed", "stop_sequences", "temperature", "thinking", "thread",
+        "top_k", "top_p",
+    }),
+    renamed={"max_completion_tokens": "max_tokens", "stop": "stop_sequences"},
+    translated=frozenset({
+        "parallel_tool_calls", "reasoning_effort", "response_format", "safety_identifier", "tool_choice",
+        "user",
+    }),
+)  # fmt: skip
 # Keywords that constrained output rejects, by Anthropic's page "Structured outputs".
 _NOT_STRICT = frozenset({
     "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
@@ -125,10 +133,12 @@ class RequestWriter:
         if stream:
             body["stream"] = True
         body.update(self._options(options))
+        # The caller's own fields win over the options; both decide what is written.
         extra = options.get("extra_body") or {}
         asked = {**body, **extra}
         if "compaction" in asked and "context_management" in asked:
             raise ConfigError("compaction and context_management exclude each other. Leave one of them out.")
+        # The history, after the tools that keep its thinking valid.
         system = [text for m in messages if m["role"] in SYSTEM_ROLES for text in _text_blocks(m["content"])]
         history = self._since_summary([m for m in messages if m["role"] not in SYSTEM_ROLES])
         turns = self._turns(history, system, [_tool(tool) for tool in tools or ()], asked)
@@ -142,10 +152,12 @@ class RequestWriter:
         if system:
             body["system"] = system
         body["messages"] = turns.messages
+        # Cache marks, then the caller's own fields.
         kept = turns.kept()  # without cache marks, which move
         if self.caches and not (_has_marks(body) or extra.keys() & {"cache_control", "system", "messages"}):
             _mark(body)
         body.update(extra)
+        # Thinking that is not valid in this history.
         thinking = body.get("thinking") or {}
         if turns.keeps_invalid and thinking.get("type") == "adaptive":
             binding = {"prefix_mismatch_behavior": "drop_block", **(thinking.get("block_binding") or {})}
@@ -218,21 +230,15 @@ class RequestWriter:
         """Return the fields for the options, thinking included."""
         level = options.get("thinking_level") or self.level
         fields: JsonObject = self.family.thinking_fields(level)
-        for name, value in options.items():
-            if value is None or name in _NOT_IN_BODY or name in _TRANSLATED:
-                continue
-            target = _RENAMED.get(name, name)
-            if target not in _FIELDS:
-                if not isinstance(value, Default):
-                    raise ConfigError(f"{name} has no counterpart in Anthropic's Messages API. Leave it out.")
-            elif target == "stop_sequences":
-                fields[target] = [value] if isinstance(value, str) else list(value)
-            elif target == "output_config":
-                fields[target] = {**fields.get(target, {}), **value}
-            elif target in _SAMPLING:
+        for name, value in _OPTIONS.read(options):
+            if name == "stop_sequences":
+                fields[name] = as_list(value)
+            elif name == "output_config":
+                fields[name] = {**fields.get(name, {}), **value}
+            elif name in _SAMPLING:
                 self._sample(fields, name, value)
-            elif target != "betas":
-                fields[target] = value
+            elif name != "betas":
+                fields[name] = value
         self._translate(fields, options)
         self._check_sampling(fields)
         budget = (fields.get("thinking") or {}).get("budget_tokens")
@@ -549,7 +555,7 @@ def _own_blocks(
             text = blocks[0]["content"]
     except (KeyError, TypeError, AttributeError):  # a damaged record
         return None
-    if text.strip() != _plain(message.get("content")).strip():
+    if text.strip() != plain_text(message.get("content")).strip():
         return None
     if sum(block["type"] == "tool_use" for block in blocks) != len(calls):
         return None
@@ -582,12 +588,6 @@ def _edits(body: JsonFields) -> list[str]:
     """Return the first word of each edit in ``context_management``: ``compact`` or ``clear``."""
     edits = (body.get("context_management") or {}).get("edits") or ()
     return [str(edit.get("type")).partition("_")[0] for edit in edits]
-
-
-def _plain(content: Any) -> str:
-    if isinstance(content, list):
-        return "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
-    return content or ""
 
 
 def _encoded(value: object) -> bytes:
@@ -637,10 +637,10 @@ def _document(file: JsonFields) -> JsonObject:
 
 
 def _source(url: str, default: str) -> JsonObject:
-    match = _DATA_URL.fullmatch(url)
-    if match is None:
+    parts = split_data_url(url)
+    if parts is None:
         return {"type": "url", "url": url}
-    return {"type": "base64", "media_type": match["type"] or default, "data": match["data"]}
+    return {"type": "base64", "media_type": parts[0] or default, "data": parts[1]}
 
 
 def _result_content(content: object) -> str | list[JsonObject]:

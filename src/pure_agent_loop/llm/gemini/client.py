@@ -14,10 +14,10 @@ from pure_agent_loop.llm.gemini.request import GeminiModel, GeminiWriter
 from pure_agent_loop.llm.gemini.stream import GeminiReader
 from pure_agent_loop.llm.histories import WrittenHistories
 from pure_agent_loop.llm.http.connections import Connections
-from pure_agent_loop.llm.openai_client import PROBE_SECONDS, encode_body
+from pure_agent_loop.llm.http_client import encode_body
 from pure_agent_loop.llm.profiles import Profile
 from pure_agent_loop.llm.protocol_client import ProtocolClient
-from pure_agent_loop.llm.values import Delta, get
+from pure_agent_loop.llm.values import Delta
 from pure_agent_loop.support.language import model_text
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class GeminiClient(ProtocolClient):
     other_key_variables = ("GOOGLE_API_KEY",)
     own_host = "googleapis.com"
     path = "/models/"
+    _window_field = "inputTokenLimit"
 
     def __init__(
         self,
@@ -70,8 +71,6 @@ class GeminiClient(ProtocolClient):
         self._whole = Connections(self._whole_transport)
         self._histories: WrittenHistories[Any] = WrittenHistories()
         self._malformed: dict[str, str] = {}  # why a response was malformed, by the digest of its contents
-        self._window: int | None = None
-        self._has_asked = False
 
     def request_body(
         self,
@@ -84,24 +83,6 @@ class GeminiClient(ProtocolClient):
         writer = GeminiWriter(self.model, self.thinking_level, self.origin, self._histories)
         return writer.write(messages, with_server_tools(tools, options), options)
 
-    @property
-    def context_window(self) -> int | None:  # type: ignore[override] # read-only here
-        """Tokens of the window, once `find_context_window` has asked; None if unknown."""
-        return self._window
-
-    async def find_context_window(self) -> int | None:
-        """Return `context_window`, after asking the server once."""
-        if not self._has_asked:
-            self._has_asked = True
-            try:
-                transport = await self._connections.transport()
-                info = await transport.get(self._settings["endpoint"], PROBE_SECONDS)
-            except Exception:  # noqa: BLE001 - other servers list no models
-                return None
-            window = get(info, "inputTokenLimit")
-            self._window = window if type(window) is int and window > 0 else None
-        return self._window
-
     async def aclose(self) -> None:
         """Close the connections of the running event loop; one in use closes after its response."""
         await super().aclose()
@@ -111,6 +92,9 @@ class GeminiClient(ProtocolClient):
         base = self.base_url.rstrip("/")
         version = "" if base.endswith(_VERSIONS) else "/v1beta"
         return f"{base}{version}{self.path}{urllib.parse.quote(self.model.removeprefix('models/'))}"
+
+    def _model_address(self) -> str:
+        return str(self._settings["endpoint"])
 
     def _auth_headers(self, key: str) -> dict[str, str]:
         return {"x-goog-api-key": key}

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from pure_agent_loop.errors import ConfigError
 from pure_agent_loop.llm.histories import WrittenHistories
-from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, has_failed, text_of
+from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, has_failed, split_data_url, text_of
+from pure_agent_loop.llm.options import OptionNames, as_list
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
 from pure_agent_loop.support.language import model_text
@@ -40,12 +41,6 @@ LEVELS = (
     (r"", ("low", "medium", "high", "xhigh")),  # newer models
 )
 _MODES = {"auto": "AUTO", "required": "ANY", "none": "NONE", "validated": "VALIDATED"}
-_RENAMED = {
-    "max_tokens": "maxOutputTokens",
-    "max_completion_tokens": "maxOutputTokens",
-    "stop": "stopSequences",
-}
-_TRANSLATED = frozenset({"reasoning_effort", "response_format", "tool_choice"})
 _GENERATION = frozenset({
     "audioTimestamp", "candidateCount", "enableAffectiveDialog", "enableEnhancedCivicAnswers",
     "frequencyPenalty", "imageConfig", "logprobs", "maxOutputTokens", "mediaResolution", "presencePenalty",
@@ -56,12 +51,19 @@ _GENERATION = frozenset({
 _TOP_LEVEL = frozenset({
     "cachedContent", "generationConfig", "labels", "safetySettings", "serviceTier", "store", "toolConfig",
 })  # fmt: skip
-_NOT_IN_BODY = frozenset(
-    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
+_OPTIONS = OptionNames(
+    "the Gemini API",
+    fields=_GENERATION | _TOP_LEVEL,
+    renamed={
+        "max_tokens": "maxOutputTokens",
+        "max_completion_tokens": "maxOutputTokens",
+        "stop": "stopSequences",
+    },
+    translated=frozenset({"reasoning_effort", "response_format", "tool_choice"}),
+    is_camel_case=True,
 )
 # Types of files that results may hold, from Gemini 3 on; others follow the results.
 _IN_RESULTS = frozenset({"image/png", "image/jpeg", "image/webp", "application/pdf", "text/plain"})
-_DATA_URL = re.compile(r"data:(?P<type>[^;,]*)[^,]*;base64,(?P<data>.*)", re.S)
 _VERSION = re.compile(r"gemini-(\d+)(?:\.(\d+))?")
 _NEWEST = (3, 0)  # assumed for names without a number, such as gemini-flash-latest
 
@@ -196,19 +198,13 @@ class GeminiWriter:
         """Return the fields for the options, thinking included."""
         body: JsonObject = {}
         config: JsonObject = {}
-        for name, value in options.items():
-            target = _RENAMED.get(name) or _camel(name)
-            if value is None or name in _NOT_IN_BODY or name in _TRANSLATED:
-                continue
-            if target in _TOP_LEVEL:
-                body[target] = value
-            elif target not in _GENERATION:
-                if not isinstance(value, Default):
-                    raise ConfigError(f"{name} has no counterpart in the Gemini API. Leave it out.")
-            elif target == "stopSequences":
-                config[target] = [value] if isinstance(value, str) else list(value)
-            elif target != "temperature" or not isinstance(value, Default):
-                config[target] = value  # Gemini 3 wants its own default temperature
+        for name, value in _OPTIONS.read(options):
+            if name in _TOP_LEVEL:
+                body[name] = value
+            elif name == "stopSequences":
+                config[name] = as_list(value)
+            elif name != "temperature" or not isinstance(value, Default):
+                config[name] = value  # Gemini 3 wants its own default temperature
         config = {**config, **body.get("generationConfig", {})}
         config.update(_format(model, options.get("response_format"), has_tools=has_tools))
         level = options.get("reasoning_effort") or options.get("thinking_level") or self.level
@@ -218,11 +214,6 @@ class GeminiWriter:
         if config:
             body["generationConfig"] = config
         return body
-
-
-def _camel(name: str) -> str:
-    """Return the protocol's spelling of a name in snake case."""
-    return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
 
 
 def _format(model: GeminiModel, form: object, *, has_tools: bool) -> JsonObject:
@@ -423,7 +414,6 @@ def _type(part: JsonFields) -> Any:
 
 
 def _data(url: str, default: str) -> JsonObject:
-    match = _DATA_URL.fullmatch(url)
-    if match is not None:
-        return {"inlineData": {"mimeType": match["type"] or default, "data": match["data"]}}
+    if (parts := split_data_url(url)) is not None:
+        return {"inlineData": {"mimeType": parts[0] or default, "data": parts[1]}}
     return {"fileData": {"fileUri": url, "mimeType": mimetypes.guess_type(url)[0] or default}}

@@ -213,7 +213,7 @@ class ResponsesClient(ProtocolClient):
             try:
                 return await transport.get(url, POLL_SECONDS)
             except Exception as error:
-                failure, failures = self._translated(error), failures + 1
+                failure, failures = self._as_llm_error(error), failures + 1
                 is_final = isinstance(failure, LLMError) and not failure.is_transient
                 if is_final or failures >= MAX_FAILED_POLLS:
                     raise failure from error

@@ -15,9 +15,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pure_agent_loop.errors import ConfigError, LLMError
-from pure_agent_loop.llm.adapt import cache_key
+from pure_agent_loop.llm.cache_marks import cache_key
 from pure_agent_loop.llm.histories import WrittenHistories
-from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, text_of
+from pure_agent_loop.llm.messages import META, SYSTEM_ROLES, Message, plain_text, text_of
+from pure_agent_loop.llm.options import OptionNames
 from pure_agent_loop.llm.profiles import Default
 from pure_agent_loop.media import part_words
 from pure_agent_loop.support.language import model_text
@@ -32,19 +33,20 @@ TOOLS = "response_tools"  # of an assistant message: tools that its request had 
 CALL_TYPE = "response_type"  # of a call: the type of its item, if it is not a call of a function
 OWN = " (responses)"  # end of the origin, which is not that of chat completions on the same server
 ENCRYPTED = "reasoning.encrypted_content"  # value of `include`: reasoning that the server does not store
-_RENAMED = {"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"}
-_TRANSLATED = frozenset({"reasoning_effort", "response_format", "tool_choice", "verbosity"})
-_FIELDS = frozenset({
-    "access_programs", "background", "background_options", "context_management", "image", "include",
-    "max_output_tokens", "max_tool_calls", "metadata", "moderation", "parallel_tool_calls", "prompt",
-    "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning",
-    "safety_identifier", "service_tier", "store", "stream_options", "temperature", "text", "top_logprobs",
-    "top_p", "truncation", "user",
-})  # fmt: skip
-_NOT_IN_BODY = frozenset(
-    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
-)
+_OPTIONS = OptionNames(
+    "OpenAI's Responses API",
+    fields=frozenset({
+        "access_programs", "background", "background_options", "context_management", "image", "include",
+        "max_output_tokens", "max_tool_calls", "metadata", "moderation", "parallel_tool_calls", "prompt",
+        "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention", "reasoning",
+        "safety_identifier", "service_tier", "store", "stream_options", "temperature", "text",
+        "top_logprobs", "top_p", "truncation", "user",
+    }),
+    renamed={"max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens"},
+    translated=frozenset({"reasoning_effort", "response_format", "tool_choice", "verbosity"}),
+)  # fmt: skip
 _HISTORIES = {"conversation", "previous_response_id"}  # fields for a history that the server has
+_REFUSED = ("stop", *sorted(_HISTORIES))  # each has an error that says what to use instead
 _CALLS = ("function_call", "custom_tool_call")
 _UNSTREAMED = ("2h", "8h")  # values of `background_options.completion_window`
 
@@ -207,16 +209,14 @@ class ResponsesWriter:
             fields["reasoning"] = (
                 {"effort": "none"} if level == "off" else {"effort": level, "summary": "auto"}
             )
-        for name, value in options.items():
-            target = _RENAMED.get(name, name)
-            if value is None or name in _NOT_IN_BODY or name in _TRANSLATED:
-                continue
-            if target not in _FIELDS:
+        for name in _REFUSED:
+            if (value := options.get(name)) is not None:
                 _refuse(name, value)
-            elif target in ("reasoning", "text"):
-                fields[target] = {**fields.get(target, {}), **value}
-            elif target != "temperature" or not isinstance(value, Default):
-                fields[target] = value  # reasoning models reject our default temperature
+        for name, value in _OPTIONS.read(options):
+            if name in ("reasoning", "text"):
+                fields[name] = {**fields.get(name, {}), **value}
+            elif name != "temperature" or not isinstance(value, Default):
+                fields[name] = value  # reasoning models reject our default temperature
         effort = options.get("reasoning_effort")
         if effort is not None:
             fields["reasoning"] = {**fields.get("reasoning", {}), "effort": effort}
@@ -415,17 +415,14 @@ def text_parameter(function: JsonFields) -> str:
 
 
 def _refuse(name: str, value: object) -> None:
-    """Reject an option without a counterpart, unless it is a default."""
+    """Reject an option of `_REFUSED`."""
     if name == "stop":  # tool modes learn from an error of this kind
         said = "stop has no counterpart in OpenAI's Responses API"
         raise LLMError(f"{said}. Leave it out.", kind="bad_request", said=said)
-    if name in _HISTORIES:
-        raise ConfigError(
-            f"{name}={value!r:.80}: the history is sent already, so the model would read it twice. Leave it "
-            "out, and pass continues=True to ResponsesClient."
-        )
-    if not isinstance(value, Default):
-        raise ConfigError(f"{name} has no counterpart in OpenAI's Responses API. Leave it out.")
+    raise ConfigError(
+        f"{name}={value!r:.80}: the history is sent already, so the model would read it twice. Leave it "
+        "out, and pass continues=True to ResponsesClient."
+    )
 
 
 def _kept(message: Message, calls: list[JsonObject], has_stored: bool) -> list[JsonObject] | None:
@@ -470,13 +467,6 @@ def _sent(item: JsonFields, *, has_ids: bool) -> JsonObject:
         return {name: value for name, value in fields.items() if name != "id"}
     phase = {"phase": fields["phase"]} if "phase" in fields else {}
     return {"role": "assistant", "content": text_of_item(item), **phase}
-
-
-def plain_text(content: Any) -> str:
-    """Return the text of an assistant message, refusals included."""
-    if isinstance(content, list):
-        return "".join(str(part.get("text") or part.get("refusal") or "") for part in content)
-    return content or ""
 
 
 def text_of_item(item: JsonFields) -> str:

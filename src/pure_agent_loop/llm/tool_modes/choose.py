@@ -41,7 +41,8 @@ from pure_agent_loop.llm.response import CUT_OFF
 from pure_agent_loop.llm.tool_modes.examples import Chosen, answered_examples, chosen_examples, no_tool
 from pure_agent_loop.llm.tool_modes.fill import AuxiliaryRequests, fill, is_able_model, last_question
 from pure_agent_loop.llm.tool_modes.react import write_history, write_words
-from pure_agent_loop.llm.tool_modes.requests import Tools, format_of, wanted_tools, without_tools
+from pure_agent_loop.llm.tool_modes.tool_choice import wanted_tools, without_tools
+from pure_agent_loop.llm.tool_modes.typed_answers import format_of
 from pure_agent_loop.llm.values import Delta, ToolCallDelta, get
 from pure_agent_loop.prompts import Prompts
 from pure_agent_loop.prompts.frames import unframed
@@ -49,7 +50,7 @@ from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.text import shorten
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
 
 NO_CONTENT = "N/A"
 MAX_TOOLS = 12  # one request each; with more tools, constrained output chooses

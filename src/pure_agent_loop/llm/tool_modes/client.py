@@ -45,23 +45,22 @@ from pure_agent_loop.llm.tool_modes.react import (
     write_react,
 )
 from pure_agent_loop.llm.tool_modes.recover import TextCalls
-from pure_agent_loop.llm.tool_modes.requests import (
+from pure_agent_loop.llm.tool_modes.refusals import (
     MAX_FORMATS,
     REFUSES_STOP,
     REFUSES_TOOLS,
     Formats,
-    Shaped,
-    Tools,
     drops_tools,
+    is_refusal,
+)
+from pure_agent_loop.llm.tool_modes.tool_choice import refuse_choice, wanted_tools, without_tools
+from pure_agent_loop.llm.tool_modes.typed_answers import (
+    Shaped,
     format_of,
     in_words,
-    is_refusal,
     output_mode,
-    refuse_choice,
     typed_request,
-    wanted_tools,
     with_room,
-    without_tools,
 )
 from pure_agent_loop.llm.values import NOTHING, Delta, ToolCallDelta
 from pure_agent_loop.prompts import Prompts
@@ -69,7 +68,7 @@ from pure_agent_loop.support.abilities import as_protocol
 from pure_agent_loop.support.language import checked_choice
 
 if TYPE_CHECKING:
-    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options
+    from pure_agent_loop.llm.message_types import JsonFields, JsonObject, Options, Tools
     from pure_agent_loop.llm.tool_modes.choose import Chooser
 
 

@@ -1,4 +1,4 @@
-"""Call syntax of model families, as data, and where in a text a call could begin: no I/O.
+"""Call syntax of model families, as data. Pure: no I/O.
 
 Add a syntax with `register_form`.
 """
@@ -6,17 +6,11 @@ Add a syntax with `register_form`.
 from __future__ import annotations
 
 import re
-from bisect import bisect_right
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pure_agent_loop.errors import ConfigError
 
-_FENCE_LINE = re.compile(r"^[ \t]*```", re.M)
-_JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.M)
-_CANDIDATE = re.compile(r"[<\[`{]")
 _MISTRAL_TAG = "[TOOL_CALLS]"
-_LONG_LINE = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,47 +143,3 @@ def forms_in_use() -> FormPatterns:
     ):  # identical objects, so the comparison is cheap
         _cached_forms[:] = [([*CALL_FORMS], FormPatterns(tuple(CALL_FORMS)))]
     return _cached_forms[0][1]
-
-
-# -- positions: lines, fences and tags -------------------------------------------------------------------
-
-
-def may_hold_call(text: str) -> bool:
-    """Return False if no call could begin anywhere in a text."""
-    return _CANDIDATE.search(text) is not None
-
-
-class TextPosition:
-    """A position in a text, with its line and code block, which decide where a call could begin."""
-
-    def __init__(self) -> None:
-        self._line = ""
-        self._fences = 0  # in the lines before
-
-    def move(self, text: str) -> None:
-        """Advance to the end of `text`."""
-        if "\n" in text:
-            before, newline, self._line = (self._line + text).rpartition("\n")
-            self._fences += len(_FENCE_LINE.findall(before + newline))
-        else:
-            self._line += text
-        if len(self._line) > _LONG_LINE:  # its start no longer matters, and scanning it again is slow
-            self._line = "x" + self._line[-8:]
-
-    def candidates(self, text: str) -> Iterator[int]:
-        """Yield the positions in the following `text` where a call could begin, in order."""
-        whole, offset = self._line + text, len(self._line)
-        fences = [match.end() for match in _FENCE_LINE.finditer(whole)]
-        own_line = {match.end() for match in _JSON_LINE.finditer(whole)}
-        ticks, last = self._line.count("`"), offset
-        for match in _CANDIDATE.finditer(whole, offset):
-            position, character = match.start(), match.group()
-            ticks = ticks if whole.find("\n", last, position) < 0 else 0
-            is_quoted, last = character != "`" and ticks % 2 == 1, position
-            ticks += character == "`"
-            is_in_block = (self._fences + bisect_right(fences, position)) % 2 == 1
-            if is_in_block or is_quoted or whole[position - 1 : position] == "`":
-                continue
-            is_tag = character == "<" or _MISTRAL_TAG.startswith(whole[position : position + 12])
-            if character == "`" or is_tag or position in own_line:
-                yield position - offset

@@ -21,7 +21,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from pure_agent_loop.llm.arguments import loads_strictly, parse_arguments
 from pure_agent_loop.llm.response import ThinkSplitter, split_unopened
-from pure_agent_loop.llm.tool_modes.forms import Element, TextPosition, forms_in_use, may_hold_call
+from pure_agent_loop.llm.tool_modes.forms import Element, forms_in_use
+from pure_agent_loop.llm.tool_modes.positions import TextPosition, may_hold_call
 from pure_agent_loop.llm.values import ToolCall
 from pure_agent_loop.support.lazy import lazy_pattern
 

@@ -1,0 +1,66 @@
+"""Prompt caches of servers: marks in a request, and its cache key."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from pure_agent_loop.llm.messages import (
+    SYSTEM_ROLES,
+    Message,
+    text_of,
+)
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import JsonObject
+
+CACHE_MARK = {"cache_control": {"type": "ephemeral"}}
+MAX_MARKS = 4  # cache marks a request may hold, at Anthropic and Alibaba
+MARK_EVERY = 15  # blocks; both look 20 blocks back from a mark for a cached prefix
+
+
+def cache_key(messages: Sequence[Message], tools: object) -> str:
+    """Return the ``prompt_cache_key`` of a conversation, or of a question without tools.
+
+    The steps of a conversation share its first message. Questions without tools seldom have a second step:
+    they share the system prompt.
+    """
+    first = next((m for m in messages if (m["role"] not in SYSTEM_ROLES) == bool(tools)), None)
+    text = text_of(first.get("content") or "") if first else ""
+    return f"pal-{hashlib.blake2b(text.encode('utf-8', 'replace'), digest_size=12).hexdigest()}"
+
+
+def mark_for_cache(body: JsonObject) -> None:
+    """Mark what the server shall cache, in place: the system prompt, the end, and points between them.
+
+    A question that nothing follows is not marked, because writing costs more than not caching; neither is a
+    request that the caller has marked. Assistant messages are not marked.
+    """
+    messages: list[Message] = body["messages"]
+    if not body.get("tools") and not any(message["role"] == "assistant" for message in messages):
+        return
+    if any("cache_control" in part for item in messages for part in _parts_of(item)):
+        return
+    left, distance = MAX_MARKS, MARK_EVERY
+    if messages[0]["role"] in SYSTEM_ROLES and messages[0].get("content"):
+        messages[0] = _marked(messages[0])
+        left -= 1
+    for index in range(len(messages) - 1, 0, -1):
+        message = messages[index]
+        if not left:
+            return
+        if distance >= MARK_EVERY and message["role"] != "assistant" and message.get("content"):
+            messages[index] = _marked(message)
+            left, distance = left - 1, 0
+        distance += max(1, len(_parts_of(message)) + len(message.get("tool_calls") or ()))
+
+
+def _parts_of(message: Message) -> list[JsonObject]:
+    content = message.get("content")
+    return content if isinstance(content, list) else []
+
+
+def _marked(message: Message) -> Message:
+    parts = _parts_of(message) or [{"type": "text", "text": message["content"]}]
+    return {**message, "content": [*parts[:-1], {**parts[-1], **CACHE_MARK}]}

@@ -1,0 +1,108 @@
+"""Base of the clients that send requests to a server: key, connections, and errors without secrets."""
+
+from __future__ import annotations
+
+import importlib
+from abc import abstractmethod
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.base import BaseLLMClient
+from pure_agent_loop.llm.http.connections import Connections
+from pure_agent_loop.llm.response import LLMResponse, assembled
+from pure_agent_loop.llm.values import Delta
+from pure_agent_loop.support.portal import close_at_exit
+from pure_agent_loop.support.secrets.redaction import Redactor, client_secrets, shown_url
+from pure_agent_loop.support.text import to_jsonable
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.http.plain import Transport
+    from pure_agent_loop.llm.message_types import JsonObject, Message, Tools
+
+PROBE_SECONDS = 2.0
+LOCAL_SECONDS = 3600.0  # a CPU may take many minutes for a long prompt, and a retry would start over
+_JSON_PACKAGES = ("jiter", "pydantic_core")
+
+
+class HttpClient(BaseLLMClient):
+    """A model on a server. A subclass sets `model` and `base_url`, and calls `_connect` when it is built."""
+
+    takes_meta = True
+    takes_server_tools = True
+    thinks_in_text = True
+    model: str
+    base_url: str
+
+    def _connect(self, *, prepared: bool) -> None:
+        """Make the connections: at once if `prepared`, not inside a request, whose timeout would run."""
+        self._connections = Connections(self._new_transport)
+        if prepared:
+            self.prepare()
+        close_at_exit(self)
+
+    def _take_settings(self, settings: JsonObject) -> None:
+        """Use settings for transports. Their secrets are redacted in errors."""
+        self._settings, self.secrets = settings, client_secrets(settings)
+        self._redactor = Redactor(self.secrets, env={}, shapes=False)
+
+    @property
+    def has_key(self) -> bool:
+        """True if there is a key. Without one, the first request reads the environment again."""
+        return bool(self._settings["api_key"])
+
+    def prepare(self) -> None:
+        """Load modules and build a transport for the first request. Thread-safe; raises `ConfigError`."""
+        self._connections.prepare()
+
+    async def chat(self, messages: list[Message], tools: Tools | None = None, **kwargs: Any) -> LLMResponse:
+        """Return the whole response. Same arguments and errors as `chat_stream`."""
+        async with aclosing(self._ask(messages, tools, kwargs, stream=False)) as deltas:
+            return await assembled(deltas, splits_thinking=self.thinks_in_text)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; one in use closes after its response."""
+        await self._connections.aclose()
+
+    @abstractmethod
+    def _ask(
+        self, messages: list[Message], tools: Tools | None, options: JsonObject, stream: bool
+    ) -> AsyncGenerator[Delta, None]:
+        """Send a request and stream its response."""
+
+    @abstractmethod
+    def _new_transport(self) -> Transport:
+        """Build a transport for requests."""
+
+    def _as_llm_error(self, error: Exception) -> Exception:
+        """Convert an error of a request to `LLMError`, and redact secrets that a server repeated."""
+        from pure_agent_loop.llm.failures import redacted_error
+
+        return redacted_error(error, self._redactor, shown_url(self.base_url), self.model)
+
+
+def load_json_packages() -> None:
+    """Import the packages that read and write JSON: too slow for the time of a request."""
+    for name in _JSON_PACKAGES:
+        importlib.import_module(name)
+
+
+def encode_body(body: JsonObject) -> bytes:
+    """Encode a request as JSON, even with lone surrogates in its messages."""
+    import pydantic_core as core
+
+    try:
+        return core.to_json(body, inf_nan_mode="null")
+    except (core.PydanticSerializationError, UnicodeEncodeError, ValueError):
+        return core.to_json(to_jsonable(body))  # a lone surrogate, or an object without a JSON form
+
+
+def checked_key(key: object) -> Any:
+    """Return the key, stripped of white space. Errors never show the key."""
+    if not isinstance(key, str):
+        return key  # the SDK also accepts a function
+    key = key.strip()
+    if not key.isascii() or not key.isprintable():
+        raise ConfigError("api_key contains invalid characters. Check for extra text pasted with the key.")
+    return key

@@ -1,0 +1,61 @@
+"""Options of a request in a maker's own protocol: which ones have a counterpart, and under which name."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pure_agent_loop.errors import ConfigError
+from pure_agent_loop.llm.profiles import Default
+
+if TYPE_CHECKING:
+    from pure_agent_loop.llm.message_types import Options
+
+# Options for the client, and those that it adds to the body in its own way.
+NOT_IN_BODY = frozenset(
+    {"extra_body", "extra_headers", "extra_query", "timeout", "thinking_level", "stream", "server_tools"}
+)
+
+
+class OptionNames(NamedTuple):
+    """Names of the options of a protocol.
+
+    Args:
+        api: Name of the protocol in errors.
+        fields: Fields of the protocol that an option may set.
+        renamed: Fields by their name in chat completions.
+        translated: Options of chat completions that are converted elsewhere.
+        is_camel_case: Whether the protocol spells names in camel case; an option may be in snake case.
+    """
+
+    api: str
+    fields: Collection[str]
+    renamed: Mapping[str, str]
+    translated: Collection[str]
+    is_camel_case: bool = False
+
+    def read(self, options: Options) -> Iterator[tuple[str, Any]]:
+        """Yield the fields that options set, with their values. Defaults without a counterpart are left out.
+
+        Raises:
+            ConfigError: An option has no counterpart.
+        """
+        for name, value in options.items():
+            if value is None or name in NOT_IN_BODY or name in self.translated:
+                continue
+            field = self.renamed.get(name) or (_camel(name) if self.is_camel_case else name)
+            if field in self.fields:
+                yield field, value
+            elif not isinstance(value, Default):
+                raise ConfigError(f"{name} has no counterpart in {self.api}. Leave it out.")
+
+
+def _camel(name: str) -> str:
+    """Return the spelling of a name in camel case."""
+    return re.sub(r"_([a-z])", lambda match: match[1].upper(), name)
+
+
+def as_list(value: str | Collection[str]) -> list[str]:
+    """Return the strings of an option that takes one or several, such as ``stop``."""
+    return [value] if isinstance(value, str) else list(value)
