@@ -58,6 +58,7 @@ lowest: $(LOWEST)/.done  ## The tests of what differs by version, on the oldest 
 soak: $(VENV)/.dev $(LOWEST)/.done tools  ## Before a release: long campaigns, every case over httpx and on the oldest dependencies
 	PAL_KILLS=1000 PAL_RUNS=5000 $(BIN)/python $(PYTEST) tests/sessions/test_kill.py tests/kernel/test_any_script.py
 	PAL_HTTP=httpx PAL_KILLS=1000 $(BIN)/python $(PYTEST) $(OF_TRANSPORTS)
+	PAL_HTTP=aiohttp $(BIN)/python $(PYTEST) tests/wire/test_fault_matrix.py
 	PAL_TESTS_FORK=anew $(BIN)/python $(PYTEST) tests/acp tests/cli tests/docs tests/server
 	PAL_RUNS=1600 $(LOWEST)/bin/python $(PYTEST) $(OLDEST)
 
