@@ -46,6 +46,7 @@ _NAMES = (
     *(b"sig", b"auth", b"pat"),
 )
 _CHINESE_NAMES = ("密码", "口令", "密钥", "令牌", "凭证")
+_WORDS = (*_NAMES, b"://", b"curl ", b"cookie", b"bearer")  # `authorization` and `private key` hold a name
 _KEY_OWNER = lazy_pattern(
     r"(?:access|account|api|app|auth|client|deploy|encryption|hmac|jwt|license|master|private|secret|service"
     r"|session|shared|signing|ssh|storage|subscription|webhook)[_. -]?\Z",
@@ -116,8 +117,12 @@ def remove_shapes(text: str, mark: str) -> str:
     """Replace the shapes of secrets in a text."""
     data = text.encode("ascii", "replace")  # one byte for each character
     lowered = data.lower()
+    runs = data.translate(_RUN) + b" "  # so that each run has an end
+    has_words = any(map(lowered.__contains__, _WORDS)) or any(map(text.__contains__, _CHINESE_NAMES))
+    if not has_words and _SHORTEST not in runs:  # as most results are
+        return text
     spans = [
-        *_keys(text, data.translate(_RUN) + b" "),  # so that each run has an end
+        *_keys(text, runs),
         *_values(text, lowered),
         *_addresses(text, data),
         *_headers(text, lowered),
@@ -155,8 +160,8 @@ def _keys(text: str, runs: bytes) -> _Spans:
 def _values(text: str, lowered: bytes) -> _Spans:
     """Yield the values that are assigned to a telltale name, as far as they are not code or a placeholder."""
     places: tuple[tuple[Any, Any], ...] = (
-        *((lowered, word) for word in _NAMES),
-        *((text, word) for word in _CHINESE_NAMES),
+        *((lowered, word) for word in filter(lowered.__contains__, _NAMES)),
+        *((text, word) for word in filter(text.__contains__, _CHINESE_NAMES)),
     )
     for data, word in places:
         done = 0
