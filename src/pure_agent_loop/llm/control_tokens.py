@@ -76,6 +76,9 @@ class ControlTokens:
             for first, rest in rests.items()
         ]
         self._token = re.compile(rf"{head}({'|'.join(bodies)})")
+        self._seconds: dict[str, set[str]] = {first: {JOINER} for first in rests}
+        for token in tokens:
+            self._seconds[token[0]] |= {token[1], "\\"} if token[1] in '"/' else {token[1]}
         self._partial_token = re.compile(
             rf"{head}(?:{_JOINER}+\S{{0,{_HELD}}}|\\+(?:u(?:2(?:0(?:60?)?)?)?)?)\Z"
         )
@@ -108,7 +111,7 @@ class ControlTokens:
             text = core.to_json(parts, inf_nan_mode="null").decode()
         except (core.PydanticSerializationError, UnicodeEncodeError, ValueError):
             text = json.dumps(to_jsonable(parts), ensure_ascii=False)
-        if self._token.search(text) is None:
+        if not self._may_hold_token(text) or self._token.search(text) is None:
             return
         messages, tools = json.loads(self.broken(text))
         for kept, message in zip(body["messages"], messages, strict=True):
@@ -124,6 +127,14 @@ class ControlTokens:
         body["messages"] = messages
         if tools:
             body["tools"] = tools
+
+    def _may_hold_token(self, text: str) -> bool:
+        """Return False if no token can begin in a text; several times as fast as the pattern."""
+        return "\\u" in text or any(
+            first in text
+            and ("*" in seconds or not seconds.isdisjoint(piece[:1] for piece in text.split(first)[1:]))
+            for first, seconds in self._seconds.items()
+        )
 
     def _lead(self, message: JsonFields) -> str:
         """Return the control tokens at the start of a system prompt."""
