@@ -481,8 +481,8 @@ def without_reason(path: Path) -> list[int]:
 
 
 # Ceilings that only fall: `Any` per thousand lines of a room, and `type: ignore` in all of `src`.
-MAX_ANY = {"llm": 16, "kernel": 23, "compaction": 4}
-MAX_TYPE_IGNORES = 39
+MAX_ANY = {"llm": 16, "kernel": 20, "compaction": 4}
+MAX_TYPE_IGNORES = 22
 
 
 def tokens_of(path: Path) -> Iterator[tokenize.TokenInfo]:

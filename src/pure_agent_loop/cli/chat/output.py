@@ -55,6 +55,11 @@ class RedrawRate:
         return True
 
 
+def patch(target: object, **methods: Callable[..., Any]) -> None:
+    """Replace methods of one object only, such as an output of prompt_toolkit."""
+    vars(target).update(methods)
+
+
 def sparing_output(stream: TextIO, size: Callable[[], Size] | None = None) -> Vt100_Output:
     """Return an output for ``Application(output=...)`` that writes about half the bytes per drawing.
 
@@ -65,7 +70,7 @@ def sparing_output(stream: TextIO, size: Callable[[], Size] | None = None) -> Vt
 
     made = Vt100_Output.from_pty(stream) if size is None else Vt100_Output(stream, size, enable_cpr=False)
     # Never hide the cursor: a drawing is written in one piece, so it cannot flicker.
-    made.hide_cursor = made.show_cursor = lambda: None  # type: ignore[method-assign]  # patches this output only
+    patch(made, hide_cursor=lambda: None, show_cursor=lambda: None)
     _switch_wrapping_late(made)
     _keep_attributes(made)
     return made
@@ -94,10 +99,13 @@ def _switch_wrapping_late(output: Vt100_Output) -> None:
         settle()
         release()
 
-    output.enable_autowrap = lambda: want(True)  # type: ignore[method-assign]  # patches this output only
-    output.disable_autowrap = lambda: want(False)  # type: ignore[method-assign]  # patches this output only
-    output.write = settled_write  # type: ignore[method-assign]  # patches this output only
-    output.disable_bracketed_paste = settled_release  # type: ignore[method-assign]  # patches this output only
+    patch(
+        output,
+        enable_autowrap=lambda: want(True),
+        disable_autowrap=lambda: want(False),
+        write=settled_write,
+        disable_bracketed_paste=settled_release,
+    )
 
 
 def _keep_attributes(output: Vt100_Output) -> None:
@@ -120,8 +128,7 @@ def _keep_attributes(output: Vt100_Output) -> None:
             reset()
         current = DEFAULT_ATTRS
 
-    output.set_attributes = set_attributes  # type: ignore[method-assign]  # patches this output only
-    output.reset_attributes = reset_attributes  # type: ignore[method-assign]  # patches this output only
+    patch(output, set_attributes=set_attributes, reset_attributes=reset_attributes)
 
 
 def follow_reflow(renderer: Renderer, output: Vt100_Output, environ: Mapping[str, str]) -> bool:
@@ -157,10 +164,10 @@ def _walk_back(renderer: Renderer, output: Vt100_Output) -> None:
                 renderer.erase(leave_alternate_screen=False)
             render(*args, **options)
 
-    output.cursor_up = walk_up  # type: ignore[method-assign]  # patches this output only
+    patch(output, cursor_up=walk_up)
     # Erasing from the first cell of the screen would push its content into the scrollback.
-    output.erase_down = lambda: output.write_raw("\x1b[K\x1b[C\x1b[J\r")  # type: ignore[method-assign]  # patches this output only
-    renderer.render = redraw  # type: ignore[method-assign]  # patches this renderer only
+    patch(output, erase_down=lambda: output.write_raw("\x1b[K\x1b[C\x1b[J\r"))
+    patch(renderer, render=redraw)
 
 
 def _count_rows(renderer: Renderer, output: Vt100_Output) -> None:
@@ -190,17 +197,16 @@ def _count_rows(renderer: Renderer, output: Vt100_Output) -> None:
             erase_all(leave_alternate_screen=False)
         render(*args, **options)
 
-    renderer.erase = erase_all  # type: ignore[method-assign]  # patches this renderer only
-    renderer.render = rerender  # type: ignore[method-assign]  # patches this renderer only
+    patch(renderer, erase=erase_all, render=rerender)
 
 
 @contextmanager
 def at_once(output: Output) -> Iterator[None]:
     """Buffer output and write it in one piece, so that erasing and redrawing do not flicker."""
     flush = output.flush
-    output.flush = lambda: None  # type: ignore[method-assign]  # patches this output only
+    patch(output, flush=lambda: None)
     try:
         yield
     finally:
-        output.flush = flush  # type: ignore[method-assign]  # patches this output only
+        patch(output, flush=flush)
         flush()

@@ -25,6 +25,7 @@ from pure_agent_loop.cli.chat.output import (
     MIN_ROWS,
     at_once,
     follow_reflow,
+    patch,
     sparing_output,
 )
 from pure_agent_loop.cli.chat.pasted import InputEntry, TagRow, TypedSign
@@ -461,7 +462,7 @@ def _paste_aware_input() -> Input:
         return "".join(plain)
 
     written = (Keys.ControlM, Keys.ControlJ, Keys.ControlI)
-    source.read_keys = read_keys  # type: ignore[method-assign]  # patches this input only
+    patch(source, read_keys=read_keys)
     return source
 
 
