@@ -29,15 +29,24 @@ from pure_agent_loop.support.lazy import lazy_exports
 if TYPE_CHECKING:
     from pure_agent_loop.mcp.approvals import Approvals
     from pure_agent_loop.mcp.connection import ServerError
+    from pure_agent_loop.mcp.files import (
+        UnsetVariableError,
+        change_user_servers,
+        server_tables,
+        settings_from_table,
+        user_servers,
+        user_servers_path,
+    )
     from pure_agent_loop.mcp.forms import ask_form
     from pure_agent_loop.mcp.login import forget_login, log_in
     from pure_agent_loop.mcp.many import MCPServers, servers_in
     from pure_agent_loop.mcp.mentions import expand_mentions, prompt_completions
+    from pure_agent_loop.mcp.pipes import server_log_path
     from pure_agent_loop.mcp.server import MCPServer
     from pure_agent_loop.mcp.serving.one_call import OneCall
     from pure_agent_loop.mcp.serving.published import Published
     from pure_agent_loop.mcp.serving.server import AgentServer, Caller, serve_stdio
-    from pure_agent_loop.mcp.settings import OAuth, ServerSettings
+    from pure_agent_loop.mcp.settings import OAuth, ServerSettings, server_name_from
 
 __all__ = [
     "AgentServer",
@@ -50,15 +59,31 @@ __all__ = [
     "Published",
     "ServerError",
     "ServerSettings",
+    "UnsetVariableError",
     "ask_form",
+    "change_user_servers",
     "expand_mentions",
     "forget_login",
     "log_in",
     "prompt_completions",
     "serve_stdio",
+    "server_log_path",
+    "server_name_from",
+    "server_tables",
     "servers_in",
+    "settings_from_table",
+    "user_servers",
+    "user_servers_path",
 ]
 
+_OF_FILES = (
+    "UnsetVariableError",
+    "change_user_servers",
+    "server_tables",
+    "settings_from_table",
+    "user_servers",
+    "user_servers_path",
+)
 __getattr__, __dir__ = lazy_exports(
     __name__,
     {
@@ -79,5 +104,8 @@ __getattr__, __dir__ = lazy_exports(
         "Published": "serving.published",
         "ask_form": "forms",
         "servers_in": "many",
+        "server_log_path": "pipes",
+        "server_name_from": "settings",
+        **dict.fromkeys(_OF_FILES, "files"),
     },
 )

@@ -24,16 +24,16 @@ _VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 _INPUT = "${input:"  # VS Code asks for such values
 
 
-class UnsetError(ConfigError):
+class UnsetVariableError(ConfigError):
     """An environment variable is not set."""
 
 
-def user_path() -> Path:
+def user_servers_path() -> Path:
     """Return the path of the user's own file of servers."""
     return data_folder() / "mcp.json"
 
 
-def tables_of(data: bytes, shown: str) -> dict[str, dict[str, Any]]:
+def server_tables(data: bytes, shown: str) -> dict[str, dict[str, Any]]:
     """Return the raw entries of a file's servers, by name.
 
     Raises:
@@ -53,7 +53,7 @@ def tables_of(data: bytes, shown: str) -> dict[str, dict[str, Any]]:
     return servers
 
 
-def settings_of(
+def settings_from_table(
     name: str, table: Mapping[str, Any], shown: str, environ: Mapping[str, str] = os.environ
 ) -> ServerSettings | None:
     """Return the settings of a server's entry; None if it is switched off.
@@ -118,26 +118,26 @@ def _filled(value: Any, where: str, environ: Mapping[str, str]) -> Any:
     def fill(match: re.Match[str]) -> str:
         name, default = match[1], match[2]
         if name not in environ and default is None:
-            raise UnsetError(notice("library.mcp_unset", where=where, name=name))
+            raise UnsetVariableError(notice("library.mcp_unset", where=where, name=name))
         return environ.get(name) or default or ""
 
     return _VARIABLE.sub(fill, value)
 
 
-def user_tables() -> dict[str, dict[str, Any]]:
+def user_servers() -> dict[str, dict[str, Any]]:
     """Return the entries of the user's own file.
 
     Raises:
         ConfigError: The file cannot be read.
     """
-    path = user_path()
+    path = user_servers_path()
     try:
-        return tables_of(path.read_bytes(), str(path)) if path.exists() else {}
+        return server_tables(path.read_bytes(), str(path)) if path.exists() else {}
     except OSError as error:
         raise ConfigError(notice("library.cannot_be_read", path=path, error=error.strerror)) from error
 
 
-def change_user(change: Callable[[dict[str, dict[str, Any]]], None]) -> None:
+def change_user_servers(change: Callable[[dict[str, dict[str, Any]]], None]) -> None:
     """Change the servers in the user's own file; other content is kept.
 
     Args:
@@ -146,8 +146,8 @@ def change_user(change: Callable[[dict[str, dict[str, Any]]], None]) -> None:
     Raises:
         ConfigError: The file cannot be read or written.
     """
-    path = user_path()
-    user_tables()  # never overwrite an unreadable file
+    path = user_servers_path()
+    user_servers()  # never overwrite an unreadable file
 
     def changed(old: bytes) -> bytes:
         document = json.loads(old) if path.exists() and old.strip() else {}

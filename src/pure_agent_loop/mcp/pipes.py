@@ -49,7 +49,7 @@ class Log:
     """
 
     def __init__(self, settings: ServerSettings) -> None:
-        self._settings, self._path, self._left = settings, log_file(settings.name), MAX_LOG
+        self._settings, self._path, self._left = settings, server_log_path(settings.name), MAX_LOG
         self._file: Any = None
         self._last: deque[bytes] = deque(maxlen=_OUTPUT_LINES)
 
@@ -88,7 +88,7 @@ class Log:
             self._file.close()
 
 
-def log_file(name: str) -> Path:
+def server_log_path(name: str) -> Path:
     """Return the path of a server's log."""
     return data_folder() / "mcp" / "logs" / f"{name}.log"
 

@@ -193,9 +193,9 @@ def default_name(command: Sequence[str], url: str) -> str:
     source = (
         (urlsplit(url).hostname or "server") if url else PurePath(command[0] if command else "server").stem
     )
-    return as_name(source)
+    return server_name_from(source)
 
 
-def as_name(text: str) -> str:
+def server_name_from(text: str) -> str:
     """Convert a foreign name to a valid server name."""
     return re.sub(r"[^A-Za-z0-9_-]+|__+", "-", text).strip("-_")[:32].rstrip("-_") or "server"

@@ -59,9 +59,9 @@ def with_editors_servers(
 
 def _server_of(definition: Mapping[str, Any]) -> dict[str, Any]:
     """Convert a server table of the protocol to arguments of `MCPServer`."""
-    from pure_agent_loop.mcp.settings import as_name
+    from pure_agent_loop.mcp import server_name_from
 
-    name, kind = as_name(text(definition, "name")), definition.get("type", "stdio")
+    name, kind = server_name_from(text(definition, "name")), definition.get("type", "stdio")
     if kind in ("http", "sse"):
         headers = {text(field, "name"): text(field, "value") for field in items(definition, "headers")}
         return {"name": name, "url": text(definition, "url"), "headers": headers, "transport": kind}

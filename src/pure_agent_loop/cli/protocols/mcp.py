@@ -120,7 +120,7 @@ def mcp(options: argparse.Namespace, output: CommandOutput) -> int:
 
 
 def _add(options: argparse.Namespace, output: CommandOutput) -> int:
-    from pure_agent_loop.mcp.files import change_user, user_path, user_tables
+    from pure_agent_loop.mcp import change_user_servers, user_servers, user_servers_path
 
     is_url = _URL.match(options.where[0]) is not None
     if is_url and len(options.where) > 1:
@@ -147,11 +147,13 @@ def _add(options: argparse.Namespace, output: CommandOutput) -> int:
         raise ConfigError(user_text("cli.mcp_no_folder", folder=f"{options.cwd!r:.80}"))
     table |= {"cwd": str(Path(options.cwd).absolute())} if options.cwd else {}
     table |= {"trusted": True} if options.trusted else {}
-    notes = _notes(options.name, table, user_path())
-    was_there = options.name in user_tables()
-    change_user(lambda servers: servers.update({options.name: table}))
+    notes = _notes(options.name, table, user_servers_path())
+    was_there = options.name in user_servers()
+    change_user_servers(lambda servers: servers.update({options.name: table}))
     output.info(
-        user_text("cli.mcp_replaced" if was_there else "cli.mcp_added", name=options.name, file=user_path())
+        user_text(
+            "cli.mcp_replaced" if was_there else "cli.mcp_added", name=options.name, file=user_servers_path()
+        )
     )
     for note in notes:
         output.info(user_text("cli.mcp_warning", note=note))
@@ -160,11 +162,11 @@ def _add(options: argparse.Namespace, output: CommandOutput) -> int:
 
 def _notes(name: str, table: dict[str, Any], path: Path) -> list[str]:
     """Return warnings about a server to be added."""
-    from pure_agent_loop.mcp.files import UnsetError, settings_of
+    from pure_agent_loop.mcp import UnsetVariableError, settings_from_table
 
     try:
-        settings = settings_of(name, table, str(path))
-    except UnsetError as unset:  # the variable may be set later
+        settings = settings_from_table(name, table, str(path))
+    except UnsetVariableError as unset:  # the variable may be set later
         return [str(unset)]
     if settings is None or not settings.command:
         return []
@@ -186,27 +188,27 @@ def _pair(text: str, sign: str) -> tuple[str, str]:
 
 
 def _remove(name: str, output: CommandOutput) -> int:
-    from pure_agent_loop.mcp import Approvals
-    from pure_agent_loop.mcp.files import change_user, user_path, user_tables
+    from pure_agent_loop.mcp import Approvals, change_user_servers, user_servers, user_servers_path
 
-    tables = user_tables()
+    tables = user_servers()
     if (table := tables.get(name)) is None:
         hint = did_you_mean(name, tables)
-        raise ConfigError(user_text("cli.mcp_not_there", file=user_path(), name=f"{name!r:.60}", hint=hint))
+        raise ConfigError(
+            user_text("cli.mcp_not_there", file=user_servers_path(), name=f"{name!r:.60}", hint=hint)
+        )
     with contextlib.suppress(ConfigError):
-        Approvals(_logged_out(name, table, str(user_path()))[0].identity).forget()
-    change_user(lambda servers: servers.__delitem__(name))
+        Approvals(_logged_out(name, table, str(user_servers_path()))[0].identity).forget()
+    change_user_servers(lambda servers: servers.__delitem__(name))
     output.info(user_text("cli.mcp_removed", name=name))
     return DONE
 
 
 def _logged_out(name: str, table: Mapping[str, Any], shown: str) -> tuple[ServerSettings, bool]:
     """Delete the login of a server; return its settings and whether it had one. Other fields are not read."""
-    from pure_agent_loop.mcp import forget_login
-    from pure_agent_loop.mcp.files import settings_of
+    from pure_agent_loop.mcp import forget_login, settings_from_table
 
     identity = {key: value for key, value in table.items() if key in ("type", "command", "args", "url")}
-    settings = settings_of(name, identity, shown)
+    settings = settings_from_table(name, identity, shown)
     assert settings is not None  # `disabled` is not among these fields
     return settings, forget_login(settings)
 
@@ -255,8 +257,7 @@ async def _row(written: ServerEntry, workspace: Path) -> dict[str, Any]:
 
 
 async def _test(settings: ServerSettings, output: CommandOutput, *, agrees: bool) -> int:
-    from pure_agent_loop.mcp import MCPServer
-    from pure_agent_loop.mcp.pipes import log_file
+    from pure_agent_loop.mcp import MCPServer, server_log_path
 
     async with MCPServer.of(settings) as server:
         begun = time.monotonic()
@@ -284,7 +285,7 @@ async def _test(settings: ServerSettings, output: CommandOutput, *, agrees: bool
             output.info(user_text("cli.mcp_to_approve", name=settings.name))
         ready, answered = started - begun, (time.monotonic() - started) * 1000
         times = {"seconds": f"{ready:.1f}", "milliseconds": f"{answered:.1f}"}
-        output.info(user_text("cli.mcp_ready", file=log_file(settings.name), **times))
+        output.info(user_text("cli.mcp_ready", file=server_log_path(settings.name), **times))
     return DONE
 
 

@@ -44,9 +44,9 @@ class ServerEntry:
         Args:
             workspace: The folder, passed to the server as its root.
         """
-        from pure_agent_loop.mcp.files import settings_of
+        from pure_agent_loop.mcp import settings_from_table
 
-        settings = settings_of(self.name, self.table, self.shown)
+        settings = settings_from_table(self.name, self.table, self.shown)
         if settings is None:
             return None
         cwd = settings.cwd or ("" if settings.url else str(workspace) if self.is_project else NEUTRAL_DIR)
@@ -142,9 +142,9 @@ def _data(path: Path, shown: str) -> bytes:
 
 
 def _of_file(file: ConfigFile) -> Iterator[ServerEntry]:
-    from pure_agent_loop.mcp.files import tables_of
+    from pure_agent_loop.mcp import server_tables
 
-    for name, table in tables_of(file.data, file.shown).items():
+    for name, table in server_tables(file.data, file.shown).items():
         yield ServerEntry(name, table, file.shown, file.is_project)
 
 
