@@ -14,7 +14,7 @@ from pure_agent_loop.cli.parser import make_parser
 from pure_agent_loop.cli.shell_integration.outline import CommandOutline, OptionOutline, outline
 from pure_agent_loop.server.api.openapi import ALWAYS, document
 from pure_agent_loop.server.app import OPERATIONS
-from pure_agent_loop.server.people import TITLES
+from pure_agent_loop.server.problems import TITLES
 
 # Where an operation stands, by the part of its path behind /api; all others are protocols of other products.
 SECTIONS = {
