@@ -19,7 +19,7 @@ from llm_client_conformance.scripted.gate import Gate
 
 @dataclass(frozen=True, slots=True)
 class HangUp(ServerFault):
-    """The connection is closed: before any byte, or in the middle without the last HTTP chunk."""
+    """Closed connection: before any byte, or in the middle without the last HTTP chunk."""
 
     async def play(self, out: Exchange) -> bool:
         """Close."""
@@ -31,13 +31,13 @@ class HangUp(ServerFault):
 
 @dataclass(frozen=True, slots=True)
 class Drip(ServerFault):
-    """Signs of life without content: comments in a stream, empty lines otherwise.
+    """Keep-alives without content: comments in a stream, empty lines otherwise.
 
     Args:
-        count: How many; None until the client leaves or `gate` is open.
+        count: Number of keep-alives; None until the client leaves or `gate` is open.
         interval: Seconds between two of them.
         comment: The line.
-        gate: Opening it ends the drip; the answer goes on.
+        gate: Opening it ends the drip; the answer continues.
     """
 
     count: int | None = None
@@ -59,7 +59,7 @@ class Drip(ServerFault):
 
 @dataclass(frozen=True, slots=True)
 class BrokenChunk(ServerFault):
-    """Something where JSON should be. A stream goes on after it; otherwise it is the whole body.
+    """Invalid JSON. A stream continues after it; otherwise it is the whole body.
 
     Args:
         text: What is sent.
@@ -93,7 +93,7 @@ class EmptyChoices(ServerFault):
 
 @dataclass(frozen=True, slots=True)
 class Raw(ServerFault):
-    """Exactly these bytes as the body, or as a part of it: for the streams of strange servers.
+    """Raw bytes as the body, or as a part of it: for the streams of unusual servers.
 
     Args:
         data: For a stream the text of its events, such as ``b"data: {...}\\n\\n"``; nothing is added.
@@ -112,7 +112,7 @@ class Raw(ServerFault):
 
 
 def rate_limited(retry_after: float | str | datetime | None = None) -> Status:
-    """Status 429.
+    """Return status 429.
 
     Args:
         retry_after: The header's value: seconds, a time (sent as an HTTP date), or a text as it is.
@@ -126,18 +126,18 @@ def rate_limited(retry_after: float | str | datetime | None = None) -> Status:
 
 
 def quota_exceeded() -> Status:
-    """Status 429 because no money is left: waiting does not help."""
+    """Return status 429 for a used-up quota: waiting does not help."""
     words = "You exceeded your current quota, please check your plan and billing details."
     return status(429, words, error_code="insufficient_quota", kind="insufficient_quota")
 
 
 def unavailable() -> Status:
-    """Status 503 with a body of plain text, as proxies send it."""
+    """Return status 503 with a body of plain text, as proxies send it."""
     return status(503, text="upstream connect error or disconnect/reset before headers")
 
 
 def html_page(code: int = 200, page: str = "<!doctype html><title>Sign in</title><h1>Sign in</h1>") -> Status:
-    """A web page where an answer was expected, as login portals send it.
+    """Return a web page in place of an answer, as login portals send it.
 
     Args:
         code: The status.
@@ -148,7 +148,7 @@ def html_page(code: int = 200, page: str = "<!doctype html><title>Sign in</title
 
 @contextmanager
 def refusing_url() -> Iterator[str]:
-    """A base URL on which every connection is refused, for as long as the block lasts."""
-    with socket.socket() as sock:  # bound but not listening: refused, and nobody else gets the port
+    """Yield a base URL on which every connection is refused while the block lasts."""
+    with socket.socket() as sock:  # bound but not listening: refused, and the port stays taken
         sock.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{sock.getsockname()[1]}/v1"
