@@ -18,7 +18,6 @@ BACKTICKED = re.compile(r"(?<!`)`([A-Za-z_][\w.]*)(?:\(\))?`(?!`)")
 DEFINITION = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 # Modules with two matters in one file, each with the reason why they stay together. The list only falls.
 TWO_MATTERS = {
-    "assistant/context_builder.py": "to be taken apart",
     "doctor/examination.py": "to be taken apart",
     "mcp/results.py": "to be taken apart",
     "mcp/serving/published.py": "to be taken apart",

@@ -49,7 +49,7 @@ def test_a_server_nobody_comes_to_ends():
 
 def test_a_killed_user_holds_nothing():
     code = (
-        "import sys\nfrom pure_agent_loop.local.engine.owner import *\n"
+        "import sys\nfrom pure_agent_loop.local.engine.leases import State, take_lease\n"
         "lease = take_lease(State(1, '', 'secret', int(sys.argv[1]), 0))\n"
         "print(lease is not None, flush=True)\nsys.stdin.read()"
     )

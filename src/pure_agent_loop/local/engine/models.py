@@ -120,7 +120,7 @@ def _receive(url: str, part: Path, tag: Path, progress: Progress) -> None:
     import http.client
     import urllib.error
 
-    have = part.stat().st_size if part.exists() and _same_source(tag, url) else 0
+    have = part.stat().st_size if part.exists() and _read_tag(tag).get("url") == url else 0
     try:
         answer = _open(url, have, _read_tag(tag))
     except urllib.error.HTTPError as error:
@@ -135,14 +135,9 @@ def _receive(url: str, part: Path, tag: Path, progress: Progress) -> None:
         total = start + int(answer.headers.get("Content-Length") or 0)
         with part.open("ab" if resumed else "wb") as file:
             for done in _copy(answer, file, start):
-                progress(_percent(_target_name(part), done, total))
+                progress(_percent(part.name.removesuffix(".part"), done, total))
     if total > part.stat().st_size:
         raise http.client.IncompleteRead(b"", total - part.stat().st_size)
-
-
-def _target_name(part: Path) -> str:
-    """Return the final name of a partial file."""
-    return part.name.removesuffix(".part")
 
 
 def _open(url: str, have: int, tag: dict[str, Any]) -> Any:
@@ -163,10 +158,6 @@ def _read_tag(tag: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
-
-
-def _same_source(tag: Path, url: str) -> bool:
-    return _read_tag(tag).get("url") == url
 
 
 def _copy(source: Any, target: IO[bytes], done: int) -> Iterator[int]:
