@@ -106,7 +106,7 @@ class EditorConnection:
         session = await self._open(params, text(params, "sessionId"))
         try:
             await session.send_history()
-        except BaseException:  # the session stays closed
+        except BaseException:  # after a failure, do not leave the session open
             del self._sessions[session.id]
             await session.work.close()
             raise
@@ -133,7 +133,7 @@ class EditorConnection:
             raise RpcError(NOT_FOUND, safe_str(translated(error, user_language()))) from error
         except ConfigError as error:
             raise invalid(safe_str(translated(error, user_language()))) from error
-        if session.id in self._sessions:  # opened by a concurrent request
+        if session.id in self._sessions:  # a concurrent request has opened this session
             await session.work.close()
             raise invalid(user_text("cli.acp_open", session=session.id))
         self._sessions[session.id] = session

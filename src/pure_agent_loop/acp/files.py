@@ -24,7 +24,7 @@ from pure_agent_loop.toolbox.files.folder import FolderHandle, unlinked_folder
 from pure_agent_loop.toolbox.files.replacing import require_replaceable
 
 MAX_BYTES = 10_000_000  # maximum size of a file to request from the editor
-THROUGH_EDITOR = ("read_file", "write_file", "edit_file")  # tools that must then run exclusively
+THROUGH_EDITOR = ("read_file", "write_file", "edit_file")  # run exclusively with such an editor
 
 
 class EditorFiles(Workspace):
@@ -38,10 +38,10 @@ class EditorFiles(Workspace):
     def __init__(self, root: Path, editor: Editor) -> None:
         super().__init__(root)
         self._editor = editor
-        self.notes_questions = False  # the editor is only called from threads
+        self.notes_questions = False  # calls to the editor are made only from threads
 
     def open_for_reading(self, path: str) -> BinaryIO:
-        """See `Workspace`. Text comes from the editor if possible."""
+        """See `Workspace`. The text is read from the editor if possible."""
         file = super().open_for_reading(path)
         if not self._editor.reads or os.fstat(file.fileno()).st_size > MAX_BYTES:
             return file
@@ -51,7 +51,7 @@ class EditorFiles(Workspace):
             return file
         try:
             text = self._editor.read(self._absolute(path))
-        except RpcError:  # not open in the editor, so without unsaved changes
+        except RpcError:  # not open in the editor, so there are no unsaved changes
             return file
         with file, super().open_for_reading(path) as reopened:
             if not os.path.samestat(os.fstat(file.fileno()), os.fstat(reopened.fileno())):
@@ -62,7 +62,7 @@ class EditorFiles(Workspace):
         return copy
 
     def write(self, path: str, data: bytes, *, make_folders: bool = True) -> os.stat_result | None:
-        """See `Workspace`. Text is written by the editor if possible."""
+        """See `Workspace`. The editor writes the text if possible."""
         before, after = self._read_text(path), _text(data)
         if after is not None and self._editor.writes:
             status = self._write_by_editor(path, data, after, make_folders=make_folders)
@@ -77,7 +77,7 @@ class EditorFiles(Workspace):
         try:
             with self.open_for_reading(path) as file:
                 return _text(file.read(MAX_BYTES))
-        except (WorkspaceError, OSError):  # missing, or `write` reports the error
+        except (WorkspaceError, OSError):  # the file is missing, or `write` reports the error
             return None
 
     def _write_by_editor(

@@ -18,7 +18,7 @@ from pure_agent_loop.sessions.story import Entry
 
 
 class NoModelError(PureAgentLoopError):
-    """No model is configured. The message says what to do."""
+    """No model is configured. The error message explains how to configure one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class Known:
 
     Args:
         id: The session's id.
-        folder: The folder it was started in.
-        title: Its first task.
+        folder: The folder in which the session was started.
+        title: Text of the session's first task.
         updated: Time of its last use in seconds since the epoch.
     """
 
@@ -59,7 +59,7 @@ class Asked:
 
     Args:
         text: The question, without the diff.
-        planned: The planned change of a file, if known for sure.
+        planned: The planned change of a file; None if it is not certain.
         rules: Rules that would cover calls of this kind; empty if every such rule would be too broad.
     """
 
@@ -82,7 +82,7 @@ class Option:
 
 
 class Editor(Protocol):
-    """An editor: its user, its files including unsaved changes, and its terminals."""
+    """Access to an editor: the user, files with unsaved changes, and terminals."""
 
     reads: bool
     """True if the editor reads files."""
@@ -92,21 +92,21 @@ class Editor(Protocol):
     """True if the editor runs terminals."""
 
     def read(self, path: str) -> str:
-        """Return the text of the file at an absolute path. Call it only from a tool's thread.
+        """Return the text of the file at an absolute path. Call this method only from a tool's thread.
 
         Raises:
             RpcError: The editor cannot read the file.
         """
 
     def write(self, path: str, text: str) -> None:
-        """Write a file. Call it from a tool's thread, like `read`.
+        """Write a file. Call this method only from a tool's thread, like `read`.
 
         Raises:
             RpcError: The editor cannot write the file.
         """
 
     async def terminal(self, method: str, **params: Any) -> Mapping[str, Any]:
-        """Call a terminal method. Call it from the event loop.
+        """Call a terminal method. Call this method only from the event loop.
 
         Args:
             method: The method's name without ``terminal/``.
@@ -117,13 +117,13 @@ class Editor(Protocol):
         """
 
     def attach(self, call_id: str, content: Mapping[str, Any]) -> None:
-        """Show protocol content in a call. Can be called from any thread."""
+        """Show protocol content in a call. This method can be called from any thread."""
 
     async def ask(self, request: PermissionRequest) -> Permission:
         """Ask the user to decide about a call."""
 
     async def confirm(self, text: str) -> bool:
-        """Ask the user a yes/no question. Anything but yes is no."""
+        """Ask the user a yes/no question. Any answer other than yes counts as no."""
 
     async def note(self, text: str) -> None:
         """Show the user a notice."""
@@ -141,7 +141,7 @@ class Work(Protocol):
         """The options by protocol category; ``mode`` is the permission mode."""
 
     async def choose(self, option: str, value: str) -> None:
-        """Set an option, effective from the next question or task.
+        """Set an option; the new value applies from the next question or task.
 
         Raises:
             PureAgentLoopError: The value cannot be used.
@@ -158,10 +158,10 @@ class Work(Protocol):
         """Run a task; None resumes the interrupted one."""
 
     def stop(self) -> None:
-        """Stop the run soon. Its history is kept."""
+        """Stop the run soon and keep the history."""
 
     def suggest(self, request: PermissionRequest) -> Permission:
-        """Return what the rules have come to decide about a call; ``ask`` if the user must be asked."""
+        """Return the decision of the current rules about a call; ``ask`` if the user must be asked."""
 
     def asked(self, request: PermissionRequest) -> Asked:
         """Return the content of a question about a call. Called from a thread."""
@@ -186,7 +186,7 @@ class Work(Protocol):
         """Execute a slash command.
 
         Returns:
-            The output; the task that the command expands to, if any; whether to run afterwards.
+            The output, the task that the command expands to (if any), and whether a run follows.
 
         Raises:
             PureAgentLoopError: The command failed.
@@ -218,7 +218,7 @@ class Host(Protocol):
             folder: The session's folder.
             session_id: A stored session; None for a new one.
             servers: The editor's MCP servers, as in the protocol.
-            editor: The editor. Not usable before the session is open.
+            editor: The editor. The editor cannot be used before the session is open.
 
         Raises:
             NoModelError: No model is available in this folder.
@@ -227,7 +227,7 @@ class Host(Protocol):
         """
 
     async def sessions(self, folder: Path | None, start: int, count: int) -> Sequence[Known]:
-        """Return up to `count` sessions of a folder, or of all, last used first, skipping `start`."""
+        """Return up to `count` sessions of a folder (None for all), last used first, skipping `start`."""
 
     def delete(self, session_id: str) -> None:
         """Delete a session.

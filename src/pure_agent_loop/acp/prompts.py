@@ -14,14 +14,14 @@ from pure_agent_loop.support.language import model_text
 from pure_agent_loop.support.text import clean_text, safe_str
 
 _PDF = "application/pdf"
-MAX_TEXT = 100_000  # characters of an embedded file; tools can read the rest
+MAX_TEXT = 100_000  # maximum characters of an embedded file; tools can read the rest
 
 
 def read_prompt(blocks: Sequence[Mapping[str, Any]], folder: Path) -> tuple[str, list[dict[str, Any]]]:
     """Return the task and its media.
 
     Args:
-        folder: The session's folder. Files in it are named by their relative path.
+        folder: The session's folder. Files in this folder are named by relative path.
 
     Raises:
         RpcError: A block is invalid, or the prompt is empty.

@@ -23,7 +23,7 @@ from pure_agent_loop.support.text import safe_str
 from pure_agent_loop.support.threads import in_thread
 
 EDITOR_SECONDS = 30.0  # timeout of the editor's file access
-_STOP_REASONS = {  # by stop reason, else by its kind
+_STOP_REASONS = {  # key: stop reason, or else kind of stop reason
     "token_limit": "max_tokens",
     "budget": "max_tokens",
     "content_filter": "refusal",
@@ -66,7 +66,10 @@ class AcpSession:
 
     @property
     def choices(self) -> dict[str, Any]:
-        """The options with their values. The modes are repeated for editors without config options."""
+        """The options with their values.
+
+        The permission modes are also returned separately, for editors that do not support config options.
+        """
         mode = self.work.options["mode"]
         modes = [
             {"id": value, "name": value, "description": description}
@@ -76,7 +79,7 @@ class AcpSession:
         return {"modes": {"currentModeId": mode.value, "availableModes": modes}, "configOptions": options}
 
     async def choose(self, name: str, value: str) -> None:
-        """Set an option, effective from the next task or question.
+        """Set an option; the new value applies from the next task or question.
 
         Raises:
             RpcError: The option or the value is unknown.
@@ -152,7 +155,7 @@ class AcpSession:
             if not self._is_stopped:
                 raise RpcError(INVALID_REQUEST, user_text("cli.acp_busy"))
             await self.wait_stopped()
-        if cancels != self._cancels:  # cancelled while waiting
+        if cancels != self._cancels:  # the prompt was cancelled while it was waiting
             return "cancelled"
         task, media = read_prompt(blocks, self.work.folder)
         self._is_stopped = False
@@ -206,7 +209,7 @@ class AcpSession:
             await self._idle.wait()
 
     def cancel(self) -> None:
-        """Stop the prompt soon. Its history is kept."""
+        """Stop the prompt soon and keep the history."""
         if self._updates is not None:
             self._is_stopped = True
             self._cancels += 1
@@ -241,7 +244,7 @@ class AcpSession:
                 options |= {"reject_session": "reject_always"}
             summary = calls.summarize(request.tool, request.args, self.work.folder)
             diff = [] if asked.planned is None else [calls.as_diff(asked.planned, self.work.folder)]
-            content = [*diff, calls.as_output(asked.text)]  # diff first: some editors only look there
+            content = [*diff, calls.as_output(asked.text)]  # some editors show only the first
             choice = await self._choose(request.call_id, {**summary, "content": content}, options, rules)
             return await self._apply_choice(choice, rules)
 
@@ -273,7 +276,10 @@ class AcpSession:
     async def _choose(
         self, call_id: str, summary: Mapping[str, Any], options: Mapping[str, str], rules: Sequence[str]
     ) -> str:
-        """Ask the user to choose an option. Without a choice, cancel the prompt and return ``""``."""
+        """Ask the user to choose an option.
+
+        If the user makes no choice, cancel the prompt and return ``""``.
+        """
         labelled = [
             {"optionId": option, "name": user_text(option, rules=", ".join(rules)), "kind": kind}
             for option, kind in options.items()
@@ -293,7 +299,7 @@ class AcpSession:
         if choice == "allow_folder":
             try:
                 await in_thread(partial(self.work.keep_rules, rules))
-            except ConfigError as error:  # the rules still apply to this session
+            except ConfigError as error:  # the rules were not saved, but apply to this session
                 await self.note(safe_str(error))
         if choice in ("allow_session", "allow_folder"):
             self.work.add_rules("allow", rules)

@@ -22,7 +22,7 @@ from pure_agent_loop.toolbox.sandbox.process import Finished
 from pure_agent_loop.toolbox.shell.tool import Shell
 
 RESULT = "finished.json"
-_UNKNOWN_CODE = 1  # if the editor returns no exit code
+_UNKNOWN_CODE = 1  # exit code to report if the editor returns none
 
 
 class EditorShell(Shell):
@@ -77,7 +77,7 @@ class EditorShell(Shell):
                 await self._editor.terminal("release", **terminal)
 
     async def _terminal_output(self, terminal: Mapping[str, Any], exit_status: Mapping[str, Any]) -> Finished:
-        """Return the terminal's output if there is no result file: stopped by the user, or never started."""
+        """Return the terminal's output for a command that left no result file: stopped, or never started."""
         response = await self._editor.terminal("output", **terminal)
         code = exit_status.get("exitCode")
         return Finished(code if isinstance(code, int) else _UNKNOWN_CODE, str(response.get("output") or ""))

@@ -16,10 +16,10 @@ from pure_agent_loop.support.language import user_text
 from pure_agent_loop.toolbox import TODO_TOOL
 
 SendUpdate = Callable[[Mapping[str, Any]], Awaitable[None]]
-MAX_PROGRESS = 20_000  # characters of a call's progress; the newest are shown
-MAX_SUBCALLS = 40  # calls of a subagent; the newest are shown
+MAX_PROGRESS = 20_000  # maximum characters of a call's progress; the newest are shown
+MAX_SUBCALLS = 40  # maximum calls of a subagent; the newest are shown
 _STATES = {"pending": "pending", "running": "in_progress", "error": "failed"}
-_SIGNS = {"running": "…", "error": "✗"}  # after the calls of a subagent
+_SIGNS = {"running": "…", "error": "✗"}  # signs shown after a subagent's calls
 _TASK_FIELDS = ("agent", "state", "calls", "tokens")
 _CHUNK_KINDS = {
     "task": "user_message_chunk",
@@ -36,17 +36,20 @@ def chunk(kind: str, text: str, message: str) -> dict[str, Any]:
 
 @dataclass
 class _ShownCall:
-    """A call as the editor shows it."""
+    """A tool call as shown by the editor."""
 
     is_announced: bool = False
     status: str = "pending"
-    text: str = ""  # progress, then the result
+    text: str = ""  # the progress while the call runs, then the result
     attached: list[Mapping[str, Any]] = field(default_factory=list)  # diffs and terminals
-    tasks: dict[str, str] = field(default_factory=dict)  # a line per subagent it started
-    subcalls: dict[str, str] = field(default_factory=dict)  # a line per call of these subagents
+    tasks: dict[str, str] = field(default_factory=dict)  # a line per subagent that the call started
+    subcalls: dict[str, str] = field(default_factory=dict)  # a line per call that these subagents make
 
     def content(self) -> list[Mapping[str, Any]]:
-        """Return the content to show. The text is left out if a diff or a terminal shows the result."""
+        """Return the content to show.
+
+        The result's text is omitted if a diff or a terminal shows the result.
+        """
         lines = [*self.tasks.values(), *[*self.subcalls.values()][-MAX_SUBCALLS:]]
         shows_text = self.text and (lines or not self.attached or self.status == "failed")
         texts = (["\n".join(lines)] if lines else []) + ([self.text] if shows_text else [])
@@ -104,7 +107,7 @@ class Updates:
         self._streamed.clear()
 
     async def _send_text(self, event: Event) -> None:
-        """Send a delta; or the whole text if no deltas came, as for a recorded response."""
+        """Send a delta, or the whole text if there were no deltas, as in a recorded response."""
         is_text = event.type in (EventType.TEXT_DELTA, EventType.THOUGHT)
         delta = EventType.TEXT_DELTA if is_text else EventType.REASONING_DELTA
         kind = "agent_message_chunk" if is_text else "agent_thought_chunk"
@@ -117,7 +120,7 @@ class Updates:
     # -- calls ------------------------------------------------------------------------------------------
 
     async def announce(self, call_id: str, tool: str, args: Mapping[str, Any]) -> None:
-        """Send a new call, once."""
+        """Announce a new call to the editor, once."""
         call = self._calls.setdefault(call_id, _ShownCall())
         if not call.is_announced:
             call.is_announced = True
@@ -145,7 +148,7 @@ class Updates:
     async def part(self, part: Mapping[str, Any]) -> None:
         """Send the state of a call."""
         call_id, state = part["call_id"], part["state"]
-        if part["tool"] == TODO_TOOL and call_id not in self._calls:  # shown as a plan
+        if part["tool"] == TODO_TOOL and call_id not in self._calls:  # todo calls are shown as a plan
             plan = calls.as_plan(part["input"] or {})
             if state == "completed" and plan is not None:
                 await self._send(plan)
@@ -163,7 +166,10 @@ class Updates:
             await self._show(call_id)
 
     async def _task(self, task: Mapping[str, Any], part: Mapping[str, Any] | None) -> None:
-        """Show a subagent's progress in the call that started it. Calls shown on their own stay so."""
+        """Show a subagent's progress in the call that started it.
+
+        Subagent calls with a separate entry keep that entry.
+        """
         parent, call_id = task["call_id"], part["call_id"] if part else ""
         shown_id = call_id if call_id in self._calls else parent
         if shown_id not in self._calls:

@@ -21,8 +21,8 @@ from pure_agent_loop.support.text import safe_str, to_jsonable
 PARSE_ERROR, INVALID_REQUEST, NO_METHOD, INVALID_PARAMS, INTERNAL = -32700, -32600, -32601, -32602, -32603
 AUTH_REQUIRED, NOT_FOUND, CANCELLED = -32000, -32002, -32800
 MAX_LINE = 64_000_000  # bytes; enough for base64 images
-END_SECONDS = 3.0  # time for running requests to end after a disconnect
-MAX_QUEUED = 256  # unwritten messages; above it, senders wait
+END_SECONDS = 3.0  # seconds for running requests to end after a disconnect
+MAX_QUEUED = 256  # unwritten messages; further senders wait
 
 
 class RpcError(PureAgentLoopError):
@@ -86,7 +86,7 @@ class Peer:
             for task in tasks:
                 task.cancel()
             if tasks:
-                await asyncio.wait(tasks, timeout=END_SECONDS)  # abandon those that do not stop
+                await asyncio.wait(tasks, timeout=END_SECONDS)  # abandon requests that do not stop
             self._lines.put(None)
 
     async def ask(self, method: str, params: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -113,7 +113,7 @@ class Peer:
 
     def _read(self) -> None:
         """Read lines in a thread. The rest of an oversized line is skipped."""
-        with suppress(OSError, ValueError, RuntimeError):  # the stream, or the loop, is closed
+        with suppress(OSError, ValueError, RuntimeError):  # the stream or the event loop is closed
             while line := self._source.readline(MAX_LINE):
                 if len(line) == MAX_LINE and not line.endswith(b"\n"):
                     while (rest := self._source.readline(MAX_LINE)) and not rest.endswith(b"\n"):
@@ -177,7 +177,7 @@ class Peer:
             return (
                 self._send_error(number, INVALID_PARAMS, "params must be an object.") if is_request else None
             )
-        if not is_request:  # later, so that a preceding request starts first and a cancel reaches it
+        if not is_request:  # delayed, so that a preceding request has started and can be cancelled
             self._loop.call_soon(self._dispatch_notification, method, params or {})
         elif number in self._serving:
             self._send_error(number, INVALID_REQUEST, f"The id {number!r} is still in use.")
@@ -219,7 +219,7 @@ class Peer:
 
     def _resolve(self, number: Any, message: Mapping[str, Any]) -> None:
         future = self._pending.get(number)
-        if future is None or future.done():  # unknown, or cancelled
+        if future is None or future.done():  # the request is unknown or was cancelled
             return
         error = message.get("error")
         if error is not None:
@@ -299,5 +299,5 @@ def folder(params: Mapping[str, Any], name: str) -> Path:
         if not path.is_absolute() or not path.is_dir():
             raise invalid(f"{name} must be the absolute path of an existing folder, not {value!r:.200}.")
         return path.resolve()
-    except (OSError, ValueError) as error:  # too long, or with a NUL
+    except (OSError, ValueError) as error:  # the path is too long or contains a NUL
         raise invalid(f"{name}={value!r:.200} is not a folder: {error}") from None

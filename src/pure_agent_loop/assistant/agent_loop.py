@@ -63,8 +63,8 @@ class AgentLoop:
     Each message is one run of `agent`, an ordinary `Agent`.
 
     Args:
-        provider: A model client of this package, or an object with ``chat_stream`` or ``chat``; None for
-            the client that `model` names.
+        provider: A model client of this package, or an object with ``chat_stream`` or ``chat``; None to
+            create a client for `model`.
         workspace: A `Workspace`, or an existing folder.
         tools: Functions, `Tool` objects or dicts, or a `ToolRegistry`; memory and skill tools are added.
         context_builder: Builds the prompt; None for memory in the workspace, the user's skills, and the
@@ -75,12 +75,12 @@ class AgentLoop:
         max_iterations: Steps per message; at the limit the answer ends with a note.
         max_retries: Retries of a failed request; also attempts of an ``idempotent`` tool.
         retry_delay: Seconds before the first retry of a request, and between attempts of a tool.
-        temperature: Sampling temperature; None to leave it out.
-        max_tokens: Tokens per model response; None to leave it out.
+        temperature: Sampling temperature; None to omit it from requests.
+        max_tokens: Maximum tokens per model response; None to omit it from requests.
         max_tool_calls: Tool calls per message; at the limit the answer ends with a note.
         max_history: Messages to keep; older ones are summarised into memory. None for no limit.
         limits: More limits; its ``max_turns`` and ``max_tool_calls`` are ignored.
-        language: ``en`` or ``zh`` for the framework's texts; None for that of the context builder.
+        language: ``en`` or ``zh`` for the framework's texts; None for the language of the context builder.
         trust_folder: Use ``AGENTS.md`` and the skills of the workspace. None uses them if a person trusted
             their exact content in ``pal run``. Texts left out are logged.
         agent_options: More arguments of `Agent`: ``can_use_tool``, ``permission_mode`` (``auto``),
@@ -169,7 +169,7 @@ class AgentLoop:
     ) -> Run:
         """Create the run that answers a message, without starting it; see `process_message`.
 
-        For surfaces that show more than text: ``run.stream()`` yields the events.
+        For chat surfaces that show more than text, ``run.stream()`` yields the events.
         """
         builder = self.context_builder
         is_first = not self.sessions.exists(session_id)
@@ -201,14 +201,14 @@ class AgentLoop:
     ) -> AsyncGenerator[str, None]:
         """Answer a message, yielding text as the model writes it. Closing the generator cancels the run.
 
-        A note in brackets marks a limit, a pending approval, or an answer that restarted.
+        A note in brackets marks a reached limit, a pending approval, or a restarted answer.
 
         Args:
             message: The user's message.
             session_id: The session; created if missing.
-            context: Context for this message: a string, a mapping, or a list of messages. In a new session
-                such a list is the history before this message.
-            media: Images: paths, bytes, ``data:`` URLs or parts; see `media_parts`.
+            context: Context for this message: a string, a mapping, or a list of messages. In a new session, a
+                list of messages becomes the history before this message.
+            media: Images: paths, bytes, ``data:`` URLs or content parts; see `media_parts`.
             channel: Source of the message, shown to the model.
             chat_id: Conversation in the channel, shown to the model.
             cancel_token: Stops the model, running tools, and this generator; the text so far is kept.
@@ -259,8 +259,7 @@ class AgentLoop:
             name: The tool.
             args: Its arguments.
 
-        Returns:
-            The result as the model reads it, including errors and denials.
+        Returns: The result as the model reads it; also for an error or a denial.
 
         Raises:
             ConfigError: `args` is not a mapping.
@@ -294,7 +293,7 @@ async def _run_calls(state: QueryState, kit: Kit) -> None:
 
 
 class _TextView:
-    """The text of a run for a chat, with blank lines where tools ran in between."""
+    """The text of a run for a chat, with blank lines where tools ran."""
 
     def __init__(self, words: AssistantWords) -> None:
         self._words = words
@@ -312,14 +311,14 @@ class _TextView:
             self._in_answer, self._gap = False, True
             return f"\n\n{self._words.starts_again}"
         if event.type is EventType.ACTION or (event.type is EventType.NOTICE and not self._in_answer):
-            self._gap = True  # a notice between two answers: a new message arrived
+            self._gap = True  # a notice between two answers: a new message has arrived
         if event.type in (EventType.ACTION, EventType.STEP_END):
             self._in_answer = False
         return ""
 
 
 def _after(result: AgentResult, words: AssistantWords) -> str:
-    """Return the note after the text: why the run ended early."""
+    """Return the note to add after the text: the reason why the run ended early."""
     return result.state.answer.note or _waiting(result.state, words)
 
 
@@ -346,7 +345,7 @@ def _compaction(memory: MemoryStore | None, max_history: int | None) -> Chain | 
 def _all_tools(
     tools: Iterable[ToolLike | Toolset] | ToolRegistry | None, builder: ContextBuilder, subagent_manager: Any
 ) -> ToolRegistry:
-    """Return the caller's tools, then those of memory, skills and subagents whose names are free."""
+    """Return the caller's tools, then the memory, skill and subagent tools whose names are not taken."""
     registry = ToolRegistry(tools or ())
     for source in (builder.memory, builder.skills, subagent_manager):
         make = getattr(source, "tools", None)

@@ -44,19 +44,19 @@ class ContextBuilder:
         print(builder.build_system_prompt())
 
     The system prompt has no date and nothing else that changes per message, so that servers can cache it.
-    Changing facts go into a note with the message: see `note`.
+    Changing facts go into a note that comes with the message; see `note`.
 
     Args:
         workspace: A `Workspace`, or an existing folder.
         memory: The memory; None for none.
         skills: The skills; None for none.
         persona_config: The persona; None for ``assistant``.
-        language: ``en`` or ``zh``; None for the persona's, else the default of the environment.
+        language: ``en`` or ``zh``; None for the persona's language, or else the default of the environment.
         words: Custom texts by section: ``dataclasses.replace(words_for("en"), safety="...")``.
         read_notes: Include the project's ``AGENTS.md`` files, if they are trusted.
         trust_folder: Use the texts of this folder. None uses them if a person trusted their exact content
             in ``pal run``. Texts left out are logged.
-        now: Returns the time for the note.
+        now: Function that returns the time for the note.
 
     Raises:
         ConfigError: The workspace is not a folder, or the language is not supported.
@@ -111,7 +111,7 @@ class ContextBuilder:
         return "\n\n".join([self.words.notes, *map(_wrap_note, notes)]) if notes else ""
 
     def _project_notes(self) -> Sequence[Note]:
-        """Return the folder's trusted notes, as they were when trust was checked."""
+        """Return the folder's trusted notes, as read when trust was checked."""
         if self._trust_folder is False:
             return ()
         guidance = guidance_of(self.workspace.root)
@@ -138,7 +138,7 @@ class ContextBuilder:
             context: Context of the message: a string, a mapping, or messages.
             channel: Source of the message, such as ``telegram``.
             chat_id: Conversation in the channel.
-            is_first: First message of the session: include the newest memory entries.
+            is_first: True for the first message of a session: include the newest memory entries.
 
         Raises:
             ConfigError: `context` has another type or is too long.
@@ -167,7 +167,7 @@ class ContextBuilder:
         Args:
             history: Earlier messages; a leading system message is replaced.
             current_message: The user's new message.
-            media: Its images; see `media_parts`.
+            media: Images of the new message; see `media_parts`.
             context: See `note`.
             channel: See `note`.
             chat_id: See `note`.
@@ -209,8 +209,8 @@ class ContextBuilder:
 
         Args:
             messages: The list; modified in place.
-            content: Its text.
-            tool_calls: Its calls, as `ToolCall` objects or protocol dicts.
+            content: Text of the response.
+            tool_calls: Calls of the response, as `ToolCall` objects or protocol dicts.
         """
         message: Message = {"role": "assistant", "content": None if content is None else clean_text(content)}
         calls = [wire_call(call) if isinstance(call, ToolCall) else dict(call) for call in tool_calls or ()]
@@ -223,7 +223,7 @@ class ContextBuilder:
 
 
 def _wrap_note(note: Note) -> str:
-    text = note.text.replace("</notes", "<\\/notes")  # a file must not close its own tag
+    text = note.text.replace("</notes", "<\\/notes")  # a file must not close the tag that encloses it
     return f'<notes file="{_one_line(note.name)}">\n{text}\n</notes>'
 
 

@@ -35,7 +35,7 @@ _FIRST_LINE = "# Memory"
 
 
 class MemoryStoreError(PureAgentLoopError):
-    """An entry cannot be written to memory. The message is for the model."""
+    """An entry cannot be written to memory. The error message is written for the model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,15 +65,17 @@ class MemoryStore:
         memory.write("The user's cat is called Miso.")
         print(memory.search("cat"))
 
-    Safe for several writing processes. Entries that `MemoryOverflow` writes to the file are included.
+    Several processes may write the file at the same time. Entries that `MemoryOverflow` writes to the file
+    are included.
 
     Args:
         workspace: A `Workspace`, or an existing folder; the file is ``MEMORY.md`` in it.
-        max_entry_chars: Longer entries are rejected.
-        max_file_bytes: Writes beyond this size are rejected; of a larger file only the end is read.
-        language: ``en`` or ``zh`` for the tools; None for the agent's language.
-        words: Custom texts instead.
-        now: Returns the time of an entry.
+        max_entry_chars: Maximum length of an entry; longer ones are rejected.
+        max_file_bytes: Maximum size of the file; larger writes are rejected, and only the end of a larger
+            file is read.
+        language: ``en`` or ``zh`` for the tools; None for the language of the agent.
+        words: Custom texts to use instead of those of the language.
+        now: Function that returns the time of an entry.
 
     Raises:
         ConfigError: The workspace is not a folder.
@@ -160,7 +162,7 @@ class MemoryStore:
         """Return the entries that match a query best, best first, newer before older.
 
         Args:
-            query: Words in any script; rare words weigh more.
+            query: Words in any script; rare words have more weight.
             limit: Maximum number of entries.
         """
         entries, query_terms = self.entries(), set(_terms(query))

@@ -13,7 +13,7 @@ from pure_agent_loop.toolbox.files.encoding import UTF16
 from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_NOTES_BYTES = 32 * 1024
-_NAMES = ("AGENTS.md", "CLAUDE.md")  # the second if the first is missing
+_NAMES = ("AGENTS.md", "CLAUDE.md")  # the second name is used if the first file is missing
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +38,8 @@ def project_notes(
     """Return the notes that apply to a folder, nearest last.
 
     The user's notes come first, then those of each folder from the root of the git project down to `folder`;
-    outside a git project only those of `folder`. Over `max_bytes`, the nearest are kept. Links that point
-    outside the project are not followed.
+    outside a git project only those of `folder`. If all notes together exceed `max_bytes`, the nearest ones
+    are kept. Links that point outside the project are not followed.
 
     Args:
         folder: The working directory.
@@ -96,5 +96,5 @@ def _read(root: Path, path: str, limit: int) -> str:
             data = file.read(limit + 1)
     except (WorkspaceError, ConfigError, OSError):
         return ""
-    encoding = "utf-16" if data.startswith(UTF16) else "utf-8-sig"  # as read_file shows it
+    encoding = "utf-16" if data.startswith(UTF16) else "utf-8-sig"  # the text as `read_file` shows it
     return clean_text(data[:limit].decode(encoding, "ignore" if len(data) > limit else "replace")).strip()

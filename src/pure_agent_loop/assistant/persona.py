@@ -104,10 +104,10 @@ class PersonaConfig:
         PersonaConfig("Ada", "You help with astronomy.", rules=("Give distances in light years.",))
 
     Args:
-        name: Its name.
-        description: Its role, in the second person.
-        style: Its writing style.
-        rules: Its rules, one sentence each.
+        name: Name of the persona.
+        description: Role of the persona, in the second person.
+        style: Writing style of the persona.
+        rules: Rules of the persona, one sentence each.
         language: ``en`` or ``zh``, for the persona and the framework's texts; None for the default of the
             environment.
 
@@ -187,7 +187,7 @@ class PersonaConfig:
             if not isinstance(persona, Mapping):
                 raise ConfigError("must be an object with name and description")
             return cls.from_dict(persona)
-        except (ValueError, RecursionError) as error:  # ConfigError is a ValueError
+        except (ValueError, RecursionError) as error:  # ConfigError is also a ValueError
             raise ConfigError(f"Persona file {path} is invalid: {error}") from error
 
     def text(self) -> str:

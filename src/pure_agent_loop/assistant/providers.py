@@ -31,8 +31,9 @@ def as_model(provider: Any, model: str | None = None) -> ChatModel:
     """Return a model client for a provider.
 
     Args:
-        provider: A client of this package, or an object with an async ``chat(messages, tools, **options)``,
-            or with a ``chat_stream`` that takes the same arguments and is an async iterator.
+        provider: A client of this package, or an object with an async method ``chat(messages, tools,
+            **options)``, or with a method ``chat_stream`` that takes the same arguments and returns an async
+            iterator.
         model: Model name, sent as the option ``model`` with each request.
 
     Raises:
@@ -112,7 +113,7 @@ def as_delta(item: Any) -> Delta:
     Raises:
         LLMError: The item has another type.
     """
-    from pure_agent_loop.llm.completions import parse_chunk  # only for clients of one's own
+    from pure_agent_loop.llm.completions import parse_chunk  # imported lazily: only custom clients need it
 
     if isinstance(item, Delta):
         return item

@@ -33,14 +33,14 @@ class Skill:
     """One skill.
 
     Args:
-        name: Its name, the same as its folder's.
-        description: What it is for, and when to use it.
-        body: Its instructions.
-        folder: Its folder.
+        name: Name of the skill, equal to the name of the folder.
+        description: Purpose of the skill, and when to use it.
+        body: Instructions of the skill.
+        folder: Folder of the skill.
         always: True if the body is always in the prompt.
-        license: License of its text; empty if not stated.
-        allowed_tools: Tools it declares. For display; grants no permission.
-        trusted: True if its files may be used, or a function that returns True for trusted bytes.
+        license: License of the skill's text; empty if not stated.
+        allowed_tools: Tools that the skill declares. For display; grants no permission.
+        trusted: True if the skill's files may be used, or a function that returns True for trusted bytes.
     """
 
     name: str
@@ -76,11 +76,12 @@ class SkillsLoader:
     Args:
         folders: Trusted folders that contain skill folders.
         workspace: A project; its skills are in ``.agents/skills``.
-        trust_project: Use the project's skills. A model follows their text, so read them first. False
-            reports them in `problems`; a function returns True for trusted bytes, at each read.
+        trust_project: Use the project's skills. A model follows the text of skills, so read them before you
+            trust them. False reports them in `problems`; a function returns True for trusted bytes, at each
+            read.
         user: Include ``~/.agents/skills``.
-        language: ``en`` or ``zh`` for the tool; None for the agent's language.
-        words: Custom texts instead.
+        language: ``en`` or ``zh`` for the tool; None for the language of the agent.
+        words: Custom texts to use instead of those of the language.
     """
 
     def __init__(
@@ -146,7 +147,7 @@ class SkillsLoader:
                 skill = _read(place, trusted)
             except (FrontMatterError, WorkspaceError, OSError, ConfigError, MissingExtraError) as error:
                 if isinstance(error, MissingExtraError) and folder in self._folders:
-                    raise  # the caller named this folder; the others may hold skills by chance
+                    raise  # the caller chose this folder; other folders may hold skills by chance
                 self.problems.append(SkillProblem(place, clean_text(str(error))))
                 continue
             if trusted is False:

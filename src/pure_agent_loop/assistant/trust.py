@@ -33,7 +33,7 @@ class Guidance:
 
     @property
     def shown(self) -> str:
-        """The names, shortened for display."""
+        """Names of the files, shortened for display."""
         rest = len(self.names) - _MAX_NAMES
         return ", ".join(self.names[:_MAX_NAMES]) + (f" and {rest} more" if rest > 0 else "")
 
@@ -65,7 +65,7 @@ def _files(workspace: Path, notes: tuple[Note, ...], others: set[bytes]) -> Iter
             others.add(data := _digest(path))
             yield f"{SUBAGENTS_FOLDER}/{path.name}", data
     for skill in skill_folders(workspace / PROJECT_FOLDER):
-        place = skill.resolve()  # a skill may be a link; its target counts
+        place = skill.resolve()  # a skill may be a link; its target is examined
         for path in sorted(place.rglob("*")):
             if path.is_file():
                 others.add(data := _digest(path))
@@ -75,7 +75,7 @@ def _files(workspace: Path, notes: tuple[Note, ...], others: set[bytes]) -> Iter
 def _digest(path: Path) -> bytes:
     try:
         return hashlib.sha256(path.read_bytes()).digest()
-    except OSError:  # an unreadable file instructs no model; once it is readable, the digest changes
+    except OSError:  # no model can read it; once it is readable, the digest changes
         return b""
 
 

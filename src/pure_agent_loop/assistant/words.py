@@ -1,4 +1,4 @@
-"""Texts of the assistant for models, in English and Chinese. Each can be replaced."""
+"""Texts of the assistant for models, in English and Chinese. Each text can be replaced."""
 
 from __future__ import annotations
 

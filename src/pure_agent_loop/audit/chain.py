@@ -1,9 +1,9 @@
 """Append to an audit log that several processes write, and that each of them may leave unfinished.
 
 Under the lock: read the head, process what a killed writer left after it, append, and update the head.
-Nothing is ever removed. An unfinished line gets its newline and a line that describes it (``torn``);
-anything that a writer does not leave behind gets a line that `verify` reports (``cut``, ``foreign``,
-``head``, ``lost``).
+Nothing is ever removed. An unfinished line gets a newline and a following line that describes it (``torn``);
+any damage that a writer cannot cause gets a line that `verify` reports (``cut``, ``foreign``, ``head``,
+``lost``).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pure_agent_loop.support.variables import variable
 # HMAC: without the key, it is impossible to write a valid line.
 
 KEY_VARIABLE = "PAL_AUDIT_KEY"
-GENESIS = "0" * 64  # `prev` of the first line
+GENESIS = "0" * 64  # value of `prev` in the first line
 _MIN_KEY_LENGTH = 16
 _END = re.compile(rb',"hash":"([0-9a-f]{64})"\}\n')
 _END_LENGTH = len(b',"hash":""}\n') + 64
@@ -136,7 +136,7 @@ class BrokenChain(ValueError):  # noqa: N818 - a state of the log
 
     Args:
         what: Reason, as part of a sentence.
-        at: Distance back from the line just read, in lines.
+        at: Number of lines back from the line just read.
     """
 
     def __init__(self, what: str, at: int = 0) -> None:
@@ -184,7 +184,7 @@ class Walk:
             The line's fields; None for an unreadable line, which the next line may explain.
 
         Raises:
-            BrokenChain: The line is valid, but does not belong here.
+            BrokenChain: The line is valid, but does not belong at this place in the chain.
         """
         try:
             fields, digest = self._sealer.open(line)
@@ -221,7 +221,7 @@ class Head:
     Args:
         count: Number of the last line.
         last: Hash of the last line.
-        size: Size of that file, in bytes.
+        size: Size of the last file, in bytes.
     """
 
     turn: int = -1
@@ -283,7 +283,7 @@ def _parse_slot(place: bytes, number: int, sealer: Sealer) -> Head:
 
 
 def _inconsistency(heads: list[Head]) -> str:
-    """Return a problem unless the slots have consecutive turns, or only one write has happened."""
+    """Return a problem, unless the turns of the slots are consecutive or there was only one write."""
     turns = [head.turn for head in heads]
     is_consistent = turns == [0] or (len(turns) == 2 and turns[0] == turns[1] + 1)
     return "" if is_consistent else "one of its two slots is missing or old"
@@ -344,7 +344,7 @@ class ChainWriter:
         self._durable = durable
         self._max_bytes = max_bytes
         self._now = checked_function("now", now)
-        self._newest: tuple[Head, bytes] | None = None  # end and bytes of this writer's last write
+        self._newest: tuple[Head, bytes] | None = None  # end and bytes of the last write
         self._notices: list[str] = []
 
     def check(self) -> None:
@@ -397,7 +397,7 @@ class ChainWriter:
             try:
                 write_head(self.folder, self._sealer, new_head, durable=False)
             except OSError:
-                # If this fails too, the line stays, like that of an unfinished call.
+                # If truncation fails too, the line remains in the log, like the line of an unfinished call.
                 with contextlib.suppress(OSError):
                     os.ftruncate(handle, size_before)
                 raise
@@ -414,8 +414,8 @@ class ChainWriter:
                 written += os.write(handle, data[written:])
             if self._durable:
                 flush_to_disk(handle)
-        except BaseException:  # a KeyboardInterrupt must not leave half a line either
-            with contextlib.suppress(OSError):  # the next writer marks what remains
+        except BaseException:  # also for KeyboardInterrupt: never leave half a line
+            with contextlib.suppress(OSError):  # the next writer marks the rest
                 os.ftruncate(handle, size_before)
             raise
 
@@ -442,7 +442,7 @@ class ChainWriter:
         newest, data = self._newest
         if head.count == newest.count and head.last == newest.last:
             return []
-        if head.count > newest.count and self._is_in_file(newest, data):  # other writers have appended
+        if head.count > newest.count and self._is_in_file(newest, data):  # other writers have appended lines
             return []
         return [{"kind": "lost", "count": newest.count, "last": newest.last}]
 
@@ -472,7 +472,7 @@ class ChainWriter:
             head = head_file.heads[0]
         else:
             files = files_in(self.folder)
-            if not files:  # a new log: nothing can be missing
+            if not files:  # in a new log, nothing can be missing
                 write_head(self.folder, self._sealer, Head(turn=0), durable=True)
                 return Head(turn=0), []
             self._check_key(head_file, files[-1][1])
@@ -493,7 +493,7 @@ class ChainWriter:
                 raise AuditError(self.folder, f"cannot be continued: {reason}", fix)
 
     def _recover_head(self, number: int, path: Path) -> Head:
-        """Return the end of the log, read from its last file alone."""
+        """Return the end of the log, read from the last file alone."""
         head, size = Head(file=number), 0
         with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
             while line := file.readline(MAX_LINE_BYTES):
@@ -539,7 +539,10 @@ class ChainWriter:
 
 
 def _unreadable_line(rest: bytes) -> Fields:
-    """Return the line that explains unreadable bytes. Only an interrupted write leaves no newline."""
+    """Return the line that explains unreadable bytes.
+
+    Only an interrupted write leaves a line without a newline.
+    """
     kind = "foreign" if rest.endswith(b"\n") else "torn"
     rest = rest if kind == "foreign" else rest + b"\n"
     return {"kind": kind, "bytes": len(rest), "sha256": hashlib.sha256(rest).hexdigest()}

@@ -25,7 +25,7 @@ class ToolCallEntry:
     """Tool call with its result.
 
     Args:
-        number: Number of its line in the log.
+        number: Number of the call's line in the log.
         time: Time before the call was made, in seconds since the epoch.
         session: Session id; empty for none.
         tool: Name of the tool.
@@ -46,7 +46,8 @@ class ToolCallEntry:
         step: Step of the run.
         call_id: Id of the call in the session.
         notes: Further data of the call; see `AuditLog`.
-        exit_code: Exit code of the command that the call ran; None if it ran none, and in older lines.
+        exit_code: Exit code of the command that the call ran; None without a command, and in lines of older
+            versions.
     """
 
     number: int
@@ -87,14 +88,16 @@ def history(
     text: str | None = None,
     limit: int | None = None,
 ) -> list[ToolCallEntry]:
-    """Return the calls that match, in the order they were begun. Does not check the log; see `verify`.
+    """Return the calls that match, in the order in which they were started.
+
+    This function does not check the log; see `verify`.
 
     Args:
         log: The log, its folder, or one of its files; None uses the default log.
         session: Session id to match.
         tool: Tool name to match.
-        since: Match calls begun at or after this time: seconds since the epoch, or a datetime.
-        until: Match calls begun before this time.
+        since: Match calls started at or after this time: seconds since the epoch, or a datetime.
+        until: Match calls started before this time.
         status: Status to match.
         text: Text to find in arguments, task, reason or result, ignoring case.
         limit: Maximum number of calls; the newest are returned.
@@ -120,7 +123,7 @@ def history(
 
 
 def find_call(log: AuditLog | str | os.PathLike[str] | None, number: int) -> ToolCallEntry | None:
-    """Return the call with this line number, or whose result has it; None if there is none.
+    """Return the call whose line, or whose result's line, has this number; None if there is none.
 
     Raises:
         AuditError: A file cannot be read.

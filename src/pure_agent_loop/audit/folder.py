@@ -67,7 +67,9 @@ def open_file(path: Path, flags: int) -> int:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of the log. It is opened each time, so that threads and forked children take turns too.
+    """Hold the lock of the log.
+
+    The lock file is opened each time, so that threads and forked children take turns too.
 
     Raises:
         AuditError: Another writer held the lock for too long.
@@ -105,5 +107,5 @@ def _release(handle: int) -> None:
     if sys.platform != "win32":
         import fcntl
 
-        fcntl.flock(handle, fcntl.LOCK_UN)  # a child forked in between shares the lock and may live long
+        fcntl.flock(handle, fcntl.LOCK_UN)  # a child process forked meanwhile may hold the lock
     os.close(handle)

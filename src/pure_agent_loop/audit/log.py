@@ -48,8 +48,8 @@ class AuditLog:
         keep_results: True to record the redacted start and end of each result; False: hash and length only.
         result_chars: Approximate number of characters to record of a result.
         redact: Function that replaces secrets in a string or JSON value; applied to arguments, reasons,
-            tasks, results and notes before they are shortened. Values on which it fails are left out. None
-            for `default_redaction`.
+            tasks, results and notes before they are shortened. Values on which the function fails are left
+            out. None for `default_redaction`.
         key: A secret of at least 16 characters that seals the lines (HMAC); None for
             ``PAL_AUDIT_KEY`` if set, "" for no key.
         notes: Further data of each call, such as the permission mode or the sandbox, or a function for it.
@@ -88,7 +88,7 @@ class AuditLog:
         self._notes = notes
         self.sealer = Sealer(key)
         self._chain = ChainWriter(self.path, self.sealer, durable=durable, max_bytes=file_bytes, now=now)
-        self._open_calls: dict[int, tuple[CallRecord, int]] = {}  # by identity: two calls may be equal
+        self._open_calls: dict[int, tuple[CallRecord, int]] = {}  # key: identity, as calls may be equal
 
     def check(self) -> None:
         """Check before the first call that calls can be recorded.
@@ -183,7 +183,7 @@ def _shorten_texts(value: Any) -> Any:
 
 
 def _shortened(text: str) -> dict[str, Any]:
-    """Return the form of a long text: its start and end, and its hash and length."""
+    """Return the shortened form of a long text: start, end, hash and length."""
     digest = hashlib.sha256(text.encode()).hexdigest()
     return {"cut": shorten(text, _TEXT_CHARS), "sha256": digest, "length": len(text)}
 

@@ -22,7 +22,7 @@ from pure_agent_loop.audit.chain import (
 from pure_agent_loop.audit.folder import default_folder, files_in, open_file
 from pure_agent_loop.audit.log import AuditLog
 
-_READ_ATTEMPTS = 5  # for a head that another process is writing
+_READ_ATTEMPTS = 5  # another process may be writing the head
 _LOSSES = {
     "cut": "when this was written, the end of the file was missing",
     "foreign": "the bytes before it were not written by an audit log",
@@ -60,7 +60,8 @@ class VerifyReport:
         files: Number of files checked.
         torn: Number of lines that a killed writer left unfinished, and that are marked.
         keyed: True if the lines are sealed with a key.
-        last_hash: Hash of the last valid line. Kept elsewhere, it proves the present content later.
+        last_hash: Hash of the last valid line. Stored elsewhere, this hash can later prove the present
+            content.
         notes: Further notices for the user.
     """
 
@@ -89,7 +90,8 @@ def verify(
     Args:
         log: The log, its folder, or one of its files; None for the default log.
         key: Key of the log, as for `AuditLog`; unused if `log` is an `AuditLog`.
-        contains: A hash noted earlier (`VerifyReport.last_hash`). A log without that line was truncated.
+        contains: A hash noted earlier (`VerifyReport.last_hash`). A log without a line of that hash was
+            truncated.
 
     Returns:
         The report. A damaged or missing log does not raise.
@@ -137,7 +139,7 @@ class _Verification:
         )
 
     def file_alone(self, path: Path) -> Problem | None:
-        """Verify one file. Lines before and after it are unknown."""
+        """Verify one file. The lines in earlier and later files are unknown."""
         self._notes.append("one file alone: missing lines before or after it cannot be detected")
         with os.fdopen(open_file(path, os.O_RDONLY), "rb") as file:
             try:
@@ -146,11 +148,11 @@ class _Verification:
                 if type(number) is int and number > 1 and isinstance(before, str):
                     self._walk, self._first = Walk(self._sealer, number - 1, before), number
             except (ValueError, KeyError):
-                pass  # reported as a problem of the first line
+                pass  # the first line is reported as the problem
         return self._file(path, is_last=True) or self._check_contains(path.name)
 
     def folder(self, folder: Path) -> Problem | None:
-        # Read before the lines, so that it is never ahead of them.
+        # The head is read before the lines, so that it is never ahead of them.
         head_file = _settled_head(folder, self._sealer)
         files = files_in(folder)
         if not files:
@@ -212,7 +214,7 @@ class _Verification:
         return problem and Problem(path.name, number, f"{problem.what} (number {self._walk.count})")
 
     def _has_call(self, fields: dict[str, Any]) -> bool:
-        """Return False for a result without its call: the log was removed while the call was running."""
+        """Return False for a result without a call: the log was removed while the call was running."""
         call_key = tuple(fields.get(name) for name in ("pid", "session", "step", "call", "tool"))
         if fields["kind"] == "call":
             self._open[self._walk.count] = call_key
@@ -228,7 +230,10 @@ class _Verification:
         return Problem(NAME, 0, "the head was written for a different line")
 
     def _end(self, path: Path, number: int, *, is_last: bool) -> Problem | None:
-        """Check the bytes after the last valid line. At the end, a writer may be active or was killed."""
+        """Check the bytes after the last valid line.
+
+        At the end of the log, a writer may be active or may have been killed.
+        """
         unread = self._walk.rest
         if not unread.size:
             return None
@@ -246,7 +251,7 @@ class _Verification:
 
     def _check_newest_file(self, folder: Path, files: list[tuple[int, Path]]) -> Problem | None:
         number, path = files[-1]
-        # Read again: a new file is announced before it is created.
+        # Read the head again, because a new file is announced before it is created.
         head_file = _settled_head(folder, self._sealer)
         newest = head_file.heads[0] if head_file and head_file.heads else Head()
         return Problem(path.name, 0, "the head does not list this file") if number > newest.file else None

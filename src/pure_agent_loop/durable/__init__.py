@@ -8,9 +8,9 @@
     attempt       one attempt of a run, and the guard of its session
     liveness      detection of dead workers
     worker        a process that executes runs
-    deletion      delete runs and sessions with all that was said
+    deletion delete runs and sessions with all their data
     health        liveness, readiness and metrics of a worker over HTTP
-    engine        a client that also works
+    engine a client that can also execute runs
     schedules/    runs at set times
 
 DBOS provides queues, limits, ownership and states. The session's journal ensures that a finished effect is
@@ -80,7 +80,7 @@ __all__ = [
 ]
 
 _LOCK = threading.Lock()
-_ENGINES: dict[str, Engine] = {}  # at most one: DBOS allows one engine per process
+_ENGINES: dict[str, Engine] = {}  # at most one engine: DBOS allows one per process
 
 
 def submit(
@@ -100,7 +100,7 @@ def submit(
     Args:
         agent: Agent for the task.
         task: Task to do.
-        name: Name of the agent among others; ``default`` if None.
+        name: Name to register the agent under; ``default`` if None.
         database: Database of the run; see `Engine`.
         run_id: Id of the run; see `Engine.submit`.
         deps: Function that makes the deps of each attempt; see `Engine`.

@@ -1,4 +1,4 @@
-"""One attempt of a durable run: from its session or the start, up to the end of this process.
+"""One attempt to execute a durable run, from the start or from the session's records.
 
 The session's journal records each intent and result, so that a finished effect is not repeated. DBOS only
 ensures that a worker executes the run.
@@ -45,18 +45,18 @@ from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import safe_str, to_jsonable
 
 # -- session store of one attempt of a durable run -------------------------------------------------------
-# It marks the session's runs with the durable run, so that the next attempt resumes it. It detects a
+# It marks the session's runs with the durable run, so that the next attempt resumes it. The store detects a
 # takeover of the session, and can end an attempt between two steps as if the process had ended there.
 
 MARK = "durable_run"
 LOG = logging.getLogger("pure_agent_loop")
-MAX_ATTEMPTS = 200  # per run: a task that kills each worker must not be retried for ever
+MAX_ATTEMPTS = 200  # maximum per run, for a task that kills each worker
 PAUSE_SECONDS = 0.5
 CANCEL_SECONDS = 5.0
 
 
 class HandedBackError(SessionError):
-    """This process hands the run back: it writes nothing more, and another process resumes the run."""
+    """This process hands the run back and writes no more records; another process resumes the run."""
 
 
 @dataclass
@@ -84,7 +84,7 @@ class GuardedLog(SessionLog):
     def __init__(self, log: SessionLog, run_id: str | None, guard: Guard) -> None:
         self._log, self._run_id, self._guard = log, run_id, guard
         self._failure: SessionWriteError | None = None
-        self.is_remote: bool = is_remote(log)  # if True, the journal appends in a thread
+        self.is_remote: bool = is_remote(log)  # if True, the journal appends records in a thread
 
     @property
     def session_id(self) -> str:
@@ -149,7 +149,7 @@ class GuardedStore:
     """Session store for one attempt of a durable run.
 
     Args:
-        session_id: Session of the run. Sessions of its subagents are guarded too.
+        session_id: Session of the run. Sessions of the run's subagents are guarded too.
         seen: Records of the session on which the attempt is based.
         takeover: True to take the session from a writer that lost the run, if the store can.
     """
@@ -165,7 +165,7 @@ class GuardedStore:
         takeover: bool,
     ) -> None:
         self._store, self._run_id, self._guard, self._seen = store, run_id, guard, seen
-        self.shared = store  # by all attempts
+        self.shared = store  # store that all attempts share
         self._session_id = session_id
         self.records: Sequence[Record] = ()  # records at the time of opening
         self._options: dict[str, Any] = {"takeover": True} if takeover else {}
@@ -174,8 +174,8 @@ class GuardedStore:
         """Open a session for writing.
 
         Raises:
-            SessionLockedError: Another process has the session, or has written since `seen`: this process may
-                have been frozen, and the run may be over.
+            SessionLockedError: Another process has opened the session, or has written records after `seen`:
+                this process may have been frozen, and the run may be over.
         """
         log = self._store.open(session_id, create=create, **self._options)
         if session_id != self._session_id:
@@ -209,10 +209,10 @@ def attempts_of(records: Sequence[Record], run_id: str) -> int:
 
 
 def records_of_run(records: Sequence[Record], run_id: str) -> Sequence[Record]:
-    """Return the records up to the start of a later run with another task; all if there is none.
+    """Return the records before a later run with another task; all records if there is no such run.
 
-    Runs may share a session. While one waits for an answer, or its worker is dead, another one may continue
-    there; records after its start do not belong to this run.
+    Runs may share a session. While a run waits for an answer, or its worker is dead, another run may continue
+    the session; records after that run's start do not belong to this run.
     """
     own_starts = [
         n for n, record in enumerate(records) if record.type == "run" and record.data.get(MARK) == run_id
@@ -232,8 +232,8 @@ class Attempt:
     Args:
         in_thread: Function that runs a function in a thread and returns an awaitable.
         takeover: True if the store can take a session from a writer that has lost its run.
-        trace_context: Trace of the run, in the form of `otel`; it becomes metadata of the run.
-        inputs: Digest of the task's stored options; see `task_options`. Empty for none.
+        trace_context: Trace context of the run, in the form that `otel` uses; stored as metadata of the run.
+        inputs: Digest of the task's stored options; see `task_options`. Empty if there are none.
         deps: Deps for the `RunContext` of functions.
     """
 
@@ -264,8 +264,8 @@ class Attempt:
         """Execute the run, and retry while its session is unavailable.
 
         Returns:
-            The outcome; None if another process decides it, or if it is not the run's turn in its session:
-            `run_ahead` is then the run that holds the session.
+            The outcome; None if another process decides the outcome, or if the run must wait for its turn in
+            the session: `run_ahead` is then the run that holds the session.
         """
         while not self.guard.is_draining:
             try:
@@ -283,7 +283,7 @@ class Attempt:
         return None
 
     def _is_unavailable(self, error: PureAgentLoopError) -> bool:
-        """Return True if the database is unavailable or full: not an error of the run, so it is retried."""
+        """Return True if the database is unavailable or full, which is not an error of the run: retry it."""
         away = (SessionWriteError, DurableError)
         return isinstance(error, away) or (self._takeover and isinstance(error, SessionReadError))
 
@@ -301,7 +301,7 @@ class Attempt:
             return done
         if count >= MAX_ATTEMPTS:
             return _outcome_without_steps("killed", f"{count} attempts ended without finishing the run")
-        # Another run has used the session since: this run starts again after it.
+        # Another run has used the session meanwhile: this run starts again after that run.
         must_restart = count > 0 and len(part) < len(records)
         if must_restart:
             await self._in_thread(self._queue.forget_answers, self._run_id)
@@ -352,7 +352,7 @@ class Attempt:
         return run
 
     async def _run_shielded(self, run: Run) -> None:
-        """Run to the end. If cancelled, let the run end by itself, so that its events are complete."""
+        """Run to the end. If cancelled, let the run end by itself, so that the events are complete."""
         running = asyncio.create_task(self._write_events(run))
         try:
             await asyncio.shield(running)
@@ -409,7 +409,7 @@ def _outcome_without_steps(stop_reason: str, error: str = "") -> dict[str, Any]:
 
 
 def already_done(records: Sequence[Record]) -> dict[str, Any] | None:
-    """Return the outcome of a run that had ended when its process died; None if it had not."""
+    """Return the outcome of a run that ended before its process died; None for an unfinished run."""
     point = read_resume_point(records)
     reason = None if point.was_cut_off or point.state is None else point.state.get("stop_reason")
     is_unfinished = reason in (None, *WAITING, HANDED_OFF, "cancelled") or point.started_run is not None

@@ -49,7 +49,7 @@ class Client:
 
     Args:
         database: Database of the runs.
-        waits: True to wait without limit for a database that went away, as workers must.
+        waits: True to wait without limit for an unavailable database, as workers must.
     """
 
     def __init__(self, database: Database, *, waits: bool = False) -> None:
@@ -66,9 +66,9 @@ class Client:
         priority: int | None = None,
         **options: Unpack[RunOptions],
     ) -> Handle:
-        """Submit a task. It runs once, however often it is submitted with the same id.
+        """Submit a task. The task runs once, however often it is submitted with the same id.
 
-        The options of the first submission hold.
+        The options of the first submission apply.
 
         Args:
             agent: Name of the agent, as registered by a worker.
@@ -77,7 +77,7 @@ class Client:
             run_id: Id of the run; None for a new id.
             priority: From 1, lower first; runs without a priority come before all others.
             options: Options of `Agent.run`. `session_id` is the session to continue; None for a new one.
-                `media` is read at once and stored in the database. Options without a JSON form, such as
+                `media` is read immediately and stored in the database. Options without a JSON form, such as
                 `tools`, belong to the workers' agent.
 
         Raises:
@@ -175,13 +175,13 @@ class Client:
         return tasks
 
     def delete(self, *run_ids: str, stop: bool = False) -> None:
-        """Delete runs with all that was said: their tasks, sessions, events, answers and subagents.
+        """Delete runs with all their data: tasks, sessions, events, answers and subagents.
 
-        The audit log and snapshots of a workspace are kept. On PostgreSQL the space is freed by its vacuum.
+        The audit log and snapshots of a workspace are kept. On PostgreSQL, a vacuum frees the space.
 
         Args:
             run_ids: Ids of the runs.
-            stop: True to cancel those that have not ended.
+            stop: True to cancel runs that have not ended.
 
         Raises:
             ConfigError: A run has not ended, or its session holds more than these runs.
@@ -193,10 +193,10 @@ class Client:
 
     @contextlib.contextmanager
     def deletion(self, *, is_trial: bool = False) -> Iterator[Deletion]:
-        """Delete runs and sessions within a block; at its end the space of the file is freed.
+        """Delete runs and sessions within a block, then free the space in the database file.
 
         Args:
-            is_trial: Check, and delete nothing.
+            is_trial: True to only check and delete nothing.
         """
         store = self.database.sessions()
         try:
@@ -249,10 +249,10 @@ class Handle:
         """Wait until the run has ended, or waits for a permission or an external result.
 
         Args:
-            timeout: Maximum seconds to wait, also for a database that went away; None for no limit.
+            timeout: Maximum seconds to wait, also for an unavailable database; None for no limit.
 
         Raises:
-            TimeoutError: The run has not ended by then; it continues.
+            TimeoutError: The run has not ended in time; it continues.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         while (info := self._info_unless_away()) is None or not _has_stopped(info):
@@ -271,11 +271,11 @@ class Handle:
     async def events(self, *, follow: bool = True, after: int = 0) -> AsyncIterator[AnyEvent]:
         """Yield the events of the run from the start, as they happen, until it has ended.
 
-        After the death of a worker there is another ``loop_start``. Deltas of an answer may be missing; the
-        whole answer always comes.
+        After a worker has died, there is another ``loop_start`` event. Deltas of an answer may be missing;
+        the whole answer is always yielded.
 
         Args:
-            follow: False to end after the present events.
+            follow: False to end after the events that exist now.
             after: `Event.number` of the last known event, for a reader that reconnects.
         """
         last = after
@@ -300,8 +300,8 @@ class Handle:
     def answer(self, call_id: str, verdict: Verdict, *, by: str | None = None) -> None:
         """Answer one of the `questions`. The run resumes after the last answer.
 
-        The first answer wins, in whichever process. The error for a repeated answer shows the first one and
-        its author.
+        The first answer counts, whichever process gives it. The error for a repeated answer shows the first
+        one and its author.
 
         Args:
             call_id: Id of the call.
@@ -309,20 +309,21 @@ class Handle:
             by: Author of the answer, for the record; None for this account.
 
         Raises:
-            AlreadyAnsweredError: The call has an answer; the error holds it, its author and its time.
+            AlreadyAnsweredError: The call already has an answer; the error holds the answer, its author and
+                its time.
             ConfigError: The run has no question about this call, or the verdict is invalid.
         """
         self._queue.answer(self.run_id, call_id, verdict, by)
 
     @property
     def open_calls(self) -> list[ToolCall]:
-        """Calls whose results come from outside the run and are missing."""
+        """Calls whose results come from outside the run and have not been given yet."""
         return self.info().open_calls
 
     def give_result(
         self, call_id: str, result: Any, *, is_error: bool = False, by: str | None = None
     ) -> None:
-        """Give the result of one of the `open_calls`. The run resumes after the last one.
+        """Give the result of one of the `open_calls`. The run resumes after the last result.
 
         Args:
             call_id: Id of the call.
@@ -331,8 +332,8 @@ class Handle:
             by: Author of the result, for the record; None for this account.
 
         Raises:
-            AlreadyAnsweredError: The call has a result.
-            ConfigError: The run does not wait for a result of this call.
+            AlreadyAnsweredError: The call already has a result.
+            ConfigError: The run is not waiting for a result of this call.
         """
         self._queue.give_result(self.run_id, call_id, result, is_error=is_error, by=by)
 

@@ -32,9 +32,9 @@ from pure_agent_loop.support.variables import DATABASE_VARIABLE
 LOG = logging.getLogger("pure_agent_loop")
 PATIENCE = 30.0  # seconds to retry while a database is unavailable
 _PAUSE = 0.1
-_SETTLED_SECONDS = 5.0  # after an outage, while other connections find that they are broken
+_SETTLED_SECONDS = 5.0  # seconds after an outage in which other connections may still be broken
 _T = TypeVar("_T")
-Change = Callable[..., Any]  # function of a statement and its values
+Change = Callable[..., Any]  # takes a statement and its values
 _SCHEMA = "pal_durable"
 _TABLES = (
     "CREATE TABLE IF NOT EXISTS @agents (name TEXT PRIMARY KEY, queue TEXT NOT NULL)",
@@ -58,7 +58,7 @@ _TABLES = (
         run TEXT PRIMARY KEY, session TEXT NOT NULL, place INTEGER NOT NULL, UNIQUE (session, place)
     )""",
     "CREATE TABLE IF NOT EXISTS @cancelled (run TEXT PRIMARY KEY)",
-    "CREATE TABLE IF NOT EXISTS @deleted (run TEXT PRIMARY KEY)",  # until an id is submitted again
+    "CREATE TABLE IF NOT EXISTS @deleted (run TEXT PRIMARY KEY)",  # kept until the id is submitted again
     """CREATE TABLE IF NOT EXISTS @inputs (
         run TEXT NOT NULL, digest TEXT NOT NULL, options TEXT NOT NULL, PRIMARY KEY (run, digest)
     )""",
@@ -89,7 +89,7 @@ _CLOCK = "SELECT extract(epoch FROM clock_timestamp())::float8"
 FLUSH_SECONDS = 0.05
 _DELTAS = (EventType.TEXT_DELTA, EventType.REASONING_DELTA)
 _PARTIAL = EventType.PARTIAL_OUTPUT
-CHANGE = "change"  # in place of `output`: length of the equal start, that of the equal end, text between
+CHANGE = "change"  # replaces `output`: lengths of the equal start and end, and the text between
 _INSERT = """
 INSERT INTO @events (run, attempt, place, step, type, line)
 SELECT ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM @deleted WHERE run = ?)
@@ -113,7 +113,7 @@ def default_database() -> str:
 
 
 def reason_of(error: BaseException) -> str:
-    """Return why a database refused a statement, with the rights that are needed if it lacks them."""
+    """Return why a database refused a statement; if rights are missing, also which ones are needed."""
     cause = getattr(error, "orig", None) or error  # SQLAlchemy adds lines about the statement
     reason = safe_str(cause).splitlines()[0] if cause is not error else safe_str(error)
     return reason + (notice("library.database_rights") if getattr(cause, "sqlstate", None) == "42501" else "")
@@ -141,15 +141,15 @@ class Database:
             raise ConfigError(notice("library.database_url", url=hide_password(url)))
         self._lock = threading.RLock()
         self._connection: Any = None
-        self._files: OpenFiles | None = None  # the files when the database was first opened
-        # A server that never answered is more likely a wrong URL than an outage.
+        self._files: OpenFiles | None = None  # files that existed when the database was first opened
+        # If a server never answered, the URL is probably wrong.
         self._was_reachable = self.is_sqlite
-        self._back_at = -math.inf  # by the monotonic clock: when it was last found to answer again
-        self.lost_since: float | None = None  # by the monotonic clock; None while it answers
+        self._back_at = -math.inf  # monotonic time at which the last outage ended
+        self.lost_since: float | None = None  # monotonic time of the outage's start; None if there is none
 
     @property
     def runs_table(self) -> str:
-        """Table of DBOS with the runs."""
+        """DBOS table of the runs."""
         return "workflow_status" if self.is_sqlite else "dbos.workflow_status"
 
     @property
@@ -159,7 +159,7 @@ class Database:
 
     @property
     def engine_url(self) -> str:
-        """URL for DBOS: since SQLAlchemy 2.1, ``%20`` in a path is decoded to a space."""
+        """URL for DBOS, encoded for SQLAlchemy 2.1 or later, which decodes ``%20`` in a path to a space."""
         if not self.is_sqlite:
             return self.url
         from sqlalchemy.engine import URL
@@ -171,7 +171,7 @@ class Database:
         return list(self._run(lambda connection: self._execute(connection, statement, values).fetchall()))
 
     def ask(self, *statements: str) -> list[list[tuple[Any, ...]]]:
-        """Return the rows of each query, on a new connection, without waiting for a database that is away.
+        """Return the rows of each query, on a new connection, without waiting for an unavailable database.
 
         Raises:
             DurableError: The database is unavailable, or lacks a table.
@@ -201,7 +201,7 @@ class Database:
         """Execute several statements in one transaction. May run twice if a connection breaks.
 
         Args:
-            work: Function that gets a function to execute one statement and return its cursor.
+            work: Function to call with a function that executes one statement and returns the cursor.
         """
 
         def write(connection: Any) -> _T:
@@ -275,16 +275,16 @@ class Database:
                 time.sleep(_PAUSE)
 
     def is_loss(self, error: BaseException) -> bool:
-        """Return True if an error of another connection means that the database is away, or was just now."""
+        """Return True if another connection's error means that the database is or was just unavailable."""
         is_known = self.lost_since is not None or time.monotonic() - self._back_at < _SETTLED_SECONDS
         return is_known if isinstance(error, DurableError) else is_known or self._note_loss(error)
 
     def means_loss(self, error: BaseException | None) -> bool:
-        """Return True if an error of a driver means that a database which has answered went away."""
+        """Return True if a driver's error means that a database which has answered became unavailable."""
         return isinstance(error, self.errors()) and self._was_reachable and self._is_transient(error)
 
     def _note_loss(self, error: BaseException) -> bool:
-        """Log the loss of the database once; return False if an error does not mean that."""
+        """Log once that the database is unavailable; return False if the error has another cause."""
         if not self.means_loss(error):
             return False
         if self.lost_since is None:
@@ -301,7 +301,7 @@ class Database:
             LOG.warning(notice("library.database_back", database=self.display_url, seconds=seconds))
 
     def check_file(self) -> None:
-        """Fail if the database file was removed: in a new file its runs would start again.
+        """Fail if the database file was removed: a new file would start the runs again.
 
         Raises:
             DurableError: The file was removed or replaced.
@@ -328,14 +328,14 @@ class Database:
         try:
             self._make_tables(connection)
         except BaseException:
-            connection.close()  # releases its lock for others
+            connection.close()  # releases the lock on the tables
             raise
         return connection
 
     def _make_tables(self, connection: Any) -> None:
         counter = "INTEGER PRIMARY KEY AUTOINCREMENT" if self.is_sqlite else "BIGSERIAL PRIMARY KEY"
         statements = _TABLES if self.is_sqlite else (f"CREATE SCHEMA IF NOT EXISTS {_SCHEMA}", *_TABLES)
-        if not self.is_sqlite:  # concurrent creation of the same table would fail
+        if not self.is_sqlite:  # creating the same table concurrently would fail
             connection.execute("SELECT pg_advisory_lock(7036874)")
         for statement in statements:
             connection.execute(self.sql(statement.replace("{counter}", counter)))
@@ -411,10 +411,10 @@ def _names_database(url: str) -> bool:
 
 
 class SharedLimits:
-    """Limits per minute that all processes at a database share: the `store` of a `Limiter`.
+    """Limits per minute, shared by all processes that use a database; the `store` of a `Limiter`.
 
     Args:
-        url: As for `Engine`; None for its default.
+        url: URL, as for `Engine`; None for the default URL.
 
     Raises:
         ConfigError: The URL is invalid.
@@ -424,7 +424,7 @@ class SharedLimits:
         self._database = Database(url or default_database())
 
     def change(self, key: str, work: Callable[[dict[str, Any], float], _T]) -> _T:
-        """Change a ledger under a lock, at the database's time. See `LimitStore.change`.
+        """Change a ledger under a lock, with the time of the database's clock. See `LimitStore.change`.
 
         Raises:
             DurableError: The database is unavailable.
@@ -437,7 +437,7 @@ class SharedLimits:
         def change(execute: Change) -> _T:
             execute("INSERT INTO @limits VALUES (?, '{}') ON CONFLICT (name) DO NOTHING", key)
             ledger = json.loads(execute(select, key).fetchone()[0])
-            now = time.time() if is_sqlite else execute(_CLOCK).fetchone()[0]  # after the lock
+            now = time.time() if is_sqlite else execute(_CLOCK).fetchone()[0]  # read after locking
             result = work(ledger, now)
             execute("UPDATE @limits SET ledger = ? WHERE name = ?", json.dumps(ledger), key)
             return result
@@ -450,8 +450,8 @@ class SharedLimits:
 
 
 # -- events of durable runs for readers in other processes, as rows in the database ----------------------
-# Complete events are kept. Deltas of an answer are joined, and deleted when the whole answer is stored. Of a
-# partial output only what differs from the previous one of its step is stored.
+# Complete events are kept. Deltas of an answer are joined, and deleted when the whole answer is stored. For a
+# partial output, only the difference from the previous one of the same step is stored.
 # Events are for display: the session is authoritative, so a run does not fail if an event cannot be
 # written.
 
@@ -470,11 +470,11 @@ class EventWriter:
         self._in_thread = in_thread
         self._buffer: list[AnyEvent] = []
         self._place = 0
-        self._partial = 0, ""  # step and JSON of the newest partial output that was stored
+        self._partial = 0, ""  # step and JSON of the newest stored partial output
         self._task: asyncio.Task[None] | None = None
 
     def add(self, event: AnyEvent) -> None:
-        """Buffer an event; it is written soon."""
+        """Buffer an event, which is written soon."""
         if event.type is EventType.TOOL_CALL_DELTA or (
             event.type is EventType.PART and not _announces(event)
         ):
@@ -485,7 +485,7 @@ class EventWriter:
             self._task = asyncio.create_task(self._flush_soon())
 
     def _join(self, event: AnyEvent) -> bool:
-        """Join an event to a buffered one; return False if there is none of its kind."""
+        """Join an event to a buffered event of the same kind; return False if there is none."""
         for number in range(len(self._buffer) - 1, -1, -1):
             last = self._buffer[number]
             if last.step != event.step or event.type not in (*_DELTAS, _PARTIAL):
@@ -494,7 +494,7 @@ class EventWriter:
                 whole = event.data if last.type is _PARTIAL else {"content": f"{last.content}{event.content}"}
                 self._buffer[number] = replace(event, data=whole)
                 return True
-            if _PARTIAL not in (last.type, event.type):  # deltas of text and partial outputs take turns
+            if _PARTIAL not in (last.type, event.type):  # text deltas and partial outputs alternate
                 return False
         return False
 
@@ -506,7 +506,7 @@ class EventWriter:
 
     async def _flush_soon(self) -> None:
         try:
-            while self._buffer:  # more may have been added during the write
+            while self._buffer:  # more events may have been added during the write
                 await asyncio.sleep(FLUSH_SECONDS)
                 await self._flush()
         finally:
@@ -520,7 +520,7 @@ class EventWriter:
         try:
             await self._in_thread(self._write, batch, first)
         except DurableError as error:
-            self._partial = 0, ""  # the next one is stored whole
+            self._partial = 0, ""  # the next partial output is stored whole
             LOG.warning("%d events of run %s were not written: %s", len(batch), self._run, error)
 
     def _write(self, batch: list[AnyEvent], first: int) -> None:
@@ -578,13 +578,13 @@ def _longest(most: int, are_equal: Callable[[int, int], bool]) -> int:
 
 
 def _announces(event: AnyEvent) -> bool:
-    """Return whether a part is a new call: viewers show it while it is tried or waits."""
+    """Return True if a part is a new call: viewers show the call before it is decided."""
     part: dict[str, Any] = event.data["part"]
     return bool(part.get("type") == "tool" and part.get("state") == "pending")
 
 
 def read_events(database: Database, run_id: str, after: int) -> list[AnyEvent]:
-    """Return the next events of a run. Their numbers increase, with gaps.
+    """Return the next events of a run. The event numbers increase, with gaps.
 
     Args:
         after: Number of the last known event; 0 for none.
@@ -617,19 +617,19 @@ def _output_before(database: Database, run_id: str, attempt: str, step: int, num
 
 
 def _changed(old: str, data: Mapping[str, Any]) -> str:
-    if CHANGE not in data:  # the first one of a step, and each one of older versions
+    if CHANGE not in data:  # the first one of a step; older versions stored each one whole
         return json.dumps(data["output"])
     start, end, text = data[CHANGE]
     return f"{old[:start]}{text}{old[len(old) - end :]}"
 
 
 def handovers(database: Database, run_ids: Sequence[str]) -> dict[str, int]:
-    """Return how often each run was left unfinished by an attempt and continued by another one.
+    """Return how often each run was left unfinished by one attempt and continued by another one.
 
-    The process was killed, or stopped and handed the run back, or lost it to another process.
+    The process was killed, handed the run back, or lost the run to another process.
 
     Args:
-        run_ids: Ids of the runs; a run that was never left is not in the result.
+        run_ids: Ids of the runs; runs that were never left unfinished are not in the result.
     """
     if not run_ids:
         return {}
@@ -639,5 +639,5 @@ def handovers(database: Database, run_ids: Sequence[str]) -> dict[str, int]:
     left_early: dict[str, list[bool]] = {}
     for run, ends, _ in rows:
         left_early.setdefault(str(run), []).append(not ends)
-    # The newest attempt may be running.
+    # The newest attempt may still be running.
     return {run: count for run, attempts in left_early.items() if (count := sum(attempts[:-1]))}

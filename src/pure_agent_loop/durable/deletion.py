@@ -1,4 +1,4 @@
-"""Delete sessions and durable runs with all that was said: rows, subagents, and files on this machine."""
+"""Delete sessions and durable runs with all their data: rows, subagents, and files on this machine."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from pure_agent_loop.sessions import Record, SessionStore
 from pure_agent_loop.sessions.store import retry_while_locked
 from pure_agent_loop.support.language import notice
 
-STOP_SECONDS = 30.0  # for a worker to notice that a run was cancelled, and to let go of its session
+STOP_SECONDS = 30.0  # time for a worker to notice a cancelled run and close the session
 _PAUSE = 0.1
-_SUBAGENT = re.compile(r"[a-z][a-z0-9_-]*-([0-9a-f]{6}|[0-9a-f]{8})")  # id of a task; see `subagents`
-_MAX_CHILD_ID = 64  # of a subagent's session; see `subagents.child`
+_SUBAGENT = re.compile(r"[a-z][a-z0-9_-]*-([0-9a-f]{6}|[0-9a-f]{8})")  # id of a subagent's task
+_MAX_CHILD_ID = 64  # maximum length of a subagent's session id; see `subagents.child`
 _OWN = ("answers", "answered", "turns", "cancelled", "inputs", "firings", "notices", "events")
 _TABLES_OF_RUNS = {
     True: "SELECT t.name FROM sqlite_master t JOIN pragma_table_info(t.name) c ON c.name = 'workflow_uuid' "
@@ -30,11 +30,11 @@ _TABLES_OF_RUNS = {
 
 
 class Deletion:
-    """Deletes runs and sessions of one database. `scrub` it at the end.
+    """Deletes runs and sessions of one database. Call `scrub` at the end.
 
     Args:
         store: Store of the database's sessions.
-        is_trial: Check, and delete nothing.
+        is_trial: True to only check and delete nothing.
     """
 
     def __init__(self, queue: RunQueue, store: SessionStore, *, is_trial: bool = False) -> None:
@@ -79,12 +79,12 @@ class Deletion:
         """Delete a session with its durable runs.
 
         Raises:
-            ConfigError: A run of it has not ended.
+            ConfigError: A run of the session has not ended.
             SessionLockedError: The session is in use.
             SessionNotFoundError: The session does not exist.
         """
         if not self._store.exists(session_id):
-            self._store.delete(session_id)  # raises the error
+            self._store.delete(session_id)  # raises the error for a missing session
         runs = sorted(self.runs_of(session_id))
         unfinished = [run_id for run_id in runs if not self._queue.info(run_id).has_ended]
         if unfinished:
@@ -96,7 +96,7 @@ class Deletion:
         """Delete the ended runs without a session, and return their ids.
 
         Args:
-            before: Only runs that ended before this time, in seconds since the epoch.
+            before: Delete only runs that ended before this time, in seconds since the epoch.
         """
         ended = self._queue.find_runs(
             status=["SUCCESS", "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED"]
@@ -110,7 +110,7 @@ class Deletion:
         return stray
 
     def runs_of(self, session_id: str) -> set[str]:
-        """Return the durable runs of a session, begun or not."""
+        """Return the durable runs of a session, including those that have not started."""
         found = {record.data[MARK] for record in self._records(session_id, MARK)}
         rows = self._database.rows("SELECT run FROM @turns WHERE session = ?", session_id)
         begun = found | {str(run) for (run,) in rows}
@@ -119,7 +119,7 @@ class Deletion:
         return {info.run_id for info in [*known, *queued] if info.session_id == session_id}
 
     def scrub(self) -> None:
-        """Free the space of what was deleted, so that no file of an SQLite database holds it any more."""
+        """Free the space of deleted data, so that the files of an SQLite database no longer contain it."""
         if self._has_deleted and self._database.is_sqlite:
             with contextlib.closing(self._database.connect()) as connection:
                 connection.execute("VACUUM")
@@ -136,13 +136,13 @@ class Deletion:
         if self._is_trial:
             return
         self._has_deleted = True
-        if self._store.exists(session_id):  # not if its run never began
+        if self._store.exists(session_id):  # a run that never started has no session
             retry_while_locked(partial(self._manager.delete, session_id), patience, _PAUSE)
-        for child in self._children_of(session_id):  # those of workers on other machines
+        for child in self._children_of(session_id):  # sessions of subagents on other machines
             self._delete_session(child, patience)
 
     def _children_of(self, session_id: str) -> list[str]:
-        """Return the sessions of a session's subagents, by their names."""
+        """Return the sessions of a session's subagents, found by name."""
         if self._all_sessions is None:
             self._all_sessions = [info.id for info in self._store.list()]
         parts = [(name, *name.rpartition(".")[::2]) for name in self._all_sessions]
@@ -157,11 +157,11 @@ class Deletion:
             return
         self._has_deleted = True
         tables = [str(name) for (name,) in self._database.rows(_TABLES_OF_RUNS[self._database.is_sqlite])]
-        # The row of a run last: rows of other tables refer to it.
+        # Delete the row of a run last, because rows of other tables refer to it.
         tables.sort(key=lambda name: name == self._database.runs_table)
 
         def delete(change: Change) -> None:
-            # An attempt that is just ending writes its last events before this or never.
+            # An attempt that is just ending writes its last events before this statement or never.
             if not self._database.is_sqlite:
                 change("LOCK TABLE @events IN SHARE ROW EXCLUSIVE MODE")
             for run_id in run_ids:

@@ -45,8 +45,8 @@ class Engine(Client):
         rates: Maximum rate of starting runs, by model, over all workers.
         lease: Seconds without a heartbeat after which a worker on PostgreSQL counts as dead.
         grace: Seconds for running tools to finish when this process stops.
-        deps: Function that makes the deps for the `RunContext` of each attempt: without arguments, or of a
-            `RunContext`. A sync function runs in a thread.
+        deps: Function that makes the deps for the `RunContext` of each attempt: without arguments, or with a
+            `RunContext` as the argument. A sync function runs in a thread.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -95,19 +95,19 @@ class Engine(Client):
         return self._store
 
     def bring_notices(self, session_id: str, inbox: Inbox, prompts: Prompts | None = None) -> None:
-        """Move answers of schedules for a session to the inbox of a run there, each once.
+        """Move the answers of schedules to the inbox of a run in their session, each answer once.
 
             inbox = Inbox()
             run = agent.prepare(task, session_id="chat", sessions=engine.sessions, inbox=inbox)
             engine.bring_notices("chat", inbox)
             print(run.wait_sync().content)
 
-        Durable runs do this by themselves.
+        Durable runs do this automatically.
 
         Args:
-            session_id: Id of the session. It must be open for that run, as after `Agent.prepare`.
+            session_id: Id of the session. The session must be open for that run, as after `Agent.prepare`.
             inbox: Inbox of that run.
-            prompts: Messages of the agent; None for those of the default language.
+            prompts: Messages of the agent; None for messages in the default language.
 
         Raises:
             DurableError: The database is unavailable.
@@ -126,7 +126,7 @@ class Engine(Client):
     # -- worker ---------------------------------------------------------------------------------
 
     async def work(self, ready: Callable[[Worker], None] | None = None) -> None:
-        """Execute runs until `stop` is called, or this is cancelled.
+        """Execute runs until `stop` is called or this coroutine is cancelled.
 
         Args:
             ready: Function to call when the worker is ready for runs.
@@ -166,7 +166,7 @@ class Engine(Client):
         ready: Callable[[Worker], None] | None = None,
         stopping: Callable[[int], None] | None = None,
     ) -> None:
-        """Execute runs until SIGTERM or Ctrl-C; then finish running tools and hand back the rest.
+        """Execute runs until SIGTERM or Ctrl-C; then finish running tools and hand back unfinished runs.
 
         Args:
             ready: Function to call when the worker is ready for runs.
@@ -188,7 +188,7 @@ class Engine(Client):
         asyncio.run(main())
 
     def start(self) -> None:
-        """Start a worker thread in this process; return when it is ready for runs.
+        """Start a worker thread in this process, and return when the worker is ready for runs.
 
         Raises:
             PureAgentLoopError: The worker cannot start; see `work`.
@@ -211,10 +211,13 @@ class Engine(Client):
         self._thread = thread
 
     def stop(self) -> None:
-        """Stop working: running tools may finish, the rest is handed back. Waits if `start` was called."""
+        """Stop the worker: running tools may finish, and unfinished runs are handed back.
+
+        After `start`, this waits for the thread to end.
+        """
         stop, self._stop = self._stop, None
         if stop is not None:
-            with contextlib.suppress(RuntimeError):  # its event loop is closed
+            with contextlib.suppress(RuntimeError):  # the worker's event loop is closed
                 stop()
         thread, self._thread = self._thread, None
         if thread is not None:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 LOG = logging.getLogger("pure_agent_loop")
-SECONDS = 10.0  # for a request to arrive
+SECONDS = 10.0  # seconds for a request to arrive
 ENGINE = {
     "pal_database_up": ("gauge", "1 if the database of the engine answers."),
     "pal_queue_depth": ("gauge", "Runs that wait for a worker, by queue."),
@@ -35,7 +35,7 @@ WHERE name = '{workflow}' AND status IN ('ENQUEUED', 'DELAYED', 'PENDING') GROUP
 
 
 def measure(database: Database) -> dict[str, Gauge]:
-    """Return the gauges of `ENGINE`. Does not wait for a database that is away.
+    """Return the gauges of `ENGINE`. This function does not wait for an unavailable database.
 
     Raises:
         DurableError: The database is unavailable, or lacks the tables of the engine.
@@ -50,7 +50,7 @@ def measure(database: Database) -> dict[str, Gauge]:
 
 
 def measured(database: Database) -> dict[str, Gauge]:
-    """Return the gauges of `ENGINE`, without those of a database that is away."""
+    """Return the gauges of `ENGINE`, without database gauges if the database is unavailable."""
     try:
         return measure(database)
     except DurableError:
@@ -58,21 +58,21 @@ def measured(database: Database) -> dict[str, Gauge]:
 
 
 class Measured(Protocol):
-    """A worker whose health is shown."""
+    """A worker whose health can be reported."""
 
     is_draining: bool
 
     def metrics(self, gauges: Mapping[str, Gauge]) -> str:
-        """Return its metrics as text for Prometheus."""
+        """Return the worker's metrics as text for Prometheus."""
         ...
 
 
 class HealthServer:
     """HTTP server of a worker's health, in its own thread; a context manager.
 
-    ``/live`` is 200 while the process lives. ``/ready`` is 200 while the worker takes runs: it has started,
-    is not stopping, and its database answers; else 503 with the reason. ``/metrics`` is text for Prometheus.
-    There is no authentication; names of agents and queues are shown.
+    ``/live`` returns 200 while the process is alive. ``/ready`` returns 200 while the worker takes runs (it
+    has started, is not stopping, and its database is available), else 503 with the reason. ``/metrics``
+    returns text for Prometheus. There is no authentication; names of agents and queues are shown.
 
     Args:
         database: Database of the worker.
@@ -85,7 +85,7 @@ class HealthServer:
 
     def __init__(self, database: Database, host: str = "127.0.0.1", port: int = 0) -> None:
         self._database = database
-        self.worker: Measured | None = None  # set when it is ready
+        self.worker: Measured | None = None  # set when the worker is ready
         try:
             self._server = _Server((host, port), self)
         except OSError as error:
@@ -105,7 +105,7 @@ class HealthServer:
         self._server.server_close()
 
     def answer(self, path: str) -> tuple[int, str]:
-        """Return the status and the text for a path."""
+        """Return the HTTP status and the text for a path."""
         if path == "/live":
             return 200, "live\n"
         if path == "/ready":
@@ -118,7 +118,7 @@ class HealthServer:
         return 200, self.worker.metrics(measured(self._database))
 
     def _problem(self) -> str:
-        """Return why the worker takes no runs; empty if it does."""
+        """Return the reason why the worker takes no runs; empty if it takes runs."""
         if self.worker is None:
             return "starting"
         if self.worker.is_draining:

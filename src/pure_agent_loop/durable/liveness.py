@@ -1,8 +1,8 @@
 """Detection of dead workers: DBOS never takes over the runs of a dead worker by itself.
 
 On one machine each worker locks a file, and the system releases the lock with the process. On PostgreSQL a
-worker holds an advisory lock on a separate connection and writes a heartbeat, for a machine that vanished
-or a process that was frozen with its connection open.
+worker holds an advisory lock on a separate connection and writes a heartbeat, for a machine that disappeared,
+or a process that was frozen with an open connection.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pure_agent_loop.errors import SessionLockedError
 from pure_agent_loop.support.locking import SessionLock, take_lock
 
 _ALIVE, _TAKEOVER = zlib.crc32(b"pal worker") >> 1, zlib.crc32(b"pal takeover") >> 1
-_RECONNECT_SECONDS = 3.0  # after an outage of the database, other workers need time to reconnect
+_RECONNECT_SECONDS = 3.0  # after a database outage, other workers need time to reconnect
 _BEAT = """
 INSERT INTO @workers (executor, host, pid, seen) VALUES (?, ?, ?, ?)
 ON CONFLICT (executor) DO UPDATE SET seen = excluded.seen
@@ -41,18 +41,18 @@ WHERE w.seen IS NULL OR extract(epoch FROM clock_timestamp()) - w.seen > ? OR NO
 
 
 class Liveness(Protocol):
-    """Shows that this worker is alive, and detects dead ones."""
+    """Signals that this worker is alive, and detects dead workers."""
 
     def beat(self) -> bool:
-        """Show that this worker is alive; return False if others cannot be judged now."""
+        """Signal that this worker is alive; return False if other workers cannot be checked now."""
         ...
 
     def suspects(self, executors: Sequence[str]) -> Sequence[str]:
-        """Return the workers that may be dead; `claim` makes sure."""
+        """Return the workers that may be dead; `claim` verifies it."""
         ...
 
     def claim(self, executor: str) -> contextlib.AbstractContextManager[bool]:
-        """Yield True if the worker is dead; no other process takes over its runs meanwhile."""
+        """Yield True if the worker is dead; within the block, no other process takes over its runs."""
         ...
 
     def close(self) -> None:
@@ -71,7 +71,7 @@ class FileLiveness:
         database.change(_BEAT, executor, socket.gethostname(), os.getpid(), time.time())
 
     def beat(self) -> bool:
-        """Do nothing: the lock is held all the time."""
+        """Do nothing, because the lock is always held."""
         return True
 
     def suspects(self, executors: Sequence[str]) -> Sequence[str]:
@@ -80,7 +80,7 @@ class FileLiveness:
 
     @contextlib.contextmanager
     def claim(self, executor: str) -> Iterator[bool]:
-        """Yield True if the lock of the worker is free; hold it meanwhile."""
+        """Yield True if the lock of the worker is free; hold the lock within the block."""
         try:
             lock = take_lock(self._folder / executor, executor)
         except SessionLockedError:

@@ -1,4 +1,4 @@
-"""Queue of the durable runs in one database: what workers and handles do with a run, by its id."""
+"""Queue of the durable runs in one database: operations of workers and handles on a run, by run id."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _INSERT_ANSWER = """
 INSERT INTO @answers (run, step, call, verdict) VALUES (?, ?, ?, ?)
 ON CONFLICT (run, step, call) DO NOTHING
 """
-# `taken` is set to 1 after the run is resumed: a process may die in between.
+# `taken` is set to 1 only after the run is resumed, because a process may die in between.
 _INSERT_AUTHOR = "INSERT INTO @answered (run, step, call, person, at, taken) VALUES (?, ?, ?, ?, ?, 0)"
 _SELECT_ANSWER = """
 SELECT answers.verdict, answered.person, answered.at FROM @answers AS answers
@@ -52,7 +52,7 @@ ON answered.run = answers.run AND answered.step = answers.step AND answered.call
 WHERE answers.run = ?
 """
 
-_MAX_VALUES = 500  # of one query
+_MAX_VALUES = 500  # maximum values per query
 _VOID_APPROVALS = """
 SELECT answers.run, answers.call, answers.verdict, events.line FROM @answers AS answers
 JOIN @events AS events ON events.run = answers.run AND events.step = answers.step
@@ -81,7 +81,7 @@ class RunQueue:
     """Queue of the durable runs in one database. May be used from several threads.
 
     Args:
-        waits: True to wait without limit for a database that went away, as workers must.
+        waits: True to wait without limit for an unavailable database, as workers must.
     """
 
     def __init__(self, database: Database, *, waits: bool = False) -> None:
@@ -121,7 +121,7 @@ class RunQueue:
         self.database.close()
 
     def agents(self) -> dict[str, str]:
-        """Return the registered agents, each with the queue of its runs."""
+        """Return the names of the registered agents, each with the queue of its runs."""
         rows = self.database.rows("SELECT name, queue FROM @agents ORDER BY name")
         return {str(name): str(queue) for name, queue in rows}
 
@@ -139,7 +139,7 @@ class RunQueue:
         raise ConfigError(notice("library.unknown_agent", agent=agent, agents=", ".join(agents)))
 
     def find_runs(self, **criteria: Any) -> list[TaskInfo]:
-        """Return the runs that match criteria of DBOS."""
+        """Return the runs that match the criteria for DBOS."""
         with self.translate_errors():
             return [task_info(run) for run in self.dbos_client.list_workflows(name=WORKFLOW, **criteria)]
 
@@ -160,9 +160,9 @@ class RunQueue:
         return info
 
     def note_void_approvals(self, infos: Sequence[TaskInfo]) -> None:
-        """Add to the details of runs the approved calls that were not made, as `void_approvals`.
+        """Add the approved calls that were not made to the details of runs, as `void_approvals`.
 
-        The worker's code has changed since the question: the tool is missing, or refuses the arguments.
+        The worker's code has changed since the question: the tool is missing, or rejects the arguments.
         """
         for start in range(0, len(infos), _MAX_VALUES):
             by_id = {info.run_id: info for info in infos[start : start + _MAX_VALUES]}
@@ -185,7 +185,7 @@ class RunQueue:
         # run back.
         self.database.change("INSERT INTO @cancelled (run) VALUES (?) ON CONFLICT DO NOTHING", run_id)
         if info.status in WAITING:
-            # For DBOS a waiting run has ended; it can be cancelled in a queue without workers.
+            # For DBOS a waiting run has ended; `cancel` works only after it is queued again.
             with self.translate_errors(), contextlib.suppress(import_dbos().error.DBOSException):
                 self.dbos_client.rewind_workflow(run_id, queue_name=PARKED_QUEUE)
         with self.translate_errors():
@@ -232,7 +232,7 @@ class RunQueue:
         if not rows:
             check_waits(what, call_id, steps)
         first, first_by, at = rows[0]
-        if (first, first_by, at) != (verdict, *author):  # equal if an earlier attempt of this call wrote it
+        if (first, first_by, at) != (verdict, *author):  # equal if this call's first try wrote it
             raise already_answered(call_id, json.loads(first), first_by, at)
         self._resume_if_answered(self.info(run_id))
 
@@ -249,7 +249,7 @@ class RunQueue:
         for run_id, steps in steps_of_runs.items():
             try:
                 info = self.info(run_id)
-            except DurableError as error:  # the run was deleted: do not block other runs
+            except DurableError as error:  # a deleted run must not block other runs
                 LOG.warning("An answer belongs to a missing run: %s", error)
                 continue
             if info.status not in WAITING:
@@ -276,7 +276,7 @@ class RunQueue:
         """Return the answers and results of a run, by step and call."""
         rows = self.database.rows("SELECT step, call, verdict FROM @answers WHERE run = ?", run_id)
         answers = {(int(step), str(call)): json.loads(verdict) for step, call, verdict in rows}
-        older = {key: value for key, value in answers.items() if "result" in value}  # stored by call id alone
+        older = {key: value for key, value in answers.items() if "result" in value}  # key: call id alone
         return {(step, result_key(call)): value for (step, call), value in older.items()} | answers
 
     def given_answers(self, run_id: str) -> list[GivenAnswer]:
@@ -290,7 +290,7 @@ class RunQueue:
         return given
 
     def forget_answers(self, run_id: str) -> None:
-        """Delete the answers of a run that starts again: they belong to other calls."""
+        """Delete the answers of a run that starts again, because they belong to earlier calls."""
         self.database.change("DELETE FROM @answers WHERE run = ?", run_id)
         self.database.change("DELETE FROM @answered WHERE run = ?", run_id)
 
@@ -313,14 +313,14 @@ class RunQueue:
         for an answer or its worker is dead, no other run starts in its session.
 
         Returns:
-            The id of the unfinished run ahead; empty if it is this run's turn.
+            The id of the unfinished run ahead in the session; empty if it is this run's turn.
         """
         while not self.database.rows("SELECT 1 FROM @turns WHERE run = ?", run_id):
             self.database.change(_QUEUE_TURN, run_id, session_id, session_id)
         return self.run_ahead(run_id)
 
     def run_ahead(self, run_id: str) -> str:
-        """Return the id of the unfinished run ahead in the session; empty for none."""
+        """Return the id of the unfinished run ahead in the session; empty if there is none."""
         for (other,) in self.database.rows(_RUNS_AHEAD, run_id):
             if any(not run.has_ended for run in self.find_runs(workflow_ids=[other])):
                 return str(other)
@@ -353,16 +353,16 @@ class RunQueue:
             )
 
     def executors(self) -> list[str]:
-        """Return the workers that execute runs."""
+        """Return the names of the workers that execute runs."""
         return sorted({str(run.executor_id) for run in self._list_running()})
 
     def hand_over(self, executor: str, run_id: str | None = None, queue: str = "") -> list[str]:
         """Requeue the runs that a worker executes.
 
         Args:
-            executor: Worker that executes them.
+            executor: Worker that executes the runs.
             run_id: Only run to requeue; None for all.
-            queue: Queue to use; empty for that of each run.
+            queue: Queue to use; empty for the own queue of each run.
 
         Returns:
             The ids of the requeued runs.
@@ -391,7 +391,7 @@ class RunQueue:
             raise self.database.unavailable(reason_of(error)) from error
 
     def is_away(self, error: DurableError) -> bool:
-        """Return True if an error means that the database went away; it may come back."""
+        """Return True if an error means that the database is unavailable, perhaps temporarily."""
         return self.database.means_loss(getattr(error.__cause__, "orig", None) or error.__cause__)
 
     def _migrate(self, dbos: Any) -> None:
@@ -400,7 +400,7 @@ class RunQueue:
         else:
             exists = self.database.rows("SELECT 1 WHERE to_regclass('dbos.workflow_status') IS NOT NULL")
         if not exists:
-            # In this combination DBOS uses an SQL function for milliseconds that older SQLite lacks.
+            # On these versions, DBOS uses a millisecond function that SQLite does not have.
             if self.database.is_sqlite and sys.version_info >= (3, 12) and sqlite_version_info < (3, 42):
                 raise DurableError(notice("library.sqlite_old", sqlite_version=sqlite_version))
             with self.translate_errors():

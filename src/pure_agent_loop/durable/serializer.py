@@ -12,7 +12,7 @@ from pure_agent_loop.support.text import safe_str, to_jsonable
 
 
 def import_dbos() -> Any:
-    """Import DBOS. Imported lazily, because the import takes a second.
+    """Import DBOS. DBOS is imported lazily, because the import takes a second.
 
     Raises:
         MissingExtraError: DBOS is not installed.
@@ -22,7 +22,7 @@ def import_dbos() -> Any:
     except ImportError as error:
         raise MissingExtraError(notice("library.feature_durable"), "durable") from error
     logger = logging.getLogger("dbos")
-    if logger.level == logging.NOTSET:  # this package reports what concerns users
+    if logger.level == logging.NOTSET:  # this package reports what users need
         logger.setLevel(logging.CRITICAL)
     return dbos
 
@@ -40,7 +40,7 @@ def json_serializer() -> Any:
     base: Any = import_dbos().Serializer
 
     class JsonSerializer(base):  # type: ignore[misc]  # a class of an optional package
-        """Serializer of values as JSON, and of errors as type and text."""
+        """Serializes values as JSON, and errors as type and text."""
 
         def serialize(self, data: Any) -> str:
             if isinstance(data, BaseException):

@@ -25,7 +25,7 @@ from pure_agent_loop.sessions.run_record import read_prices
 from pure_agent_loop.support.language import notice
 from pure_agent_loop.support.text import unexpected_option
 
-MAX_BYTES = 64_000_000  # per task, as JSON: PostgreSQL and SQLite store this without trouble
+MAX_BYTES = 64_000_000  # per task, as JSON; PostgreSQL and SQLite can store this size
 _INSTEAD = {
     "deps": "Workers create them: Engine(agents=..., deps=factory).",
     "output_type": "Set it on the workers' agent: Agent(output_type=...).",
@@ -37,7 +37,7 @@ _ADD = "INSERT INTO @inputs (run, digest, options) VALUES (?, ?, ?) ON CONFLICT 
 
 
 def pack_options(options: Mapping[str, Any]) -> str:
-    """Return the options of a run as JSON; empty for none.
+    """Return the options of a run as JSON; empty if there are none.
 
     Raises:
         ConfigError: An option has no JSON form, or all options together are too large.
@@ -86,7 +86,7 @@ def _plain(value: Any) -> dict[Any, Any]:
 
 
 def unpack_options(text: str) -> dict[str, Any]:
-    """Return the options as `Agent.prepare` takes them."""
+    """Return the options in the form that `Agent.prepare` takes."""
     options: dict[str, Any] = json.loads(text) if text else {}
     if "limits" in options:
         prices = read_prices(options["limits"].pop("prices", {}))
@@ -95,7 +95,7 @@ def unpack_options(text: str) -> dict[str, Any]:
 
 
 def store_options(database: Database, run_id: str, text: str) -> str:
-    """Store packed options once, however often they are submitted; return their digest, empty for none.
+    """Store packed options once, however often they are submitted; return the digest, empty without options.
 
     Raises:
         DurableError: The database is unavailable.
@@ -111,7 +111,7 @@ def load_options(database: Database, run_id: str, digest: str) -> dict[str, Any]
     """Return stored options.
 
     Raises:
-        DurableError: They are missing, or the database is unavailable.
+        DurableError: The options are missing, or the database is unavailable.
     """
     if not digest:
         return {}

@@ -20,7 +20,7 @@ APP_NAME = "pure-agent-loop"
 # Runs are resumed from records, not by replaying code, so any version can resume any run.
 APP_VERSION = "durable-1"
 WORKFLOW = "pure_agent_loop.run"
-PARKED_QUEUE = "parked"  # no worker takes runs from it
+PARKED_QUEUE = "parked"  # a queue that no worker takes runs from
 ENDED = frozenset({"completed", "failed", "cancelled", "killed"})
 TASK_STATES = ("pending", "running", *WAITING, "completed", "failed", "cancelled", "killed")
 _STATUS_BY_STATE = {
@@ -76,18 +76,18 @@ class TaskInfo:
         agent: Name of the agent.
         task: Task of the run.
         status: One of `TASK_STATES`.
-        stop_reason: Why it ended or waits; empty before.
+        stop_reason: Why the run ended or waits; empty before.
         content: The answer, if there is one.
         error: The error, if there is one.
         session_id: Session of the run.
-        worker: Process that executes the run or executed it last; empty before the first.
+        worker: Process that executes the run or executed it last; empty if none has.
         created: Time of submission, in seconds since the epoch.
         updated: Time of the last change of status.
-        questions: Calls that wait for the answer of a person.
-        open_calls: Calls whose results come from outside the run and are missing.
-        details: Further data. An ended run has its steps, tokens and kind of error; a pending run has
-            `run_ahead`, the run that holds its session and must end first. `void_approvals` are approved
-            calls that were not made, because the worker's code has changed since.
+        questions: Calls that wait for a person's answer.
+        open_calls: Calls whose results come from outside the run and have not been given yet.
+        details: Further data. For an ended run: steps, tokens and kind of error; for a pending run:
+            `run_ahead`, the run that must end before this one can use the session. `void_approvals` are
+            approved calls that were not made, because the worker's code has changed since the approval.
     """
 
     run_id: str
@@ -155,14 +155,14 @@ def check_agent_name(name: object) -> str:
 
 
 def queue_of(model: str) -> str:
-    """Return the queue of a model's runs: limits of a model are limits of its queue."""
+    """Return the queue of a model's runs; limits of a model are applied to this queue."""
     return f"model {model or 'unnamed'}"
 
 
 def states_of(status: str) -> list[str]:
-    """Return the states of DBOS that a run with a status may have."""
+    """Return the DBOS states that a run with this status may have."""
     states = [state for state, name in _STATUS_BY_STATE.items() if name == status]
-    # A run that has stopped has returned its outcome, whatever its stop reason is.
+    # A run that has stopped has returned an outcome, whatever the stop reason is.
     return states if status in ("pending", "running") else [*states, "SUCCESS"]
 
 

@@ -37,7 +37,7 @@ from pure_agent_loop.support.text import safe_str
 LOG = logging.getLogger("pure_agent_loop")
 SWEEP_SECONDS = 0.5
 POLL_SECONDS = 0.25
-ANSWERED_SECONDS = 5.0  # interval of the check for answered runs that were not requeued
+ANSWERED_SECONDS = 5.0  # interval of the check for answered runs without a requeue
 METRICS = {
     "pal_runs_started_total": ("counter", "Attempts of runs begun here, by agent."),
     "pal_runs_ended_total": ("counter", "Attempts of runs ended here, by agent and stop reason."),
@@ -101,7 +101,7 @@ class Worker:
         self._threads = ThreadPoolExecutor(thread_name_prefix="pal-durable-")
 
     async def work(self, stop: asyncio.Event, ready: Callable[[], None]) -> None:
-        """Execute runs until `stop` is set; then let running tools finish, and hand back the rest.
+        """Execute runs until `stop` is set; then let running tools finish, and hand back unfinished runs.
 
         Args:
             stop: Event that stops the worker.
@@ -143,7 +143,7 @@ class Worker:
             if sweeper.is_alive():
                 await self._in_thread(sweeper.join)
             await self._shut_down(dbos)
-            with contextlib.suppress(Exception):  # otherwise another worker detects the death of this one
+            with contextlib.suppress(Exception):  # after a failure, another worker detects this one's death
                 await self._in_thread(self._queue.hand_over, self.executor)
             await self._in_thread(close_store, self._store)
             liveness.close()
@@ -213,12 +213,12 @@ class Worker:
         trace_context: Mapping[str, str],
         inputs: str = "",
     ) -> dict[str, Any]:
-        """Return the outcome of a run; if another process decides it, DBOS rejects the value."""
+        """Return the outcome of a run; if another process decides the outcome, DBOS rejects this value."""
         with self._tracked():
             agent = self._agents.get(name)
             if self.is_draining:
                 await self._wait_for_shutdown()
-            if agent is None:  # another worker of this queue has the agent
+            if agent is None:  # another worker of this queue has this agent
                 await asyncio.sleep(SWEEP_SECONDS)
                 return await self._requeue(run_id)
             attempt = Attempt(
@@ -257,7 +257,7 @@ class Worker:
             return await self._requeue(run_id) if is_newest else {}
 
     def _note_end(self, run_id: str, agent: str, outcome: Mapping[str, Any], seconds: float) -> None:
-        """Log and count the end of a run, or that it waits."""
+        """Log and count that a run has ended or waits."""
         reason, tokens, cost = outcome["stop_reason"], outcome.get("tokens", 0), outcome.get("cost")
         self._meters.count("pal_runs_ended_total", agent=agent, reason=reason)
         self._meters.count("pal_tokens_total", tokens, agent=agent)
@@ -282,12 +282,12 @@ class Worker:
         return "\n".join([*self._meters.lines({"pal_runs": running, **gauges}), ""])
 
     async def _requeue(self, run_id: str, queue: str = "") -> dict[str, Any]:
-        """Requeue a run, in its own or another queue, unless another worker has it now."""
+        """Requeue a run, in its own or another queue, unless another worker has taken it."""
         await self._in_thread(self._queue.hand_over, self.executor, run_id, queue)
         return {}
 
     async def _wait_for_shutdown(self) -> None:
-        """Wait until this process or its engine ends; the run is handed over then."""
+        """Wait until this process or the engine ends, when the run is handed over."""
         await asyncio.get_running_loop().create_future()
 
     @contextlib.contextmanager

@@ -1,4 +1,4 @@
-"""Evaluation of agents with custom cases; `benchmarks/bfcl` has public questions about tool calls.
+"""Evaluation of agents with custom cases; `benchmarks/bfcl` has a public benchmark of tool calls.
 
     dataset     cases and evaluators, run against an agent
     cases       a case, a trial of it, and files and sessions as cases

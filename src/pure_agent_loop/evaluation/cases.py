@@ -37,8 +37,8 @@ class Case:
     Args:
         input: The task.
         expected: Expected output, for evaluators that compare; None for none.
-        name: Unique in its dataset, and the same in the next run; the beginning of `input` if empty.
-        metadata: Any values of the caller.
+        name: Name, unique in the dataset and the same in every evaluation; the beginning of `input` if empty.
+        metadata: Custom values, not used by the evaluation.
         messages: A history to continue.
         evaluators: Evaluators of this case only, in addition to the dataset's.
 
@@ -89,7 +89,7 @@ class Trial:
 
     @property
     def calls(self) -> list[tuple[str, dict[str, Any]]]:
-        """Called tools, in order, each with its arguments."""
+        """Called tools in order, each with the arguments of the call."""
         actions = (event.data for event in self.result.events if event.type is EventType.ACTION)
         return [(action["tool"], action["args"]) for action in actions]
 
@@ -156,10 +156,10 @@ _READERS: dict[str, Callable[[str], Any]] = {
 
 
 def case_from(plain: Any, where: str, evaluators: Callable[[Any, str], Sequence[Evaluator]]) -> Case:
-    """Make a case from its plain form: a mapping of its fields, or only the input.
+    """Make a case from the plain form: a mapping of fields, or only the input.
 
     Raises:
-        ConfigError: It is not a case.
+        ConfigError: The value is not a case.
     """
     table = {"input": plain} if isinstance(plain, str) else plain
     if not isinstance(table, dict) or "input" not in table:

@@ -1,4 +1,4 @@
-"""Command ``pure-agent-loop eval`` without a file: its options, and its call of `benchmarks/bfcl`."""
+"""The command ``pure-agent-loop eval`` without a file: options, and the call of `benchmarks/bfcl`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> 
     """Add the command's options, except those of the model, which the caller adds.
 
     Args:
-        parser: A parser or a group of it.
+        parser: An argument parser, or an argument group.
     """
     from pure_agent_loop.support.numbers import positive
 
@@ -72,17 +72,17 @@ def run(
 
     Args:
         args: Options of `add_arguments`, and ``temperature`` if present (else 0).
-        client_factory: Makes the client; called once. The client is closed at the end.
-        out: For the table; standard output if None.
-        err: For progress; standard error if None.
-        confirm: Receives the number of questions and their cost, before the first one; False ends the run
-            with exit code 0.
+        client_factory: Function that makes the client; called once. The client is closed at the end.
+        out: Stream for the table; standard output if None.
+        err: Stream for progress; standard error if None.
+        confirm: Function called with the number of questions and the cost before the first question; if it
+            returns False, the run ends with exit code 0.
 
     Raises:
         ConfigError: An option is invalid, this is not a clone of the source, or the leaderboard's package
             cannot be fetched.
-        LLMError: The model cannot be reached. Results so far are in the file.
-        KeyboardInterrupt: Ctrl-C. Results so far are in the file, and the table of them was written.
+        LLMError: The model cannot be reached. The results so far are in the file.
+        KeyboardInterrupt: Ctrl-C. The results so far are in the file, and a table of them was written.
     """
     from pure_agent_loop.errors import ConfigError
 
@@ -91,7 +91,7 @@ def run(
         from pure_agent_loop.support.language import notice
 
         raise ConfigError(notice("library.bfcl_missing", folder=folder))
-    sys.path.insert(0, str(_CLONE))  # never the working folder: it may hold another `benchmarks`
+    sys.path.insert(0, str(_CLONE))  # not the working folder: it may contain another `benchmarks`
     try:
         bfcl = importlib.import_module("benchmarks.bfcl.command")
     finally:

@@ -40,8 +40,8 @@ class Dataset:
     Args:
         cases: The cases; a string is a case without an expected answer.
         evaluators: Called with the `Trial` of every case. Each returns True or False, a number (higher is
-            better; it never fails a trial), or a dict of these by name, in which texts are notes.
-        name: For the report.
+            better; it never fails a trial), or a dict of these by name, in which texts count as notes.
+        name: Name to show in the report.
 
     Raises:
         ConfigError: The cases are empty, two have the same name, or one is not a case.
@@ -75,7 +75,7 @@ class Dataset:
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str], evaluators: Iterable[Evaluator] = ()) -> Dataset:
-        """Read a dataset from YAML (extra ``[eval]``), JSON, or JSON lines with a case each.
+        """Read a dataset from YAML (extra ``[eval]``), JSON, or JSON lines with one case per line.
 
         Args:
             path: The file.
@@ -100,7 +100,7 @@ class Dataset:
         evaluators: Iterable[Evaluator] = (),
         sessions: SessionPlace | None = None,
     ) -> Dataset:
-        """Make a case of each run of a recorded session: its task, its history, and its answer as expected.
+        """Make a case of each run of a recorded session, with the recorded answer as the expected one.
 
         Args:
             session_id: The session.
@@ -123,20 +123,22 @@ class Dataset:
         seed: int | None = None,
         on_outcome: Callable[[CaseOutcome], None] | None = None,
     ) -> EvaluationReport:
-        """Run an agent on every case and evaluate the results. Works in sync code, as `Agent.run` does.
+        """Run an agent on every case and evaluate the results.
+
+        The method works in sync code, as `Agent.run` does.
 
         Args:
             agent: The agent.
             repeats: Number of trials per case.
             concurrency: Number of concurrent runs.
             seed: Sent with every request of the first repetition, `seed` + 1 with the next, and so on; None
-                for none. Servers may ignore it.
-            on_outcome: Called with each outcome as soon as it is evaluated.
+                for none. Servers may ignore the seed.
+            on_outcome: Function called with each outcome as soon as it is evaluated.
 
         Raises:
             ConfigError: A number is invalid, or an evaluator cannot evaluate a case.
-            LLMError: The next run would fail too: no access, no such model, no credit, or no server three
-                times in a row.
+            LLMError: The next run would fail too: access denied, model not found, no credit, or no connection
+                three times in a row.
             RunInterrupted: Ctrl-C was pressed; its ``result`` is the report so far.
         """
         checked_function("on_outcome", on_outcome, "outcome")
@@ -240,13 +242,13 @@ async def _tried(case: Case, agent: Agent, seed: int | None) -> Trial:
 
 
 async def _asked(evaluator: Evaluator, trial: Trial) -> Mapping[str, Any] | Exception:
-    """Return an evaluator's result, or its failure: one error must not lose the other results."""
+    """Return an evaluator's result, or a failed one for an error, so that other results are kept."""
     call = getattr(evaluator, "__call__", evaluator)  # noqa: B004 - checks for an async `__call__`
     try:
         if inspect.iscoroutinefunction(evaluator) or inspect.iscoroutinefunction(call):
             result = await evaluator(trial)
         else:
-            result = await run_in_thread(partial(evaluator, trial))  # it may block
+            result = await run_in_thread(partial(evaluator, trial))  # the evaluator may block
             if isinstance(result, Raised):
                 return (
                     result.error if isinstance(result.error, Exception) else RuntimeError(str(result.error))

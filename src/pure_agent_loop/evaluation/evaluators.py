@@ -1,4 +1,4 @@
-"""Ready-made evaluators. Each is called with a `Trial`; a custom function works too."""
+"""Ready-made evaluators. Each evaluator is called with a `Trial`; a custom function works too."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VERDICT = re.compile(r"VERDICT:\s*\**(PASS|FAIL)\b")
 class Equals:
     """The output equals `value`, or the expected output. Spaces around texts are ignored.
 
-    A typed output also equals its JSON form, so that files and sessions can hold it.
+    A typed output also equals its JSON form, which is the form in files and sessions.
     """
 
     value: Any = None
@@ -54,11 +54,11 @@ class Contains:
     ignore_case: bool = True
 
     def check(self, case: Case, agent: Agent) -> None:  # noqa: ARG002 - signature of all checks
-        """Reject a case without a string to search."""
+        """Reject a case without a string to search for."""
         self._wanted(case)
 
     def __call__(self, trial: Trial) -> bool:
-        """Search the texts."""
+        """Search for the texts."""
         return all(self._plain(text) in self._plain(trial.text) for text in self._wanted(trial.case))
 
     def _wanted(self, case: Case) -> list[str]:
@@ -162,7 +162,7 @@ class MaxCost:
             raise ConfigError(notice("library.max_cost_prices", model=model))
 
     def __call__(self, trial: Trial) -> bool:
-        """Compare the cost; an unknown one fails."""
+        """Compare the cost; an unknown cost fails."""
         return trial.result.cost is not None and trial.result.cost <= self.most
 
 
@@ -172,7 +172,7 @@ class Judge:
 
     Args:
         rubric: The rule, in plain language.
-        llm: The model that judges; the one of the agent if None.
+        llm: The model that judges; None for the agent's model.
         name: The name of the score.
     """
 
@@ -186,8 +186,8 @@ class Judge:
             raise ConfigError(f"Judge.rubric must be a string; it is {self.rubric!r:.80}.")
 
     async def __call__(self, trial: Trial) -> dict[str, Any]:
-        """Ask the judge, and retry once without a verdict."""
-        words, mark = trial.agent.config.prompts, secrets.token_hex(4)  # an answer cannot close this mark
+        """Ask the judge, and retry once if there is no verdict."""
+        words, mark = trial.agent.config.prompts, secrets.token_hex(4)  # an answer cannot close this tag
         with use_messages(words):
             system, retry = model_text("judge_system"), model_text("judge_again")
             task = model_text(
@@ -226,7 +226,7 @@ def name_of(evaluator: Evaluator) -> str:
 
 
 def read_evaluators(entries: Any, where: str) -> list[Evaluator]:
-    """Read evaluators from their form in a file: ``equals``, or ``{"max_steps": 3}``.
+    """Read evaluators as written in a file: ``equals``, or ``{"max_steps": 3}``.
 
     Raises:
         ConfigError: A name is unknown, or its arguments are invalid.
@@ -273,7 +273,7 @@ def _plain(expected: Any) -> Any:
         return expected.strip()
     is_wrapped = isinstance(parsed, dict) and parsed.keys() == {
         WRAPPER
-    }  # the form of a list or a number in a session
+    }  # the form that a list or a number has in a session
     return parsed[WRAPPER] if is_wrapped else parsed
 
 

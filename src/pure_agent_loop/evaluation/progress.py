@@ -8,15 +8,15 @@ from typing import Protocol
 
 from pure_agent_loop.support.language import user_text
 
-_STEPS = 20  # most lines without a terminal, so that a log stays readable
+_STEPS = 20  # maximum lines without a terminal, so that a log stays readable
 
 
 class ScoredResult(Protocol):
-    """A result, such as `CaseOutcome`."""
+    """An evaluation result, such as `CaseOutcome`."""
 
     @property
     def right(self) -> bool:
-        """True if the result is right."""
+        """True if the answer is correct."""
         ...
 
     @property
@@ -26,13 +26,13 @@ class ScoredResult(Protocol):
 
 
 class Progress:
-    """Counts results and shows them: one changing line on a terminal, else a line at intervals.
+    """Counts and shows results: on a terminal in one line that is updated, else in a line at intervals.
 
     Args:
-        write: Called with the text.
-        total: Questions in all.
-        before: Results from an earlier run.
-        live: True for a terminal.
+        write: Function called with the text.
+        total: Total number of questions.
+        before: Number of results from an earlier run.
+        live: True if the output is a terminal.
     """
 
     def __init__(
@@ -51,13 +51,13 @@ class Progress:
         step = self._done * _STEPS // self._total
         if self._live:
             columns = shutil.get_terminal_size().columns
-            self._write(f"\r\x1b[K{self.line()[: columns - 1]}")  # a wrapped line would stay
+            self._write(f"\r\x1b[K{self.line()[: columns - 1]}")  # a wrapped line could not be erased
         elif step > self._shown:
             self._write(f"{self.line()}\n")
         self._shown = step
 
     def end(self) -> None:
-        """Finish the changing line."""
+        """End the line that is being updated."""
         if self._live and self._seconds:
             self._write("\n")
 

@@ -22,11 +22,11 @@ MEASURES = ("seconds", "steps", "tokens", "cost")
 RESERVED = ("passed", *MEASURES)
 _INTERVAL = "95 %"
 _SHOWN_FAILURES = 10
-_MAX_ROWS, _MAX_CHARS = 500, 5_000  # of what a notebook shows
+_MAX_ROWS, _MAX_CHARS = 500, 5_000  # maximum shown in a notebook
 _MARKS = {True: "✓", False: "✗"}
 _UNCHANGED = "nothing got better or worse"
 _CHANGE = ("change", "case", "score", "before", "now")
-_WIDTH, _LEFT, _STEP = 640, 200, 28  # pixels of a plot: all of it, the names, a row
+_WIDTH, _LEFT, _STEP = 640, 200, 28  # pixels: plot width, width of the names, row height
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,21 +34,21 @@ class CaseOutcome:
     """Outcome of one trial.
 
     Args:
-        case: Its name.
+        case: Name of the case.
         repeat: Number of the repetition, from 1.
         passed: True if the run completed and no evaluator returned False.
-        scores: By evaluator: True or False, or a number, of which higher is better.
-        notes: Other texts from evaluators.
+        scores: Score by evaluator name: True or False, or a number (higher is better).
+        notes: Other texts that evaluators returned.
         output: Output of the agent, as JSON.
         stop_reason: Why the run ended.
-        error: Failure of the run or of an evaluator; empty for none.
+        error: Error of the run or of an evaluator; empty if there is none.
         tools: The tools that were called.
         calls: The calls, in order: ``{"tool", "args"}``.
-        messages: The history of the run; empty in a report that was saved without.
+        messages: The history of the run; empty in a report that was saved without messages.
         seconds: Duration of the run in seconds.
-        steps: Its steps.
-        tokens: Its tokens.
-        cost: Its cost; None if it is unknown.
+        steps: Number of steps.
+        tokens: Number of tokens.
+        cost: Cost of the run; None if unknown.
     """
 
     case: str
@@ -108,13 +108,13 @@ class CaseOutcome:
 
 
 class Change(NamedTuple):
-    """Mean of a score that is another than before.
+    """A change of a score's mean between two runs.
 
     Args:
         case: The case.
-        score: The score, such as ``passed``.
-        before: Its mean in the former run.
-        now: Its mean in this run.
+        score: Name of the score, such as ``passed``.
+        before: Mean of the score in the former run.
+        now: Mean of the score in this run.
     """
 
     case: str
@@ -182,7 +182,7 @@ class EvaluationReport:
     Args:
         name: The dataset.
         outcomes: One for each trial, in the order of the cases.
-        about: The model and the settings of the run.
+        about: Model and settings of the run.
     """
 
     name: str
@@ -196,12 +196,12 @@ class EvaluationReport:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Confidence interval of 95 % of `passed`; see `wilson_interval`."""
+        """95 % confidence interval of `passed`; see `wilson_interval`."""
         return wilson_interval(sum(outcome.passed for outcome in self.outcomes), len(self.outcomes))
 
     @property
     def scores(self) -> dict[str, float]:
-        """Mean of each evaluator, and of ``passed``, ``seconds``, ``steps``, ``tokens`` and ``cost``."""
+        """Mean per evaluator, and means of ``passed``, ``seconds``, ``steps``, ``tokens`` and ``cost``."""
         return _means(self.outcomes, (*MEASURES,))
 
     @property
@@ -217,9 +217,9 @@ class EvaluationReport:
         return groups
 
     def table(self, style: str = "text") -> str:
-        """Return a table with a row per case, and one for all.
+        """Return a table with a row per case, and a row for all cases.
 
-        ``95 %`` is the confidence interval of the share that passed; see `wilson_interval`.
+        The column ``95 %`` is the confidence interval of the share of passed trials; see `wilson_interval`.
 
         Args:
             style: ``text`` or ``markdown``.
@@ -290,15 +290,15 @@ class EvaluationReport:
         at_least: Mapping[str, float] | None = None,
         at_most: Mapping[str, float] | None = None,
     ) -> None:
-        """Fail a test unless the means are within these bounds; without bounds, unless every trial passed.
+        """Raise unless the means are within these bounds; without bounds, unless every trial passed.
 
         Args:
-            at_least: By name of `scores`, such as ``{"passed": 0.9, "judge": 0.8}``.
-            at_most: The same, such as ``{"steps": 3, "cost": 0.01}``.
+            at_least: Lower bounds by name in `scores`, such as ``{"passed": 0.9, "judge": 0.8}``.
+            at_most: Upper bounds by name in `scores`, such as ``{"steps": 3, "cost": 0.01}``.
 
         Raises:
             AssertionError: A bound is violated; the message has the table and the failures.
-            ConfigError: A name of a score is unknown.
+            ConfigError: The name of a score is unknown.
         """
         if at_least is None and at_most is None:
             at_least = {"passed": 1.0}
@@ -330,7 +330,10 @@ class EvaluationReport:
         return plain
 
     def save(self, path: str | os.PathLike[str], *, messages: bool = False) -> None:
-        """Write the report to a file, as JSON. Arguments as `to_dict`; histories can be large."""
+        """Write the report to a file, as JSON.
+
+        Histories can be large. The arguments are those of `to_dict`.
+        """
         text = json.dumps(self.to_dict(messages=messages), ensure_ascii=False, indent=1)
         Path(path).write_text(text + "\n", encoding="utf-8")
 
@@ -364,7 +367,7 @@ class Reports:
         reports: The reports by name.
 
     Raises:
-        ConfigError: It is not a mapping of names to reports.
+        ConfigError: `reports` is not a mapping of names to reports.
     """
 
     reports: Mapping[str, EvaluationReport]
@@ -384,7 +387,7 @@ class Reports:
         return self.table().rstrip()
 
     def to_dataframe(self) -> Any:
-        """Return a `pandas.DataFrame` with the trials of all reports, and their names in ``report``.
+        """Return a `pandas.DataFrame` with all trials; the column ``report`` has the report names.
 
         Raises:
             ConfigError: pandas is not installed.
@@ -398,7 +401,7 @@ class Reports:
         )
 
     def svg(self) -> str:
-        """Return a plot of the shares that passed, with their confidence intervals, as SVG."""
+        """Return an SVG plot of the shares of passed trials, with confidence intervals."""
         from pure_agent_loop.support.prose import escaped
 
         height = _STEP * len(self.reports)
@@ -433,15 +436,15 @@ def _x(share: float) -> int:
 
 
 def wilson_interval(passed: int, trials: int) -> tuple[float, float]:
-    """Return the Wilson score interval of a share at a confidence of 95 %, from 0 to 1.
+    """Return the 95 % Wilson score interval of a share, from 0 to 1.
 
-    The trials are taken for independent; repeats of one case are less so, and the true interval is wider.
+    The trials are assumed to be independent; repetitions of a case are not, so the true interval is wider.
     Source: E. B. Wilson, "Probable Inference, the Law of Succession, and Statistical Inference", Journal of
     the American Statistical Association 22 (1927), 209-212.
 
     Args:
-        passed: Trials that passed.
-        trials: All trials; without any, the share is anything from 0 to 1.
+        passed: Number of passed trials.
+        trials: Number of all trials; if 0, the interval is from 0 to 1.
     """
     if not trials:
         return 0.0, 1.0
@@ -472,7 +475,7 @@ def _trial(outcome: CaseOutcome) -> dict[str, Any]:
 
 
 def _table(first: str, groups: Iterable[tuple[str, Sequence[CaseOutcome]]]) -> list[list[str]]:
-    """Return a table with its header: a row for each group of trials."""
+    """Return a table: the header, and a row for each group of trials."""
     groups = list(groups)
     names = list(dict.fromkeys(name for _, outcomes in groups for each in outcomes for name in each.scores))
     return [[first, "passed", _INTERVAL, *names, *MEASURES], *(_row(*group, names) for group in groups)]
@@ -494,17 +497,17 @@ def _row(name: str, outcomes: Sequence[CaseOutcome], names: Sequence[str]) -> li
     means = _means(outcomes, MEASURES)
     passed = sum(outcome.passed for outcome in outcomes)
     low, high = wilson_interval(passed, len(outcomes))
-    interval = f"{low * 100:.0f}-{high * 100:.0f}" if len(outcomes) > 1 else "-"  # one trial tells nothing
+    interval = f"{low * 100:.0f}-{high * 100:.0f}" if len(outcomes) > 1 else "-"  # no interval for one trial
     cells = [f"{means[column]:.2f}" if column in means else "-" for column in (*names, "seconds", "steps")]
     cost = f"{means['cost']:.4g}" if "cost" in means else "-"
     return [name, f"{passed}/{len(outcomes)}", interval, *cells, f"{means.get('tokens', 0):.0f}", cost]
 
 
 def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) -> str:
-    """Format a table, the header first.
+    """Format a table; the first row is the header.
 
     Args:
-        left: Columns of words; the others are numbers.
+        left: Left-aligned columns, which have words; the others have numbers.
         style: ``text`` for a terminal or ``markdown`` for a document.
     """
     if style == "markdown":
@@ -518,6 +521,6 @@ def laid_out(lines: Sequence[Sequence[str]], left: Collection[int], style: str) 
     return "".join("  ".join(row).rstrip() + "\n" for row in zip(*columns, strict=True))
 
 
-# Their names before other packages had such classes.
+# Earlier names of these classes.
 Report = EvaluationReport
 Outcome = CaseOutcome

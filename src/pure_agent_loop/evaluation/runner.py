@@ -10,7 +10,7 @@ from pure_agent_loop.errors import ErrorKind, LLMError
 
 T = TypeVar("T")
 
-# The next request would fail in the same way.
+# After these errors, the next request would fail too.
 HOPELESS: frozenset[ErrorKind] = frozenset({"auth", "not_found", "quota"})
 LOST_AFTER = 3
 
@@ -33,7 +33,7 @@ class FailureStreak:
 
 
 async def in_parallel(items: Iterable[T], work: Callable[[T], Awaitable[None]], width: int) -> None:
-    """Process all items in order, `width` at a time. The first failure ends it."""
+    """Process all items in order, `width` at a time. The first failure stops the processing."""
     left = iter(items)
 
     async def worker() -> None:

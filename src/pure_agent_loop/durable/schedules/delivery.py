@@ -72,7 +72,7 @@ def to_session(session_id: str) -> Delivery:
     """Deliver the answer to a session: the model reads it at the start of the next durable run there.
 
     Args:
-        session_id: Id of a session in the same database; it need not exist yet.
+        session_id: Id of a session in the same database; the session need not exist yet.
 
     Raises:
         ConfigError: The id is invalid.
@@ -107,14 +107,16 @@ def to_command(
     idempotent: bool = False,
     cwd: str | os.PathLike[str] = ".",
 ) -> Delivery:
-    """Pass the answer to a command on its standard input. No shell; a clean environment without keys.
+    """Pass the answer to a command on its standard input.
+
+    The command runs without a shell, in a clean environment without keys.
 
     Args:
         argv: Program and arguments.
         timeout: Maximum seconds.
         retries: Number of retries after a non-zero exit code.
-        idempotent: True to repeat it also when its outcome is unknown: after a timeout, or the death of the
-            worker.
+        idempotent: True to also repeat a command whose outcome is unknown, after a timeout or the death of
+            the worker.
         cwd: Working directory.
 
     Raises:

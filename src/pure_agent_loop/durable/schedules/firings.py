@@ -1,7 +1,7 @@
 """Firing of schedules by workers: exactly one worker fires, submits, and claims each delivery.
 
-A due time becomes a row, in the transaction that advances the schedule. Each later change of the row's
-state is made by whichever worker is first, so that a worker may die between any two changes.
+Each due time is inserted as a row, in the transaction that advances the schedule. Each later change of the
+row's state is made by the first available worker, so that a worker may die between any two changes.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class Firings:
         return fired
 
     def is_loss(self, error: BaseException) -> bool:
-        """Return True if an error means that the database is away; see `Database.is_loss`."""
+        """Return True if an error means that the database is unavailable; see `Database.is_loss`."""
         return self._database.is_loss(error)
 
     def submit(self) -> None:
@@ -136,7 +136,7 @@ class Firings:
                 self._client.submit(
                     schedule.agent, prompt, run_id=run_id, session_id=session, media=media, metadata=about
                 )
-            except RunExistsError:  # submitted before a worker died, from a prompt that has changed since
+            except RunExistsError:  # submitted by a worker that died; the prompt has changed since
                 self._move(run_id, "due", "running")
             except (ConfigError, ImageError, OSError) as error:
                 why = safe_str(error)
@@ -175,7 +175,7 @@ class Firings:
         return pending
 
     def record_progress(self, run_id: str, detail: str) -> None:
-        """Record what is about to be done, before it is done."""
+        """Record the detail of a delivery before the next step, for recovery after a crash."""
         self._database.change(
             "UPDATE @firings SET detail = ? WHERE run = ? AND owner = ?", detail, run_id, self.owner
         )
@@ -204,7 +204,7 @@ class Firings:
         return self._deliveries("state = 'delivering' AND owner = ?", owner)
 
     def _deliveries(self, condition: str, *values: Any) -> list[PendingDelivery]:
-        """Return the deliveries that match a condition, without schedules that cannot be used here."""
+        """Return the deliveries that match a condition, if this machine can use their schedules."""
         rows = self._database.rows(_DELIVERIES.format(condition=condition), *values)
         loaded = [(run_id, _load_schedule(run_id, spec), *rest) for run_id, spec, *rest in rows]
         return [
@@ -220,10 +220,10 @@ class Firings:
 def _left_out(
     schedule: Schedule, times: Times, next_at: float, dues: Sequence[float], now: float
 ) -> Iterator[tuple[float, str, str]]:
-    """Yield the newest due time that does not run, with its state; the detail counts all of them."""
+    """Yield the newest due time that does not run, with the state and the number of such times."""
     if dues and dues[0] <= next_at:
         return
-    until = dues[0] - 0.001 if dues else now  # times have milliseconds
+    until = dues[0] - 0.001 if dues else now  # times have a resolution of milliseconds
     if times_left := times.latest(next_at, until, MAX_COUNTED + 1):
         count = len(times_left) if len(times_left) <= MAX_COUNTED else f"more than {MAX_COUNTED}"
         since, reason = schedule.shown_due(next_at), "no worker fired them in time"
@@ -239,9 +239,9 @@ def _fire(
     advance: tuple[Any, ...],
     run: Change,
 ) -> list[tuple[str, str, str]]:
-    """Write the rows of due times; return run id, state and detail of each."""
+    """Write a row per due time; return the run id, state and detail of each row."""
     if not run(_ADVANCE, *advance).rowcount:
-        return []  # another worker was first, or the schedule has just been changed
+        return []  # another worker was faster, or the schedule has just been changed
     unfinished = run(_COUNT_UNFINISHED, schedule.name).fetchone()[0]
     is_busy = bool(unfinished) and schedule.overlap == "skip"
     fired = []
@@ -258,7 +258,7 @@ def _fire(
 
 
 def _load_schedule(name: str, spec: str) -> Schedule | None:
-    """Load a schedule; return None if its time zone is unknown here: another machine may know it."""
+    """Load a schedule; return None if this machine lacks the time zone, which another machine may have."""
     try:
         return Schedule.from_dict(json.loads(spec))
     except PureAgentLoopError as error:

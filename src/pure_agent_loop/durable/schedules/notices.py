@@ -1,4 +1,4 @@
-"""Bring the answers of scheduled runs to their session: its next run reads each of them once."""
+"""Move the answers of scheduled runs to a session, whose next run reads each answer once."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def post_to_file(pending: PendingDelivery, record_progress: Callable[[str], None
 
 
 async def post_to_command(pending: PendingDelivery) -> DeliveryOutcome:
-    """Run a command with an answer on its standard input, and leave none of its processes behind."""
+    """Run a command with an answer on standard input, and end all processes that it started."""
     from pure_agent_loop.toolbox.sandbox.process import run_process
     from pure_agent_loop.toolbox.sandbox.variables import clean_environment
 

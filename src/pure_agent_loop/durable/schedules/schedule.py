@@ -22,10 +22,10 @@ from pure_agent_loop.support.language import checked_choice, notice
 
 # -- due times of schedules: cron lines in their time zone, or fixed intervals ---------------------------
 
-LATE_SECONDS = 60.0  # a run that would start later than this counts as missed
+LATE_SECONDS = 60.0  # a run that would start later counts as missed
 _PARTS = ("minute", "hour", "day of the month", "month", "day of the week")
 _SPAN, _SPAN_FACTOR = 3_600.0, 8.0
-_START = datetime(2024, 1, 1, tzinfo=timezone.utc)  # of a trial run of each cron line
+_START = datetime(2024, 1, 1, tzinfo=timezone.utc)  # start of a trial run of each cron line
 HEARTBEAT_FILE = "HEARTBEAT.md"
 HEARTBEAT_OK = "HEARTBEAT_OK"
 SAME = "same"
@@ -36,7 +36,7 @@ _CHOICES = {"missed": ("skip", "once", "all"), "overlap": ("skip", "queue")}
 
 
 class Times(Protocol):
-    """Sequence of due times."""
+    """A sequence of due times."""
 
     def after(self, moment: float) -> float:
         """Return the first due time after a moment, in seconds since the epoch."""
@@ -150,7 +150,7 @@ def zone_of(name: str) -> ZoneInfo:
 
 
 def local_zone() -> str:
-    """Return the name of this machine's time zone. An offset would be wrong for half of the year.
+    """Return the name of this machine's time zone. A fixed offset would be wrong for half of the year.
 
     Raises:
         ConfigError: The machine does not configure one.
@@ -165,7 +165,7 @@ def local_zone() -> str:
     file = Path("/etc/timezone")
     name = file.read_text(encoding="utf-8").strip() if file.is_file() else ""
     if not name and not link.exists():
-        name = "UTC"  # the default of a system without that file
+        name = "UTC"  # default of a system without /etc/timezone
     if not name:
         raise ConfigError(notice("library.timezone_local"))
     return name
@@ -202,12 +202,12 @@ class Schedule:
         prompt: Prompt of the runs; ``{due}`` is replaced by the due time.
         prompt_file: File with the prompt, read for each run. If it is missing or empty, no run starts. An
             answer that is exactly ``HEARTBEAT_OK`` is not delivered.
-        media: Files that come with the prompt: pictures, PDFs, sounds. They are read for each run.
+        media: Files that are sent with the prompt (pictures, PDFs, sounds), read for each run.
         cron: Due times as five cron fields: ``0 9 * * 1-5``.
         every: Interval in seconds, 1 or more, instead of `cron`.
-        timezone: Time zone of `cron`; ``local`` for that of this machine.
+        timezone: Time zone of `cron`; ``local`` for the time zone of this machine.
         missed: Due times that no worker fired in time: ``skip`` them, run the newest (``once``), or run
-            ``all``. What does not run is one firing with the state ``skipped``.
+            ``all``. Due times that do not run are recorded as one firing with the state ``skipped``.
         max_missed: Maximum number of missed runs, the newest ones, for ``all``.
         deliver: Target of the answer; None to only store it.
         enabled: False to pause the schedule.
@@ -284,7 +284,7 @@ class Schedule:
         """Return the due times.
 
         Args:
-            anchor: Start of the intervals of `every`.
+            anchor: Start of the first `every` interval.
         """
         if self.every is not None:
             return Interval(self.every, anchor)
@@ -301,7 +301,7 @@ class Schedule:
     def to_dict(self) -> dict[str, Any]:
         """Return the plain JSON form."""
         plain = {field.name: getattr(self, field.name) for field in fields(self)}
-        if not self.media:  # unknown to workers of earlier versions
+        if not self.media:  # workers of earlier versions do not accept this field
             del plain["media"]
         return {**plain, "deliver": None if self.deliver is None else self.deliver.to_dict()}
 

@@ -67,7 +67,7 @@ class ScheduleInfo:
         next: Next due time; None while paused.
         last: Newest firing, if any.
         revision: Number of changes.
-        anchor: Start of the intervals of `every`.
+        anchor: Start of the first `every` interval.
     """
 
     schedule: Schedule
@@ -89,7 +89,7 @@ class Schedules:
         self._queue, self._database, self._now = client.queue, client.database, now
 
     def add(self, schedule: Schedule, *, replace: bool = False) -> ScheduleInfo:
-        """Add a schedule. Its first due time is after this moment.
+        """Add a schedule. The first due time is after the time of this call.
 
         Args:
             schedule: Schedule to add.
@@ -101,7 +101,7 @@ class Schedules:
         """
         if self._queue.agents():
             self._queue.queue_for(schedule.agent)
-        else:  # no worker has used the database yet
+        else:  # no worker has ever used this database
             LOG.warning(
                 "Schedule %s: agent %r is unchecked until a worker runs.", schedule.name, schedule.agent
             )
@@ -143,7 +143,7 @@ class Schedules:
         return [Firing(*row) for row in rows]
 
     def remove(self, name: str) -> None:
-        """Remove a schedule. Its started runs continue, and are delivered.
+        """Remove a schedule. Runs that have started continue, and their answers are delivered.
 
         Raises:
             DurableNotFoundError: The schedule does not exist.
@@ -152,7 +152,7 @@ class Schedules:
             self.get(name)
 
     def pause(self, name: str) -> ScheduleInfo:
-        """Pause a schedule until `resume`. Its started runs continue.
+        """Pause a schedule until `resume`. Runs that have started continue.
 
         Raises:
             DurableNotFoundError: The schedule does not exist.
@@ -171,7 +171,7 @@ class Schedules:
         """Start an extra run as soon as a worker is available, even if the schedule is paused.
 
         Returns:
-            The id of the run. It can be queried once a worker has submitted it.
+            The id of the run. The run can be queried after a worker has submitted it.
 
         Raises:
             DurableNotFoundError: The schedule does not exist.

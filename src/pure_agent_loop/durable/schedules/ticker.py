@@ -47,7 +47,7 @@ class Ticker:
         """Stop checking, and let deliveries finish.
 
         Args:
-            grace: Seconds to wait; then a running command is killed.
+            grace: Seconds to wait before a running command is killed.
         """
         if self._loop_task is not None:
             self._loop_task.cancel()
@@ -69,7 +69,7 @@ class Ticker:
                 job.add_done_callback(self._jobs.discard)
 
     def take_over(self, liveness: Liveness) -> None:
-        """Take over deliveries of dead workers. May be called in any thread."""
+        """Take over deliveries of dead workers. May be called from any thread."""
         for owner in self._firings.deliverers():
             with liveness.claim(owner) as is_dead:
                 for pending in self._firings.deliveries_of(owner) if is_dead else ():
