@@ -141,3 +141,20 @@ def test_names_in_docstrings_exist():
                 if not known.issuperset(filter(None, name.split("."))):
                     gone[path].add(name)
     assert dict(gone) == {}
+
+
+def test_modules_listed_by_a_package_exist():
+    rows = {
+        (path.parent.relative_to(ROOT).as_posix(), name)
+        for path in ROOT.rglob("__init__.py")
+        for name in re.findall(
+            r"^    ([a-z]\w*)/?  +\w", ast.get_docstring(ast.parse(path.read_bytes())) or "", re.M
+        )
+    }
+    assert len(rows) > 50
+    gone = {
+        (folder, name)
+        for folder, name in rows
+        if not (ROOT / folder / f"{name}.py").exists() and not (ROOT / folder / name).is_dir()
+    }
+    assert gone == set()

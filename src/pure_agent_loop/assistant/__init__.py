@@ -6,7 +6,8 @@
     memory           ``MEMORY.md`` and its tools
     skills           ``SKILL.md`` folders
     notes            ``AGENTS.md``
-    provider         adapter for any object with ``chat_stream``
+    trust            approval of a folder's instructions by a person
+    providers        adapter for any object with ``chat_stream``
     words            texts for models
 
 See docs/assistant.md and docs/skills.md.

@@ -1,14 +1,10 @@
 """Audit log: every tool call as a line of a hash chain, with verification and queries.
 
-    log       the log that an agent writes: from a call to a line
-    redact    removal of secrets
-    chain     appending by several processes, safe against crashes
-    seal      one line and its hash
-    walk      reading along the chain
-    head      the recorded end of the log
-    folder    its files and its lock
-    verifying check for changes
-    entries   history of calls and results
+    log        the log that an agent writes: from a call to a line
+    chain      appending by several processes, safe against crashes; lines, hashes and the recorded end
+    folder     files of a log, and the lock of its writers
+    verifying  one pass over all lines, whatever their content
+    entries    history of calls and results
 
 docs/audit.md describes the format, what it proves, and what it does not.
 """

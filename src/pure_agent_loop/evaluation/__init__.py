@@ -4,7 +4,6 @@
     cases       a case, a trial of it, and files and sessions as cases
     evaluators  equality, schema, tools called, cost, steps, a judge model
     report      a table, JSON, a data frame, a comparison, an assertion
-    words       prompts of the judge model
     progress    the line of progress
     runner      many items at a time
     command     ``pure-agent-loop eval``
