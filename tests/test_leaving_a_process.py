@@ -145,7 +145,7 @@ def test_values_leave_a_process(way):
     assert [name for name, each in values.items() if not value_is_whole(each, WAYS[way](each))] == []
 
 
-def test_the_walk_sees_what_is_exported():
+def test_walk_covers_all_exports():
     assert len(ERRORS) >= 20
     assert len(VALUES) >= 80
 
@@ -164,7 +164,7 @@ class MineError(PureAgentLoopError):
         super().__init__(f"{first} of many")
 
 
-def test_what_hangs_on_an_error_leaves_as_far_as_it_can():
+def test_error_attributes_are_pickled_if_possible():
     error = LLMError("failed", ForeignError(response=lambda: 1), kind="timeout")
     error.__cause__ = error.original_error
     back = pickle.loads(pickle.dumps(error))
@@ -206,7 +206,7 @@ def test_results_and_errors_come_back_from_a_worker():
             pool.submit(work, "interrupt").result(timeout=120)
 
 
-def test_an_event_leaves_without_what_cannot():
+def test_event_is_pickled_without_unpicklable_data():
     class OddError(Exception):
         """Of a function, so that no other process can import it."""
 

@@ -131,7 +131,7 @@ def test_the_wheel_names_the_licence_of_each_library_of_the_page(wheel):
     assert {path.name for path in files} <= set(re.findall(r"^License-File: .*/(.+)$", text, re.M))
 
 
-def test_the_source_archive_holds_what_its_make_needs(release):
+def test_source_archive_holds_all_files_for_make(release):
     (archive,) = (path for path in release if path.suffix == ".gz")
     with tarfile.open(archive) as opened:
         names = {name.partition("/")[2] for name in opened.getnames()}
@@ -181,7 +181,7 @@ def test_the_list_of_parts_names_every_dependency_and_is_the_same_again():
     assert sbom() == parts
 
 
-def test_the_core_brings_openai_and_what_openai_brings(core):
+def test_core_installs_only_openai_and_its_dependencies(core):
     done = run(core, "-c", CLOSURE)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -189,7 +189,7 @@ def test_the_core_brings_openai_and_what_openai_brings(core):
     assert ours == {*found["closure"], "pure-agent-loop"}
 
 
-def test_without_key_server_and_extra_an_agent_says_what_to_do(core, wheel):
+def test_agent_without_key_server_and_extra_names_the_next_step(core, wheel):
     code = "from pure_agent_loop import Agent\nprint(Agent().run('hi').error)"
     done = run(core, "-c", code, OPENAI_API_KEY="", OPENAI_BASE_URL="")
     assert (done.returncode, done.stderr) == (0, "")
@@ -197,7 +197,7 @@ def test_without_key_server_and_extra_an_agent_says_what_to_do(core, wheel):
         assert way in done.stdout
 
 
-def test_without_key_server_and_extra_the_command_says_what_to_do(core, wheel):
+def test_command_without_key_server_and_extra_names_the_next_step(core, wheel):
     done = run(core.parent / "pal", "run", "hi", OPENAI_API_KEY="", OPENAI_BASE_URL="")
     assert done.returncode == 2
     assert "OPENAI_API_KEY" in done.stderr

@@ -53,6 +53,6 @@ with tempfile.TemporaryDirectory() as folder:
 """
 
 
-def test_a_python_without_what_windows_lacks_imports_every_module_and_does_a_run():
+def test_python_without_posix_modules_imports_every_module_and_does_a_run():
     done = subprocess.run([sys.executable, "-c", WINDOWS], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "5 True\n"), done.stderr

@@ -329,7 +329,7 @@ def without_own_colours(text: str) -> str:
     return text
 
 
-def test_a_subagent_is_followed_without_repeating_what_was_shown():
+def test_subagent_is_rendered_without_repeats():
     task = {"id": "explore-1", "state": "running", "calls": 0, "tokens": 0, "started": 1.0, "ended": 0.0}
     steps = [
         task,

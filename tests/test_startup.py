@@ -149,7 +149,7 @@ def test_the_function_tool_keeps_its_name_when_its_module_is_loaded():
     assert done.stdout.split() == ["True", "True", "True", f"{PACKAGE}.limits"]
 
 
-def test_what_is_no_name_of_the_package_is_an_attribute_error():
+def test_unknown_name_of_the_package_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = pure_agent_loop.nothing
 

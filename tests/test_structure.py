@@ -430,7 +430,7 @@ def imports_past_the_exports() -> dict[str, str]:
     return {module: " ".join(sorted(names)) for module, names in sorted(inside.items())}
 
 
-def test_the_application_uses_what_the_library_exports():
+def test_application_imports_only_exports():
     assert imports_past_the_exports() == THROUGH_THE_WALL
 
 

@@ -40,7 +40,7 @@ def output_of(*command: str) -> str:
     return done.stdout
 
 
-def test_mypy_flags_exactly_what_is_wrong(bare):
+def test_mypy_flags_exactly_the_wrong_uses(bare):
     said = output_of(sys.executable, "-m", "mypy", "--no-error-summary", *map(str, sorted(bare.glob("*.py"))))
     flagged = {
         (Path(path).name, int(line)) for path, line in re.findall(r"^(.+?\.py):(\d+): error", said, re.M)
@@ -48,7 +48,7 @@ def test_mypy_flags_exactly_what_is_wrong(bare):
     assert flagged == marked()
 
 
-def test_pyright_flags_exactly_what_is_wrong(bare):
+def test_pyright_flags_exactly_the_wrong_uses(bare):
     said = output_of(
         sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(bare)
     )

@@ -140,7 +140,7 @@ def test_a_call_cut_off_in_the_middle_of_its_arguments(stream):
 
 
 @both_ways
-def test_silence_before_the_headers_ends_when_it_is_told(stream):
+def test_silence_before_headers_ends_with_its_gate(stream):
     item = Silence()
     with ScriptedServer([item]) as server, Probe(server.base_url) as probe:
         probe.send(stream=stream)
@@ -151,7 +151,7 @@ def test_silence_before_the_headers_ends_when_it_is_told(stream):
 
 
 @both_ways
-def test_silence_in_the_middle_ends_when_it_is_told(stream):
+def test_silence_inside_an_answer_ends_with_its_gate(stream):
     item = Silence()
     with ScriptedServer([deltas("one ", item, "two")]) as server, Probe(server.base_url) as probe:
         probe.send(stream=stream)
@@ -180,7 +180,7 @@ def test_silence_ends_when_the_client_leaves(stream, wrap):
 
 
 @both_ways
-def test_a_drip_goes_on_until_it_is_told(stream):
+def test_drip_continues_until_its_gate_opens(stream):
     item = Drip()
     with ScriptedServer([deltas("one ", item, "two")]) as server, Probe(server.base_url) as probe:
         probe.send(stream=stream)
@@ -196,7 +196,7 @@ def test_a_drip_goes_on_until_it_is_told(stream):
 
 
 @both_ways
-def test_a_drip_goes_on_until_the_client_leaves(stream):
+def test_drip_continues_until_the_client_leaves(stream):
     item = Drip(interval=0)
     with ScriptedServer([item]) as server:
         with Probe(server.base_url) as probe:
@@ -213,7 +213,7 @@ def test_a_drip_of_a_few(stream):
     assert (reply.text == "x") if stream else (reply.json["choices"][0]["finish_reason"] == "stop")
 
 
-def test_a_broken_chunk_stands_between_good_ones():
+def test_broken_chunk_between_good_ones_is_sent():
     reply = meet(deltas("a", BrokenChunk('{"x'), "b"), stream=True)
     assert reply.payloads[1] == b'{"x'
     assert b'"b"' in reply.payloads[2]

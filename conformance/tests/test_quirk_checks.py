@@ -36,7 +36,7 @@ def perfect(quirk: Quirk) -> Outcome:
 
 
 @pytest.mark.parametrize("quirk", [pytest.param(quirk, id=quirk.name) for quirk in QUIRKS])
-def test_what_must_come_out_passes_and_its_opposite_does_not(quirk):
+def test_expected_outcome_passes_and_its_opposite_fails(quirk):
     error = quirk.expected.error
     right = perfect(quirk) if error is None else LLMError("x", kind=error)
     wrong = LLMError("x", kind="unknown") if error is None else Outcome("It is", finish_reason="stop")
@@ -71,7 +71,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("words", list(WRONG))
-def test_each_difference_is_told(words):
+def test_each_difference_is_reported(words):
     found = check(TWO, WRONG[words])
     assert len(found) == 1
     assert words.partition(": ")[0] in found[0]
@@ -96,11 +96,11 @@ def test_arguments_that_must_not_be_used():
     assert check(quirk, bad) == ["call 1: expected unusable arguments, got the arguments {}"]
 
 
-def test_an_error_where_an_answer_was_due_is_told():
+def test_error_in_place_of_an_answer_is_reported():
     assert check(named("crlf"), ValueError("no")) == ["expected an answer, got ValueError: 'no'"]
 
 
-def test_an_error_of_another_kind_is_told():
+def test_error_of_another_kind_is_reported():
     assert check(named("error-quota"), LLMError("no", kind="rate_limit")) == [
         "expected an error of kind 'quota', got 'rate_limit' (LLMError: 'no')"
     ]

@@ -29,7 +29,7 @@ def test_an_editor_that_cannot_write_is_a_failed_call(editor, session, tmp_path)
     assert not (tmp_path / "src/a.txt").exists()
 
 
-def test_an_error_of_any_form_is_no_success(editor, session, tmp_path):
+def test_error_of_any_form_is_a_failure(editor, session, tmp_path):
     editor.replies["fs/write_text_file"] = lambda _: {"error": "the disk is full"}
     assert editor.prompt(session, "edit it") == "end_turn"
     assert editor.call("edit_file")["status"] == "failed"
@@ -67,7 +67,7 @@ def begin_and_cancel(editor, session, text, method, params):
     return number
 
 
-def test_a_file_that_nobody_gives_does_not_hold_up_a_cancel(editor, session):
+def test_missing_file_does_not_delay_a_cancel(editor, session):
     asked = []
     editor.replies["fs/read_text_file"] = asked.append
     number = begin(editor, session, "read it")
@@ -113,7 +113,7 @@ def test_a_terminal_that_cannot_be_had_is_a_failed_call(editor, session):
         (lambda _: {"result": {"outcome": {"outcome": "selected"}}}, "cancelled"),
     ],
 )
-def test_what_is_no_answer_allows_nothing(editors, tmp_path, answer, ends):
+def test_invalid_answer_allows_nothing(editors, tmp_path, answer, ends):
     editor = editors()
     editor.replies["session/request_permission"] = answer
     session = editor.open(tmp_path)
@@ -242,7 +242,7 @@ def at_once(editor, *messages):
     return numbers
 
 
-def test_what_follows_a_cancel_waits_for_its_end(editor, session, tmp_path):
+def test_message_after_a_cancel_waits_for_its_end(editor, session, tmp_path):
     def prompt(text):
         return {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 
 
-def test_what_is_not_saved_is_read(editor, session):
+def test_unsaved_buffer_is_read(editor, session):
     editor.prompt(session, "read it")
     assert "unsaved" in editor.text
 
 
-def test_what_is_not_saved_is_edited_by_the_editor(editor, session, tmp_path):
+def test_unsaved_buffer_is_edited_through_the_editor(editor, session, tmp_path):
     editor.prompt(session, "edit it")
     path = str(tmp_path / "notes.txt")
     assert editor.files[path] == "edited\n"
@@ -19,7 +19,7 @@ def test_what_is_not_saved_is_edited_by_the_editor(editor, session, tmp_path):
     ]
 
 
-def test_what_was_typed_in_the_editor_since_it_was_read_stays(editor, session, tmp_path):
+def test_text_typed_since_the_read_is_kept(editor, session, tmp_path):
     path = str(tmp_path / "notes.txt")
     editor.prompt(session, "replace it")
     assert "you have not read it" in editor.text
@@ -35,7 +35,7 @@ def test_what_was_typed_in_the_editor_since_it_was_read_stays(editor, session, t
     assert editor.files[path] == "all\n"
 
 
-def test_what_is_typed_while_the_diff_is_shown_stays(editors, tmp_path):
+def test_text_typed_during_the_diff_is_kept(editors, tmp_path):
     path = str(tmp_path / "notes.txt")
     (tmp_path / "notes.txt").write_text("saved\n")
     asking = editors(files={path: "unsaved\n"})
@@ -59,7 +59,7 @@ def test_a_file_that_is_not_open_is_read_from_the_disk(editor, session):
     assert "unsaved" not in editor.text
 
 
-def test_what_may_not_be_written_never_reaches_the_editor(editor, session, tmp_path):
+def test_protected_file_is_not_sent_to_the_editor(editor, session, tmp_path):
     (tmp_path / ".git").mkdir()
     (tmp_path / "src").symlink_to("/")
     before = dict(editor.files)

@@ -102,7 +102,7 @@ def test_the_texts_of_a_folder_are_left_out_unless_somebody_trusts_them(editor, 
     assert len(editor.questions) == 2
 
 
-def test_without_a_model_a_session_says_what_to_do(editors, tmp_path):
+def test_session_without_a_model_names_the_next_step(editors, tmp_path):
     lonely = editors(more={"PAL_BASE_URL": "", "PAL_MODEL": "nowhere", "PATH": os.defpath})
     told = lonely.error("session/new", {"cwd": str(tmp_path), "mcpServers": []})
     assert told["error"]["code"] == -32000
@@ -159,7 +159,7 @@ You help.
 """
 
 
-def test_what_a_subagent_does_is_shown_with_the_call_that_began_it(editors, tmp_path):
+def test_subagent_work_is_shown_under_its_call(editors, tmp_path):
     (folder := tmp_path / "project").mkdir()
     (tmp_path / "helper.md").write_text(HELPER)
     editor = editors("--subagents-from", str(tmp_path), files={})
@@ -189,7 +189,7 @@ def test_what_a_subagent_does_is_shown_with_the_call_that_began_it(editors, tmp_
 STARTED = "import pathlib, sys; pathlib.Path(sys.argv[1]).write_text('started')"
 
 
-def test_what_a_stranger_brings_is_used_once_the_person_has_said_so(editor, tmp_path, server):
+def test_foreign_settings_apply_after_consent(editor, tmp_path, server):
     """Notes, skills and servers of tools."""
     editor.questions.clear()
     (folder := tmp_path / "project").mkdir()

@@ -39,7 +39,7 @@ def picture():
     return base64.b64encode(b"\x89PNG\r\n\x1a\n" + data).decode()
 
 
-def test_it_says_what_it_can(editor):
+def test_capabilities_are_announced(editor):
     about = editor.about
     assert about["protocolVersion"] == 1
     assert about["agentCapabilities"]["loadSession"]
@@ -82,7 +82,7 @@ def test_a_list_of_tasks_is_a_plan(editor, session):
     assert editor.of("tool_call") == []
 
 
-def test_thinking_stands_apart(editor, session):
+def test_thinking_is_separate(editor, session):
     editor.prompt(session, "hello")  # which model it is was told
     assert "scripted at http://" in editor.of("agent_thought_chunk")[0]["content"]["text"]
     editor.updates.clear()
@@ -91,7 +91,7 @@ def test_thinking_stands_apart(editor, session):
     assert editor.text == "Here."
 
 
-def test_what_comes_with_a_prompt(editor, session, folder, server):
+def test_prompt_attachments_are_passed_on(editor, session, folder, server):
     uri = (folder / "notes.txt").as_uri()
     blocks = [
         "read this",
@@ -112,7 +112,7 @@ def test_what_comes_with_a_prompt(editor, session, folder, server):
         assert told["error"]["code"] == -32602, told
 
 
-def test_a_cancelled_prompt_keeps_what_was_said(editor, session, server):
+def test_cancelled_prompt_keeps_its_partial_answer(editor, session, server):
     number = editor.send(
         "session/prompt", {"sessionId": session, "prompt": [{"type": "text", "text": "slow"}]}
     )
@@ -155,7 +155,7 @@ def current(answer):
     return {each["id"]: each["currentValue"] for each in answer["configOptions"]}
 
 
-def test_options_are_what_modes_and_thinking_are(editors, folder, server):
+def test_options_are_modes_and_thinking_levels(editors, folder, server):
     editor = editors("--thinking", "low", more={"PAL_MODEL": "gpt-5"})
     made = editor("session/new", cwd=str(folder), mcpServers=[])
     session = made["sessionId"]
@@ -202,7 +202,7 @@ def test_a_session_is_listed_and_taken_away(editor, session, folder):
     assert editor.error("session/delete", {"sessionId": session})["error"]["code"] == -32002
 
 
-def test_a_session_goes_on_in_another_editor_after_kill_9(editors, folder):
+def test_session_resumes_in_another_editor_after_kill_9(editors, folder):
     first = editors()
     session = first.open(folder)
     first.choose = lambda _: None  # the question stays open

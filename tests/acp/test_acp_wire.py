@@ -65,7 +65,7 @@ CASES = [
 ]
 
 
-def test_what_is_wrong_is_said(editor, tmp_path):
+def test_mistake_is_reported(editor, tmp_path):
     session = editor.open(tmp_path)
     places = {"FOLDER": str(tmp_path), "SESSION": session, "HOME": editor.env["HOME"]}
     for method, given, code in CASES:
@@ -180,7 +180,7 @@ def test_kill_9_of_the_editor_leaves_no_process(editors, tmp_path):
         os.close(each)
 
 
-def test_what_is_said_stays_as_it_is(editor, tmp_path):
+def test_text_is_passed_on_unchanged(editor, tmp_path):
     session = editor.open(tmp_path)
     editor.updates.clear()
     editor.prompt(session, "héllo ✓ \u2028")

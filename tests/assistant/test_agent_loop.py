@@ -170,7 +170,7 @@ def test_sessions_go_on_in_another_instance(tmp_path):
     assert replay_session(session.records).difference is None
 
 
-def test_context_channel_and_chat_are_told_beside_the_message(tmp_path):
+def test_channel_and_chat_are_sent_with_the_message(tmp_path):
     llm = ScriptedLLM(["ok", "ok"])
     loop = assistant(tmp_path, llm)
     loop.context_builder.memory.write("The cat is called Miso.")
@@ -225,7 +225,7 @@ async def test_a_cancel_interrupts_a_tool_and_none_begins_after_it(tmp_path):
     assert len(llm.requests) == 1
 
 
-def test_an_error_of_the_model_is_raised_behind_what_it_wrote(tmp_path):
+def test_model_error_is_raised_after_the_partial_text(tmp_path):
     cut = deltas("half ", LLMError("gone", kind="auth"))
     loop, seen = assistant(tmp_path, ScriptedLLM([cut])), []
 
@@ -363,7 +363,7 @@ def test_calls_are_in_the_audit_log_unless_it_is_switched_off(tmp_path, monkeypa
     assert len(list(history())) == 1
 
 
-def test_a_tool_is_told_the_workspace(tmp_path):
+def test_tool_gets_the_workspace(tmp_path):
     @tool
     def where() -> str:
         """Say where."""
@@ -375,7 +375,7 @@ def test_a_tool_is_told_the_workspace(tmp_path):
         assistant(tmp_path, ScriptedLLM([]), cwd=".")
 
 
-def test_what_texts_say_changes_no_permission(tmp_path):
+def test_text_content_changes_no_permission(tmp_path):
     work = tmp_path / "work"
     skill = work / ".agents" / "skills" / "evil"
     skill.mkdir(parents=True)
@@ -414,7 +414,7 @@ def test_events_keep_their_grammar_and_subagents_bring_their_tools(tmp_path):
     assert {"add", "memory_write", "memory_search", "memory_read"} == {each.name for each in loop.tools}
 
 
-def test_what_it_takes_elsewhere_is_refused(tmp_path):
+def test_argument_of_another_method_is_rejected(tmp_path):
     with pytest.raises(ConfigError, match="sessions"):
         assistant(tmp_path, ScriptedLLM([]), sessions=None)
     with pytest.raises(ConfigError, match="context=3 must be"):

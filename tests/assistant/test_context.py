@@ -216,7 +216,7 @@ def test_a_persona_that_cannot_be_right_is_refused_with_its_file(tmp_path, name,
         PersonaConfig.named("x")
 
 
-def test_a_skill_that_is_a_link_is_trusted_by_what_is_behind_it(tmp_path):
+def test_linked_skill_is_trusted_by_its_target(tmp_path):
     work, elsewhere = tmp_path / "work", tmp_path / "elsewhere"
     (work / ".agents" / "skills").mkdir(parents=True)
     elsewhere.mkdir()
@@ -228,7 +228,7 @@ def test_a_skill_that_is_a_link_is_trusted_by_what_is_behind_it(tmp_path):
     assert guidance_of(work).digest != first.digest
 
 
-def test_a_persona_in_chinese_holds_no_english_that_nobody_wrote(monkeypatch):
+def test_chinese_persona_has_no_english_but_the_users(monkeypatch):
     named = PersonaConfig("小艾", language="zh")
     assert (named.name, named.description) == ("小艾", personas("zh")["assistant"].description)
     assert PersonaConfig(language="zh").name == "助手"

@@ -27,7 +27,7 @@ SAID = [{"type": "text", "text": "What is it?"}, PART]
 
 
 @pytest.mark.parametrize("kind", sorted(ALL))
-def test_kind_and_size_are_read_and_what_is_cut_off_is_refused(kind):
+def test_kind_and_size_are_read_and_truncated_files_are_rejected(kind):
     data = ALL[kind](300, 200)
     assert inspect_image(data, name="x") == (kind.split()[0], 300, 200)
     part = image_part(data, name="x")
@@ -41,7 +41,7 @@ def test_kind_and_size_are_read_and_what_is_cut_off_is_refused(kind):
         inspect_image(ALL[kind](8001, 1), name="x")
 
 
-def test_what_is_no_image_or_too_large_is_refused_by_name():
+def test_invalid_or_oversized_image_is_rejected_by_name():
     for data, match in [
         (b"", "photo.png is no"),
         (b"<svg/>", "Convert"),
@@ -69,7 +69,7 @@ def picture(kind: str, width: int, height: int, mode: str = "RGB", **options) ->
         ("jpeg", "CMYK", 8_100, 30),
     ],
 )
-def test_what_servers_refuse_is_made_smaller_in_proportion_and_said(kind, mode, width, height):
+def test_oversized_image_is_scaled_in_proportion_and_reported(kind, mode, width, height):
     data = picture(kind, width, height, mode)
     part, said = media_parts([data])
     head, _, text = part["image_url"]["url"].partition(",")
@@ -143,7 +143,7 @@ def test_each_form_of_media_becomes_the_same_part(tmp_path):
         (3, ConfigError),
     ],
 )
-def test_what_cannot_be_sent_is_refused_before_anything_happens(tmp_path, item, error):
+def test_unsendable_media_is_rejected_before_any_effect(tmp_path, item, error):
     llm = ScriptedLLM(["never"], strict=False)
     agent = Agent(llm=llm, sessions=JsonlStore(tmp_path / "s"))
     for options in ({}, {"session_id": "s"}):

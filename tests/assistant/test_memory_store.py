@@ -67,7 +67,7 @@ def test_entries_have_dates_and_stand_in_the_file_of_the_workspace(tmp_path):
     assert str(memory.read()[0]) == "[2026-01-31 12:00 UTC] The cat is called Miso."
 
 
-def test_what_a_person_wrote_and_what_was_moved_there_is_found(tmp_path):
+def test_user_text_and_moved_messages_are_found(tmp_path):
     (tmp_path / "MEMORY.md").write_text("# Mine\n\nPort 4711.\n\n## Food\n\nNo nuts.\n", "utf-8")
     append_section(tmp_path / "MEMORY.md", "## 2026-01-01 00:00 UTC\n\nGoal: mend the parser.\n")
     memory = store(tmp_path)
@@ -137,7 +137,7 @@ def test_a_link_out_of_the_workspace_is_neither_read_nor_written(tmp_path):
     assert "x" not in outside.read_text(encoding="utf-8").split()
 
 
-def test_the_tools_say_what_they_did(tmp_path):
+def test_tools_report_their_action(tmp_path):
     write, search, read = store(tmp_path).tools()
 
     def use(tool, **args):
@@ -175,7 +175,7 @@ def test_a_section_with_the_same_text_is_not_added_again(tmp_path):
     assert path.read_text().count("mend the parser") == 1
 
 
-def test_what_was_searched_for_is_in_what_is_shown(tmp_path):
+def test_search_terms_are_in_the_excerpt(tmp_path):
     store = MemoryStore(tmp_path)
     entry = "word " * 5_000 + "the cat is called Miso " + "word " * 5_000
     (tmp_path / "MEMORY.md").write_text(f"# Memory\n\n## One\n\n{entry}\n\n## Two\n\nMiso eats fish.\n")

@@ -20,7 +20,7 @@ from pure_agent_loop.kernel.observers import CallRecord
 posix_only = pytest.mark.skipif(sys.platform == "win32", reason="POSIX limits and modes of files")
 
 
-def test_a_call_is_two_lines_that_say_who_what_and_how_it_ended(tmp_path):
+def test_call_is_logged_as_two_lines_with_actor_tool_and_outcome(tmp_path):
     log = make_log(tmp_path / "log", user="ada", notes={"mode": "auto"})
     call(
         log, "write", "wrote", args={"path": "a"}, reason="a rule", call_id="c1", step=3, agent="w", task="do"
@@ -100,7 +100,7 @@ def test_secrets_are_taken_out_before_anything_is_cut(tmp_path):
     assert b"***" in data
 
 
-def test_what_a_redaction_fails_on_is_left_out(tmp_path):
+def test_value_with_a_failed_redaction_is_left_out(tmp_path):
     def broken(value):
         raise RuntimeError("canary")
 
@@ -135,7 +135,7 @@ def test_a_new_file_carries_the_chain_on(tmp_path):
         assert last[-66:-2] in first
 
 
-def test_a_log_goes_on_only_with_its_own_key(tmp_path):
+def test_log_is_continued_only_with_the_same_key(tmp_path):
     fill(tmp_path / "keyed", 1, key=KEY)
     fill(tmp_path / "open", 1)
     for folder, key in (("keyed", ""), ("keyed", KEY + "!"), ("open", KEY)):
@@ -154,7 +154,7 @@ def test_the_key_comes_from_the_environment(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [{"key": "short"}, {"file_bytes": 0}, {"result_chars": True}])
-def test_what_cannot_work_is_said_at_once(tmp_path, wrong):
+def test_impossible_setting_is_reported_at_once(tmp_path, wrong):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         AuditLog(tmp_path, **wrong)
 

@@ -50,7 +50,7 @@ def log(tmp_path):
         ({"limit": 1, "tool": "write", "session": "a"}, [3]),
     ],
 )
-def test_what_is_asked_for_is_given(log, asked, numbers):
+def test_queries_return_matching_entries(log, asked, numbers):
     assert [entry.number for entry in history(log, **asked)] == numbers
     assert [entry.number for entry in history(log.path, **asked)] == numbers
 
@@ -79,7 +79,7 @@ def test_calls_at_the_same_time_are_told_apart(tmp_path):
     assert [entry.result for entry in history(log)] == ["of one", "of other"]
 
 
-def test_what_is_damaged_is_passed_over(log):
+def test_damaged_entries_are_skipped(log):
     path = files(log)[0]
     path.write_bytes(
         b'\xff\n{"n":1}\n[1]\n{"n":1,"time":1,"kind":"call","tool":1,"session":""}\n' + path.read_bytes()

@@ -150,7 +150,7 @@ def test_files_in_another_order_missing_or_strange(tmp_path):
     assert not verify(log).ok
 
 
-def test_without_the_key_nobody_can_write_a_chain_that_fits(tmp_path):
+def test_valid_chain_cannot_be_written_without_the_key(tmp_path):
     log = fill(tmp_path / "log", 3, key=KEY)
     assert "set PAL_AUDIT_KEY" in str(verify(log.path, key="").first_problem)
     assert "another key" in str(verify(log.path, key=KEY + "!").first_problem)
@@ -170,7 +170,7 @@ def test_a_noted_hash_finds_a_log_that_was_set_back_with_its_head(tmp_path):
     assert "was noted" in str(verify(kept, contains=noted).first_problem)
 
 
-def test_the_writer_goes_on_after_damage_and_does_not_hide_it(tmp_path):
+def test_writer_continues_after_damage_without_hiding_it(tmp_path):
     for number, harm in enumerate(["cut", "cut within a line", "no file", "no head", "bad head", "foreign"]):
         log = fill(tmp_path / str(number), 3)
         path, head = files(log)[0], log.path / "head"
@@ -223,7 +223,7 @@ def sealed(log, fields):
     return log.sealer.seal({**fields, "key": None})[0]
 
 
-def test_what_is_no_log(tmp_path):
+def test_invalid_log_file_is_reported(tmp_path):
     assert "there is no audit log" in str(verify(tmp_path / "nothing").first_problem)
     (tmp_path / "empty").mkdir()
     assert not verify(tmp_path / "empty").ok

@@ -66,7 +66,7 @@ AREA = "calculate_triangle_area"
         ([], "no_call"),
     ],
 )
-def test_what_is_wrong_is_said_in_the_checkers_words(made, kind, questions, checker):
+def test_mistake_is_reported_in_the_checkers_words(made, kind, questions, checker):
     verdict = checker.check(named(questions, "simple_python", "simple_python_0"), calls(*made))
     assert (verdict.right, verdict.kind) == (kind == "", kind)
     assert bool(verdict.detail) == (kind != "")
@@ -136,7 +136,7 @@ def ast_checker(functions, calls, answers, language, name, model):
 """
 
 
-def test_a_checker_that_fails_says_wrong_and_goes_on(tmp_path, package, questions):
+def test_failing_checker_counts_as_wrong_and_the_run_continues(tmp_path, package, questions):
     constants, checkers = tmp_path / "bfcl_eval/constants", tmp_path / "bfcl_eval/eval_checker/ast_eval"
     constants.mkdir(parents=True)
     checkers.mkdir(parents=True)

@@ -97,7 +97,7 @@ def test_the_standard_sets_from_beginning_to_end(command, server):
     server.assert_clean()
 
 
-def test_it_goes_on_where_it_stopped(command, answers):
+def test_evaluation_resumes(command, answers):
     command("--sets", "multiple", "--limit", "3")
     whole = command.out
     command.file.write_text("".join(command.file.read_text().splitlines(keepends=True)[:2])[:-9])
@@ -178,7 +178,7 @@ except KeyboardInterrupt:
 """
 
 
-def test_ctrl_c_keeps_what_is_known(tmp_path):
+def test_ctrl_c_keeps_finished_results(tmp_path):
     asked = []
 
     async def handler(request):
@@ -231,7 +231,7 @@ def ask_all(pal, server, package):
     assert server.requests
 
 
-def test_the_cost_is_told_where_the_price_is_known(questions):
+def test_cost_is_printed_for_a_known_price(questions):
     asked = questions("multiple")
     client = OpenAIClient("gpt-4o-mini", api_key="k", base_url="https://api.openai.com/v1")
     form = r"200 questions \(multiple\): about (\d+),000 input tokens, \$(.*), plus answers."

@@ -101,7 +101,7 @@ def leaderboard(package):
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_tools_are_what_the_leaderboard_sends(name, questions, leaderboard):
+def test_tools_match_the_leaderboard(name, questions, leaderboard):
     for question in questions(name):
         assert question.tools == leaderboard(question.functions, name), question.id
 

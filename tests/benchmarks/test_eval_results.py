@@ -44,7 +44,7 @@ def read(path):
         return file
 
 
-def test_what_is_written_is_read_again(tmp_path):
+def test_written_results_are_read_back(tmp_path):
     write(tmp_path / "r.jsonl", FULL, record(1))
     assert read(tmp_path / "r.jsonl").records == {FULL.id: FULL, "multiple_1": record(1)}
     assert len((tmp_path / "r.jsonl").read_text().splitlines()) == 2
@@ -140,7 +140,7 @@ RECORDS = [
 ]
 
 
-def test_the_table_says_what_happened():
+def test_table_shows_the_outcome():
     rows = summarise(RECORDS, {"multiple": 20, "irrelevance": 4})
     multiple, irrelevance, together = rows
     assert (multiple.n, multiple.right, multiple.percent) == (20, 18, 90.0)
@@ -153,7 +153,7 @@ def test_the_table_says_what_happened():
     assert (together.name, together.n, together.wanted, together.right) == ("all", 21, 24, 18)
 
 
-def test_an_empty_table_is_no_error():
+def test_empty_table_is_not_an_error():
     (row,) = summarise([], {"multiple": 20})
     assert (row.n, row.percent, row.median, row.p95) == (0, 0.0, 0.0, 0.0)
     assert "0 of 20" in as_text([row])

@@ -60,7 +60,7 @@ def test_right_and_wrong_answers_over_the_wire(name, questions, checker):
     assert [record.messages for record in records] == [question.messages for question in asked]
 
 
-def test_a_record_says_what_was_answered(questions, checker):
+def test_record_holds_the_answer(questions, checker):
     question = questions("simple_python")[0]
     broken = raw_call("calculate_triangle_area", '{"base": 10')
     llm = ScriptedLLM([answer("Let me see.", broken)])
@@ -144,7 +144,7 @@ def test_a_failed_request_is_not_an_answer(questions, checker):
 
 
 @pytest.mark.parametrize("kind", ["auth", "not_found", "quota"])
-def test_what_would_fail_for_all_questions_ends_it(kind, questions, checker):
+def test_failure_common_to_all_questions_ends_the_run(kind, questions, checker):
     records = failing(LLMError("no", kind=kind), questions("irrelevance")[:9], checker)
     assert [record.error_type for record in records] == [f"request:{kind}"]
 

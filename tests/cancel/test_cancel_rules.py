@@ -74,7 +74,7 @@ async def test_before_a_step():
     assert tool_texts(state.history()) == ["2"]
 
 
-async def test_while_the_first_event_is_told():
+async def test_cancel_during_the_first_event():
     blocked = asyncio.Event()
 
     async def emit(event):

@@ -47,7 +47,7 @@ def words(lines: list[str]) -> list[str]:
 
 @pytest.mark.parametrize("width", [24, 40, 80])
 @pytest.mark.parametrize("name", TEXTS)
-def test_a_stream_shows_what_the_whole_text_shows(name, width):
+def test_streamed_text_renders_like_the_whole_text(name, width):
     whole = TranscriptView(width, color=False).markdown(TEXTS[name])
     for size in (1, 7, 1_000):
         assert streamed(TEXTS[name], size, width) == whole.split("\n"), size
@@ -66,7 +66,7 @@ def test_colours_and_speech_leave_every_word(name):
 
 @pytest.mark.parametrize("name", TEXTS)
 @pytest.mark.parametrize(("width", "most"), [(40, 4), (80, 8)])
-def test_what_still_moves_is_small(name, width, most):
+def test_live_region_is_small(name, width, most):
     screen = TranscriptView(width, live_lines=most, color=False)
     for each in TEXTS[name]:
         screen.feed(Event.text_delta(1, each))
@@ -77,7 +77,7 @@ def test_what_still_moves_is_small(name, width, most):
     assert screen.live(0.0) == []
 
 
-def test_a_resize_in_mid_answer_leaves_what_is_printed_and_loses_nothing():
+def test_resize_during_an_answer_keeps_printed_lines_and_loses_nothing():
     screen, out = TranscriptView(80, color=False), []
     text = TEXTS["paragraphs"] + "\n\n" + TEXTS["lists"]
     for number, each in enumerate(text):

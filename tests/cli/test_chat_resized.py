@@ -89,7 +89,7 @@ def _once(screen, texts):
     ],
     ids=["paragraph-60", "paragraph-100", "wide", "code", "table", "list", "bold"],
 )
-def test_an_answer_stands_once(chat, shape, words, columns):
+def test_answer_is_printed_once(chat, shape, words, columns):
     pieces = shape(words)
     gates = [Gate(f"after {number} pieces") for number in range(len(SIZES))]
     script = [*pieces[:20]]

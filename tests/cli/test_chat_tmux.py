@@ -103,7 +103,7 @@ class TestInTmux:
             screen.until(lambda screen, mode=mode: screen.text.splitlines()[-1].startswith(f"{mode} ⇧⇥"))
         leave(screen)
 
-    def test_what_was_typed_before_is_found(self, chat):
+    def test_earlier_input_is_found(self, chat):
         screen = chat(["One.", "Two.", "Three."])
         for task, said_then in (("alpha first", "One"), ("beta second", "Two")):
             screen.type(task + ENTER)
@@ -170,7 +170,7 @@ class TestInTmux:
         assert [each["type"] for each in content] == ["text", "image_url"]
         leave(screen)
 
-    def test_habits_of_other_programs_are_told_what_does_it_here(self, chat):
+    def test_foreign_commands_get_a_hint(self, chat):
         screen = chat(["An answer."], "chat", "first")
         screen.until("An answer.")
         idle(screen)
@@ -203,7 +203,7 @@ def leave_line(screen):
     leave(screen)
 
 
-def test_what_moves_stands_once_in_a_narrower_window(chat):
+def test_live_region_is_drawn_once_in_a_narrower_window(chat):
     gate, words = Gate(), [f"word{number:02}" for number in range(30)]
     screen = chat([deltas(" ".join(words) + " ", gate, "end.\n\nDone.")])
     screen.type("go" + ENTER)

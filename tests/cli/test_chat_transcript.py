@@ -117,7 +117,7 @@ def test_a_call_behind_a_question_counts_no_seconds():
     assert [line[1:] for line in screen.live(132.0)] == [" Run  2.0 s"] * 2
 
 
-def test_a_persons_command_ends_with_what_it_printed():
+def test_command_of_a_person_ends_with_its_output():
     screen = screen_of()
     assert screen.command_end({"exit_code": 0, "seconds": 2.0}, "one\ntwo\n") == "one\ntwo\n"
     assert screen.command_end({"exit_code": 3, "seconds": 2.0}, "no\n") == "no\n✗ exit code 3, 2.0 s\n"
@@ -170,7 +170,7 @@ def test_a_diff_is_shown_once_with_its_counts_and_cut():
     )
 
 
-def test_a_retry_takes_back_what_was_not_printed():
+def test_retry_discards_unprinted_text():
     screen = screen_of()
     screen.feed(Event.text_delta(1, "half an ans"))
     shown = screen.feed(Event.retry(1, 1, 2.0, "The line broke", discard=True, attempts=4))
@@ -216,7 +216,7 @@ def test_chinese_words():
 @pytest.mark.parametrize("width", [10, 24, 40, 60, 80, 200])
 @pytest.mark.parametrize("reader", [False, True])
 @pytest.mark.parametrize("language", ["en", "zh"])
-def test_the_status_fits_and_keeps_what_matters(width, reader, language):
+def test_status_line_fits_and_keeps_the_important_parts(width, reader, language):
     screen = screen_of(width, screen_reader=reader, language=language)
     usage, context = {"total_tokens": 41_234}, {"tokens": 27_000, "window": 32_000}
     screen.feed(Event.step_end(12, usage, context))
@@ -242,7 +242,7 @@ def test_the_status_tells_mode_model_context_and_money():
     assert [line.partition("m")[0] for line in colours.values()] == ["\x1b[34", "\x1b[32", "\x1b[7;31"]
 
 
-def test_a_request_that_fails_again_is_told_once():
+def test_repeated_failure_is_reported_once():
     screen = screen_of(80)
     failed = {"discard": False, "attempts": 4, "status": 503, "said": "overloaded"}
     error = "http://x/v1 refused the request with status 503: overloaded"
@@ -288,7 +288,7 @@ def test_successive_reads_are_one_line_and_an_edit_has_its_counts():
     assert screen.feed(Event.step_end(2)) == "\n✓ Edited c.py\n"  # nothing told what it changed
 
 
-def test_a_plan_is_printed_whole_once_and_then_what_changed():
+def test_plan_is_printed_once_then_its_changes():
     screen, shown = screen_of(), ""
     for number, states in enumerate((("in_progress", "pending"), ("done", "in_progress"), ("done", "done"))):
         items = [{"task": task, "status": state} for task, state in zip("ab", states, strict=True)]
@@ -307,7 +307,7 @@ def test_a_plan_is_printed_whole_once_and_then_what_changed():
         ("doom_loop", "The model kept repeating the same calls.", "模型在原地打转。"),
     ],
 )
-def test_the_end_is_told_in_words(reason, english, chinese):
+def test_end_is_printed_in_words(reason, english, chinese):
     for language, words in (("en", english), ("zh", chinese)):
         assert screen_of(language=language).feed(Event.loop_end(1, reason)) == f"· {words}\n"
 
@@ -344,7 +344,7 @@ def test_a_screen_without_motion_says_once_that_the_model_is_working(language):
     assert moving.still_working(30.0) == ""
 
 
-def test_what_waits_to_be_read_stands_above_the_input():
+def test_queued_messages_are_shown_above_the_input():
     screen = screen_of(30, live_lines=4, animation=True)
     screen.feed(at(Event.loop_start("go"), 10.0))
     assert screen.live(11.0, ["mind\nthe gap " + "x" * 40])[1:] == ["queued: mind the gap xxxxxxxx…"]

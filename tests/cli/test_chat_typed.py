@@ -72,7 +72,7 @@ def test_lines_that_come_at_once_are_a_paste_where_the_terminal_does_not_mark_it
     leave(screen)
 
 
-def test_what_is_typed_is_done_also_before_a_paste_and_from_the_history(chat, pal):
+def test_typed_input_is_submitted_before_a_paste_and_from_history(chat, pal):
     screen = chat([], "chat", "--permission-mode", "auto")
     screen.until("/ commands")
     screen.paste("echo one >> ran")
@@ -140,7 +140,7 @@ def test_the_first_task_may_come_from_a_script(chat, pal):
     leave(screen)
 
 
-def test_what_is_sent_behind_a_stop_waits_for_its_end(chat):
+def test_message_after_a_stop_waits_for_its_end(chat):
     held = Held("Never shown.", "answer 1.")
     screen = chat({"handler": held}, "chat", "go")
     screen.until(lambda _: held.seen)

@@ -48,7 +48,7 @@ def test_killing(pal, given):
     assert "ended: killed" in pal("agents", "kill", "helper-1").stderr
 
 
-def test_what_is_not_there(pal):
+def test_missing_agent_is_reported(pal):
     assert "no subagent tasks" in pal("agents", "list").stderr
     missing = pal("agents", "show", "helper-1")
     assert missing.returncode == 2

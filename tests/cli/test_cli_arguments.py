@@ -32,7 +32,7 @@ def test_options_may_stand_before_and_after_the_task():
         assert (options.task, options.model, options.quiet) == (["do it"], "x", True)
 
 
-def test_limits_are_what_was_asked_for_and_nothing_else():
+def test_limits_are_exactly_the_given_ones():
     assert limits_of(parse(["run", "x"])) == LoopLimits(max_turns=25, max_tokens=None)
     counts = ["--max-turns", "3", "--max-tokens", "500", "--max-seconds", "9"]
     money = ["--max-cost", "0.5", "--price", "1,2,0.5"]
@@ -192,7 +192,7 @@ def test_without_a_task_and_a_terminal_it_says_how_to_give_one(pal):
         (["-c"], ["run", "-c"]),
     ],
 )
-def test_what_is_no_command_is_a_question(words, expected):
+def test_text_without_a_command_is_a_question(words, expected):
     assert vars(parse(words)) == vars(parse(expected))
 
 
@@ -208,7 +208,7 @@ def test_allowed_and_denied_are_other_names():
     assert (options.allow, options.deny) == (["a", "b"], ["c"])
 
 
-def test_help_begins_with_what_a_beginner_needs_and_groups_the_commands(capsys):
+def test_help_begins_with_common_options_and_groups_the_commands(capsys):
     with pytest.raises(SystemExit):
         parse(["--help"])
     shown = capsys.readouterr().out
@@ -222,7 +222,7 @@ def test_help_begins_with_what_a_beginner_needs_and_groups_the_commands(capsys):
 
 
 @pytest.mark.parametrize(("command", "action"), [*DEFAULT_ACTIONS.items()])
-def test_a_group_without_an_action_shows_what_there_is(command, action, pal):
+def test_command_group_without_an_action_lists_its_actions(command, action, pal):
     assert vars(parse([command])) == vars(parse([command, action]))
     with pytest.raises(SystemExit) as stop:
         parse([command, "--help"])  # of the group

@@ -30,7 +30,7 @@ def log(pal):
     return log
 
 
-def test_where_there_is_no_log_yet(pal):
+def test_missing_log_is_reported(pal):
     assert "audit" in pal("audit", "path").stdout
     listed = pal("audit", "list")
     assert (listed.returncode, listed.stdout) == (0, "")

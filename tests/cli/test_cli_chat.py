@@ -77,7 +77,7 @@ class TestTalking:
         assert "line 4000" not in screen.all
         leave(screen)
 
-    def test_what_was_typed_in_a_folder_is_remembered(self, chat):
+    def test_input_history_of_a_folder_is_kept(self, chat):
         screen = chat(["Yes."])
         screen.type("is it so?" + ENTER)
         screen.until("Yes.")
@@ -226,7 +226,7 @@ class TestWhileItWorks:
         leave(screen)
 
     @pytest.mark.parametrize("key", [ESC, CTRL_C])
-    def test_a_key_stops_it_and_the_conversation_goes_on(self, chat, key):
+    def test_key_stops_the_run_and_the_conversation_continues(self, chat, key):
         held = Held("Never.", "Still here.")
         screen = chat({"handler": held})
         screen.type("begin" + ENTER)
@@ -246,7 +246,7 @@ class TestWhileItWorks:
         screen.type(CTRL_C)
         assert screen.end() == 0
 
-    def test_after_kill_it_goes_on_where_it_was(self, chat, pal, source):
+    def test_killed_conversation_resumes(self, chat, pal, source):
         held = Held("Never.")
         screen = chat({"handler": held})
         screen.type("begin" + ENTER)
@@ -309,7 +309,7 @@ class TestQuestions:
         assert (pal.workspace / "made").exists() is is_made
         leave(screen)
 
-    def test_what_was_being_typed_is_no_answer(self, chat, pal):
+    def test_half_typed_text_is_not_an_answer(self, chat, pal):
         held = Held(SHELL, "Done.")
         screen = chat({"handler": held})
         screen.type("go" + ENTER)
@@ -324,7 +324,7 @@ class TestQuestions:
         screen.until("Done.")
         leave(screen)
 
-    def test_what_is_no_answer_changes_nothing(self, chat, pal):
+    def test_invalid_answer_changes_nothing(self, chat, pal):
         screen = self.asked(chat, "Made.")
         screen.type("you may do that" + ENTER)
         screen.until("To say something instead")
@@ -451,7 +451,7 @@ class TestCommands:
         assert "/context" not in screen.all
         leave(screen)
 
-    def test_what_is_to_be_seen(self, chat):
+    def test_screen_shows_the_conversation(self, chat):
         screen = chat(["Fine."], rows=60)
         screen.type("go" + ENTER)
         screen.until("Fine.")
@@ -530,7 +530,7 @@ class TestCommands:
         assert said(screen.server.requests[1]) == "Greet Ada L in French."
         leave(screen)
 
-    def test_what_guides_the_model_is_what_was_trusted(self, chat, pal):
+    def test_only_trusted_files_guide_the_model(self, chat, pal):
         place = pal.workspace / ".agents"
         for name, text in {
             "skills/tea/SKILL.md": "---\nname: tea\ndescription: How to make tea.\n---\nBoil water.\n",
@@ -621,7 +621,7 @@ class TestCommands:
         assert [each["type"] for each in content] == ["text", "image_url"]
         leave(screen)
 
-    def test_a_history_is_shortened_with_what_to_keep(self, chat):
+    def test_history_is_compacted_with_instructions(self, chat):
         long = "The boat is the Gull. " * 100
         screen = chat([f"{long}One.", f"{long}Two.", "The Gull.", "The Gull.", "Yes."])
         for number in ("One.", "Two."):
@@ -701,7 +701,7 @@ class TestFences:
         assert shown in (ROOT / "docs" / "terminal.md").read_text()
         leave(screen)
 
-    def test_few_bytes_are_written_beside_the_text(self, chat):
+    def test_few_bytes_are_written_besides_the_text(self, chat):
         text = "".join(f"Item {number}: *some* words, and `code` {number}.\n\n" for number in range(180))
         screen = chat([text])
         screen.type("go" + ENTER)

@@ -90,7 +90,7 @@ def test_the_name_of_a_known_embedded_model_means_it_unless_a_server_was_given()
 @pytest.mark.parametrize(
     "url", ["localhost:8080", "ftp://x/v1", "http://", "http://x:port/v1", "/v1", "http://[::1"]
 )
-def test_what_is_no_address_is_refused(url):
+def test_invalid_address_is_rejected(url):
     with pytest.raises(ConfigError, match="is not a server URL"):
         plan_model("m", url, {})
 
@@ -102,7 +102,7 @@ def test_passwords_in_addresses_are_not_shown():
     assert "secret" not in str(caught.value)
 
 
-def test_what_is_used_is_always_said_even_when_quiet(pal):
+def test_chosen_model_is_printed_even_when_quiet(pal):
     with ScriptedServer(["Hello."]) as server:
         pal.use(server)
         done = pal("run", "-q", "hi")

@@ -168,7 +168,7 @@ class TestWhichHolds:
             assert said or "match no call" not in done.stderr
         assert pal("--deny", "shel", "hi").returncode == 2  # typed for this run
 
-    def test_what_the_documentation_shows_holds(self, pal, user):
+    def test_documented_settings_work(self, pal, user):
         text = (Path(__file__).parents[2] / "docs" / "configuration.md").read_text(encoding="utf-8")
         blocks = re.findall(r"^```toml\n(.*?)^```", text, re.M | re.S)
         user("\n".join(blocks))
@@ -237,7 +237,7 @@ class TestProject:
             "snapshots = false",
         ],
     )
-    def test_it_cannot_say_where_keys_go_nor_loosen_what_holds(self, pal, project, text):
+    def test_project_cannot_set_key_targets_or_loosen_rights(self, pal, project, text):
         project(f"{text}\n")
         words = ["-P", "work"] if "profiles" in text else []
         done = pal("run", "--trust-folder", *words, "hi", OPENAI_API_KEY="secret-of-user")
@@ -248,7 +248,7 @@ class TestProject:
             done.stderr,
         )
 
-    def test_left_out_where_nobody_is_asked_even_if_it_is_wrong(self, pal, project):
+    def test_untrusted_project_file_is_ignored_without_a_person(self, pal, project):
         project("what = is this\n")
         with ScriptedServer(["Hi."]) as server:
             pal.use(server)
@@ -256,7 +256,7 @@ class TestProject:
         assert done.returncode == 0
         assert "ignored, not trusted: " in done.stderr
 
-    def test_a_person_is_shown_what_it_sets_and_asked_once(self, pal, project):
+    def test_settings_of_a_project_are_shown_and_confirmed_once(self, pal, project):
         project('model = "of-project"\n[rules]\nallow = ["shell(npm \\u001b[2Jtest)"]\n')
 
         def at_terminal(*typed):
@@ -304,7 +304,7 @@ class TestEnvFile:
         (pal.workspace / ".env").write_text(f"PAL_MODEL=stranger\nPAL_BASE_URL={THERE}\n")
         assert shown(pal)["model"] == (None, "default")
 
-    def test_one_that_is_asked_for_gives_what_we_know_and_no_more(self, pal):
+    def test_named_project_file_grants_only_known_settings(self, pal):
         (pal.workspace / ".env").write_text(
             '# keys\nexport PAL_API_KEY="k-secret-12345"  # mine\nPAL_MODEL=of-file\n\nLD_PRELOAD=/tmp/x.so\n'
         )
@@ -408,7 +408,7 @@ def test_the_known_variables_are_those_that_the_code_reads_and_the_docs_name():
 
 
 @pytest.mark.parametrize(("columns", "language"), [(120, "en"), (80, "zh"), (40, "en"), (40, "zh")])
-def test_the_origin_of_what_was_set_is_shown_and_defaults_are_dim(pal, columns, language):
+def test_origins_of_settings_are_shown_and_defaults_are_dim(pal, columns, language):
     pal.env |= {"PAL_MODEL": "big-model", "PAL_LANG": language}
     with Screen(pal, "config", columns=columns, rows=60) as screen:
         assert screen.end() == 0

@@ -74,7 +74,7 @@ def test_max_cost_works_with_the_prices_of_a_file(pal):
     assert json.loads(pal("cost", "--json").stdout)["total"]["cost"] == 0.002
 
 
-def test_an_update_says_what_changed_and_the_prices_show_it(pal):
+def test_price_update_lists_its_changes(pal):
     first = json.loads(keep(pal).stdout)
     assert (first["source"], first["added"]) == ("genai-prices", ["here/m", "here/z"])
     assert len(first["removed"]) > 1_000

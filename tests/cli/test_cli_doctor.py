@@ -183,7 +183,7 @@ def test_no_other_makers_key_goes_to_a_maker(pal):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
-def test_ctrl_c_ends_it_with_what_is_known(pal):
+def test_ctrl_c_ends_it_with_a_partial_report(pal):
     gate = Gate()
 
     class Hangs(Server):
@@ -203,7 +203,7 @@ def test_ctrl_c_ends_it_with_what_is_known(pal):
     assert b"Traceback" not in err
 
 
-def test_a_session_shows_what_changed_the_prefix(pal):
+def test_session_shows_changes_of_the_prefix(pal):
     with ScriptedServer(["3", "4"]) as server:
         pal.use(server)
         assert pal("run", "--session", "trip", "--model", "small", "1 + 2?").returncode == 0
@@ -221,7 +221,7 @@ def test_a_session_shows_what_changed_the_prefix(pal):
     assert pal("doctor", "--session", "none").returncode == 2
 
 
-def test_what_does_not_work_stands_above_what_works(pal):
+def test_failures_are_listed_before_successes(pal):
     done, _ = doctor(pal, RefusesTemperature())
     verdicts = re.findall(r"^[\w ]+?  +(failed|no|partly|unknown|yes)  ", done.stdout, re.M)
     table = verdicts[: verdicts.index("yes")]

@@ -40,7 +40,7 @@ def test_text_is_read_by_its_mark(name):
 
 
 @pytest.mark.parametrize("name", NONE)
-def test_what_is_no_text_is_refused(name):
+def test_undecodable_text_is_rejected(name):
     assert decoded_text(NONE[name]) is None
 
 

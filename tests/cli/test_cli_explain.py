@@ -11,7 +11,7 @@ from pure_agent_loop.testing import ScriptedServer
 
 
 @pytest.mark.parametrize("words", [[], ["--tool-mode", "json", "--mode", "single"], ["--tool-mode", "text"]])
-def test_it_shows_what_the_same_command_sends(pal, words):
+def test_explain_shows_the_request_of_the_command(pal, words):
     with ScriptedServer(["Hi."]) as server:
         pal.use(server)
         explained = pal("run", *words, "--explain", "--output-format", "json", "say hi", text="\u4f60\u597d")

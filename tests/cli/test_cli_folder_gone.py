@@ -48,7 +48,7 @@ def test_a_folder_that_is_gone_is_said(pal, words):
 
 
 @pytest.mark.parametrize("words", ["--version", "sessions list", "audit list"])
-def test_what_needs_no_folder_works(pal, words):
+def test_command_without_a_folder_works(pal, words):
     done = in_gone(pal, sys.executable, "-m", "pure_agent_loop", *words.split())
     assert done.returncode == 0, done.stderr
 

@@ -98,7 +98,7 @@ def test_the_system_prompt_is_added_to(ask):
     assert asked[0][0]["content"] == "You are a cook.\n\nBe brief."
 
 
-def test_commands_of_ones_own_in_scripts(ask, pal):
+def test_custom_commands_in_scripts(ask, pal):
     own = pal.workspace.parent / "home" / "commands"
     own.mkdir(parents=True)
     (own / "short.md").write_text("Say $ARGUMENTS in one sentence.")
@@ -153,7 +153,7 @@ def test_a_conversation_reads_a_slash_as_scripts_do(chat):
     leave(screen)
 
 
-def test_while_it_works_what_is_no_command_is_refused_or_read(chat):
+def test_input_at_work_is_a_message_or_rejected(chat):
     held = Held("First.", "Second.")
     screen = chat({"handler": held})
     screen.type("go" + ENTER)
@@ -221,7 +221,7 @@ def test_sessions_are_found_shown_and_deleted(ask, pal):
     assert "a tree" in pal("sessions", "list").stdout
 
 
-def test_a_setting_deletes_old_sessions_but_not_what_waits(ask, pal):
+def test_setting_deletes_old_sessions_except_pending_ones(ask, pal):
     ask(["Done."], "-p", "finished")
     ask([WRITE], "-p", "waits")
     for path in sessions_of(pal):
@@ -234,7 +234,7 @@ def test_a_setting_deletes_old_sessions_but_not_what_waits(ask, pal):
     assert "finished" not in left
 
 
-def test_what_a_terminal_pastes_for_a_dropped_file(tmp_path):
+def test_path_pasted_for_a_dropped_file_is_read(tmp_path):
     place = tmp_path / "my shot.png"
     place.write_bytes(DOT)
     for pasted in (f"'{place}'", str(place).replace(" ", "\\ "), f"file://{str(place).replace(' ', '%20')}"):
@@ -243,7 +243,7 @@ def test_what_a_terminal_pastes_for_a_dropped_file(tmp_path):
         assert dropped_files(text) == []
 
 
-def test_what_a_text_names(tmp_path):
+def test_files_named_in_a_text_are_attached(tmp_path):
     (tmp_path / "a.png").write_bytes(DOT)
     (tmp_path / "b c.pdf").write_bytes(b"%PDF-1.4")
     text = 'see @a.png, @"b c.pdf" and @none.png, me@a.png and @a.txt'
@@ -286,7 +286,7 @@ def test_an_answer_fits_a_schema_or_there_is_none(pal, tmp_path, as_file):
         (("--functions", "."), "must be a Python file"),
     ],
 )
-def test_what_is_no_schema_or_no_functions_is_wrong_usage(pal, option, said):
+def test_invalid_schema_or_functions_file_is_a_usage_error(pal, option, said):
     with ScriptedServer([]) as server:
         pal.use(server)
         done = pal("run", *option, "x")

@@ -58,7 +58,7 @@ def test_a_conversation(hostile, screen_class):
 
 @pytest.mark.parametrize("command", ["serve --port 0", "worker --database sqlite:///../runs.sqlite"])
 @pytest.mark.parametrize("agents", ["", "of_mine"])
-def test_what_serves_agents(hostile, command, agents, tmp_path):
+def test_commands_that_serve_agents(hostile, command, agents, tmp_path):
     (tmp_path / "of_mine.py").write_text(
         "from pure_agent_loop import Agent\nagents = {'mine': Agent('m', api_key='k')}\n"
     )

@@ -34,7 +34,7 @@ def file_server(folder):
         thread.join()
 
 
-def test_list_names_the_default_and_what_is_here(pal):
+def test_list_shows_the_default_and_downloaded_models(pal):
     done = pal("model", "list")
     assert done.returncode == 0
     lines = done.stdout.splitlines()
@@ -75,7 +75,7 @@ def test_use_takes_a_file(pal):
 
 
 @pytest.mark.parametrize("words", [["pull", "nope"], ["use", "nope"], ["use", "nope.gguf"]])
-def test_what_is_unknown_gives_2_and_one_clear_sentence(pal, words):
+def test_unknown_model_exits_with_2_and_one_sentence(pal, words):
     done = pal("model", *words)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith("pal: error: ")

@@ -245,7 +245,7 @@ class TestTerminal:
         assert f'{QUESTION}y\n? calculator(expression="6*7"): allowed\n-> calculator' in terminal.shown
 
     @pytest.mark.parametrize("keys", ["n\n", "No\n", CTRL_D])
-    def test_no_is_told_to_the_model(self, asked, keys):
+    def test_denial_is_sent_to_the_model(self, asked, keys):
         terminal, server = asked([COUNT, "Then not."])
         terminal.until(QUESTION)
         terminal.type(keys)
@@ -253,7 +253,7 @@ class TestTerminal:
         assert "was not allowed" in results(server)[0]
         assert re.search(r"tool: (n|No)?\n\? calculator\(.*\): not allowed\n", terminal.shown)
 
-    def test_what_is_no_answer_is_asked_again(self, asked):
+    def test_invalid_answer_repeats_the_question(self, asked):
         terminal, server = asked([COUNT, "42."])
         for keys in ("\n", "maybe\n", "yess\n"):
             terminal.until(QUESTION)
@@ -286,7 +286,7 @@ class TestTerminal:
         assert "->" not in terminal.shown
         assert len(server.requests) == 1
 
-    def test_what_was_typed_before_the_question_is_no_answer(self, asked):
+    def test_text_typed_before_the_question_is_not_an_answer(self, asked):
         gate = Gate()
         terminal, server = asked([deltas("I will count. ", gate, COUNT), "Then not."])
         terminal.until("I will count.")

@@ -71,13 +71,13 @@ def test_a_difference_is_shown(pal, trip):
         (["--file", "nothing.jsonl"], 2, "Cannot read nothing.jsonl"),
     ],
 )
-def test_what_cannot_be_replayed(pal, words, code, said):
+def test_unreplayable_session_is_rejected(pal, words, code, said):
     done = pal("replay", *words)
     assert (done.returncode, done.stdout) == (code, "")
     assert said in done.stderr
 
 
-def test_damage_is_told(pal, trip):
+def test_damage_is_reported(pal, trip):
     trip.write_bytes(trip.read_bytes()[:-30])
     done = pal("replay", "trip")
     assert done.returncode == 0

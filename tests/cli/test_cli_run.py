@@ -160,13 +160,13 @@ class TestExitCodes:
             (["run", "--model", "missing.gguf", "hi"], "missing.gguf"),
         ],
     )
-    def test_what_cannot_work_gives_2_and_one_clear_sentence(self, pal, words, said):
+    def test_impossible_usage_exits_with_2_and_one_sentence(self, pal, words, said):
         done = pal(*words)
         assert (done.returncode, done.stdout) == (2, "")
         assert said in done.stderr
         assert done.stderr.count("pal: error:") == 1
 
-    def test_a_mistake_of_ours_is_no_traceback_but_can_be_one(self, pal):
+    def test_internal_error_shows_a_traceback_only_on_request(self, pal):
         (pal.workspace / "bin").mkdir()
         module = pal.workspace / "bin" / "sitecustomize.py"
         module.write_text(
@@ -249,7 +249,7 @@ class TestRequest:
         )
 
     @pytest.mark.parametrize("words", [[], ["-"]])
-    def test_piped_text_is_the_task_if_there_is_no_other(self, pal, words):
+    def test_piped_text_is_the_task_without_another(self, pal, words):
         _, server = run(pal, ["Hi."], *words, text=b"\xef\xbb\xbfsay hi \xff\n")
         assert server.requests[0].messages[-1]["content"] == "say hi \ufffd"
 
@@ -259,7 +259,7 @@ class TestRequest:
         assert "longer than 4000000 bytes" in done.stderr
 
 
-def test_a_key_never_appears_in_what_is_shown(pal):
+def test_key_never_appears_in_output(pal):
     echo = status(401, "Incorrect API key provided: sk-canary-4711")
     for words in ([], ["--output-format", "json"], ["--output-format", "stream-json"]):
         done, server = run(pal, [echo], *words, "hi", PAL_API_KEY="sk-canary-4711")

@@ -45,7 +45,7 @@ class TestSchema:
         "script",
         [[LOOK, "Two."], [quota_exceeded()], [answer("", call("write_file", path="a", content="b"))]],
     )
-    def test_what_is_written_fits_it(self, pal, script):
+    def test_written_output_fits_the_schema(self, pal, script):
         for form in ("stream-json", "json"):
             with ScriptedServer(script) as server:
                 pal.use(server)
@@ -55,7 +55,7 @@ class TestSchema:
             assert all(fits(line, name) for line, name in zip(lines, names, strict=True))
             assert form == "json" or all(fits(line, "line") for line in lines)
 
-    def test_what_is_something_else_does_not(self):
+    def test_other_values_do_not_fit(self):
         assert not fits({"type": "action", "step": 1, "timestamp": 1.0, "data": {"tool": "x"}}, "line")
         assert not fits({"type": "dance", "step": 1, "timestamp": 1.0, "data": {}}, "line")
         assert not fits({"type": "user", "content": "x", "more": 1}, "input")
@@ -64,7 +64,7 @@ class TestSchema:
 
 class TestConversation:
     @pytest.mark.parametrize("session", [(), ("--no-session",)])
-    def test_each_line_goes_on_from_the_one_before(self, pal, session):
+    def test_each_line_continues_the_previous_one(self, pal, session):
         with ScriptedServer(["Hello Ada.", LOOK, "Ada."]) as server:
             pal.use(server)
             done = pal(*CONVERSATION, *session, text=lines_of("I am Ada.", "Who am I?") + "\n")
@@ -156,7 +156,7 @@ class TestTerminal:
                 assert terminal.end() == 0
         assert words[0] != "-q" or terminal.shown.endswith("\r\x1b[2KDone.\n")
 
-    def test_a_pipe_is_told_nothing(self, pal):
+    def test_pipe_gets_no_notice(self, pal):
         shown = threading.Event()
 
         async def handler(request):
@@ -180,7 +180,7 @@ class TestTerminal:
         ],
     )
     @pytest.mark.parametrize("words", [(), ("chat",), ("--sandbox", "none")])
-    def test_alone_it_says_in_three_lines_what_it_would_use_and_may_do(self, pal, env, may, after, words):
+    def test_bare_command_prints_model_rights_and_usage_in_three_lines(self, pal, env, may, after, words):
         for name in ("LC_ALL", "LC_MESSAGES", "LANG"):
             pal.env.pop(name, None)
         pal.env.update({"NO_COLOR": "1", "OPENAI_API_KEY": "secret-of-mine", **env})
@@ -196,7 +196,7 @@ class TestTerminal:
         assert after in terminal.shown
         assert "secret-of-mine" not in terminal.shown
 
-    def test_alone_with_nothing_at_hand_it_says_what_to_do(self, pal):
+    def test_bare_command_without_a_model_prints_the_next_step(self, pal):
         pal.env.update({"PAL_BASE_URL": "http://127.0.0.1:9/v1", "NO_COLOR": "1", "LANG": "C"})
         with closing(Terminal(pal)) as terminal:
             assert terminal.end() == 2

@@ -95,7 +95,7 @@ class TestRun:
         ]
         assert titles == ["hello"]
 
-    def test_where_nothing_can_be_written_a_run_goes_on_and_says_so(self, pal, store):
+    def test_run_without_a_writable_folder_continues_with_a_notice(self, pal, store):
         home = "/proc/nowhere" if sys.platform == "linux" else "/dev/nowhere"
         words = ("--no-audit", "--no-snapshots", "--tools", "none")
         done, _ = run(pal, ["Hi."], *words, "hello", PAL_HOME=home)
@@ -141,7 +141,7 @@ class TestRun:
         _, server = run(pal, ["Yes."], "--continue", "still there?")
         assert ("user", "hello again") in said(server)
 
-    def test_after_a_failure_it_goes_on_without_a_task(self, pal):
+    def test_failed_session_resumes_without_a_task(self, pal):
         done, _ = run(pal, [LOOK, status(404, "gone")], "--session", "trip", "what is here?")
         assert done.returncode == 1
         assert done.stderr.splitlines()[-1] == "pal: session trip; to resume: pal run --resume trip"
@@ -150,7 +150,7 @@ class TestRun:
         assert [role for role, _ in said(server)] == ["system", "user", "assistant", "tool"]
 
     @posix_only
-    def test_one_that_was_killed_goes_on_and_asks_nothing_twice(self, pal, store):
+    def test_killed_run_resumes_without_repeating_a_question(self, pal, store):
         seen = []
 
         async def handler(request):
@@ -252,7 +252,7 @@ class TestRun:
         assert any("a.txt (9 bytes)" in text for role, text in said(server)) is bool(result)
 
     @posix_only
-    def test_nobody_is_asked_about_a_kept_call_that_the_options_now_allow(self, pal):
+    def test_kept_call_allowed_by_options_leads_to_no_question(self, pal):
         run(pal, [LOOK], "--session", "trip", "--ask", "list_dir", "what is here?")
         with ScriptedServer(["Done."]) as server:
             pal.use(server)
@@ -285,7 +285,7 @@ class TestSee:
         assert _age(1e9, 1e9 + seconds) == age
         assert _age(1e9, 1e9 + 8 * 86_400) == "2001-09-09"
 
-    def test_list_says_what_is_not_finished(self, pal, trip):
+    def test_list_marks_unfinished_sessions(self, pal, trip):
         pal("sessions", "fork", trip, "--at", "1", "--as", "other")
         run(pal, [status(404, "gone")], "--session", trip, "more")
         lines = pal("sessions", "list").stdout.splitlines()
@@ -314,7 +314,7 @@ class TestSee:
         assert len(some.stdout.splitlines()) == 2
         assert "1 more: pal sessions list -n 3" in some.stderr
 
-    def test_show_tells_what_happened(self, pal, trip):
+    def test_show_prints_the_story(self, pal, trip):
         done = pal("sessions", "show", trip)
         lines = done.stdout.splitlines()
         assert lines[0].startswith("Session trip: 3 steps, 6 messages, ")
@@ -333,7 +333,7 @@ class TestSee:
             "   (completed)",
         ]
 
-    def test_show_shortens_and_cleans_what_is_long_or_hostile(self, pal):
+    def test_show_shortens_long_and_cleans_hostile_text(self, pal):
         (pal.workspace / "long.txt").write_text("\n".join(f"line {n} {'x' * 300}" for n in range(99)))
         script = [answer(HOSTILE, call("read_file", path="long.txt")), HOSTILE]
         run(pal, script, "--session", "evil", HOSTILE)
@@ -382,7 +382,7 @@ class TestExport:
 
 
 class TestChange:
-    def test_a_fork_goes_on_from_its_step_and_the_old_one_stays(self, pal, store, trip):
+    def test_fork_continues_from_its_step_and_the_original_is_kept(self, pal, store, trip):
         before = (store.folder / "trip.jsonl").read_bytes()
         done = pal("sessions", "fork", trip, "--at", "2", "--as", "other")
         assert (done.returncode, done.stdout) == (0, "other\n")
@@ -438,7 +438,7 @@ class TestChange:
         assert pal("sessions", "delete", "--yes", trip, "other", trip).returncode == 0
         assert store.list() == []
 
-    def test_repair_writes_the_whole_records_beside_the_damaged_file(self, pal, store, trip):
+    def test_repair_writes_intact_records_to_a_new_file(self, pal, store, trip):
         whole = pal("sessions", "repair", trip)
         assert (whole.returncode, whole.stdout) == (0, "")
         assert "no damage in trip" in whole.stderr
@@ -480,7 +480,7 @@ class TestWaiting:
         assert results[0] == "42"
         assert "Not that one." in results[1]
 
-    def test_what_nobody_asks_is_an_error_that_says_what_waits(self, pal, trip):
+    def test_unanswered_question_is_an_error_naming_the_pending_call(self, pal, trip):
         done = pal("sessions", "answer", trip, "call_9", "allow")
         assert done.returncode == 2
         assert "Pending: none" in done.stderr

@@ -28,7 +28,7 @@ def read_until(stream, wanted: bytes) -> bytes:
     raise AssertionError(f"{wanted!r} did not come: {lines!r}")
 
 
-def test_ctrl_c_ends_the_run_with_what_there_is(pal):
+def test_ctrl_c_ends_the_run_with_a_partial_result(pal):
     gate = Gate()
     with ScriptedServer([deltas("Half an ", gate, "answer.")]) as server:
         pal.use(server)
@@ -59,7 +59,7 @@ def test_a_second_ctrl_c_leaves_even_if_the_output_is_stuck(pal):
             assert process.wait(timeout=PATIENCE) == 130
 
 
-def test_ctrl_c_before_the_run_is_no_traceback(pal):
+def test_ctrl_c_before_the_run_prints_no_traceback(pal):
     with pal.start("run", "hi", stdin=subprocess.PIPE) as process:
         read_until(process.stderr, b"reading the context")  # it waits for text that does not come
         process.send_signal(signal.SIGINT)

@@ -46,7 +46,7 @@ def test_ordinary_text_stays_as_it_is(text):
     assert safe_text(text) == text
 
 
-def test_what_could_deceive_is_shown_and_what_is_invisible_is_dropped():
+def test_deceptive_characters_are_shown_and_invisible_ones_dropped():
     assert safe_text("a\x1b[2Jb\r\nc\td\u202ee\u200bf\x9bg\x1b[31mred\x1b[0m") == (
         "a\\x1b[2Jb\nc\td\\u202eef\\x9bgred"
     )

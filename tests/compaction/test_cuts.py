@@ -68,7 +68,7 @@ def test_costs_and_savings_are_not_negative(
         assert 1 <= cut.requests <= rounds + 1
 
 
-def test_a_small_gain_far_in_front_is_not_worth_rewriting_what_follows() -> None:
+def test_small_gain_early_in_the_history_keeps_the_cached_prefix() -> None:
     old, new = [100, 1_000, 8_000, 8_000], [100, 900, 8_000, 50]
     cut = choose_cut(old, new, 12_000, 4, Rates())
     assert cut is not None
@@ -88,7 +88,7 @@ def test_a_cut_after_which_the_next_would_be_due_at_once_is_left_to_a_summary() 
     assert choose_cut(old, new, 9_000, 10, Rates()) is not None  # it does not fit: a later rung follows
 
 
-def test_rates_come_from_the_price_and_from_what_the_server_reports() -> None:
+def test_rates_come_from_the_price_and_the_servers_report() -> None:
     usage = TokenUsage(10, 1, 11)
     assert rates_of(usage, None) == (0.1, 1.0)
     assert rates_of(TokenUsage(10, 1, 11, cache_write_tokens=5), None) == (0.1, 1.25)

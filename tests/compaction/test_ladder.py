@@ -104,7 +104,7 @@ def test_repetitions_are_the_second_rung():
     assert asked(llm)[0].messages[-1] == same[-1]
 
 
-def test_the_model_writes_a_summary_and_the_record_stands_behind_it():
+def test_model_summary_is_followed_by_the_record():
     history = long_session(rounds=60, words=100)
     with summarising("done") as llm:
         result = run_with(history, llm)
@@ -166,7 +166,7 @@ def test_without_summaries_no_request_is_spent():
     assert len(llm.requests) == 1
 
 
-def test_what_a_summary_takes_counts_in_the_usage_and_passes_the_journal():
+def test_summary_counts_in_the_usage_and_is_recorded():
     keys = []
 
     class Recording(MemoryJournal):
@@ -218,7 +218,7 @@ def test_earlier_bytes_change_only_when_a_rung_acts():
     assert len(acted) <= len(requests) / 4, "it does not act at every step"
 
 
-def test_a_boundary_survives_the_plain_form_and_the_run_goes_on():
+def test_boundary_survives_the_plain_form_and_the_run_resumes():
     _, result = long_run(context_window=4_000)
     data = json.loads(json.dumps(result.state.to_dict()))
     assert data["auto_compact_tracking"]["prune"]["acted"] >= 1
@@ -272,7 +272,7 @@ def test_it_can_be_switched_off(off):
     assert len(tool_texts(result.messages)) == 20
 
 
-def test_a_compactor_of_ones_own_is_asked():
+def test_custom_compactor_is_called():
     class Mine:
         seen = 0
 
@@ -297,7 +297,7 @@ def test_the_output_limit_of_the_caller_is_kept_free():
     "options",
     [{"compaction": "yes"}, {"context_window": 0}, {"context_window": True}, {"max_result_chars": -1}],
 )
-def test_what_cannot_work_is_refused(options):
+def test_impossible_setting_is_rejected(options):
     with pytest.raises(ConfigError, match=next(iter(options))):
         Agent(llm=ScriptedLLM([]), **options)
 
@@ -320,7 +320,7 @@ def contexts(result):
     return [event.data["context"] for event in of_type(result.events, E.STEP_END)]
 
 
-def test_the_size_is_what_the_server_counted_and_a_guess_for_what_came_since():
+def test_size_is_the_servers_count_plus_an_estimate_of_newer_messages():
     script = [
         answer(call("look", place=1), usage=TokenUsage(1_000, 20, 1_020)),
         answer("done", usage=TokenUsage(1_700, 5, 1_705)),

@@ -58,7 +58,7 @@ def test_without_a_summary_the_users_words_and_the_record_are_written(tmp_path):
 
 
 @pytest.mark.parametrize("obstacle", ["link", "no folder"])
-def test_what_cannot_be_written_down_is_not_forgotten(tmp_path, obstacle):
+def test_unwritable_memory_keeps_its_messages(tmp_path, obstacle):
     folder = tmp_path / "w"
     if obstacle == "link":
         folder.mkdir()

@@ -151,7 +151,7 @@ def test_a_refusal_without_a_word_counts_if_the_request_is_long(rounds, window, 
         assert len(sizes) == 1
 
 
-def test_a_refusal_in_the_middle_of_an_answer_discards_what_was_shown():
+def test_rejection_inside_an_answer_discards_the_shown_text():
     error = LLMError("Context size exceeded", kind="context_overflow")
     script = iter([deltas("half of", error), "whole"])
 
@@ -165,7 +165,7 @@ def test_a_refusal_in_the_middle_of_an_answer_discards_what_was_shown():
     assert of_type(result.events, E.RETRY)[0].data["discard"] is True
 
 
-def test_the_next_step_is_measured_against_what_was_refused():
+def test_next_step_is_measured_against_the_rejected_size():
     with ScriptedServer(handler=refusing(WORDINGS["OpenAI"]), usage=None) as server:
         agent = Agent(llm=OpenAIClient("m", base_url=server.base_url), retry=NO_WAIT, limits=FREE)
         first = check_result(agent.run("And now?", long_session(rounds=60, words=60)))
@@ -175,7 +175,7 @@ def test_the_next_step_is_measured_against_what_was_refused():
     assert again.content == "done"
 
 
-def test_a_server_that_leaves_out_the_beginning_in_silence_is_told_about_once():
+def test_silent_truncation_by_a_server_is_reported_once():
     history = long_session(rounds=20, words=60)
     usage = TokenUsage(300, 5, 305)
     with ScriptedLLM([answer("", usage=usage), answer("done", usage=usage)]) as llm:

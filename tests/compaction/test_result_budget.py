@@ -137,7 +137,7 @@ def test_a_disk_that_refuses_costs_the_rest_not_the_run(tmp_path):
     assert names(llm.requests[1]) == ["dump"]
 
 
-def test_old_files_go_after_a_week_but_not_from_a_folder_of_ones_own(tmp_path):
+def test_old_files_are_deleted_after_a_week_except_in_a_custom_folder(tmp_path):
     for own in (None, tmp_path / "own"):
         folder = ResultFolder(own)
         old = folder.path / "old.txt"

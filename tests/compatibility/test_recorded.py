@@ -61,7 +61,7 @@ def test_every_session_is_read_whole(sessions):
 
 
 @pytest.mark.parametrize("name", ANSWERS)
-def test_a_finished_session_says_what_it_said_and_takes_a_new_task(sessions, marks, name):
+def test_finished_session_repeats_its_answer_and_accepts_a_new_task(sessions, marks, name):
     agent = getattr(made, name)(sessions=sessions)
     again = agent.run(None, session_id=name)
     assert (again.stop_reason, again.content) == ("completed", ANSWERS[name])
@@ -146,7 +146,7 @@ def test_an_engine_takes_its_database_over(recorded, marks):
 
 
 @pytest.mark.parametrize("profile", [[], ["-P", "careful"]])
-def test_settings_mean_what_they_meant(recorded, profile):
+def test_recorded_settings_keep_their_meaning(recorded, profile):
     expected = json.loads((recorded / f"settings{''.join(profile)}.json").read_text(encoding="utf-8"))
     current = json.loads(settings_in_force(recorded, *profile))
     assert expected["settings"].items() <= current["settings"].items()

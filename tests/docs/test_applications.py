@@ -140,7 +140,7 @@ def test_a_refund_happens_once_over_a_closed_tab_and_a_kill(desk, visit, approve
     assert desk.refunds() == ["order 7: 30.00"]
 
 
-def test_a_worker_of_the_code_care_does_what_is_due_and_ends_in_order(tmp_path):
+def test_worker_example_fires_due_schedules_and_ends_cleanly(tmp_path):
     (tmp_path / "repo").mkdir()
     with ScriptedServer(["Found: nothing."]) as model:
         env = {**environment(tmp_path, model.base_url), "PAL_DATABASE": f"sqlite:///{tmp_path}/care.sqlite"}

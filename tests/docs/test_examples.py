@@ -58,7 +58,7 @@ def test_every_example_has_a_script():
 
 
 @pytest.mark.parametrize("name", sorted(SCRIPTS))
-def test_an_example_prints_what_it_shows(name, tmp_path):
+def test_example_prints_its_documented_output(name, tmp_path):
     path = path_of(name)
     assert run_example(path, tmp_path, SCRIPTS[name]).stdout == written_output(path)
     assert written_output(path)
@@ -81,7 +81,7 @@ def run_migrated(name, *arguments, **environ):
 
 
 @pytest.mark.parametrize("name", MIGRATED)
-def test_a_migrated_example_prints_what_it_shows_without_a_key(name):
+def test_migrated_example_prints_its_documented_output_without_a_key(name):
     done = run_migrated(name)
     assert (done.returncode, done.stderr) == (0, "")
     assert stripped(done.stdout) == written_output(EXAMPLES / f"{name.replace('.', '/')}.py")
@@ -104,7 +104,7 @@ def test_a_block_of_the_documentation_runs(code, tmp_path, request, monkeypatch)
     assert done.returncode == 0, done.stderr
 
 
-def test_what_a_block_recorded_is_replayed(tmp_path):
+def test_recorded_block_is_replayed(tmp_path):
     code = "from pure_agent_loop import Agent\nAgent(model='m').run('hi', session_id='seen')"
     assert run_python(code, tmp_path).returncode == 0
     assert (tmp_path / "home" / "sessions" / "seen.jsonl").stat().st_size > 0

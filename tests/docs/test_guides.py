@@ -194,7 +194,7 @@ def test_people_at_once_get_no_error_from_the_endpoints_of_the_guide(tmp_path):
     assert refunded(tmp_path) == Counter(map(str, range(40)))
 
 
-def test_two_processes_that_start_resume_what_was_left_once(tmp_path):
+def test_two_starting_processes_resume_leftover_runs_once(tmp_path):
     sessions = own_endpoints(tmp_path)
     with served(tmp_path) as (page, _):
         for case in ("0", "2", "4", "6"):

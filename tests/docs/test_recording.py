@@ -103,7 +103,7 @@ def test_a_refund_is_made_once_though_its_worker_is_killed(tmp_path):
     compare(film.svg(title), "refund.svg")
 
 
-def test_the_library_keeps_a_record_of_what_an_agent_did(tmp_path):
+def test_library_records_the_effects_of_an_agent(tmp_path):
     """The program of the README, in a folder with two tests."""
     shop = tmp_path / "shop"
     shop.mkdir()

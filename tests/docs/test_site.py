@@ -135,7 +135,7 @@ MEANT = {
 }
 
 
-def test_the_search_finds_what_a_reader_means(site):
+def test_search_finds_the_intended_page(site):
     from tests.server.browser import chromium
 
     newest = site / pure_agent_loop.__version__
@@ -252,7 +252,7 @@ def served(folder: Path) -> Iterator[str]:
     server.server_close()
 
 
-def test_links_of_files_beside_the_site_lead_somewhere():
+def test_links_to_files_outside_the_site_resolve():
     def names(path: Path) -> set[str]:
         heads = re.findall(r"^#+ (.+)$", path.read_text(encoding="utf-8"), re.M)
         return {re.sub(r"[^\w -]", "", head.lower()).replace(" ", "-") for head in heads}

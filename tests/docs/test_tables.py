@@ -105,7 +105,7 @@ def test_each_argument_of_agent_that_an_option_sets_exists():
     assert len(set(arguments)) == len(arguments)
 
 
-def test_every_error_says_when_it_comes_and_what_to_do():
+def test_every_error_has_its_cause_and_remedy_in_the_table():
     table = page("reference/errors.md").partition("| Error | When | What to do |")[2].partition("\n\n")[0]
     rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in table.splitlines()[2:]]
     assert len(rows) > 20

@@ -93,7 +93,7 @@ def test_a_model_that_only_writes_is_asked_in_text():
     assert report.can_drive
 
 
-def test_what_is_refused_becomes_a_profile():
+def test_rejected_options_become_a_profile():
     report, _ = examined(RefusesTemperature())
     assert report.finding("temperature").verdict == "no"
     assert (report.finding("max_tokens").verdict, detail(report, "max_tokens")) == (
@@ -200,7 +200,7 @@ def test_json_of_another_shape_is_not_the_schema():
     assert report.finding("JSON schema").verdict == "partly"
 
 
-def test_a_web_site_is_no_model_server():
+def test_web_site_is_not_a_model_server():
     with web_server({}) as url:
         report = asyncio.run(examine(Target(url, "m"), 5.0))
     assert verdicts(report) == {
@@ -215,7 +215,7 @@ def test_a_web_site_is_no_model_server():
     assert not report.answered
 
 
-def test_what_llama_cpp_says_is_read():
+def test_llama_cpp_properties_are_read():
     caps = {"supports_tools": False, "supports_system_role": True, "supports_odd": 3}
     props = {"default_generation_settings": {"n_ctx": 2048}, "chat_template_caps": caps}
     pages = {"/v1/models": {"data": [{"id": "m"}]}, "/props": props}
@@ -288,7 +288,7 @@ def test_a_model_that_writes_up_to_any_limit_is_given_a_low_one():
     assert max(request.options.get("max_tokens", 0) for request in server.requests) <= 600
 
 
-def test_it_can_be_stopped_and_tells_what_it_knows():
+def test_stopped_examination_prints_its_partial_report():
     token = CancelToken()
 
     class StopAt(Watch):

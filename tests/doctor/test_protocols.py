@@ -125,7 +125,7 @@ def test_tokens_are_counted_where_the_protocol_counts():
     assert any(each.path.endswith("/count_tokens") for each in server.other_requests)
 
 
-def test_what_the_client_rejects_for_the_model_is_a_no():
+def test_client_side_rejection_counts_as_unsupported():
     report, _ = examined(MessagesServer, "anthropic:claude-sonnet-5.5")
     assert report.finding("forced call").verdict == report.finding("temperature").verdict == "no"
     assert "rejects a forced call" in report.finding("forced call").detail
@@ -230,7 +230,7 @@ def test_a_server_with_no_protocol_is_a_failure_that_names_each():
     assert "protocols" in survey_text(found, 100)
 
 
-def test_json_of_another_kind_is_no_protocol():
+def test_other_json_is_not_a_protocol():
     class Everything(BaseHTTPRequestHandler):
         def do_POST(self):
             self.rfile.read(int(self.headers.get("content-length", 0)))

@@ -44,7 +44,7 @@ def test_a_size_that_is_none_is_not_believed(entry):
     assert context_size(listing(**entry), None, "m") is None
 
 
-def test_what_the_running_server_says_goes_before_the_list():
+def test_running_server_overrides_the_list():
     props = {"default_generation_settings": {"n_ctx": 512}}
     assert context_size(listing(max_model_len=9), props, "m") == (512, "/props: n_ctx")
 
@@ -135,7 +135,7 @@ def test_nothing_from_a_server_controls_the_terminal():
     assert not set(shown) & set("\x1b\x07")
 
 
-def test_the_text_says_what_to_do():
+def test_text_names_the_next_step():
     plain = Report(TARGET, tool_mode="native", reason="Because.", answered=True)
     assert "tool_mode: native. Because." in as_text(plain, 80)
     assert "No profile is needed: it is a plain server." in as_text(plain, 80)
@@ -149,7 +149,7 @@ def test_the_text_says_what_to_do():
     assert "Stopped before the end" in as_text(stopped, 80)
 
 
-def test_the_embedded_model_is_told_apart():
+def test_embedded_model_is_recognised():
     target = Target("http://127.0.0.1:1/v1", "tiny", is_embedded=True)
     report = Report(target, answered=True)
     assert report.can_drive
@@ -159,7 +159,7 @@ def test_the_embedded_model_is_told_apart():
     assert "tool_mode" not in as_text(report, 80)
 
 
-def test_a_key_is_taken_out_of_words_and_a_short_one_is_no_secret():
+def test_key_is_redacted_and_a_short_one_is_not_a_secret():
     assert Target("http://h/v1", "m", "secret-key").cleaned("a secret-key b") == "a *** b"
     assert Target("http://h/v1", "m", "k").cleaned("a k b") == "a k b"
 

@@ -123,7 +123,7 @@ def test_a_call_that_was_allowed_takes_its_result_from_elsewhere(shared, until):
 
 
 @pytest.mark.parametrize(("task", "what"), [("put 5", "answer"), ("far 5", "result")])
-def test_a_run_goes_on_though_who_answered_died(shared, until, task, what):
+def test_run_resumes_though_the_answering_process_died(shared, until, task, what):
     handle = shared.engine.submit("careful" if what == "answer" else "worker", task)
     info = handle.result(PATIENCE)
     call_id = info.questions[0].call_id if what == "answer" else info.open_calls[0].id

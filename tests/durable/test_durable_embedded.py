@@ -75,7 +75,7 @@ print(info.status, info.content, info.error)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no limits of that kind")
-def test_a_record_without_room_is_no_end_of_a_run(tmp_path):
+def test_full_disk_for_a_record_does_not_end_the_run(tmp_path):
     command = [sys.executable, "-c", NO_ROOM]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, check=False)
     assert done.stdout == "completed The tool: True \n", done.stderr
@@ -110,7 +110,7 @@ def test_a_missing_extra_is_named(tmp_path, monkeypatch):
         Engine("postgresql://me@127.0.0.1/name").schedules.list()
 
 
-def test_what_cannot_work_is_refused_at_once(tmp_path):
+def test_impossible_setting_is_rejected_at_once(tmp_path):
     agent = Agent(llm=ScriptedLLM([]))
     url = f"sqlite:///{tmp_path / 'd.sqlite'}"
     texts = (

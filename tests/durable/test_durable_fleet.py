@@ -78,7 +78,7 @@ def test_a_run_outlasts_a_database_that_is_away_for_longer_than_its_patience(tmp
     assert (found["stop_reason"], found["content"]) == ("completed", "Done.")
 
 
-def test_a_client_is_told_that_the_database_went_away_and_its_waits_outlast_that():
+def test_lost_database_is_reported_to_the_client_and_waits_survive_it():
     async def events_of(handle):
         return [event async for event in handle.events()]
 

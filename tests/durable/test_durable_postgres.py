@@ -69,7 +69,7 @@ def test_the_runs_of_a_killed_worker_are_taken_over(shared, until):
     assert shared.marks() == ["start 1"]
 
 
-def test_a_role_without_rights_is_told_which_it_needs_and_they_suffice(server):
+def test_missing_database_rights_are_named_and_suffice(server):
     url = server.new_database()
     name = url.partition("@/")[2].partition("?")[0]
     poor = url.replace("//postgres@", "//poor@")

@@ -12,7 +12,7 @@ from pure_agent_loop.durable import DurableError, Engine, RunExistsError
 from pure_agent_loop.events import EventType
 
 
-def test_a_worker_says_first_what_it_is(working):
+def test_worker_first_prints_its_identity(working):
     said = "".join(working.first_lines)
     assert f"database {working.database}" in said
     assert "agents worker (scripted), other (another), careful (scripted)" in said
@@ -20,7 +20,7 @@ def test_a_worker_says_first_what_it_is(working):
     assert "worker " in working.first_lines[0]
 
 
-def test_what_is_submitted_is_done_elsewhere(working):
+def test_submitted_run_is_done_by_a_worker(working):
     handle = working.engine.submit("worker", "put 1, put 2")
     info = handle.result(60)
     assert (info.status, info.content, info.agent) == ("completed", "Did 2.", "worker")
@@ -76,7 +76,7 @@ def test_a_session_can_be_gone_on_with(working):
     assert second.session_id == first.run_id
 
 
-def test_a_result_without_a_json_form_is_no_failure(working):
+def test_result_without_a_json_form_is_not_an_error(working):
     info = working.engine.submit("worker", "odd 0, odd 1").result(60)
     assert (info.status, info.content) == ("completed", "Did 2.")
 
@@ -154,7 +154,7 @@ def test_a_run_that_fails_says_why(working):
     assert info.error
 
 
-def test_what_cannot_be_submitted_is_refused_with_the_names_there_are(working):
+def test_unknown_agent_is_rejected_with_the_known_names(working):
     with pytest.raises(ConfigError, match="Known agents: careful, other, worker"):
         working.engine.submit("nobody", "put 1")
     with pytest.raises(ConfigError, match="task must be a non-blank text"):

@@ -51,7 +51,7 @@ def fleet(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["triage", "lead"])
-def test_a_worker_dies_in_the_second_agent_and_another_goes_on(fleet, until, name):
+def test_killed_worker_in_the_second_agent_is_replaced(fleet, until, name):
     fleet.start(agents="our_agents:agents")
     handle = fleet.engine.submit(name, "Go.", session_id="together")
     until(lambda: "start 2" in fleet.marks())
@@ -67,7 +67,7 @@ def test_a_worker_dies_in_the_second_agent_and_another_goes_on(fleet, until, nam
 
 
 @pytest.mark.parametrize("name", ["triage", "lead"])
-def test_a_worker_is_told_to_stop_and_another_goes_on(fleet, until, name):
+def test_stopped_worker_hands_over_to_another(fleet, until, name):
     fleet.start(agents="our_agents:agents")
     handle = fleet.engine.submit(name, "Go.")
     until(lambda: "start 2" in fleet.marks())

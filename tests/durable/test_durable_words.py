@@ -32,7 +32,7 @@ def until_said(process, wanted):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
-def test_a_worker_says_what_it_does_and_leaves_at_the_second_ctrl_c(fleet, until):
+def test_worker_logs_its_work_and_exits_at_the_second_ctrl_c(fleet, until):
     worker = fleet.begin("--grace", "30")
     until_said(worker, "queues")
     run = fleet.engine.submit("worker", "wait 1")
@@ -50,7 +50,7 @@ def test_a_list_without_runs_says_so(fleet):
     assert "no matching runs in " in fleet.pal("tasks", "--agent", "worker").stderr
 
 
-def test_a_worker_says_what_came_of_a_run(fleet):
+def test_worker_logs_the_outcome_of_a_run(fleet):
     worker = fleet.begin()
     until_said(worker, "queues")
     run = fleet.engine.submit("worker", "put 1")
@@ -61,7 +61,7 @@ def test_a_worker_says_what_came_of_a_run(fleet):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no such signals")
-def test_ctrl_c_while_one_waits_says_that_the_run_goes_on(fleet):
+def test_ctrl_c_while_waiting_states_that_the_run_continues(fleet):
     fleet.start()
     waiting = subprocess.Popen(
         [sys.executable, "-m", "pure_agent_loop", "submit", "--agent", "worker", "--wait", "wait 1"],
@@ -79,7 +79,7 @@ def test_ctrl_c_while_one_waits_says_that_the_run_goes_on(fleet):
     assert fleet.engine.handle(said.split()[-1]).result(PATIENCE).status == "completed"
 
 
-def test_what_is_proposed_names_the_database_that_was_given(working):
+def test_proposed_command_names_the_given_database(working):
     there = ("--database", working.database)
     submitted = working.pal("submit", "--agent", "worker", "put 60", *there)
     assert f"pal logs -f {submitted.stdout.strip()} {' '.join(there)}\n" in submitted.stderr
@@ -97,7 +97,7 @@ def test_what_is_proposed_names_the_database_that_was_given(working):
     assert run.stderr.endswith(f"pal logs -f {run.stdout.strip()} {' '.join(there)}\n")
 
 
-def test_a_person_is_told_how_to_go_on(working):
+def test_resume_command_is_printed(working):
     for number in (63, 64):
         done = working.pal("submit", "--agent", "worker", "--session", "ours", "--wait", f"put {number}")
         assert done.returncode == 0, done.stderr

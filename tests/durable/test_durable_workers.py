@@ -63,7 +63,7 @@ def test_two_workers_share_a_file_and_do_each_step_once(fleet):
         assert kept == [("pal_json",)]  # nothing is pickled
 
 
-def test_changed_code_goes_on_with_old_runs_and_an_unclear_call_is_not_repeated(fleet, until):
+def test_changed_code_resumes_old_runs_without_repeating_an_unclear_call(fleet, until):
     module = fleet.folder / "my_agents.py"
     module.write_text(OWN.format(version=1))
     fleet.start(agents="my_agents:agents")
@@ -114,7 +114,7 @@ def test_limits_of_a_model_hold(fleet, until):
     assert "start 2" not in fleet.marks()
 
 
-def test_what_is_wrong_is_said_without_a_traceback(fleet):
+def test_mistake_is_reported_without_a_traceback(fleet):
     unknown = fleet.pal("submit", "--agent", "helper", "put 1")
     assert unknown.returncode == 2
     assert "No worker has used" in unknown.stderr

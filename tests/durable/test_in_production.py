@@ -98,7 +98,7 @@ def test_a_log_of_json_has_an_object_for_each_event(fleet, until):
     assert events["run_ended"]["seconds"] > 0
 
 
-def test_a_quiet_log_has_only_what_is_wrong(fleet, until):
+def test_quiet_log_has_only_errors(fleet, until):
     worker = fleet.begin("--log-level", "error", "--log-format", "json")
     until(lambda: fleet.engine.queue.agents())
     done = fleet.engine.submit("worker", "put 1").result(PATIENCE)
@@ -108,7 +108,7 @@ def test_a_quiet_log_has_only_what_is_wrong(fleet, until):
     assert (done.status, line["event"], line["run"]) == ("completed", "run_failed", failed.run_id)
 
 
-def test_what_ends_a_worker_is_a_line_of_its_log(fleet, monkeypatch):
+def test_end_of_a_worker_is_logged(fleet, monkeypatch):
     monkeypatch.setenv("PAL_LANG", "zh")
     monkeypatch.setenv("PAL_MODLE", "misspelt")
     missing = fleet.pal("worker", "--agents", "no_such:agents", "--log-format", "json")

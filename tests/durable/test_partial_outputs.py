@@ -60,7 +60,7 @@ def outputs_of(database, run, after=0):
     return found
 
 
-def test_what_is_stored_grows_with_the_answer(database):
+def test_stored_output_grows_with_the_answer(database):
     sizes = {}
     for count in (100, 200):
         outputs = partials(count)

@@ -52,7 +52,7 @@ def test_answers_of_schedules_reach_a_person_once(place, until):
     assert place.engine.database.rows("SELECT run FROM @notices WHERE session = 'chat'") == []
 
 
-def test_a_person_goes_on_where_a_durable_run_has_ended(place):
+def test_person_continues_a_finished_durable_run(place):
     run = place.engine.submit("worker", "put 1, put 2").result(60)
     done = ask(place, "--resume", run.run_id, "what have you done?")
     assert (done.returncode, done.stdout) == (0, "Did 2.\n"), done.stderr
@@ -94,7 +94,7 @@ def test_the_variable_means_the_same_for_every_command(fleet):
     assert session in fleet.pal("cost", "--by", "session").stdout
 
 
-def test_what_cannot_be(fleet):
+def test_invalid_options_are_rejected(fleet):
     assert (
         "--database needs a session: add --session ID"
         in fleet.pal("run", "--database", fleet.database, "--no-session", "hi").stderr

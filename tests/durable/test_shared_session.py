@@ -73,7 +73,7 @@ def test_a_run_that_waits_does_not_take_the_answer_of_the_one_that_went_on(engin
     assert (info.status, info.content, done) == ("completed", "This was: do one thing", ["do one thing"])
 
 
-def test_what_is_submitted_to_a_session_that_waits_is_done_after_it(engine, done, name, until):
+def test_run_submitted_to_a_pending_session_runs_after_it(engine, done, name, until):
     first = engine.submit(name, "do one thing", session_id=name)
     (question,) = first.result(PATIENCE).questions
     others = [engine.submit(name, f"question {n}", session_id=name) for n in range(3)]
@@ -112,7 +112,7 @@ def test_runs_submitted_at_the_same_moment_are_each_asked_about_once(engine, don
 
 
 @pytest.mark.parametrize("ending", ["deny", "cancel"])
-def test_the_next_one_goes_on_however_the_first_ends(engine, done, name, ending):
+def test_next_run_starts_however_the_first_ends(engine, done, name, ending):
     first = engine.submit(name, "do one thing", session_id=name)
     (question,) = first.result(PATIENCE).questions
     second, third = (engine.submit(name, f"question {n}", session_id=name) for n in (2, 3))

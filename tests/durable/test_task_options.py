@@ -89,7 +89,7 @@ def test_every_option_of_a_run_is_taken_or_refused_by_name():
     ],
     ids=lambda options: next(iter(options)),
 )
-def test_what_has_no_json_form_is_refused_before_it_is_queued(options):
+def test_value_without_a_json_form_is_rejected_before_queueing(options):
     (name,) = options
     with pytest.raises(PureAgentLoopError, match=f"{name}|/no/such"):
         task_options.pack_options(options)
@@ -101,7 +101,7 @@ def test_too_much_is_refused_with_its_size():
         task_options.pack_options({"messages": history})
 
 
-def test_what_comes_with_a_task_reaches_the_model(engine_with):
+def test_attachments_of_a_task_reach_the_model(engine_with):
     @tool
     def tenant(ctx: RunContext) -> str:
         """Whose is it?"""
@@ -187,7 +187,7 @@ def test_a_factory_of_the_wrong_shape_is_refused_where_it_is_given(engine_with, 
         engine_with(Agent(llm=ScriptedLLM([])), deps=factory)
 
 
-def test_the_same_id_keeps_what_came_first(engine_with):
+def test_same_id_keeps_the_first_task(engine_with):
     llm = ScriptedLLM(["one"])
     with engine_with(Agent(llm=llm)) as engine:
         run_id = new_session_id()
@@ -209,7 +209,7 @@ def test_messages_for_a_session_that_has_begun_are_refused_by_name(engine_with):
     assert [m["content"] for m in llm.requests[1].messages[1:]] == ["before", "x", "one", "z"]
 
 
-def test_a_task_that_begins_again_keeps_what_came_with_it(engine_with):
+def test_restarted_task_keeps_its_attachments(engine_with):
     """A person has gone on in the session of a run that waited for an answer."""
     llm = ScriptedLLM(
         lambda messages, tools, options: call("put") if messages[-1]["role"] == "user" else "done"

@@ -95,7 +95,7 @@ def test_a_dataset_from_beginning_to_end():
     ]
 
 
-def test_evaluators_of_ones_own_are_sync_or_async_and_give_anything_plain():
+def test_custom_evaluators_are_sync_or_async_and_return_plain_values():
     async def later(trial):
         return 0.5
 
@@ -238,7 +238,7 @@ def test_scores_of_one_name_stay_apart():
     assert outcome.scores == {"contains": True, "contains_2": False, "steps_2": 1}
 
 
-def test_what_cannot_be_a_dataset_is_refused():
+def test_invalid_dataset_is_rejected():
     for wrong, words in (
         ((), "cases must not be empty"),
         (["a", "a"], "two cases have the name 'a'"),
@@ -345,7 +345,7 @@ def test_the_interval_of_a_share(passed, trials, low, high):
     assert wilson_interval(passed, trials) == pytest.approx((low, high), abs=5e-5)
 
 
-def test_an_interval_stands_beside_the_rate():
+def test_interval_is_printed_with_the_rate():
     report = Dataset([Case("hi", "hi!"), Case("no", "yes")], [Equals()]).run(agent(), repeats=5)
     assert [line.split()[:3] for line in report.table().splitlines()] == [
         ["case", "passed", "95"],
@@ -419,13 +419,13 @@ def test_data_frames(monkeypatch):
     "text",
     ["", "[]", "{}", '{"name": 1, "outcomes": [], "about": {}}', '{"name": "a", "outcomes": [{"x": 1}]}'],
 )
-def test_what_is_no_report_is_refused(tmp_path, text):
+def test_invalid_report_is_rejected(tmp_path, text):
     (tmp_path / "r.json").write_text(text)
     with pytest.raises(ConfigError, match="not a report"):
         Report.load(tmp_path / "r.json")
 
 
-def test_an_assertion_for_tests_says_what_is_wrong():
+def test_assertion_for_tests_names_the_difference():
     report = report_of(lambda m, t, o: m[-1]["content"], "x", "y")
     report.assert_scores({"passed": 0.5}, {"steps": 1})
     with pytest.raises(
@@ -610,7 +610,7 @@ def test_a_wrong_command_is_refused(tmp_path, monkeypatch, capsys, words, said):
     assert said in capsys.readouterr().err
 
 
-def test_what_is_known_is_kept_when_the_server_goes_away(tmp_path, monkeypatch, capsys):
+def test_finished_results_survive_a_lost_server(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "d.json").write_text('["a", "b", "c"]')
     with ScriptedServer(handler=lambda r: "x" if r.messages[-1]["content"] == "a" else status(401)) as server:

@@ -91,7 +91,7 @@ def test_usage_is_summed():
     assert [e.data["usage"]["total_tokens"] for e in of_type(result.events, E.STEP_END)] == [110, 240, 400]
 
 
-def test_what_was_never_reported_is_none():
+def test_unreported_usage_is_none():
     with ScriptedLLM(["hi"]) as llm:
         usage = run_agent(llm).usage
     assert (usage.reasoning_tokens, usage.cached_tokens, usage.estimated) == (None, None, False)

@@ -52,7 +52,7 @@ DIFFERENT = [call("add", a=n, b=n) for n in range(20)]
         (Price(0, 0), TokenUsage(M, M, 2 * M), 0),
     ],
 )
-def test_what_tokens_cost(price, usage, cost):
+def test_token_costs(price, usage, cost):
     assert price.of(usage) == pytest.approx(cost)
 
 
@@ -345,7 +345,7 @@ def test_an_answer_of_200_calls_does_not_pass_the_limit(of):
 
 @pytest.mark.parametrize("what", ["max_tokens", "max_cost"])
 @pytest.mark.parametrize("of", [LoopLimits, Budget])
-def test_what_a_tool_has_spent_can_use_it_all_up(of, what):
+def test_cost_of_a_tool_can_exhaust_the_budget(of, what):
     spent = {"usage": TokenUsage(700, 300, 1000).to_dict(), "cost": 5.0, "tool_calls": 2}
 
     @tool

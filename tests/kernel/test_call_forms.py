@@ -103,7 +103,7 @@ PATHS = [
         "read_file({folder}/work/secret/*)",
     ],
 )
-def test_a_path_is_what_it_leads_to(folder, path, given, rule):
+def test_path_is_resolved_before_it_is_matched(folder, path, given, rule):
     deny = [rule.format(folder=folder)]
     script = [call("read_file", path=path.format(folder=folder)), "x"]
     tools = workspace_tools(folder / given, shell=False)
@@ -113,7 +113,7 @@ def test_a_path_is_what_it_leads_to(folder, path, given, rule):
     assert "hush" not in str(result.messages)
 
 
-def test_what_a_rule_allows_leads_nowhere_else(folder):
+def test_allowed_path_cannot_lead_elsewhere(folder):
     def asked(path):
         made = Agent(
             llm=ScriptedLLM([call("write_file", path=path.format(folder=folder), content="y"), "x"]),
@@ -129,7 +129,7 @@ def test_what_a_rule_allows_leads_nowhere_else(folder):
     assert not asked("{folder}/other/docs/y")
 
 
-def test_what_a_path_led_to_is_recorded(folder, tmp_path):
+def test_resolved_path_is_recorded(folder, tmp_path):
     store = JsonlStore(tmp_path / "sessions")
     Agent(
         llm=ScriptedLLM([call("read_file", path="docs/way/x"), "x"]),

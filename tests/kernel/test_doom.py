@@ -170,7 +170,7 @@ def test_repetition_with_good_reason(answers):
 class TestProgress:
     """What makes the same call worth while again."""
 
-    def test_a_result_that_changes_is_no_circle(self):
+    def test_changing_result_is_not_a_loop(self):
         calls = [call for one in changing("status", 9) for call in (("wait", 5, "waited"), one)]
         assert set(actions(one_by_one(*calls))) == {"run"}
 
@@ -223,7 +223,7 @@ class TestFairness:
             ("an apology", {"warn": 3}),
         ],
     )
-    def test_the_count_is_what_the_model_has_seen(self, name, counts):
+    def test_count_matches_the_repetitions_in_the_history(self, name, counts):
         first = {verdict.action: verdict.count for verdict in reversed(play(LOOPS[name][0]))}
         assert {action: first[action] for action in counts} == counts
 
@@ -235,7 +235,7 @@ class TestFairness:
 
     @pytest.mark.parametrize("result", [Failed("connection refused"), PAGE, "ok", "no such file", ""])
     @pytest.mark.parametrize("at_once", [1, 3])
-    def test_a_wide_job_is_told_twice_and_never_held_up(self, result, at_once):
+    def test_wide_job_is_warned_twice_and_never_blocked(self, result, at_once):
         calls = [("get", f"host-{n}", result) for n in range(30)]
         answers = [("Now the next ones.", calls[n : n + at_once]) for n in range(0, 30, at_once)]
         said = actions(answers)
@@ -272,7 +272,7 @@ class TestSettings:
     def test_a_polling_tool_may_do_anything(self):
         assert set(actions(one_by_one(*[A] * 30), polls={"look"})) == {"run"}
 
-    def test_what_stands_around_a_polling_tool_is_no_circle(self):
+    def test_work_around_a_polling_tool_is_not_a_loop(self):
         calls = [("wait", 5, "waited"), A] * 9
         assert set(actions(one_by_one(*calls), polls={"wait"})) == {"run"}
         assert "stop" in actions(one_by_one(*calls))
@@ -310,7 +310,7 @@ class TestLedger:
     def test_a_ledger_of_an_older_version_is_read(self):
         assert DoomLedger.from_dict({"last": "look {}", "count": 2}) == DoomLedger("look {}", 2)
 
-    def test_its_size_does_not_depend_on_what_was_said(self):
+    def test_ledger_size_does_not_depend_on_the_texts(self):
         sizes = set()
         for length in (1, 100_000):
             ledger = DoomLedger()
@@ -375,7 +375,7 @@ class TestTraces:
             for call in (call for step in trace["steps"] for call in step["calls"]):
                 assert set(call) in ({"name", "arguments", "result"}, {"name", "arguments", "error"})
 
-    def test_the_published_table_is_what_the_command_prints(self):
+    def test_published_table_matches_the_command(self):
         assert doom_traces.table(doom_traces.traces(), doom_traces.SETS) in DOCUMENT.read_text(
             encoding="utf-8"
         )

@@ -141,7 +141,7 @@ def test_a_missing_key_reads_as_nothing():
     assert LoopEndEvent(EventType.LOOP_END, 1, {}).messages == []
 
 
-def test_a_key_that_nobody_declared_is_seen_by_nobody():
+def test_undeclared_key_is_hidden():
     assert Event.notice(0, "secret", model="m", synthetic=True).public()["data"] == {"synthetic": True}
     assert Event.step_end(1, {"total_tokens": 3, "note": "secret"}).public()["data"] == {
         "usage": {"total_tokens": 3}
@@ -250,7 +250,7 @@ def test_odd_values_become_json(name):
     json.dumps([each.public(tools={"t"}) for each in odd], allow_nan=False)
 
 
-def test_what_odd_values_become():
+def test_odd_values_have_a_json_form():
     args = {"set": {1}, "nan": float("nan"), "bytes": b"\xc3\xa4", "point": Point((1, "x")), "big": 16**4000}
     assert Event.action(1, "t", args).to_dict()["data"]["args"] == {
         "set": [1],

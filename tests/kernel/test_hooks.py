@@ -65,7 +65,7 @@ ACT = call("act", x=1)
         ({"block": "x"}, [], "Error type: ConfigError"),
     ],
 )
-def test_what_a_hook_may_want(kind, wanted, done, text):
+def test_hook_parameters_are_optional(kind, wanted, done, text):
     result, made, _ = scene([ACT, "done"], Hooks([kind(lambda *_: wanted)]))
     assert made == done
     assert text in tool_texts(result.messages)[0]
@@ -103,7 +103,7 @@ def test_hooks_go_in_order_and_know_the_call():
     assert result.messages[1]["tool_calls"][0]["function"]["arguments"] == '{"x": 1}'
 
 
-def test_permissions_judge_what_a_hook_made_of_the_arguments():
+def test_permissions_are_checked_after_hooks_change_arguments():
     rules = PermissionPolicy("auto", PermissionRules(deny=["act(x=9)"]))
     result, made, _ = scene([ACT, "no"], Hooks(lambda *_: BeforeTool(args={"x": 9})), permissions=rules)
     assert made == []
@@ -117,7 +117,7 @@ def test_a_hook_that_changes_the_arguments_in_place_changes_nothing():
     assert of_type(result.events, E.ACTION)[0].data["args"] == {"x": 1}
 
 
-def test_what_a_hook_says_reaches_the_model_with_its_next_request_once():
+def test_hook_message_reaches_the_next_request_once():
     hooks = Hooks(lambda name, args, _: BeforeTool(context=f"x was {args['x']}"))
     result, _, requests = scene([[ACT, call("act", x=2)], call("act", x=3), "done"], hooks)
     assert [m["content"] for m in requests[1].messages[-2:]] == ["x was 1", "x was 2"]
@@ -210,7 +210,7 @@ async def test_a_result_that_no_hook_has_seen_is_not_shown_when_the_run_is_cance
     assert result.stop_reason == "cancelled"
 
 
-async def test_a_changed_result_stays_changed_when_the_run_is_cancelled_while_it_is_told():
+async def test_changed_result_survives_a_cancel_during_its_event():
     token, events = CancelToken(), []
 
     @tool

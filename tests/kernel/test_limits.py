@@ -94,7 +94,7 @@ def test_the_words_are_filled_in():
     assert checked(LoopLimits(timeout_prompt="{seconds}!"), seconds=301).prompt == "301!"
 
 
-def test_a_ledger_goes_on_where_it_was():
+def test_ledger_resumes_from_its_plain_form():
     clock = FakeClock()
     ledger = LimitLedger(steps=4, seconds=100.0, warned_at_second=90.0)
     checker = LimitChecker(LoopLimits(timeout=20), ledger, clock=clock)
@@ -121,7 +121,7 @@ def test_callers_may_raise_the_error():
 
 
 @pytest.mark.parametrize("wrong", ["x", None, True, -1, 1.5])
-def test_what_is_no_count_is_refused(wrong):
+def test_invalid_count_is_rejected(wrong):
     checker = LimitChecker()
     for name in ("current_step", "total_tokens"):
         with pytest.raises(ConfigError, match=name):

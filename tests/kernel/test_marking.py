@@ -37,7 +37,7 @@ def said(llm):
     return next(m["content"] for m in llm.requests[-1].messages if m["role"] == "tool")
 
 
-def test_every_way_in_marks_what_a_file_says(work):
+def test_file_content_is_marked_on_every_way_in(work):
     def run(make):
         llm = ScriptedLLM([READ, "Read."])
         make(llm)

@@ -54,7 +54,7 @@ def test_arguments_that_were_written_and_an_answer_without_its_calls_count():
         assert Agent(llm=llm, tools=[look], retry=QUICK).run("x").usage == TokenUsage(80, 8, 88)
 
 
-def test_what_was_refused_or_never_reached_a_server_does_not_count():
+def test_rejected_or_unsent_request_does_not_count():
     for error in (
         LLMError("slow down", kind="rate_limit", status=429),
         LLMError("refused", kind="connection"),
@@ -85,7 +85,7 @@ async def test_an_answer_that_was_cancelled_counts_and_its_text_stays():
     assert result.cost > 0
 
 
-def test_what_a_subagent_lost_counts_for_who_asked_it():
+def test_lost_attempts_of_a_subagent_count_for_its_parent():
     llm = family(parent=[call("task", agent="helper", prompt=LONG), WHOLE], helper=[BROKEN, WHOLE])
     budget = Budget(max_tokens=1_000_000)
     result = parent(llm, budget=budget).run("x")
@@ -93,7 +93,7 @@ def test_what_a_subagent_lost_counts_for_who_asked_it():
     assert budget.tokens == result.usage.total_tokens > 300
 
 
-def test_the_record_of_an_answer_holds_what_was_lost_before_it():
+def test_answer_record_includes_lost_attempts():
     response = LLMResponse("whole", spent=TokenUsage(300, 3, 303, estimated=True))
     assert LLMResponse.from_dict(response.to_dict()) == response
     assert "spent" not in LLMResponse("whole").to_dict()

@@ -184,14 +184,14 @@ def test_reasoning_and_text_by_turns_are_parts_of_their_own():
     assert kinds == [(kind, DONE) for kind in ("reasoning", "text", "reasoning", "text")]
 
 
-def test_what_a_retry_takes_back_has_failed():
+def test_part_discarded_by_a_retry_has_failed():
     cut = LLMError("cut", kind="connection")
     with ScriptedLLM([deltas("half ", cut), deltas("half an ", cut), "whole"]) as llm:
         result = run_kernel(llm)
     assert told(result) == [("text", FAILED, "half "), ("text", FAILED, "half an "), ("text", DONE, "whole")]
 
 
-def test_what_an_error_ends_has_failed():
+def test_part_ended_by_an_error_has_failed():
     with ScriptedLLM([deltas("half ", LLMError("no", kind="auth"))]) as llm:
         result = run_kernel(llm)
     assert (told(result), result.stop_reason) == ([("text", FAILED, "half ")], "error")
@@ -324,7 +324,7 @@ async def test_no_part_gets_lost_for_a_slow_reader_whose_run_is_cancelled():
         check_events(events)
 
 
-async def test_a_reader_may_change_what_it_was_told():
+async def test_reader_may_change_its_event_data():
     seen = []
     agent = Agent(llm=ScriptedLLM([call("add", a=1, b=2), answer("Three.")]), tools=[add])
     async for event in agent.arun_stream("Add."):
@@ -360,7 +360,7 @@ def test_a_part_with_a_value_that_is_none_is_refused_when_made(wrong):
         Part(**{"id": "i", "session_id": "s", "message_id": "m", "type": "text", **wrong})
 
 
-def test_the_record_of_a_part_keeps_text_and_thinking_but_not_what_calls_gave():
+def test_part_record_keeps_text_and_thinking_but_not_results():
     for kind in ("text", "reasoning"):
         written = Part("i", "s", "m", kind).to("running", 1.0).to("completed", 2.0, "all of it")
         assert change_of(written.to_dict())["output"] == "all of it"

@@ -79,14 +79,14 @@ def test_a_policy_of_another_kind_is_asked_in_every_mode():
         ("说(你好*)", "说", {"text": "你好吗"}, True),
     ],
 )
-def test_what_a_rule_speaks_of(rule, tool_name, args, fits):
+def test_rule_matches_its_tools_and_arguments(rule, tool_name, args, fits):
     assert Rule.parse(rule).matches(tool_name, args) is fits
 
 
 @pytest.mark.parametrize(
     "rule", ["", "  ", "(x)", "shell(git *", "shell)", "a b", "shell(x) y", None, 5, b"x"]
 )
-def test_what_is_no_rule(rule):
+def test_invalid_rule_is_rejected(rule):
     with pytest.raises(ConfigError, match="is not a permission rule"):
         Rule.parse(rule)
 
@@ -107,7 +107,7 @@ def test_rules_come_in_lists(kind, given):
         ({"on_ask": 5}, "on_ask must be a function"),
     ],
 )
-def test_an_agent_refuses_what_cannot_work(options, message):
+def test_agent_rejects_impossible_settings(options, message):
     with pytest.raises(ConfigError, match=message):
         Agent(llm=ScriptedLLM([]), **options)
 
@@ -203,7 +203,7 @@ def test_the_order(mode, rules):
             assert told == ([] if expected == "allow" else [expected]), where
 
 
-def test_the_function_is_told_what_the_rules_suggest():
+def test_permission_function_gets_the_verdict_of_the_rules():
     seen = []
 
     def permit(name, args, context):
@@ -345,7 +345,7 @@ def test_one_unanswered_question_holds_all_calls_back():
     assert [question.args for question in result.questions] == [{"x": 2}]
 
 
-def test_what_was_denied_is_refused_again_without_a_question():
+def test_denied_call_is_denied_again_without_a_question():
     ask = asker(Permission("deny", "Never."), "allow")
     script = [call("act", x=1), call("act", x=1), call("act", x=2), "done"]
     result, done = scene(script, on_ask=ask)
@@ -482,14 +482,14 @@ def test_arguments_become_plain_json():
     assert "InvalidArguments" in tool_texts(result.messages)[0]
 
 
-def test_nobody_is_asked_about_a_tool_that_there_is_not():
+def test_missing_tool_leads_to_no_question():
     ask = asker()
     result, _ = scene([call("atc", x=1), "done"], on_ask=ask)
     assert ask.asked == []
     assert "UnknownTool" in tool_texts(result.messages)[0]
 
 
-def test_nobody_is_asked_about_arguments_that_do_not_fit():
+def test_invalid_arguments_lead_to_no_question():
     ask = asker(True)
     result, done = scene([call("act", z=1), call("act", x="text"), call("act", x="1"), "done"], on_ask=ask)
     assert [request.args for request in ask.asked] == [{"x": "1"}]

@@ -94,7 +94,7 @@ def test_all_four_protocols_are_read() -> None:
 
 
 @given(st.lists(st.text(max_size=9), max_size=5), st.lists(st.text(max_size=9), max_size=5))
-def test_what_comes_before_a_difference_is_equal(old: list[str], new: list[str]) -> None:
+def test_prefix_before_a_difference_is_equal(old: list[str], new: list[str]) -> None:
     before, after = (entries_of(chat(*texts)) for texts in (old, new))
     left, right = ("".join(text for part in PARTS for text in body[part]) for body in (before, after))
     change = first_change(before, after, {})
@@ -219,7 +219,7 @@ def test_a_pruned_result_is_named() -> None:
 
 
 @pytest.mark.usefixtures("_debugging")
-def test_what_the_client_learned_is_named_as_its_change() -> None:
+def test_learned_change_is_named_in_the_difference() -> None:
     refusal = status(400, "Unsupported value: 'messages[0].role' does not support 'system' with this model.")
     with ScriptedServer([answer(CALL), refusal, answer(CALL), "3"]) as server:
         agent = Agent(llm=OpenAIClient("m", "k", server.base_url), tools=[add], limits=FREE)
@@ -247,7 +247,7 @@ def used(prompt: int, cached: int | None) -> TokenUsage:
     return TokenUsage(prompt, 5, prompt + 5, cached_tokens=cached)
 
 
-def test_each_step_tells_what_the_cache_read_and_missed() -> None:
+def test_each_step_reports_cache_reads_and_misses() -> None:
     usages = [used(1_000, 0), used(1_500, 900), used(400, 100), used(500, None)]
     llm = ScriptedLLM([*(answer(CALL, usage=usage) for usage in usages[:3]), answer("3", usage=usages[3])])
     result = Agent(llm=llm, tools=[add]).run("x")

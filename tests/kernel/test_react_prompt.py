@@ -42,7 +42,7 @@ def test_the_language_of_the_environment(monkeypatch):
         ({"language": "fr"}, "language='fr' is unknown"),
     ],
 )
-def test_what_cannot_be_filled_in_is_refused(options, said):
+def test_unknown_placeholder_is_rejected(options, said):
     with pytest.raises(ConfigError, match=said):
         react_prompt(**options)
 

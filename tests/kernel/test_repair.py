@@ -95,7 +95,7 @@ def test_each_defect_is_repaired_and_told(name):
 
 
 @pytest.mark.parametrize("name", DEFECTS)
-def test_a_run_goes_on_from_each_and_says_what_was_done(name):
+def test_run_continues_from_each_damage_and_reports_the_repair(name):
     history, words = DEFECTS[name]
     with ScriptedLLM(["fine"]) as llm:
         found = check_result(Agent(llm=llm).run("go on", history))
@@ -106,7 +106,7 @@ def test_a_run_goes_on_from_each_and_says_what_was_done(name):
     assert words in notices[0].content
 
 
-def test_what_the_model_said_and_the_tools_gave_is_kept():
+def test_model_text_and_tool_results_are_kept():
     fixed, _ = repair(
         ask(one("a", arguments='{"a": 1}'), one("b"), one("b"), content="I look."),
         result("b", "first b"),
@@ -151,7 +151,7 @@ def test_lone_surrogates_are_replaced():
         [USER, ("user", "hi")],
     ],
 )
-def test_what_is_no_history_is_refused_before_anything_is_sent(messages):
+def test_invalid_history_is_rejected_before_a_request(messages):
     llm = ScriptedLLM([])
     with pytest.raises(HistoryError, match="messages") as caught:
         Agent(llm=llm).run("go", messages)
@@ -224,7 +224,7 @@ def test_any_soup_becomes_valid_and_stays_so(soup):
 
 @settings(max_examples=30, deadline=None)
 @given(st.lists(messages, max_size=4))
-def test_a_run_goes_on_from_any_soup(soup):
+def test_run_continues_from_any_damaged_history(soup):
     with ScriptedLLM([call("add", a=1, b=2), "done"]) as llm:
         agent = Agent(llm=llm, tools=[add])
         found = agent.run("go", soup)

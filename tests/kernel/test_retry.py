@@ -123,7 +123,7 @@ def status_error(kind, status):
     ],
     ids=lambda value: value if isinstance(value, str) else None,
 )
-def test_what_is_repeated(error, repeated):
+def test_retried_error_kinds(error, repeated):
     assert is_transient(error) is repeated
     assert (next_delay(RetryConfig(), 1, error, 0) is not None) is repeated
 
@@ -136,7 +136,7 @@ async def test_cancellation_is_never_repeated():
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-async def test_on_retry_is_told_before_each_wait(is_async):
+async def test_on_retry_is_called_before_each_wait(is_async):
     clock, told = FakeClock(chance=0), []
 
     def tell(attempt):
@@ -183,7 +183,7 @@ def test_each_step_has_its_own_retries():
 
 
 @pytest.mark.anyio
-async def test_a_function_of_three_arguments_is_told_too():
+async def test_function_of_three_arguments_is_called_too():
     told = []
 
     async def fails():
@@ -198,13 +198,13 @@ async def test_a_function_of_three_arguments_is_told_too():
 
 
 @pytest.mark.parametrize("value", [False, 0, "stop", RuntimeError("unused"), iter(())])
-async def test_what_on_retry_returns_changes_nothing(value):
+async def test_result_of_on_retry_is_ignored(value):
     clock, asked = FakeClock(chance=0), Flaky(BUSY)
     assert await RetryHandler(clock=clock).execute(asked, on_retry=lambda _: value) == ((), {})
     assert (asked.calls, clock.waits) == (2, [1.0])
 
 
-async def test_what_on_retry_raises_ends_the_call():
+async def test_exception_in_on_retry_ends_the_call():
     def leave(attempt):
         raise KeyError(attempt.attempt)
 

@@ -35,5 +35,5 @@ def test_the_same_holds_for_budgets_and_for_money():
     assert run(usage, money)[2] == 2
 
 
-def test_what_does_not_fit_is_not_asked():
+def test_oversized_request_is_not_sent():
     assert run(TokenUsage(90, 10, 100), LoopLimits(max_tokens=150))[2] == 1

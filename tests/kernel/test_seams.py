@@ -309,7 +309,7 @@ def test_a_replayed_value_may_come_from_a_file():
     assert (result.content, tool_texts(result.messages)) == ("done", ["three"])
 
 
-def test_what_a_tool_spent_is_part_of_the_account():
+def test_cost_of_a_tool_is_in_the_totals():
     spent = {"usage": {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}, "cost": 0.5}
 
     @tool

@@ -65,7 +65,7 @@ async def test_it_is_asked_again():
     assert [e.data["discard"] for e in of_type(result.events, E.RETRY)] == [False, True]
 
 
-async def test_a_slow_reader_is_no_silent_server():
+async def test_slow_reader_is_not_a_silent_server():
     async def emit(event):
         if event.type is E.TEXT_DELTA:
             await asyncio.sleep(2 * SHORT)

@@ -88,7 +88,7 @@ async def test_the_state_goes_there_and_back_at_every_moment():
 
 
 @pytest.mark.parametrize("boundary", range(5))
-async def test_a_run_goes_on_from_every_step_boundary_to_the_same_end(boundary):
+async def test_run_resumed_at_any_step_boundary_ends_the_same(boundary):
     taken, whole = await snapshots_of()
     state = taken.of("step_end")[boundary]
     assert state.turn_count == boundary + 1
@@ -124,7 +124,7 @@ async def test_a_run_that_is_resumed_between_an_answer_and_its_results_makes_exa
     assert (result.steps, result.content) == (2, "done")
 
 
-async def test_what_the_limits_counted_is_not_forgotten():
+async def test_limit_counts_survive_the_plain_form():
     taken, _ = await snapshots_of()
     state = taken.of("step_end")[1]
     assert state.ledger.tool_calls == 5

@@ -28,7 +28,7 @@ def notices(result):
 # -- the inbox itself -------------------------------------------------------------------------------
 
 
-def test_the_inbox_keeps_the_order_and_what_is_not_due():
+def test_inbox_keeps_order_and_messages_not_yet_due():
     inbox = Inbox()
     inbox.steer("a")
     inbox.follow_up("b")
@@ -125,7 +125,7 @@ async def test_a_follow_up_during_a_tool_waits_until_the_agent_would_stop(gate, 
 
 
 @pytest.mark.parametrize("way", ["steer", "follow_up"])
-async def test_what_arrives_during_the_last_answer_is_not_lost(gate, way):
+async def test_message_during_the_last_answer_is_kept(gate, way):
     run, waiting, llm = await begin([deltas("The answer", gate, " is 5."), "It is 6."], gate)
     getattr(run, way)("Sure?")
     gate.open()
@@ -223,7 +223,7 @@ def test_a_follow_up_does_not_send_on_a_run_that_had_to_end(script, limits, reas
     assert [each.text for each in inbox.take(at_end=True)] == ["hm"]
 
 
-async def test_a_cancelled_run_leaves_what_it_has_not_read(gate, waits):
+async def test_cancelled_run_leaves_unread_messages_in_the_inbox(gate, waits):
     token, inbox = CancelToken(), Inbox()
     run = Agent(llm=ScriptedLLM([call("waits")]), tools=[waits]).prepare(
         "go", inbox=inbox, cancel_token=token

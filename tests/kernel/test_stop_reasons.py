@@ -363,7 +363,7 @@ def test_after_a_refusal_something_else_may_be_done():
 
 
 @pytest.mark.parametrize("fails", [True, False])
-def test_a_wide_job_whose_calls_all_go_alike_is_told_twice_and_goes_on(fails):
+def test_wide_job_of_similar_calls_is_warned_twice_and_continues(fails):
     @tool
     def probe(host: str) -> str:
         """Look at a host."""
@@ -387,7 +387,7 @@ def test_the_doom_loop_detection_can_be_switched_off():
     assert tool_texts(result.messages) == ["2"] * 6
 
 
-def test_an_error_that_nobody_knows_ends_the_run_with_its_type():
+def test_unknown_error_ends_the_run_with_its_type():
     with ScriptedLLM([RuntimeError("odd")]) as llm:
         result = run_agent(llm)
     assert result.stop_reason == "error"
@@ -433,7 +433,7 @@ async def test_a_sink_that_fails_does_not_hide_and_leaves_a_valid_state():
     assert seen[-2].content == "OSError: disk full"
 
 
-def test_text_beside_calls_is_a_thought_and_not_the_answer():
+def test_text_with_calls_is_a_thought_and_not_the_answer():
     with ScriptedLLM([["I add. ", ADDS[1]], "It is 2."]) as llm:
         result = run_agent(llm, [add])
     assert [event.content for event in of_type(result.events, E.THOUGHT)] == ["I add. ", "It is 2."]

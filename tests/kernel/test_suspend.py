@@ -154,7 +154,7 @@ def test_partly_answered_it_waits_on_and_runs_nothing(office):
     assert third.stop_reason == "completed"
 
 
-def test_what_is_left_open_may_be_asked_in_the_resumed_run(office):
+def test_open_question_may_be_repeated_in_the_resumed_run(office):
     asked = []
 
     def ask(request):
@@ -179,7 +179,7 @@ def test_answers_to_nothing_are_refused(office, call_id):
     "verdict",
     ["ask", Permission("ask"), "yes", None, 1, Permission("yes"), Permission("allow", updated_args=5)],
 )
-def test_what_is_no_answer_is_refused(office, verdict):
+def test_invalid_answer_is_rejected(office, verdict):
     first = office.to_the_question([call("pay", amount=1)])
     with pytest.raises(ConfigError):
         first.state.answer_permission("call_1", verdict)

@@ -85,7 +85,7 @@ async def test_results_are_in_call_order_although_they_came_in_another():
     assert told == ["call_1", "call_2", "call_3", "call_4"]
 
 
-async def test_an_observation_is_told_as_soon_as_it_and_those_before_it_are_known():
+async def test_observation_is_emitted_in_call_order_without_delay():
     gates = {name: asyncio.Event() for name in "abc"}
 
     @tool

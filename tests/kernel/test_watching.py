@@ -133,7 +133,7 @@ def test_changes_are_told_after_the_round_and_only_for_tools_that_may_change_som
     assert "one file was too large" in [event.content for event in of_type(result.events, E.NOTICE)]
 
 
-def test_a_refused_round_is_no_change():
+def test_rejected_round_is_not_a_change():
     watch = Watch()
     run([call("act", x=1), "done"], watch, permission_rules=PermissionRules(deny=["act"]))
     assert "before" not in [each[0] for each in watch.told]
@@ -183,7 +183,7 @@ def judged(verdicts, script, sessions=None, **options):
         ("bypass", Permission("deny", "no"), "denied"),
     ],
 )
-def test_what_the_tool_says_and_the_mode(mode, verdict, outcome):
+def test_verdict_of_the_tool_and_the_mode(mode, verdict, outcome):
     done, _, result = judged({"x": verdict}, [call("shell", command="x"), "end"], permission_mode=mode)
     assert done == (["x"] if outcome == "done" else [])
     assert (result.stop_reason == "waiting_permission") == (outcome == "asked")
@@ -236,7 +236,7 @@ def test_a_judge_that_fails_lets_nothing_through():
     assert "broken" in tool_texts(agent.run("go").messages)[0]
 
 
-def test_what_a_tool_judged_is_replayed(tmp_path):
+def test_verdict_of_a_tool_is_replayed(tmp_path):
     from pure_agent_loop.sessions import JsonlStore
 
     store = JsonlStore(tmp_path)
@@ -247,7 +247,7 @@ def test_what_a_tool_judged_is_replayed(tmp_path):
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(5, ("git *",)), (6, ())])
-def test_further_arguments_of_a_rule_are_matched_before_the_tool_is_told(seconds, told):
+def test_all_arguments_of_a_rule_are_matched_before_the_call(seconds, told):
     contexts, rules = [], PermissionRules(allow=["shell(command=git *, seconds=5)"])
 
     def shell(command: str, seconds: int) -> str:

@@ -158,6 +158,6 @@ def test_fields(profile: Profile, body: dict[str, Any], expected: dict[str, Any]
 
 
 @pytest.mark.parametrize("wrong", [{"refuses": "temperature"}, {"schema_without": "title"}, {"url": "("}])
-def test_a_profile_that_cannot_work_says_what_to_do(wrong: dict[str, Any]):
+def test_impossible_profile_error_names_the_fix(wrong: dict[str, Any]):
     with pytest.raises(ConfigError, match=next(iter(wrong))):
         Profile("p", **wrong)

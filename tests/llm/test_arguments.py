@@ -102,14 +102,14 @@ JSON = st.recursive(
 
 
 @given(st.dictionaries(st.text(), JSON))
-def test_what_is_json_comes_back_unchanged(value: dict[str, Any]):
+def test_json_is_returned_unchanged(value: dict[str, Any]):
     for ascii_only in (True, False):
         assert parse_arguments(json.dumps(value, ensure_ascii=ascii_only)) == (value, None)
     assert parse_arguments(value) == (value, None)
 
 
 @given(st.text() | JSON | st.text('{}[]",:\\NaInfity019e-. \n'))
-def test_nothing_raises_and_what_comes_out_is_plain_json(raw: Any):
+def test_parsing_never_raises_and_returns_plain_json(raw: Any):
     arguments, invalid = parse_arguments(raw)
     assert json.loads(json.dumps(arguments, allow_nan=False)) == arguments
     if invalid is None and isinstance(raw, str) and raw.strip():

@@ -70,14 +70,14 @@ def test_a_server_that_gave_up_has_not_answered(given_reason: str):
     assert caught.value.kind == "incomplete"
 
 
-def test_no_finish_reason_is_no_answer():
+def test_missing_finish_reason_is_rejected():
     with pytest.raises(LLMError, match="ended early") as caught:
         finished(Delta("the whole answer, or is it"), finish=None)
     assert caught.value.is_transient
 
 
 @pytest.mark.parametrize("arguments", ["", None, '{"a": 1'])
-def test_a_closed_stream_with_an_open_call_is_no_answer(arguments: str | None):
+def test_stream_closed_inside_a_call_is_rejected(arguments: str | None):
     with pytest.raises(LLMError, match="ended early"):
         assemble(part("f", arguments, index=0), finish=CLOSED)
 
@@ -87,7 +87,7 @@ def test_a_cut_is_not_hidden_by_a_later_reason():
 
 
 @pytest.mark.parametrize("text", ["", " ", "\n\n", "\t \r\n"])
-def test_white_space_is_no_content(text: str):
+def test_white_space_is_not_content(text: str):
     assert finished(Delta(text)).content is None
     response = finished(Delta(text), Delta(tool_calls=(part("f", "{}"),)))
     assert response.content is None
@@ -171,7 +171,7 @@ DELTAS = st.tuples(
 
 
 @given(st.lists(DELTAS))
-def test_what_is_shown_is_what_comes_out(deltas: list[Delta]):
+def test_previewed_reaction_equals_the_result(deltas: list[Delta]):
     assembler = Assembler()
     shown = [assembler.feed(delta) for delta in deltas]
     assembler.feed(Delta(finish_reason="stop"))

@@ -53,7 +53,7 @@ def test_a_stream_however_it_is_labelled(content_type: str, before: bytes):
         ("text/HTML", b"Please sign in."),
     ],
 )
-def test_a_web_page_is_no_answer(content_type: str, page: bytes):
+def test_web_page_is_not_an_answer(content_type: str, page: bytes):
     with pytest.raises(LLMError, match="web page") as caught:
         read(page, [], content_type)
     assert caught.value.kind == "bad_request"
@@ -63,7 +63,7 @@ def test_a_web_page_is_no_answer(content_type: str, page: bytes):
 @pytest.mark.parametrize(
     "body", [b"", b"\n\n", b": ping\n\n", b"upstream error", DONE, b"data:\n\ndata: \n\n"]
 )
-def test_nothing_is_no_answer(body: bytes):
+def test_empty_response_is_not_an_answer(body: bytes):
     with pytest.raises(LLMError, match="ended early") as caught:
         read(body)
     assert caught.value.is_transient
@@ -228,7 +228,7 @@ THROTTLED = (
         (None, "tokens per minute exceeded", "", "rate_limit"),
     ],
 )
-def test_what_kind_of_trouble(status: int | None, message: str, code: str, kind: str):
+def test_error_kinds(status: int | None, message: str, code: str, kind: str):
     assert classify(status, message, code) == kind
 
 

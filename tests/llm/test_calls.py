@@ -253,7 +253,7 @@ def test_names_ids_and_reasons_hold_no_lone_surrogates():
     (call.name + call.id + (call.invalid or "")).encode()
 
 
-def test_what_is_shown_of_fragments_can_be_printed():
+def test_shown_fragments_are_printable():
     shown = Assembler().feed(Delta(tool_calls=(part("f", '{"a":"\ud83d', index=0),)))
     str(shown.tool_calls[0].arguments).encode()
 
@@ -264,7 +264,7 @@ def test_calls_without_any_finish_reason_are_not_taken():
 
 
 @pytest.mark.parametrize("bad", ["a=1", "", '{"a": NaN}', '{"a": ', None])
-def test_calls_beside_each_other_are_different_calls(bad: str | None):
+def test_parallel_calls_are_different_calls(bad: str | None):
     parts = (part("f", bad), part("f", '{"a":2}'), part("f", '{"a":2}'))
     response = read(stream(said(tool_calls=[fragment("f", each.arguments) for each in parts]), said("stop")))
     assert len(response.tool_calls) == 3

@@ -64,7 +64,7 @@ def test_a_token_is_broken_and_mended_however_json_spells_it(text):
 @pytest.mark.parametrize(
     "text", ["a <| b |> c", "[ERROR] <div>", "if (a<b || c>d)", "{}[]", "<|\n|>", "👩\u200d🚀"]
 )
-def test_what_is_no_token_is_left_alone(text):
+def test_non_token_is_unchanged(text):
     assert TOKENS.broken(text) == text
 
 

@@ -88,7 +88,7 @@ def test_a_model_named_in_the_body_is_not_replaced_either():
 
 
 @pytest.mark.parametrize("name", OTHER)
-def test_what_is_said_of_something_else_replaces_nothing(name):
+def test_value_stated_for_another_field_replaces_nothing(name):
     with server_without(DEFAULT_MODELS, OTHER[name]) as server:
         agent_at(server).run("hi")
         assert {request.body["model"] for request in server.requests} == {DEFAULT_MODEL}

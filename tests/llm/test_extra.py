@@ -213,7 +213,7 @@ def test_they_pass_through_a_client_around_another():
     assert message["mark"] == "m"
 
 
-def test_what_a_server_refuses_to_take_back_is_left_out_from_then_on():
+def test_rejected_history_part_is_left_out_from_then_on():
     signed = whole(
         {"role": "assistant", "content": None, "tool_calls": [{**CALL, "seal": SIGN}], "mark": "m"}
     )

@@ -203,7 +203,7 @@ def test_an_image_among_parts_is_one():
     assert message["content"][1] == {"type": "image_url", "image_url": {"url": URL}}
 
 
-def test_an_image_of_a_result_stands_behind_the_results():
+def test_image_of_a_result_follows_the_results():
     fixed = translated(
         ASK,
         {
@@ -226,7 +226,7 @@ def test_an_image_of_a_result_stands_behind_the_results():
     assert fixed[-1]["content"] == [{"type": "image_url", "image_url": {"url": URL}}]
 
 
-def test_a_tool_that_is_named_beside_its_type():
+def test_tool_named_next_to_its_type():
     part = {"type": "dynamic-tool", "toolName": "look", "toolCallId": "t", "input": {}, "output": 21}
     assert calls_and_results(translated(ASK, {"role": "assistant", "parts": [part]})) == [("look", {}, "21")]
 
@@ -259,7 +259,7 @@ def test_nothing_of_an_answer_is_dropped():
         ({"type": "web_search_call", "id": "w"}, r"messages\[1\]"),
     ],
 )
-def test_what_has_no_counterpart_is_refused_by_place(message, place):
+def test_unmappable_part_is_rejected_with_its_position(message, place):
     with pytest.raises(HistoryError, match=place):
         repair_history([ASK, message], LOST)
 
@@ -296,7 +296,7 @@ def result(call_id="a", content="21", **more):
         ],  # a call without id
     ],
 )
-def test_a_known_result_stands_behind_its_call(history):
+def test_known_result_follows_its_call(history):
     fixed = translated(*history)
     assert calls_and_results(fixed) == [("look", {}, "21")]
     assert LOST not in json.dumps(fixed)

@@ -71,7 +71,7 @@ def test_the_tool_runs_and_the_history_holds_its_name():
     assert names == ["look"]
 
 
-def test_what_can_mean_two_things_is_told():
+def test_ambiguous_name_is_reported():
     looked, _, requests = run("look<|channel|>commentary", '{"word": "a"}<|call|>{"word": "b"}')
     assert (looked, len(requests)) == ([], 2)
 
@@ -90,7 +90,7 @@ class Own(BaseLLMClient):
         return LLMResponse(None, [ToolCall("c", "look<|message|>", {"word": "a"})])
 
 
-def test_clients_of_ones_own_are_helped_too():
+def test_custom_clients_get_tool_modes_too():
     def look(word: str) -> str:
         """Look a word up."""
         return f"{word} is a letter"

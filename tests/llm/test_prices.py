@@ -59,7 +59,7 @@ def test_a_model_has_a_price_under_each_of_its_names(url, names):
         ("https://api.openai.com/v1", "text-embedding-3-small"),
     ],
 )
-def test_what_is_not_listed_has_no_price(url, model):
+def test_unlisted_model_has_no_price(url, model):
     assert price_list().find(url, model) is None
 
 
@@ -227,7 +227,7 @@ USAGE = TokenUsage(1000, 500, 1500)
 ANSWER = answer("hi", usage=USAGE)
 
 
-def test_a_run_costs_what_the_list_says(folder):
+def test_run_costs_the_list_price(folder):
     keep(folder)
     with ScriptedServer([ANSWER]) as server:
         result = ask(server)

@@ -74,7 +74,7 @@ def test_chunks_that_say_nothing(extra: Any):
     ],
     ids=json.dumps,
 )
-def test_what_cannot_be_read_is_not_skipped(bad: Any):
+def test_unreadable_source_is_an_error(bad: Any):
     with pytest.raises(LLMError, match="The server sent") as caught:
         read(stream(bad, HELLO))
     assert caught.value.kind == "incomplete"

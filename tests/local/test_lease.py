@@ -41,7 +41,7 @@ def test_a_server_lasts_as_long_as_its_last_lease():
     assert take_lease(state) is None
 
 
-def test_a_server_nobody_comes_to_ends():
+def test_unused_server_ends():
     with serving(idle=0.05, grace=0.05) as (state, _):
         pass
     assert take_lease(state) is None

@@ -83,7 +83,7 @@ def test_a_download_is_whole_and_leaves_nothing_else(tmp_path):
     assert told[-1].endswith("(100 %)")
 
 
-def test_a_cut_download_goes_on_where_it_stopped(tmp_path):
+def test_interrupted_download_resumes(tmp_path):
     target = tmp_path / "m.gguf"
     with files(m=MODEL) as (url, plan):
         plan["cut"] = 6_000_000
@@ -107,7 +107,7 @@ def test_two_versions_of_a_file_are_never_joined(tmp_path):
     assert (tmp_path / "m.gguf").read_bytes() == other
 
 
-def test_a_part_that_is_already_whole_is_no_dead_end(tmp_path):
+def test_complete_part_file_is_accepted(tmp_path):
     etag = '"' + SHA + '"'
     with files(m=MODEL) as (url, _):
         (tmp_path / "m.gguf.part").write_bytes(MODEL)
@@ -132,7 +132,7 @@ def test_the_wrong_file_is_refused_and_deleted(tmp_path, data, options, words):
 
 
 @pytest.mark.parametrize(("status", "error"), [(404, ConfigError), (403, ConfigError), (503, LLMError)])
-def test_a_refusal_is_told(tmp_path, status, error):
+def test_rejection_is_reported(tmp_path, status, error):
     with files() as (url, plan):
         plan["status"] = status
         with pytest.raises(error, match=str(status)):

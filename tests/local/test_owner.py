@@ -72,5 +72,5 @@ def test_whose_a_server_is(serve, user, safe, host):
         assert named.model == "stranger"
 
 
-def test_what_cannot_be_told_is_not_safe():
+def test_unknown_owner_is_not_safe():
     assert not owner_of(1).is_safe

@@ -130,7 +130,7 @@ def said(answer):
         (rpc("initialize", {"protocolVersion": 7}), 200, -32602),
     ],
 )
-def test_what_is_no_beginning_is_refused(http, body, status, code):
+def test_invalid_first_request_is_rejected(http, body, status, code):
     async def work(client):
         return await client.post(body)
 

@@ -266,7 +266,7 @@ def test_a_program_logs_in_by_itself_and_again_when_the_login_has_run_out(place,
 
 
 @pytest.mark.parametrize("grant", ["browser", "client_credentials"])
-def test_a_secret_goes_to_nobody_but_its_issuer(place, grant):
+def test_secret_is_sent_only_to_its_issuer(place, grant):
     async def work(_):
         place.issuer = f"{place.url}/other"
         server = place.server(grant=grant, client_id="app", client_secret="secret", issuer=place.url)

@@ -121,7 +121,7 @@ def test_servers_are_added_listed_tested_agreed_to_and_removed(pal, here):
         (["test", "none"], "Unknown MCP server"),
     ],
 )
-def test_what_cannot_be_done_is_refused(here, words, why):
+def test_unsupported_request_is_rejected(here, words, why):
     code, _, err = here(*words)
     assert (code, why in err) == (2, True), err
 
@@ -136,7 +136,7 @@ def test_what_cannot_be_done_is_refused(here, words, why):
         (["http://a", "--header", "A: ${NO_SUCH}"], "the environment variable NO_SUCH is not set"),
     ],
 )
-def test_who_adds_a_server_is_told_what_will_not_work(here, pal, words, note):
+def test_adding_a_server_reports_unusable_features(here, pal, words, note):
     (pal.workspace / "mine").touch()
     code, _, err = here("add", "clock", *words)
     assert (code, note in err, "warning: " in err) == (0, True, bool(note)), err
@@ -235,7 +235,7 @@ def test_a_run_uses_those_of_the_user_and_of_the_command_line(pal, tmp_path):
     assert "--mcp-config adds tools" in refused.stderr
 
 
-def test_a_folder_starts_nothing_that_nobody_trusts(pal):
+def test_untrusted_folder_starts_no_server(pal):
     started = pal.workspace / "starts"
     brought(pal, "changed", str(started))
     with ScriptedServer(["hi"] * 2) as server:
@@ -252,7 +252,7 @@ def test_a_folder_starts_nothing_that_nobody_trusts(pal):
         assert (done.returncode, "must have the form" in done.stderr) == (0, True)
 
 
-def test_a_person_is_shown_what_a_folder_would_start_and_is_asked_once(pal):
+def test_servers_of_a_folder_are_shown_and_confirmed_once(pal):
     brought(pal, "ok")
     with ScriptedServer(["hi"] * 2, strict=False) as server:
         pal.use(server)

@@ -74,13 +74,13 @@ def test_who_would_rather_not_say_is_none_and_a_default_counts(tmp_path):
 @pytest.mark.parametrize(
     "wrong", [{"days": True}, {"days": "five"}, {"how": "plane"}, {"with": ["zoe"]}, {"back": "yes"}]
 )
-def test_what_does_not_fit_is_an_error_of_the_tool(tmp_path, wrong):
+def test_mismatched_value_is_a_tool_error(tmp_path, wrong):
     text, is_error, _ = through_mcp(tmp_path, GOOD | wrong)
     assert is_error
     assert repr(next(iter(wrong))) in text
 
 
-def test_where_the_protocol_has_no_questions_nobody_is_asked(tmp_path):
+def test_protocol_without_questions_asks_nothing(tmp_path):
     text, is_error, shown = through_mcp(tmp_path, GOOD, mode="auto")
     assert (is_error, shown) == (True, [])
     assert "No person can be asked" in text

@@ -212,7 +212,7 @@ RESULTS = {
 
 
 @pytest.mark.parametrize("case", RESULTS)
-def test_what_a_call_gave_reaches_the_model(case, serving):
+def test_result_of_a_call_reaches_the_model(case, serving):
     result, texts = RESULTS[case]
     _, seen, _ = run(serving, result=result)
     assert [text for text in texts if text not in seen] == []

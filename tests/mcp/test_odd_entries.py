@@ -133,14 +133,14 @@ def test_of_a_tool_only_the_wrong_optional_fields_are_left_out(field, tmp_path):
     assert [f"a field of odd is left out: {next(iter(field))}" in text for text in notices] == [True]
 
 
-def test_an_odd_block_of_a_result_is_left_out_and_the_model_is_told(tmp_path):
+def test_unknown_result_block_is_dropped_with_a_note_to_the_model(tmp_path):
     blocks = [{"type": "hologram", "data": 1}, {"type": "text"}, None, {"type": "text", "text": "it works"}]
     _, seen, _ = run(server(tmp_path, tools_list={"tools": [GOOD]}, tools_call={"content": blocks}))
     assert "it works" in seen
     assert [seen.count(f"content: #{number} is left out") for number in (1, 2, 3)] == [1, 1, 1]
 
 
-def test_null_for_an_empty_list_and_what_is_no_cursor(tmp_path):
+def test_null_list_and_invalid_cursor(tmp_path):
     result = {"content": None, "structuredContent": {"n": 1}}
     listed = {"tools": [GOOD], "nextCursor": 5}
     _, seen, notices = run(server(tmp_path, tools_list=listed, tools_call=result))
@@ -181,7 +181,7 @@ def test_prompts_resources_templates_and_completions_too(tmp_path, caplog):
         assert f"{name} is left out" in caplog.text
 
 
-def test_what_cannot_be_mended_is_said_as_it_is(tmp_path):
+def test_unrepairable_arguments_are_reported_unchanged(tmp_path):
     async def look():
         async with server(tmp_path, tools_list={"tools": "none"}) as asked:
             await asked.look()

@@ -177,7 +177,7 @@ def test_who_subscribed_hears_of_changes(talk):
     assert talk(work, mode="legacy", message_handler=message) == ("notes://today", True, True)
 
 
-def test_the_protocol_of_2026_listens_to_what_it_may_read(talk):
+def test_protocol_2026_reads_only_permitted_notifications(talk):
     async def work(client, published, _):
         refused = ["pal://sessions/../x", "pal://sessions/x?y", "pal://sessions/x#y", "file:///etc/passwd"]
         uris = ["notes://today", *refused, "pal://sessions/..%2Fx", "pal://sessions/%2E%2E%2fx"]
@@ -209,7 +209,7 @@ def test_log_messages_come_from_the_level_that_was_asked_for(talk, level, heard)
     assert {name for _, name, _ in told} <= {"default"}
 
 
-def test_in_the_protocol_of_2026_each_call_says_what_it_wants_to_hear(talk):
+def test_calls_of_protocol_2026_name_their_notifications(talk):
     told = []
 
     async def log(params):
@@ -233,7 +233,7 @@ def test_in_the_protocol_of_2026_each_call_says_what_it_wants_to_hear(talk):
         ([], {"notes://x": note}, "has the placeholders none, and note takes day"),
     ],
 )
-def test_what_cannot_be_published_is_refused(prompts, resources, why):
+def test_unpublishable_agent_is_rejected(prompts, resources, why):
     with pytest.raises(ConfigError, match=why):
         Published(prompts, resources)
 

@@ -151,11 +151,11 @@ def test_several_servers_are_searched_where_they_have_many_tools(loop, tmp_path)
         MCPServers([MCPServer(["x"], name="a"), MCPServer(["y"], name="a")])
 
 
-def test_what_an_argument_of_a_prompt_may_go_on_to(loop, good):
+def test_prompt_argument_completions(loop, good):
     assert loop.run_until_complete(good.complete("greet", "who", "An")) == ["Ann", "Anton"]
 
 
-def test_what_a_program_knows_of_a_request_and_its_trace_go_along(loop, good):
+def test_request_context_and_trace_are_passed_on(loop, good):
     async def asked():
         token = REQUEST_META.set({"example.com/ticket": "T-1"})
         try:
@@ -225,12 +225,12 @@ def listens(port):
         ({"command": ["x", 1]}, "command[1] is 1"),
     ],
 )
-def test_what_cannot_be_a_server_is_refused(options, words):
+def test_invalid_server_entry_is_rejected(options, words):
     with pytest.raises(ConfigError, match="MCP server") as refused:
         MCPServer(**options)
     assert words in str(refused.value)
 
 
-def test_a_server_that_nobody_has_entered_says_so(loop):
+def test_unentered_server_is_an_error(loop):
     with pytest.raises(ConfigError, match="async with server"):
         loop.run_until_complete(MCPServer(["x"]).list(StepContext()))

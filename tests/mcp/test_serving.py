@@ -65,7 +65,7 @@ def test_in_chinese_a_client_reads_no_english_sentence(place, monkeypatch):
     assert questions[0].startswith("是否允许以 {")
 
 
-def test_what_a_client_has_read_is_known_over_its_calls(place):
+def test_read_files_are_remembered_across_calls(place):
     async def allow(*_):
         return mcp_types.ElicitResult(action="accept", content={"allow": True})
 
@@ -172,7 +172,7 @@ def test_deps_without_agents_are_refused(place):
     assert (ended.returncode, "--agents" in ended.stderr) == (2, True)
 
 
-def test_a_question_that_nobody_can_answer_is_denied(place):
+def test_unanswerable_question_is_denied(place):
     async def talk():
         async with Client(pal_mcp(place, "--deny", "glob")) as client:
             denied = await client.call_tool("write_file", {"path": "a.txt", "content": "hi"})
@@ -232,7 +232,7 @@ def test_the_server_has_it_too_for_who_may(served):
 
 
 @pytest.mark.parametrize("content", [{"answer": "yes"}, {"allow": "true"}, {"allow": 1}, {}])
-def test_only_a_yes_to_what_was_asked_allows(place, content):
+def test_only_a_yes_to_the_question_allows(place, content):
     async def odd(_, __):
         return mcp_types.ElicitResult(action="accept", content=content)
 
@@ -244,7 +244,7 @@ def test_only_a_yes_to_what_was_asked_allows(place, content):
     assert not (place / "a.txt").exists()
 
 
-def test_who_does_not_answer_a_question_holds_up_nobody_else(served):
+def test_unanswered_question_does_not_block_others(served):
     async def talk(url):
         asked, answered = asyncio.Event(), asyncio.Event()
 
@@ -271,7 +271,7 @@ def test_who_does_not_answer_a_question_holds_up_nobody_else(served):
     assert done == "harmed"
 
 
-def test_a_call_needs_of_its_agent_what_concerns_it(place):
+def test_call_uses_the_settings_of_its_agent(place):
     rules = PermissionRules(allow=["harm"], deny=["look"])
     agent = helper.clone(permission_rules=rules, system_prompt=lambda: 1 / 0)  # no model reads that
 

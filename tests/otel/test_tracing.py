@@ -108,7 +108,7 @@ def test_a_known_cost_is_sent(spans, model):
     assert whole > 0
 
 
-def test_what_is_measured(spans, model):
+def test_metrics_have_names_and_units(spans, model):
     agents(model)[0].run("look around")
     found = spans.metrics()
     assert {name: each.unit for name, each in found.items()} == {
@@ -146,7 +146,7 @@ def test_a_subagent_is_below_the_call_that_began_it(spans, model):
     assert len({each.context.trace_id for each in spans()}) == 1
 
 
-def test_a_worker_of_another_process_goes_on_with_the_trace(spans, model, tmp_path):
+def test_worker_of_another_process_continues_the_trace(spans, model, tmp_path):
     with worker_of(model, tmp_path) as worker, client_of(tmp_path) as client:
         with trace.get_tracer("the program").start_as_current_span("a request"):
             handle = client.submit("boss", "ask the scout", run_id="traced")
@@ -159,7 +159,7 @@ def test_a_worker_of_another_process_goes_on_with_the_trace(spans, model, tmp_pa
     assert {each[0] for each in sent.values()} == {trace_id}
 
 
-def test_who_takes_over_from_a_killed_worker_goes_on_with_the_trace(spans, model, held, tmp_path):
+def test_successor_of_a_killed_worker_continues_the_trace(spans, model, held, tmp_path):
     with worker_of(model, tmp_path) as first, client_of(tmp_path) as client:
         with trace.get_tracer("the program").start_as_current_span("a request"):
             handle = client.submit("scout", "with patience, look around", run_id="taken-over")
@@ -252,7 +252,7 @@ SENT = {
 
 
 @pytest.mark.parametrize("variable", ["OTEL_METRICS_EXPORTER", "OTEL_TRACES_EXPORTER", ""])
-def test_pal_sends_what_the_environment_asks_for(tmp_path, model, variable):
+def test_pal_exports_as_the_environment_configures(tmp_path, model, variable):
     """The SDK is configured as its launcher does that; of a signal that nobody asked for nothing is sent."""
     (tmp_path / "sitecustomize.py").write_text(CONFIGURED)
     argv = [
@@ -274,7 +274,7 @@ def test_pal_sends_what_the_environment_asks_for(tmp_path, model, variable):
     assert sent == {name for name, asked in SENT.items() if asked == variable}
 
 
-def test_nothing_of_what_was_said_is_sent(spans, model):
+def test_conversation_text_is_not_sent(spans, model):
     scout, _ = agents(model)
     scout.run("look around")
     scout.run("break it")
@@ -297,7 +297,7 @@ def test_on_request_it_is_sent_without_secrets(spans, model):
     assert "sk-proj-abc" not in "".join(each.to_json() for each in spans())
 
 
-def test_what_a_hook_keeps_back_is_not_sent_either(spans, model):
+def test_text_removed_by_a_hook_is_not_sent(spans, model):
     spans.instrument(content=True)
     hooks = Hooks(after_tool=[lambda name, args, result, context: "nothing to see"])
     agents(model)[0].clone(hooks=hooks).run("look around")
@@ -320,7 +320,7 @@ class Broken(SpanProcessor):
 
 
 @pytest.mark.parametrize("where", ["start", "end"])
-def test_a_trace_that_cannot_be_kept_is_no_end_of_a_run(spans, model, caplog, where):
+def test_trace_write_failure_does_not_end_the_run(spans, model, caplog, where):
     trace.get_tracer_provider().add_span_processor(broken := Broken())
     broken.where = where
     found = agents(model)[0].run("look around")
@@ -336,7 +336,7 @@ def test_half_of_a_letter_loses_no_span(spans, model):
     assert whole.attributes["gen_ai.agent.name"] == "half \ufffd"
 
 
-def test_what_fails_says_how(spans, model):
+def test_failed_span_has_status_and_error_type(spans, model):
     agents(model)[0].run("break it")
     (failed,) = spans("execute_tool breaks")
     assert (failed.status.status_code, failed.attributes["error.type"]) == (StatusCode.ERROR, "tool_error")

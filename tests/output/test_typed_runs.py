@@ -254,7 +254,7 @@ class Known(ScriptedLLM):
     profile = Profile("known", output_mode="native")
 
 
-def test_a_server_that_is_known_to_hold_answers_to_a_schema_is_asked_so_beside_tools():
+def test_known_schema_server_gets_a_schema_with_tools():
     llm = Known([call("add", a=1, b=2), OSLO])
     mine = agent(llm=llm, tools=[add])
     assert mine.explain("x").output == "native"
@@ -265,7 +265,7 @@ def test_a_server_that_is_known_to_hold_answers_to_a_schema_is_asked_so_beside_t
     assert "JSON" not in llm.requests[0].messages[0]["content"]
 
 
-def test_beside_tools_another_server_gets_a_final_tool():
+def test_schema_less_server_with_tools_gets_a_final_tool():
     llm = ScriptedLLM([call("add", a=1, b=2), call("final_result", name="Oslo", people=7)])
     mine = agent(llm=llm, tools=[add])
     assert mine.explain("x").output == "tool"
@@ -276,7 +276,7 @@ def test_beside_tools_another_server_gets_a_final_tool():
     assert "response_format" not in llm.requests[0].options
 
 
-def test_a_final_result_beside_other_calls_was_made_up():
+def test_final_result_with_other_calls_is_rejected():
     both = [call("add", a=1, b=2), call("final_result", name="Atlantis", people=0)]
     result = check_result(agent(both, call("final_result", name="Oslo", people=7), tools=[add]).run("x"))
     assert result.output == City("Oslo", 7)

@@ -68,7 +68,7 @@ def test_a_failure_is_raised():
     assert caught.value is error
 
 
-def test_a_question_nobody_answers_says_what_to_do():
+def test_unanswered_question_names_the_next_command():
     with ScriptedLLM([TWO]) as llm, pytest.raises(ConfigError) as caught:
         client(llm, permission_mode="ask").chat("go")
     for word in ("'add'", "on_ask=", "PermissionRules(allow=[...])", "run()"):
@@ -116,7 +116,7 @@ def texts(messages):
     return [(m["role"], m["content"]) for m in messages if m["role"] in ("tool", "user")]
 
 
-def test_what_is_said_after_tools_follows_each_round_and_is_marked():
+def test_note_after_tools_follows_each_round_and_is_marked():
     with ScriptedLLM([*([each] for each in TWO), "ok"]) as llm:
         result = check_result(Agent(llm=llm, tools=[add], after_tools="Is that right?").run("go"))
     said = ("user", "Is that right?")
@@ -126,7 +126,7 @@ def test_what_is_said_after_tools_follows_each_round_and_is_marked():
     assert not any("meta" in message for message in result.messages)
 
 
-def test_it_comes_once_per_round_and_before_what_a_person_says():
+def test_note_comes_once_a_round_and_before_a_persons_message():
     inbox = Inbox()
 
     @tool

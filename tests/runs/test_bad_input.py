@@ -192,7 +192,7 @@ MISTAKES = {
 
 
 @pytest.mark.parametrize("name", MISTAKES)
-def test_a_mistake_is_told_clearly(name):
+def test_mistake_is_reported_clearly(name):
     mistake, words = MISTAKES[name]
     with pytest.raises(ConfigError) as caught:
         mistake()
@@ -232,7 +232,7 @@ def test_an_unknown_language_of_the_environment_is_said_once_and_ends_nothing(mo
 
 @pytest.mark.parametrize("agent", [Agent, AIClient])
 @pytest.mark.parametrize("parameter", ["llm", "client"])
-def test_an_agent_is_no_model_client_but_of_a_loop(agent, parameter):
+def test_agent_is_a_model_client_only_of_a_loop(agent, parameter):
     inner = agent(llm=LLM)
     with pytest.raises(ConfigError, match=rf"{agent.__name__} is an agent.* pass its client: agent\.llm"):
         Agent(llm=inner)

@@ -116,14 +116,14 @@ async def test_a_cancelled_send_keeps_a_valid_history():
     assert [m["role"] for m in conversation.messages] == ["user", "assistant", "tool", "assistant"]
 
 
-async def test_a_failed_send_keeps_what_was_said():
+async def test_failed_send_keeps_the_partial_answer():
     llm, conversation = talk(LLMError("no", kind="auth"), "better")
     assert (await conversation.send("one")).stop_reason == "error"
     assert (await conversation.send("two")).content == "better"
     assert said(llm) == ["one", "two"]
 
 
-async def test_a_message_that_is_no_text_changes_nothing():
+async def test_non_text_message_changes_nothing():
     _, conversation = talk("ok")
     await conversation.send("one")
     before = list(conversation.messages)

@@ -59,7 +59,7 @@ async def _result(loop):
     return await loop.run("Look.")
 
 
-def test_what_was_known_stays_so(environment):
+def test_known_state_is_kept(environment):
     llm = script()
     agent = Agent(llm=llm, tools=[look])
     environment.delenv("EARLY_KEY")
@@ -90,6 +90,6 @@ class Leaving(UserDict):
         return iter(names)
 
 
-def test_a_name_that_goes_meanwhile_is_no_failure():
+def test_variable_removed_during_redaction_is_not_an_error():
     redactor = Redactor(env=Leaving(GONE_KEY=EARLY, LATE_KEY=LATE))
     assert redactor.as_of_now().redact_known(f"{EARLY} {LATE}") == f"{EARLY} [secret:LATE_KEY removed]"

@@ -51,7 +51,7 @@ def script(*items):
     return ScriptedLLM([*items, "done"], tools_may_fail=True)
 
 
-def test_a_mistake_in_a_tool_is_logged_and_stands_in_the_event(caplog):
+def test_tool_exception_is_logged_and_in_the_event(caplog):
     result = Agent(llm=script(call("look", k="x")), tools=[look]).run("q")
     (record,) = failures(caplog)
     assert record.name == "pure_agent_loop"
@@ -68,7 +68,7 @@ def test_a_mistake_in_a_tool_is_logged_and_stands_in_the_event(caplog):
 
 
 @pytest.mark.parametrize("call_", [call("meant", k="retry"), call("meant", k="x"), call("look", z=1)])
-def test_what_is_meant_is_no_mistake(caplog, call_):
+def test_intended_use_is_not_a_mistake(caplog, call_):
     result = Agent(llm=ScriptedLLM([call_, "done"]), tools=[look, meant]).run("q")
     assert not [r for r in caplog.records if r.exc_info]
     assert all(getattr(e, "exception", None) is None for e in result.events)
@@ -108,7 +108,7 @@ def raising(*_: Any, **__: Any) -> Any:
     ],
     ids=["hook", "can_use_tool", "on_ask"],
 )
-def test_what_decides_and_fails_denies_the_call_and_is_told_and_logged(caplog, options):
+def test_failing_permission_function_denies_the_call_and_is_logged(caplog, options):
     result = Agent(llm=script(call("look", k="a")), tools=[look], **options).run("q")
     (event,) = [e for e in result.events if e.type is EventType.OBSERVATION]
     assert event.is_error
@@ -189,7 +189,7 @@ def in_run(ctx: RunContext, name: str, args: dict[str, Any], context: object) ->
 def in_run_and_too_few(ctx: RunContext, name: str) -> None: ...
 
 
-def test_the_run_context_counts_beside():
+def test_run_context_parameter_is_allowed():
     assert with_function("before_tool", in_run).run("q").content == "ok"
     with pytest.raises(ConfigError, match="before_tool"):
         with_function("before_tool", in_run_and_too_few)
@@ -211,7 +211,7 @@ CHANGED = {
 
 @pytest.mark.parametrize("mode", ["react", "single"])
 @pytest.mark.parametrize("options", CHANGED.values(), ids=CHANGED.keys())
-def test_the_model_is_told_what_ran_and_the_call_stays(options, mode):
+def test_model_gets_the_run_call_and_the_original_is_kept(options, mode):
     llm = ScriptedLLM([call("look", k="secret"), "done"])
     result = Agent(llm=llm, tools=[look], mode=mode, **options).run("q")
     written, told = llm.requests[1].messages[-2:]
@@ -321,7 +321,7 @@ def test_no_mistake_of_a_tool_goes_without_a_traceback(caplog, mistaken):
     assert f"in {where}\n" in record.exc_text
 
 
-def test_a_mistake_in_what_prepares_tools_is_logged(caplog):
+def test_exception_in_tool_preparation_is_logged(caplog):
     toolset = prepared([look], lambda context, tools: tools[7])
     assert Agent(llm=ScriptedLLM([]), tools=[toolset]).run("q").stop_reason == "error"
     (record,) = failures(caplog, IndexError)

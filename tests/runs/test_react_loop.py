@@ -120,7 +120,7 @@ async def test_options_reasoning_and_history():
     assert of_type(events, E.REASONING)[0].content == "hm"
 
 
-async def test_a_repaired_history_is_told():
+async def test_repaired_history_is_reported():
     with ScriptedLLM(["ok"]) as llm:
         events = [e async for e in ReactLoop(llm).run("go", messages=[{"role": "tool", "content": "x"}])]
     assert "became a user message" in of_type(events, E.NOTICE)[0].content

@@ -227,7 +227,7 @@ async def test_a_reader_that_leaves_while_the_loop_waits_for_it():
     assert check_history(prepared.state.history()) == []
 
 
-async def test_what_escapes_from_the_run_reaches_the_reader_after_the_last_event():
+async def test_exception_of_the_run_reaches_the_reader_after_the_last_event():
     async def start(emit):
         await emit("an event")
         raise ReaderFailedError

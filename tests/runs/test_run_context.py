@@ -138,7 +138,7 @@ def test_two_runs_at_once_have_their_own():
     assert [results(each)[0] for each in asyncio.run(both())] == [f"a: {n}" for n in range(5)]
 
 
-def test_outside_of_a_run_a_tool_says_what_is_missing():
+def test_tool_outside_a_run_names_the_missing_context():
     import asyncio
 
     assert "only available during a run" in asyncio.run(balance.execute({"account": "a"}))
@@ -239,7 +239,7 @@ def test_a_history_with_a_system_message_keeps_it():
 
 
 @pytest.mark.parametrize("prompt", [5, ["a", 5], lambda: 5])
-def test_what_is_no_prompt_is_told(prompt):
+def test_unknown_prompt_is_reported(prompt):
     with pytest.raises(ConfigError, match="prompt"):
         Agent(llm=ScriptedLLM([]), system_prompt=prompt, retry=NO_WAIT).run("x").raise_for_error()
 

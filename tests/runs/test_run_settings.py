@@ -93,19 +93,19 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_in_force_is_refused(name):
+def test_unenforceable_limit_is_rejected(name):
     settings, words = REFUSED[name]
     with pytest.raises(ConfigError, match=words):
         Agent(llm=ScriptedLLM([])).run("x", **settings)
 
 
-def test_what_there_is_not_is_a_type_error():
+def test_unknown_argument_is_a_type_error():
     for ask in (Agent(llm=ScriptedLLM([])).run, Agent(llm=ScriptedLLM([])).conversation().send_sync):
         with pytest.raises(TypeError, match="nope"):
             ask("x", nope=1)
 
 
-def test_another_type_beside_checks_is_refused():
+def test_output_type_with_other_checks_is_rejected():
     agent = Agent(llm=ScriptedLLM([]), output_type=int)
     agent.output_check(lambda _: None)
     with pytest.raises(ConfigError, match=r"agent\.clone"):
@@ -115,7 +115,7 @@ def test_another_type_beside_checks_is_refused():
 # -- override ---------------------------------------------------------------------------------------------
 
 
-def test_an_override_goes_before_what_runs_are_given_and_ends_with_its_block():
+def test_override_precedes_run_options_and_ends_with_its_block():
     llm, test = ScriptedLLM(["real"] * 2), ScriptedLLM([call("mine"), "test"])
     agent = Agent(llm=llm, tools=[add])
     assert agent.run("x").content == "real"
@@ -169,7 +169,7 @@ def test_an_override_that_cannot_work_is_refused():
 # -- clones -----------------------------------------------------------------------------------------------
 
 
-def test_a_clone_has_all_but_what_was_changed():
+def test_clone_keeps_all_settings_but_the_changed_ones():
     llm = ScriptedLLM(["a", "7"])
     agent = AIClient(llm=llm, tools=[add], system_prompt="S", top_p=0.5, output_type=int, name="n")
     agent.output_check(lambda number: number + 1)
@@ -183,7 +183,7 @@ def test_a_clone_has_all_but_what_was_changed():
         agent.clone(nope=1)
 
 
-def test_a_clone_takes_what_an_agent_takes():
+def test_clone_accepts_the_arguments_of_an_agent():
     said = {name: each.annotation for name, each in inspect.signature(Agent).parameters.items()}
     known = {name: each.__forward_arg__ for name, each in AgentOptions.__annotations__.items()}
     assert {**RequestFields.__annotations__, **said}.keys() == {*known, "output_type", "llm_kwargs"}
@@ -214,7 +214,7 @@ def test_an_agent_can_be_named_with_its_types_while_the_program_runs():
     assert Agent[str, int](llm=ScriptedLLM(["5"]), output_type=int).run("x").output == 5
 
 
-def test_the_config_shows_what_the_agent_was_given():
+def test_config_shows_the_arguments_of_the_agent():
     rules = PermissionRules(deny=["shell"], shared=True)
     agent = Agent(
         llm=ScriptedLLM([]),

@@ -48,7 +48,7 @@ def test_notebooks_show_results_and_runs_as_text_alone():
     assert "2 steps" in result._repr_html_()
 
 
-def test_what_a_notebook_shows_is_bounded():
+def test_notebook_output_is_bounded():
     from pure_agent_loop import Event
 
     events = [Event.observation(1, "echo", "x" * 10_000, 0.1) for _ in range(MAX_LINES * 2)]

@@ -39,7 +39,7 @@ def test_a_second_start_is_refused(first, second):
 
 
 @pytest.mark.anyio
-async def test_a_second_start_while_it_runs_is_refused_and_the_first_goes_on():
+async def test_second_start_is_rejected_while_the_first_run_continues():
     gate = Gate()
     run = Agent(llm=ScriptedLLM([deltas("half ", gate, "whole")])).prepare("go")
     async with nothing_left():
@@ -54,7 +54,7 @@ async def test_a_second_start_while_it_runs_is_refused_and_the_first_goes_on():
 
 
 @pytest.mark.anyio
-async def test_a_stream_that_nobody_reads_is_no_start():
+async def test_unread_stream_does_not_start_a_run():
     run = Agent(llm=ScriptedLLM(["ok"])).prepare("go")
     run.stream_sync()
     await run.stream().aclose()

@@ -56,7 +56,7 @@ def test_a_prefix_says_the_protocol(name, monkeypatch):
         ("openai:", "Write openai:NAME"),
     ],
 )
-def test_a_protocol_that_nobody_speaks_here_is_refused_in_one_line(model, words, base_url):
+def test_unknown_protocol_is_rejected_in_one_line(model, words, base_url):
     with pytest.raises(ConfigError, match=words) as caught:
         Agent(model, "k", base_url)
     assert "\n" not in str(caught.value)
@@ -76,7 +76,7 @@ def test_at_openai_an_unknown_prefix_is_refused_and_elsewhere_part_of_the_name(m
     assert isinstance(plan_model("llama3:8b", None, {}), Search)
 
 
-def test_an_agent_without_a_key_is_made_and_tested_and_says_at_its_first_request_what_is_missing(monkeypatch):
+def test_agent_without_a_key_fails_at_its_first_request(monkeypatch):
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     agent = Agent(model="gpt-4o-mini", base_url="https://api.openai.com/v1")
     with agent.override(llm=ScriptedLLM(["hi"])):

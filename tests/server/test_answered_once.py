@@ -68,7 +68,7 @@ def at_once(server, run, path, bodies):
     return found
 
 
-def test_of_two_people_one_is_told_who_was_faster(server):
+def test_second_answer_names_the_first_person(server):
     with server.client() as client:
         for number in range(4):
             run, (call_id,), seen = waiting(client, f"danger race {number}")
@@ -116,7 +116,7 @@ def test_of_two_results_one_counts(server):
         assert events_of(client, run["id"], seen[-1]["number"])[-1]["data"]["state"] == "completed"
 
 
-def test_what_a_tool_asks_is_answered_once(plain):
+def test_question_of_a_tool_is_answered_once(plain):
     with plain.client() as client:
         run = begin(client, "wonder what?")
         seen = take_until(client, run["id"], [], "question", "wonder")
@@ -149,7 +149,7 @@ def elsewhere(server):
 
 
 @pytest.mark.parametrize("is_down", [True, False], ids=["while it is down", "while it serves"])
-def test_a_run_goes_on_when_another_process_has_answered(server, is_down):
+def test_run_resumes_after_an_answer_in_another_process(server, is_down):
     with server.client() as client:
         run, (call_id,), seen = waiting(client, f"danger afar {is_down}")
         other, (far,), seen_too = waiting(client, "elsewhere far", "waiting_tool")
@@ -169,7 +169,7 @@ def test_a_run_goes_on_when_another_process_has_answered(server, is_down):
         assert "from afar" in [each["text"] for each in entries if each["kind"] == "result"]
 
 
-def test_a_message_does_not_end_what_waits(server):
+def test_message_does_not_end_a_pending_question(server):
     with server.client() as client:
         run, (call_id,), seen = waiting(client, "danger patience")
         said = {"text": "hello", "session": run["session"]}
@@ -182,7 +182,7 @@ def test_a_message_does_not_end_what_waits(server):
         assert client.post("/api/runs", json=said).status_code == 201
 
 
-def test_what_a_stopped_run_waited_for_is_refused(plain):
+def test_answer_to_a_stopped_run_is_rejected(plain):
     with plain.client() as client:
         run, (call_id,), _ = waiting(client, "danger stopped")
         assert client.post(f"/api/runs/{run['id']}/stop", json={}).status_code == 200
@@ -195,7 +195,7 @@ def test_what_a_stopped_run_waited_for_is_refused(plain):
         assert "danger stopped" not in plain.effects()
 
 
-def test_a_run_stopped_after_one_answer_of_two_leaves_a_session_that_goes_on(plain):
+def test_run_stopped_after_one_of_two_answers_can_be_resumed(plain):
     """The call that was allowed is not made; it has a result, so that the next message is taken."""
     with plain.client("ann-token-0123456789") as client:
         run, (first, _), seen = waiting(client, "both halted")

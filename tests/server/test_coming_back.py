@@ -69,7 +69,7 @@ def check_every_number(client, run, whole):
         assert found == whole[number:]
 
 
-def test_a_run_that_a_kill_cut_off_goes_on_and_its_viewer_too(serve):
+def test_killed_run_and_its_viewer_resume(serve):
     gate, script = Gate(), []
     script += [
         call("add", a=1, b=2),
@@ -138,7 +138,7 @@ def test_a_message_right_behind_a_stop_waits_for_its_end(serve):
         assert client.get(f"/api/runs/{run['id']}").json()["state"] == "cancelled"
 
 
-def test_a_stop_of_the_server_lets_runs_end_and_leaves_what_does_not(serve):
+def test_server_stop_lets_runs_end_and_keeps_the_unfinished(serve):
     server = serve([call("hold", name="never"), "Done."], limits={"grace": 0.5})
     with server.client() as client:
         run = begin(client, "Wait")

@@ -88,11 +88,11 @@ def test_a_run_is_stopped_at_work_and_while_it_waits(server):
             assert client.get(f"/api/runs/{run['id']}").json()["state"] == "cancelled"
 
 
-def test_a_run_goes_on_after_a_kill_of_the_server(server):
+def test_run_resumes_after_a_kill_of_the_server(server):
     goes_on_after(signal.SIGKILL, server)
 
 
-def test_a_run_on_postgres_goes_on_after_a_stop_of_the_server(serve, postgres):
+def test_run_on_postgres_resumes_after_a_stop_of_the_server(serve, postgres):
     server = serve(answer, database=postgres.url)
     goes_on_after(signal.SIGTERM, server)
     server.kill(signal.SIGTERM)
@@ -105,7 +105,7 @@ PICTURE = (
 PAPER = f"data:application/pdf;base64,{base64.b64encode(b'%PDF-1.4 nothing').decode()}"
 
 
-def test_what_comes_with_a_task_reaches_the_model_also_when_the_server_was_killed_at_once(serve, tmp_path):
+def test_attachments_of_a_task_survive_a_kill_of_the_server(serve, tmp_path):
     server = serve(answer, database=f"sqlite:///{tmp_path}/runs.sqlite")
     for is_killed in (False, True):
         with server.client() as client:

@@ -127,7 +127,7 @@ def database(request, tmp_path):
     [("", False), ("/agents", False), ("/agents", True)],
     ids=["by itself", "mounted", "mounted, its lifespan entered"],
 )
-def test_a_run_streams_waits_for_an_answer_and_goes_on(serve, mount, is_entered, database):
+def test_run_streams_pauses_for_an_answer_and_resumes(serve, mount, is_entered, database):
     server = serve(answer, mount=mount, is_entered=is_entered, database=database)
     with server.client() as client:
         client.base_url = f"{server.url}{mount}"

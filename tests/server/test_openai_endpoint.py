@@ -124,14 +124,14 @@ def test_responses(serve):
      {"tools": [{"type": "custom"}]}, {"store": True}, {"web_search_options": {}}],
     ids=lambda field: next(iter(field)),
 )  # fmt: skip
-def test_what_cannot_be_done_is_refused(idle, field):
+def test_unsupported_request_is_rejected(idle, field):
     with client_of(idle) as client, pytest.raises(openai.BadRequestError) as refused:
         client.chat.completions.create(model="helper", messages=HELLO, **field)
     assert refused.value.param == next(iter(field))
     assert refused.value.type == "invalid_request_error"
 
 
-def test_the_document_says_what_is_taken(idle):
+def test_openapi_document_lists_accepted_fields(idle):
     with idle.client() as client:
         document = client.get("/api/openapi.json").json()
         for path, operations in document["paths"].items():
@@ -230,7 +230,7 @@ def test_who_leaves_stops_the_run(serve):
     gate.open()
 
 
-def test_nobody_allows_what_a_person_must_allow(serve):
+def test_call_that_needs_a_person_is_not_allowed(serve):
     server = serve([call("danger", what="it"), deltas("I may not.")])
     with client_of(server) as client:
         answer = client.chat.completions.create(model="helper", messages=HELLO)

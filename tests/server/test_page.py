@@ -15,7 +15,7 @@ PIXEL = base64.b64decode(
 )
 
 
-def test_an_answer_streams_beside_a_call_and_finished_blocks_stay(serve, visit):
+def test_answer_streams_with_a_call_and_finished_blocks_stay(serve, visit):
     gate = Gate()
     answer = deltas(
         "It **rains**.\n\nTake ", "an umbrella.\n\nAnd ", gate, "boots.\n\n```python\nx = 1\n```\n"

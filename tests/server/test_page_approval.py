@@ -108,7 +108,7 @@ def test_the_buttons_of_a_card_are_in_reach_on_a_low_screen(serve, visit, size):
     guest.wait(".end")
 
 
-def test_a_long_command_says_what_is_hidden_of_it(serve, visit):
+def test_long_command_states_its_hidden_part(serve, visit):
     command = (
         "set -e\n" + "\n".join(f"make part-{number} of-a-long-build" for number in range(18)) + "\nrm -rf /"
     )

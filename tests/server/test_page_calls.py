@@ -33,7 +33,7 @@ def test_settled_calls_in_a_row_are_one_line(serve, visit):
     expect(guest.page.locator(".call")).to_have_count(4)
 
 
-def test_ones_own_message_is_seen_though_one_had_scrolled_up(serve, visit):
+def test_own_message_is_shown_after_scrolling_up(serve, visit):
     guest = visit(serve(["Line.\n\n" * 200, "Second."]))
     guest.say("Tell a lot")
     guest.wait(".end")
@@ -114,7 +114,7 @@ def test_a_conversation_is_pinned_and_found_by_its_answer(serve, visit):
     expect(titles.first).to_have_text("SwitzerlandThe capital is Bern.")
 
 
-def test_nothing_to_undo_is_no_problem(serve, visit):
+def test_nothing_to_undo_is_not_an_error(serve, visit):
     guest = visit(serve(["Hello."]))
     guest.say("Hello")
     guest.wait(".end")
@@ -196,7 +196,7 @@ def test_retries_are_one_line(serve, visit):
     assert "attempt 3" in notes[0]
 
 
-def test_a_command_shows_what_it_printed_without_words_for_the_model(serve, visit):
+def test_command_shows_its_output_without_notes_for_the_model(serve, visit):
     guest = visit(serve([call("shell", command="make"), "It failed."]))
     guest.say("Make it")
     guest.page.get_by_role("button", name="Allow", exact=True).click()

@@ -21,7 +21,7 @@ def table():
     return dict(rows)
 
 
-def test_every_library_is_what_the_table_says():
+def test_every_library_matches_its_checksum():
     files = {each.relative_to(VENDOR).as_posix(): each for each in VENDOR.rglob("*.js")}
     assert {name: hashlib.sha256(path.read_bytes()).hexdigest() for name, path in files.items()} == table()
     assert len(list((VENDOR / "licences").glob("*.txt"))) >= 7
@@ -34,7 +34,7 @@ def test_imports_are_files_of_the_page():
             assert (path.parent / name).is_file(), (path, name)
 
 
-def test_modules_of_ours_are_small_and_say_what_they_are():
+def test_own_modules_are_small_and_documented():
     for path in OURS:
         lines = path.read_text().splitlines()
         assert len(lines) <= MAX_LINES, path

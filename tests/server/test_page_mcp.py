@@ -122,7 +122,7 @@ def test_the_servers_of_pal_run_are_used_shared_and_asked_about(pal_serve):
         assert pal_serve.started() == 1
 
 
-def test_a_look_starts_a_server_and_says_what_it_has_or_why_not(pal_serve):
+def test_check_starts_a_server_and_lists_its_tools_or_the_error(pal_serve):
     with pal_serve.client() as client:
         good, dead = (
             client.post(f"/api/agents/default/servers/{name}/look").json() for name in ("good", "dead")

@@ -202,7 +202,7 @@ PNG = base64.b64decode(
 DRAWN = "() => [...document.querySelectorAll('.files img')].filter((each) => each.naturalWidth === 1).length"
 
 
-def test_what_tools_give_is_shown_or_saved_and_never_run(serve, visit):
+def test_tool_output_is_shown_or_saved_and_never_run(serve, visit):
     svg = b"<svg xmlns='http://www.w3.org/2000/svg' onload='hacked=1'><script>hacked=1</script></svg>"
     given = {"a.png": PNG, "b <i>.pdf": b"%PDF-1.4\n<script>hacked=1</script>\n%%EOF", "c.svg": svg,
              "d.html": b"<script>hacked=1</script>", "e.png": b"GIF89a" + svg}  # fmt: skip

@@ -108,7 +108,7 @@ def test_a_web_probe_is_refused_before_any_handler(server, headers, status):
      "Content-Type: text/plain", "Transfer-Encoding: chunked", "X-User: ada"],
 )  # fmt: skip
 @pytest.mark.parametrize("is_first", [True, False])
-def test_what_decides_stands_once(server, header, is_first):
+def test_duplicate_header_is_rejected(server, header, is_first):
     given = [f"Host: 127.0.0.1:{server.port}", f"Origin: {server.url}", f"Authorization: Bearer {OWNER}",
              "Content-Type: application/json", "Content-Length: 15", "X-User: bob"]  # fmt: skip
     lines = [header, *given] if is_first else [*given, header]
@@ -207,7 +207,7 @@ def test_the_cookie_of_the_page(server):
         assert httpx2.get(f"{server.url}/api/login", headers=forged).json() == {"person": None}
 
 
-def test_people_are_apart_and_see_what_they_may(server):
+def test_people_are_isolated_and_see_only_their_own(server):
     with (
         server.client(token_of("ada")) as ada,
         server.client(token_of("bob")) as bob,
@@ -299,7 +299,7 @@ def test_the_same_key_begins_nothing_twice(server):
         assert ada.post("/api/runs", json={"text": "other"}).status_code == 409
 
 
-def test_messages_over_a_socket_do_what_requests_do(server):
+def test_socket_messages_act_like_requests(server):
     with server.socket(token_of("bob")) as bob:
 
         def say(**message):

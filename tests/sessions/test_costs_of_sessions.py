@@ -107,7 +107,7 @@ def test_a_subagent_is_counted_once_and_under_its_name(store):
     assert {name: each.requests for name, each in agents.items()} == {"boss": 2, "boss/helper": 1}
 
 
-def test_what_a_tool_spent_is_counted(store):
+def test_cost_of_a_tool_is_counted(store):
     @tool
     def buy() -> ToolOutcome:
         """Buy."""
@@ -118,7 +118,7 @@ def test_what_a_tool_spent_is_counted(store):
     assert total(store) == Total(3, 4500, pytest.approx(result.cost), 0)
 
 
-def test_an_unknown_price_is_shown_as_such_beside_the_known_part(store):
+def test_unknown_price_is_shown_with_the_known_part(store):
     agent_for(store, costing("one")).run("x", session_id="a")
     result = agent_for(store, costing("two"), limits=LoopLimits()).run("x", session_id="b")
     assert result.cost is None

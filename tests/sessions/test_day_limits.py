@@ -121,7 +121,7 @@ def test_a_subagent_is_bound_by_the_day_of_its_parent(store):
     assert len(llm.requests) == 1
 
 
-def test_what_cannot_be_in_force_is_refused():
+def test_unenforceable_limit_is_rejected():
     with pytest.raises(ConfigError, match=r"this run has no session\. Give it one"):
         Agent(llm=ScriptedLLM([]), limits=LoopLimits(max_cost_per_day=1, prices=PRICES)).run("x")
     with pytest.raises(ConfigError, match=r"limits\.max_cost_per_person_per_day is set, but the price"):

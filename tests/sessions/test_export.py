@@ -162,7 +162,7 @@ def hostile(tmp_path):
 
 
 class TestHtml:
-    def test_nothing_of_what_was_said_is_markup(self, hostile):
+    def test_conversation_text_is_escaped(self, hostile):
         page = Page(to_html(hostile, HOSTILE))
         assert page.tags <= HEAD | {"p", "pre", "h1", "h2", "h3"}
         assert page.attributes <= {"lang", "charset", "http-equiv", "content", "name", "class"}
@@ -225,7 +225,7 @@ def placed(value, text):
 class TestPlaces:
     @settings(max_examples=150, deadline=None)
     @given(text=st.lists(st.sampled_from([*FRAGMENTS, HOSTILE]), max_size=6).map("".join))
-    def test_what_anybody_wrote_anywhere_is_text(self, places, text):
+    def test_user_content_is_always_escaped(self, places, text):
         records = [Record(r.id, r.parent, r.time, r.type, placed(r.data, text)) for r in places]
         page = Page(to_html(records))
         assert page.tags <= ELEMENTS | HEAD | {"ins"}
@@ -238,7 +238,7 @@ class TestPlaces:
 
 
 class TestMarkdown:
-    def test_nothing_of_what_was_said_is_markup(self, hostile):
+    def test_conversation_text_is_escaped(self, hostile):
         check_markdown(to_markdown(hostile, HOSTILE))
 
     def test_it_reads_as_it_happened(self, tmp_path):
@@ -256,7 +256,7 @@ class TestMarkdown:
         result = "<details><summary>Step 1: Result of echo (completed)</summary>\n\n```text\nhi\n```"
         assert f"### Step 1: Call of echo\n\n```text\nhi\n```\n\n{result}\n\n</details>" in text
 
-    def test_a_result_stands_after_its_call_and_an_edit_is_a_diff(self, tmp_path):
+    def test_result_follows_its_call_and_an_edit_is_a_diff(self, tmp_path):
         calls = [
             call("echo", text="one"),
             call("edit_file", path="a.py", old_text="a\nb\n", new_text="a\nc\n"),
@@ -359,7 +359,7 @@ class TestProse:
     @example("~~a *b~~ c*")
     @settings(max_examples=300, deadline=None)
     @given(st.lists(st.sampled_from(FRAGMENTS), max_size=14).map("".join))
-    def test_hostile_prose_is_no_markup(self, text):
+    def test_hostile_prose_is_escaped(self, text):
         page = Page(prose_to_html(text))
         assert page.tags <= ELEMENTS
         assert page.attributes <= {"start"}
@@ -392,7 +392,7 @@ class TestStory:
             assert to_html(records).endswith("</html>\n")
             assert to_markdown(records)
 
-    def test_what_was_done_before_a_crash_is_part_of_it(self, tmp_path):
+    def test_work_before_a_crash_is_exported(self, tmp_path):
         store = session_of(tmp_path, [answer("I ask.", call("echo", text="hi")), "Done."], "say hi")
         records = store.read("s").records
         cut = next(n for n, record in enumerate(records) if record.type == "outcome")
@@ -405,7 +405,7 @@ class TestStory:
         ]
         assert story.stop_reason == ""
 
-    def test_a_failed_call_is_marked_and_a_task_like_another_is_no_message(self, tmp_path):
+    def test_failed_call_is_marked_and_a_repeated_task_is_not_a_message(self, tmp_path):
         script = [call("nothing", a=1), "No.", "Again no."]
         story = read_story(session_of(tmp_path, script, "go", "go").read("s").records)
         kinds = [entry.kind for entry in story.entries]
@@ -452,7 +452,7 @@ class TestFork:
                 assert asked == [*history, *([("user", task)] if task else [])]
                 assert store.read(name).problems == []
 
-    def test_a_task_that_came_after_a_crash_is_no_part_of_the_step_before(self, tmp_path, kind):
+    def test_task_after_a_crash_is_not_part_of_the_previous_step(self, tmp_path, kind):
         store = session_of(tmp_path, self.SCRIPT[:2], "one", kind=kind)
         fork_session(store, "s", 1, "crashed")
         agent = Agent(llm=ScriptedLLM(["Second."]), tools=[echo], sessions=store)
@@ -547,7 +547,7 @@ class TestParts:
                     each["state"] = "error"
         assert replay_session(records).difference.what == "parts"
 
-    def test_what_is_no_change_is_passed_over(self, tmp_path):
+    def test_non_changes_are_skipped(self, tmp_path):
         store = session_of(tmp_path, [answer("I ask.", call("echo", text="hi")), "Hi."], "say hi")
         records = [*store.read("s").records]
         odd = [7, None, {"parts": 7}, {"parts": [7, {"call_id": 1}, {"call_id": "call_1", "time": "x"}]}]

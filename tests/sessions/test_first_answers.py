@@ -205,7 +205,7 @@ def test_a_copy_asks_again(tmp_path, way):
     assert desk.started[("put", 1)] == 1
 
 
-def test_a_copy_asks_again_for_what_was_allowed_while_another_call_waits(tmp_path):
+def test_copy_repeats_the_question_of_an_allowed_call_while_another_is_pending(tmp_path):
     """One answer is part of the state there: a person at work has allowed one call, and left the other."""
     ran = []
 
@@ -230,7 +230,7 @@ def test_a_copy_asks_again_for_what_was_allowed_while_another_call_waits(tmp_pat
     assert not ran
 
 
-def test_a_copy_of_what_has_begun_asks_for_nothing(tmp_path):
+def test_copy_of_a_started_round_asks_nothing(tmp_path):
     store = JsonlStore(tmp_path)
     desk, call_id = asked(store)
     SessionManager(store).answer("s", call_id, "allow")
@@ -247,7 +247,7 @@ def test_a_copy_of_what_has_begun_asks_for_nothing(tmp_path):
     assert SessionManager(store).questions(copy) == []
 
 
-def test_a_new_task_is_no_to_open_questions_and_waits_for_accepted_answers(new_store):
+def test_new_task_denies_open_questions_and_awaits_accepted_answers(new_store):
     store = new_store()
     desk, call_id = asked(store)
     sessions = SessionManager(store)

@@ -80,7 +80,7 @@ def kill_runs(folder, kills, seconds, seed, transport):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="runs are forked, to be killed by the thousand")
 @pytest.mark.timeout(1200)
-def test_killed_anywhere_a_run_goes_on_and_nothing_happens_twice(folder):
+def test_run_killed_anywhere_resumes_and_repeats_nothing(folder):
     seconds = 0 if KILLS else SECONDS
     kills = kill_runs(folder, KILLS, seconds, seed_of_commit(), os.environ.get(HTTP_VARIABLE, ""))
     assert kills == KILLS if KILLS else kills > 0

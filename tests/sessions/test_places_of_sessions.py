@@ -37,7 +37,7 @@ def test_sessions_are_kept_wherever_one_says_it(tmp_path, kind):
 
 
 @pytest.mark.parametrize("place", [5, JsonlStore, io.StringIO(), [], SimpleNamespace(store=None)])
-def test_what_keeps_no_sessions_is_refused_when_it_is_passed(tmp_path, place):
+def test_object_without_a_store_interface_is_rejected(tmp_path, place):
     agent = Agent(llm=ScriptedLLM(["One."]))
     for refused in (
         lambda: Agent(llm=ScriptedLLM([]), sessions=place),

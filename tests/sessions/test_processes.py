@@ -98,7 +98,7 @@ def open_when_free(store):
     return store.open("shared", create=False)
 
 
-def test_the_second_process_is_told_who_holds_it_and_kill_frees_it(place):
+def test_second_process_gets_the_lock_holder_and_kill_frees_it(place):
     kind, path = place
     before = time.time()
     with start(HOLDER, place) as holder:
@@ -129,7 +129,7 @@ def test_a_holder_that_ends_by_itself_frees_it_too(place):
 
 
 @pytest.mark.parametrize("name", STORES)  # `postgres_writers` kills more of the others
-def test_what_append_returned_survives_kill(name, tmp_path):
+def test_appended_record_survives_kill(name, tmp_path):
     place = kind, path = STORES[name][0], str(tmp_path / STORES[name][1])
     told: set[int] = set()
     for _ in range(5):
@@ -168,14 +168,14 @@ def test_a_forked_child_neither_writes_nor_keeps_the_lock(kind, tmp_path):
     assert process.returncode == 0
 
 
-def test_a_log_nobody_has_any_more_lets_go(place):
+def test_collected_log_releases_its_lock(place):
     kind, path = place
     log = kind(path).open("shared")
     del log
     kind(path).open("shared").close()
 
 
-def test_what_stands_in_the_lock_file_is_only_for_people(tmp_path):
+def test_lock_file_content_is_informative(tmp_path):
     store = JsonlStore(tmp_path)
     for text in (
         b"",

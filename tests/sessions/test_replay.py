@@ -479,7 +479,7 @@ def test_a_file_and_a_damaged_one(session, tmp_path):
         assert_replays(path)
 
 
-def test_what_is_no_recording():
+def test_invalid_recording_is_rejected():
     with pytest.raises(ConfigError, match="no run"):
         replay_session([])
     with pytest.raises(ConfigError, match="lacks data"):

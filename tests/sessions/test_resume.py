@@ -10,7 +10,7 @@ from tests.sessions.work import CALLS
 from pure_agent_loop.sessions import JsonlStore
 
 
-def test_the_whole_run_is_what_it_should_be(new_store):
+def test_whole_run_matches_the_expected_record(new_store):
     full = Whole(new_store())
     assert full.content == "Checked."
     assert full.ran == Counter(set(CALLS) - {("put", 10)})

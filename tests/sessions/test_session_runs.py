@@ -41,7 +41,7 @@ def test_tasks_in_one_session_share_the_history(new_store):
     assert [m["content"] for m in llm.requests[1].messages[1:]] == ["1", "One.", "2"]
 
 
-def test_none_in_a_session_that_is_done_asks_nobody(new_store):
+def test_finished_session_asks_nothing(new_store):
     store = new_store()
     first = Agent(llm=ScriptedLLM(["One."]), sessions=store).run("1", session_id="s")
     again = check_result(Agent(llm=ScriptedLLM([]), sessions=store).run(None, session_id="s"))
@@ -56,7 +56,7 @@ def test_none_in_a_new_session_has_nothing_to_do(new_store):
 
 
 @pytest.mark.parametrize("options", [{"state": {}}, {"task": 5}, {"session_id": "a\0b"}, {"session_id": ""}])
-def test_what_cannot_be_is_refused(store, options):
+def test_impossible_value_is_rejected(store, options):
     agent = Agent(llm=ScriptedLLM([]), sessions=store)
     with pytest.raises(ConfigError):
         agent.run(**{"task": "1", "session_id": "s", **options})
@@ -90,7 +90,7 @@ def test_a_history_given_to_a_new_session_survives_a_crash_before_the_first_stat
     assert again.requests[0].messages == llm.requests[0].messages
 
 
-def test_a_new_task_after_every_cut_keeps_what_was_done(new_store):
+def test_new_task_after_every_cut_keeps_the_finished_work(new_store):
     """Without hooks: they get a test of their own."""
     whole = new_store()
     Site(whole, functions=False).agent.run(TASK, session_id="s")
@@ -197,7 +197,7 @@ def test_limits_count_the_whole_run(new_store):
         assert part.state.ledger.tool_calls == whole.state.ledger.tool_calls
 
 
-def test_a_second_run_is_told_who_holds_the_session(new_store):
+def test_second_run_is_rejected_with_the_lock_holder(new_store):
     agent = Agent(llm=ScriptedLLM(["One.", "Two."]), sessions=new_store())
     run = agent.prepare("1", session_id="s")
     with pytest.raises(SessionLockedError, match=re.escape("open for writing in")):
@@ -212,7 +212,7 @@ def test_a_run_that_is_never_started_holds_nothing(new_store):
     assert agent.run("1", session_id="s").content == "One."
 
 
-def test_a_damaged_file_is_said_and_the_run_goes_on(tmp_path):
+def test_damaged_file_is_reported_and_the_run_continues(tmp_path):
     store = JsonlStore(tmp_path)
     Site(store).agent.run(TASK, session_id="s")
     path = tmp_path / "s.jsonl"
@@ -250,7 +250,7 @@ class FailingStore(JsonlStore):
         return FailingLog(super().open(session_id, create=create), self.left)
 
 
-def test_wherever_writing_fails_the_run_ends_and_says_so_and_goes_on_later(tmp_path, new_store):
+def test_failed_write_ends_the_run_which_resumes_later(tmp_path, new_store):
     full = Whole(JsonlStore(tmp_path / "full"))
     for left in range(1, len(full.records)):
         store = FailingStore(tmp_path / str(left))

@@ -112,7 +112,7 @@ def test_a_run_notices_that_the_end_of_its_session_was_cut_off(tmp_path, left):
         log.append("step", {"n": 1})
 
 
-def test_a_store_that_is_left_alone_goes_on(tmp_path):
+def test_undisturbed_store_continues(tmp_path):
     llm = ScriptedLLM([call("act"), "Done."] * 2)
 
     @tool
@@ -157,7 +157,7 @@ def test_a_durable_run_does_not_begin_again_in_a_new_file(tmp_path):
 
 @pytest.mark.parametrize("key", ["", "k" * 20])
 @pytest.mark.parametrize("way", ["deleted", "renamed", "older", "emptied", "another"])
-def test_an_audit_log_that_was_taken_away_is_no_whole_log(tmp_path, way, key, caplog):
+def test_removed_audit_log_fails_verification(tmp_path, way, key, caplog):
     folder, kept = tmp_path / "audit", tmp_path / "kept"
 
     @tool
@@ -213,7 +213,7 @@ def line_put_in(folder):
 
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("way", [head_deleted, file_deleted, file_cut, line_put_in])
-def test_damage_of_an_audit_log_is_told_while_the_run_works(tmp_path, way, language):
+def test_damaged_audit_log_is_reported_during_the_run(tmp_path, way, language):
     folder = tmp_path / "audit"
 
     @tool

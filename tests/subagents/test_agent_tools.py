@@ -154,7 +154,7 @@ def test_outside_of_a_run_it_says_so():
     assert text == "Tasks can be given only from inside a run."
 
 
-def test_what_holds_above_holds_below():
+def test_parent_restrictions_apply_to_agent_tools():
     script = [call("stamp", n=1), call("stamp", n=2), "Done."]
     other = writer(script, tools=[stamp])
     mine = boss(
@@ -178,14 +178,14 @@ def test_the_limits_above_end_it():
     assert result.state.ledger.tool_calls == 5
 
 
-def test_a_failure_is_told_to_the_agent_above():
+def test_failure_is_reported_to_the_parent_agent():
     broken = writer([RuntimeError("no network")])
     result = boss(broken).run("go")
     assert "It failed" in tool_texts(result.messages)[0]
     assert result.content == "Done."
 
 
-def test_beside_subagents_and_several_levels_down():
+def test_with_subagents_and_several_levels_deep():
     deep = writer(["deep"], name="deep")
     middle = writer([call("deep", input="x"), "middle"], tools=[deep])
     mine = boss(middle, subagents=SubagentManager())
@@ -251,7 +251,7 @@ print(found.content, found.stop_reason, [m["content"] for m in found.messages if
 
 
 @pytest.mark.parametrize("kill_at", [1, 2])
-def test_after_kill_9_in_the_middle_of_its_work_it_goes_on(tmp_path, kill_at):
+def test_run_killed_at_work_resumes(tmp_path, kill_at):
     asked = []
 
     def serve(request):
@@ -280,7 +280,7 @@ def test_after_kill_9_in_the_middle_of_its_work_it_goes_on(tmp_path, kill_at):
         assert_replays(path)
 
 
-def test_cut_anywhere_it_goes_on(tmp_path):
+def test_run_cut_anywhere_resumes(tmp_path):
     """The two files of a run, cut where a kill could have cut them."""
     done = []
 

@@ -118,7 +118,7 @@ def test_the_history_is_filtered_as_said(reads, roles, tmp_path):
     assert_replays(tmp_path / "s.jsonl")
 
 
-def test_a_filter_gets_a_copy_and_its_failure_is_told(tmp_path):
+def test_filter_gets_a_copy_and_its_failure_is_reported(tmp_path):
     def spoil(messages):
         messages[0]["content"] = "spoilt"
         raise ValueError("no")
@@ -229,7 +229,7 @@ def test_of_two_handoffs_in_one_answer_the_first_counts():
         ([lambda: Agent(llm=ScriptedLLM([]), name="x")] * 2, "two agents have the name 'x'"),
     ],
 )
-def test_what_cannot_be_handed_to_is_refused(handoffs, words):
+def test_invalid_handoff_target_is_rejected(handoffs, words):
     with pytest.raises(ConfigError, match=words):
         Agent(llm=ScriptedLLM([]), name="me", handoffs=[make() for make in handoffs])
     with pytest.raises(ConfigError, match=r"Handoff.filter='some'"):
@@ -239,7 +239,7 @@ def test_what_cannot_be_handed_to_is_refused(handoffs, words):
 # -- going on ------------------------------------------------------------------------------------------
 
 
-def test_a_state_goes_on_with_the_agent_in_charge():
+def test_state_resumes_with_the_agent_in_charge():
     agent = pair(
         second=[call("refund", order=1), "It is done.", "And more."],
         billing={"permission_rules": PermissionRules(ask=["refund"])},
@@ -258,7 +258,7 @@ def test_a_state_goes_on_with_the_agent_in_charge():
         stranger.run(None, state=result.state)
 
 
-def test_a_session_goes_on_with_the_agent_in_charge_and_is_replayed(tmp_path):
+def test_session_resumes_with_the_agent_in_charge_and_is_replayed(tmp_path):
     store = JsonlStore(tmp_path)
     agent = pair(second=[call("refund", order=1), "Done.", "Again."], sessions=store)
     agent.run("Go.", session_id="s")
@@ -273,7 +273,7 @@ def test_a_session_goes_on_with_the_agent_in_charge_and_is_replayed(tmp_path):
     assert replay_session(records, agent=changed).difference.run == 2
 
 
-def test_killed_anywhere_it_goes_on_and_nothing_happens_twice(tmp_path):
+def test_handoff_killed_anywhere_resumes_and_repeats_nothing(tmp_path):
     done = []
 
     @tool
@@ -341,7 +341,7 @@ print(found.agent, found.content, found.stop_reason)
 
 
 @pytest.mark.parametrize("kill_at", [1, 2])
-def test_after_kill_9_in_either_loop_it_goes_on(tmp_path, kill_at):
+def test_run_killed_in_either_loop_resumes(tmp_path, kill_at):
     def serve(request):
         results = sum(each["role"] == "tool" for each in request.messages)
         if request.body["model"] == "one":
@@ -373,7 +373,7 @@ def check_three(bill: Bill) -> None:
         raise Retry("it is three")
 
 
-def test_the_agent_that_ends_the_run_says_what_the_output_is():
+def test_last_agent_determines_the_output():
     """Its own output type and its own checks hold, those of the first one do not."""
     agent = pair(
         second=['{"amount": 4}', '{"amount": 3}'], billing={"output_type": Bill}, output_type=list[str]

@@ -94,7 +94,7 @@ def test_two_tasks_in_the_background_bring_both_results():
     assert result.usage.total_tokens == (len(llm.requests)) * 15
 
 
-def test_one_killed_midway_is_told_and_the_other_finishes():
+def test_killed_subagent_is_reported_and_the_other_finishes():
     gate = Gate()
 
     async def main():
@@ -189,7 +189,7 @@ def test_the_deadline_of_the_parent_reaches_the_background():
     assert "cancelled]" in notices(result.messages)[0]
 
 
-def test_what_is_left_of_the_tokens_is_the_limit_of_a_task():
+def test_remaining_tokens_limit_a_task():
     llm = family(parent=[give()], helper=[call("look", at="a")])
     result = check_result(parent(llm, tools=[look], limits=LoopLimits(max_tokens=60)).run("go"))
     assert result.stop_reason == "token_limit"
@@ -221,7 +221,7 @@ def test_no_task_begins_when_nothing_is_left():
     assert "has used up its limit" in tool_texts(result.messages)[0]
 
 
-def test_a_failure_is_told():
+def test_failure_is_reported():
     llm = family(parent=[give(), "done"], helper=[LLMError("no such model", kind="not_found")])
     result = check_result(parent(llm).run("go"))
     assert "failed]" in tool_texts(result.messages)[0]
@@ -303,7 +303,7 @@ def test_a_task_is_taken_up_again_with_its_history():
         (call("task_list"), "no tasks"),
     ],
 )
-def test_what_cannot_be_is_said(made, words):
+def test_impossible_value_is_reported(made, words):
     result = check_result(parent(family(parent=[made, "ok"])).run("go"))
     assert words in tool_texts(result.messages)[0]
 
@@ -345,7 +345,7 @@ def test_a_question_of_its_tool_takes_a_text():
 
 
 @pytest.mark.parametrize("background", [False, True])
-def test_a_question_that_nobody_can_answer_is_told(background):
+def test_unanswerable_question_is_reported(background):
     llm = family(parent=[give(background=background), "hm", "ok"], helper=[call("write", text="x")])
     result = check_result(parent(llm, tools=[write], permission_mode="ask").run("go"))
     told = notices(result.messages)[0] if background else tool_texts(result.messages)[0]
@@ -365,7 +365,7 @@ def test_no_mode_is_wider_than_that_above(above, wanted, read_only):
 
 @pytest.mark.parametrize("above", PERMISSION_MODES)
 @pytest.mark.parametrize("wanted", PERMISSION_MODES)
-def test_what_is_forbidden_above_is_forbidden_below(above, wanted):
+def test_parent_denials_apply_to_subagents(above, wanted):
     """With the same call by the parent and by its subagent: the child gets no further."""
     done = []
 
@@ -464,12 +464,12 @@ def test_the_registry_that_was_given_is_left_alone():
         lambda: AgentDefinition("a", "d", "p", model="m", llm=ScriptedLLM([])),
     ],
 )
-def test_what_cannot_work_is_refused_at_once(make):
+def test_impossible_setting_is_rejected_at_once(make):
     with pytest.raises(ConfigError):
         make()
 
 
-def test_a_child_that_was_not_waited_for_goes_on():
+def test_unawaited_child_continues():
     async def main():
         gate = Gate()
         llm = family(parent=[give(background=True), "bye"], helper=[deltas("slow", gate, "end")])
@@ -503,7 +503,7 @@ def test_secrets_and_the_audit_log_hold_below():
     assert "hunter22hunter22" not in str([event.to_dict() for event in result.events])
 
 
-def test_a_suspended_run_keeps_what_its_tasks_found():
+def test_suspended_run_keeps_the_results_of_its_tasks():
     both = [give(background=True), call("look", at="x")]
     llm = family(parent=[both, call("write", text="y"), "end"], helper=["the answer"])
     agent = parent(llm, tools=[look, write], permission_mode="ask")
@@ -523,7 +523,7 @@ def test_nothing_is_kept_of_sessions_that_have_ended(tmp_path, monkeypatch):
     assert manager._table.reports == {}
 
 
-def test_what_is_left_is_shared_by_all_that_work_at_once():
+def test_remaining_budget_is_shared_by_parallel_tasks():
     def busy(messages, tools, options):
         return call("look", at=str(len(messages))) if tools else "no more"
 
@@ -577,7 +577,7 @@ def test_it_is_moved_from_another_thread():
     assert moved[0].state == "completed"
 
 
-def test_what_nobody_waits_for_cannot_be_moved():
+def test_unawaited_task_cannot_be_moved():
     with pytest.raises(TaskNotFoundError):
         SubagentManager([HELPER]).background("helper-1")
 

@@ -62,7 +62,7 @@ def test_the_longest_name_of_a_session_has_room():
     assert len(only_task().session_id) == 64
 
 
-def test_a_background_task_is_told_once(home):
+def test_background_task_is_reported_once(home):
     llm = family(parent=[give(background=True), "hm", "all", "again"], helper=["the answer"])
     agent = parent(llm)
     first = check_result(agent.run("go", session_id="trip"))
@@ -72,7 +72,7 @@ def test_a_background_task_is_told_once(home):
     assert notices(second.messages) == notices(first.messages)
 
 
-def test_a_task_goes_on_in_a_later_run_of_the_session():
+def test_task_continues_in_a_later_run_of_the_session():
     def again(messages, tools, options):
         return call("task", agent="helper", prompt="and now?", resume=tool_texts(messages)[0].split()[1])
 
@@ -92,7 +92,7 @@ def test_no_other_session_reaches_a_task():
     assert "No task " in tool_texts(result.messages)[0]
 
 
-def test_what_ended_after_the_run_is_told_in_the_next():
+def test_task_ended_after_the_run_is_reported_in_the_next():
     async def main():
         gate = Gate()
         script = [give(background=True), "bye", "I know"]
@@ -109,7 +109,7 @@ def test_what_ended_after_the_run_is_told_in_the_next():
     assert only_task().delivered
 
 
-def test_a_run_that_was_cancelled_is_told_in_the_next():
+def test_cancelled_run_is_reported_in_the_next():
     async def main():
         gate = Gate()
         script = [give(background=True), "hm", "I know"]
@@ -154,7 +154,7 @@ def crashed():
         process.kill()
 
 
-def test_after_a_crash_the_agent_is_told_and_can_go_on(crashed):
+def test_crash_is_reported_to_the_agent_which_can_resume(crashed):
     assert only_task().state == "backgrounded"
     crashed.send_signal(signal.SIGKILL)
     crashed.wait()
@@ -175,7 +175,7 @@ def test_after_a_crash_the_agent_is_told_and_can_go_on(crashed):
     assert notices(later.messages) == told
 
 
-def test_on_another_machine_the_agent_is_told_that_nothing_is_known(crashed, home, monkeypatch):
+def test_task_of_another_machine_has_an_unknown_outcome(crashed, home, monkeypatch):
     begun, give_up = only_task().id, time.monotonic() + 60
     while f"[task {begun} backgrounded]" not in (home / "sessions" / "trip.jsonl").read_text():
         assert time.monotonic() < give_up, "the task was not said to be begun"
@@ -195,7 +195,7 @@ def test_on_another_machine_the_agent_is_told_that_nothing_is_known(crashed, hom
     assert notices(later.messages) == [told]
 
 
-def test_a_task_in_another_process_is_killed_and_that_is_told(crashed):
+def test_task_in_another_process_is_killed_and_reported(crashed):
     record = TaskStore().kill(only_task().id, patience=30)
     assert record.state == "killed"
 
@@ -210,7 +210,7 @@ def test_a_record_that_cannot_be_written_is_said(home):
     assert "Cannot write" in tool_texts(result.messages)[0]
 
 
-def test_what_the_history_says_is_not_told_again():
+def test_reported_task_is_not_reported_again():
     """The program ended between the notice and the mark that it was given."""
     llm = family(parent=[give(background=True), "hm", "all", "again"], helper=["the answer"])
     agent = parent(llm)

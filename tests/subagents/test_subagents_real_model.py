@@ -74,7 +74,7 @@ def test_two_background_tasks_bring_both_results(model_file):
     assert sum("completed]" in text for text in told) >= 2, (calls, told)
 
 
-def test_one_killed_midway_is_told(model_file):
+def test_killed_subagent_is_reported(model_file):
     killers = []
 
     def kill(event):

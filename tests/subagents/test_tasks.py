@@ -27,7 +27,7 @@ def test_the_table_speaks_of_every_state():
 
 
 @given(st.lists(st.sampled_from(TASK_STATES), max_size=12))
-def test_only_what_the_table_allows_happens(wanted):
+def test_only_transitions_of_the_table_happen(wanted):
     record = TaskRecord("helper-1", "helper", "go")
     for state in wanted:
         before = record.state
@@ -42,12 +42,12 @@ def test_only_what_the_table_allows_happens(wanted):
         assert TaskRecord.from_dict(record.to_dict()) == record
 
 
-def test_what_is_over_can_only_be_taken_up_again():
+def test_ended_task_can_only_be_continued():
     assert {state: set(TRANSITIONS[state]) for state in ENDED} == {state: {"pending"} for state in ENDED}
 
 
 @pytest.mark.parametrize("data", [{}, {"id": "a"}, {"id": "a", "agent": "b", "prompt": "c", "state": "odd"}])
-def test_what_is_no_record_is_refused(data):
+def test_invalid_record_is_rejected(data):
     with pytest.raises(ConfigError, match="Invalid task record"):
         TaskRecord.from_dict(data)
 

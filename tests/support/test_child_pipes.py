@@ -29,7 +29,7 @@ async def started(program: str) -> asyncio.subprocess.Process:
 
 
 @pytest.mark.parametrize("data", [b"", b"x", b"x" * 1_000_000], ids=["nothing", "little", "much"])
-def test_what_a_program_says_that_does_not_listen(run, data):
+def test_output_of_a_program_that_ignores_its_input(run, data):
     async def main() -> tuple[bytes, bytes]:
         process = await started("import sys; print('bye'); print('why', file=sys.stderr)")
         await process.wait()
@@ -38,7 +38,7 @@ def test_what_a_program_says_that_does_not_listen(run, data):
     assert [each.strip() for each in run(main())] == [b"bye", b"why"]
 
 
-def test_what_a_program_says_that_listens(run):
+def test_output_of_a_program_that_reads_its_input(run):
     async def main() -> tuple[bytes, bytes]:
         return await communicate(await started("print(len(input()))"), b"x" * 1_000_000)
 

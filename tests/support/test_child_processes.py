@@ -205,7 +205,7 @@ def test_the_package_is_found_where_it_lies(tmp_path):
     assert done.stdout.startswith("pure-agent-loop ")
 
 
-def test_the_working_folder_is_no_place_for_programs_and_modules(hostile, monkeypatch):
+def test_working_folder_is_not_searched_for_programs_and_modules(hostile, monkeypatch):
     monkeypatch.chdir(hostile)
     monkeypatch.setenv(
         "PATH", os.pathsep.join(["", ".", "bin", str(hostile), str(hostile / "bin"), os.environ["PATH"]])
@@ -218,7 +218,7 @@ def test_the_working_folder_is_no_place_for_programs_and_modules(hostile, monkey
     assert str(hostile) not in child_environment()["PATH"]
 
 
-def test_variables_that_nobody_named_stay_behind(monkeypatch):
+def test_unnamed_variables_are_not_passed_on(monkeypatch):
     monkeypatch.setenv("WHATEVER_COMES_NEXT", "x")
     assert "WHATEVER_COMES_NEXT" not in child_environment()
 

@@ -10,7 +10,7 @@ import pytest
 from pure_agent_loop.support import lazy
 
 
-def test_the_warning_says_what_instead_and_until_when():
+def test_warning_names_replacement_and_removal():
     with pytest.warns(DeprecationWarning, match=r"^old is deprecated .* removed in 9\.0\.0\. Use new\.$"):
         lazy.warn_deprecated("old", "new", "9.0.0")
 

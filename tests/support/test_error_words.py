@@ -115,11 +115,11 @@ def test_a_cause_and_its_message_are_in_one_language():
             assert safe_str(caused(ValueError("x"), KeyError("y"))) == "x\nbecause of KeyError: 'y'"
 
 
-def test_an_error_of_ours_says_what_its_message_says():
+def test_own_error_text_is_its_message():
     assert safe_str(caused(LLMError("The server is busy."), OSError("socket 7"))) == "The server is busy."
 
 
-def test_what_is_said_is_bounded():
+def test_error_text_is_bounded():
     many = ExceptionGroup("g", [ExceptionGroup("h", [ValueError("x" * 5_000)] * 50)] * 50)
     assert len(safe_str(many)) < MAX_ERROR_CHARS + 100
 

@@ -76,7 +76,7 @@ def test_a_source_that_is_gone_is_not_named(command, tmp_path):
         ),
     ],
 )
-def test_an_address_stands_behind_the_name(command, recorded, source):
+def test_address_follows_the_name(command, recorded, source):
     assert command(recorded) == f"python -m pip install 'pure-agent-loop[cli] @ {source}'"
 
 
@@ -95,7 +95,7 @@ def run_pal(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, env={**kept, **variables}, capture_output=True, text=True, check=False)
 
 
-def test_the_version_comes_alone_where_there_is_no_namesake():
+def test_version_alone_without_a_namesake():
     assert run_pal("--version").stderr == ""
 
 

@@ -66,13 +66,13 @@ class TestExactValues:
             ("AUTHORIZATION", "q9w8e7r6t5", True),
         ],
     )
-    def test_what_counts_in_the_environment(self, name, value, is_secret):
+    def test_secret_variables_of_the_environment_are_found(self, name, value, is_secret):
         shown = Redactor(env={name: value}, shapes=False).redact(f"it is {value}!")
         assert (f"[secret:{name} removed]" in shown) == is_secret
         assert ("q9w8e7r6t5" in shown) == (not is_secret and "q9w8e7r6t5" in value)
 
     @pytest.mark.parametrize("value", ["q9w8e7r6t5\n", '"q9w8e7r6t5"', "Bearer q9w8e7r6t5"])
-    def test_what_stands_around_a_value(self, value):
+    def test_text_around_a_value_is_kept(self, value):
         redactor = Redactor(env={"API_AUTH": value}, shapes=False)
         assert redactor.redact("it is q9w8e7r6t5!") == "it is [secret:API_AUTH removed]!"
 
@@ -96,7 +96,7 @@ class TestExactValues:
             lambda text: ["plain " * 10_000, text],
         ],
     )
-    def test_it_is_found_wherever_it_stands_in_a_value(self, hide):
+    def test_secret_is_found_anywhere_in_a_value(self, hide):
         redactor = Redactor(["s3cret-value"], env={})
         shown = redactor.redact_value(hide("it is s3cret-value!"))
         assert "s3cret" not in repr(shown)
@@ -109,7 +109,7 @@ class TestExactValues:
         with pytest.raises(ConfigError, match="secrets"):
             Redactor(secrets)
 
-    def test_what_an_agent_takes(self):
+    def test_redactor_arguments_of_an_agent(self):
         assert redactor_for(False, None, {}) is None
         with pytest.raises(ConfigError, match="redact must be"):
             redactor_for("yes", None, {})
@@ -229,7 +229,7 @@ PIECES = st.lists(
 
 class TestStreams:
     @given(PIECES, st.lists(st.integers(1, 12), min_size=1))
-    def test_pieces_give_what_the_whole_gives(self, pieces, sizes):
+    def test_pieces_are_redacted_like_the_whole(self, pieces, sizes):
         text, redactor = "".join(pieces), Redactor(SECRETS, env={}, shapes=False)
         stream, shown, at, turn = redactor.stream(), "", 0, 0
         while at < len(text):
@@ -396,6 +396,6 @@ def test_the_end_of_a_line_is_not_held_back(text):
     assert Redactor(["7h3-s3cret-value"], env={}).stream().feed(text) == text
 
 
-def test_what_stands_around_a_broken_secret_stays():
+def test_text_around_a_broken_secret_is_kept():
     redactor = Redactor(["7h3-s3cret-value"], env={}, shapes=False)
     assert redactor.redact("'7h3-s3cret\n-value'\n\n  next\n") == "'[secret removed]'\n\n  next\n"

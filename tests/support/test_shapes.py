@@ -226,7 +226,7 @@ def test_keys_over_several_lines(form, head, fields):
     assert REDACTOR.redact(f"before\n{text}\nand after").endswith("and after")
 
 
-def test_a_mark_of_a_key_alone_is_no_key():
+def test_key_prefix_alone_is_not_a_key():
     for text in (
         'if line == "-----BEGIN PRIVATE KEY-----":\n    start(line, 42)\n',
         "-----BEGIN PRIVATE KEY-----\n",

@@ -29,7 +29,7 @@ from pure_agent_loop.support.typed import mistyped
         (object, Any, ""),
     ],
 )
-def test_what_does_not_fit_is_named(value, hint, wrong):
+def test_mismatched_field_is_named(value, hint, wrong):
     assert mistyped(value, hint) == wrong
 
 

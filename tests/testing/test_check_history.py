@@ -119,7 +119,7 @@ def test_further_keys_can_be_allowed():
     assert check_history(messages, extra_keys=["reasoning_content"]) == []
 
 
-def test_deep_nesting_is_no_trouble():
+def test_deep_nesting_is_accepted():
     deep = []
     for _ in range(100_000):
         deep = [deep]
@@ -175,7 +175,7 @@ MESSAGES = st.one_of(
 
 @settings(deadline=None, database=None)
 @given(st.lists(MESSAGES, max_size=8))
-def test_what_the_library_repairs_passes_and_stays(messages):
+def test_repaired_history_passes_and_is_stable(messages):
     repaired, _ = repair_history(messages, "lost")
     assert [one for one in check_history(to_wire(repaired)) if "content of" not in one] == []
     assert json.loads(json.dumps(repaired)) == repaired

@@ -80,7 +80,7 @@ def test_a_signal_crosses_threads_and_loops():
     asyncio.run(signal.wait_async())
 
 
-def test_what_does_not_come_fails_instead_of_hanging():
+def test_missing_event_fails_instead_of_hanging():
     with pytest.raises(ScriptError, match="the bus did not happen within 0 s"):
         Signal("the bus").wait(timeout=0)
     with pytest.raises(ScriptError, match="reaching the end did not happen"):

@@ -20,7 +20,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_what_was_written_is_there_after_a_crash(postgres):
+def test_written_data_survives_a_crash(postgres):
     url = postgres.new_database()
     with psycopg.connect(url) as connection:
         connection.execute("CREATE TABLE t AS SELECT 5 AS n")
@@ -41,7 +41,7 @@ def test_it_ends_with_a_process_that_was_killed():
         psycopg.connect(f"postgresql://postgres@/postgres?host={folder}")
 
 
-def test_one_that_cannot_start_says_what_postgres_said_and_leaves_nothing(tmp_path_factory):
+def test_failed_start_shows_the_postgres_log_and_leaves_nothing(tmp_path_factory):
     server = PostgresServer(settings={"shared_buffers": "much"})
     with pytest.raises(ScriptError, match="shared_buffers"):
         server.__enter__()

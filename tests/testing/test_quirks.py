@@ -167,7 +167,7 @@ def test_an_agent_ends_as_it_should(quirk):
         assert result.content.startswith(expected.text)
 
 
-def test_a_quirk_of_ones_own():
+def test_custom_quirk():
     quirk = Quirk("mine", "for this test", b'data: {"x": ', Expected(error="incomplete"))
     with serve(quirk) as server:
         assert set(map(tuple, asyncio.run(every_way(quirk, server)).values())) == {()}

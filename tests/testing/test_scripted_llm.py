@@ -159,7 +159,7 @@ def test_exceptions_are_raised_also_between_pieces():
     llm.assert_done()
 
 
-def test_an_answer_without_finish_reason_is_no_answer():
+def test_answer_without_finish_reason_is_rejected():
     with pytest.raises(LLMError) as caught:
         asyncio.run(ScriptedLLM([deltas("a", finish_reason=None)]).chat(HELLO))
     assert caught.value.kind == "incomplete"
@@ -256,12 +256,12 @@ def test_a_script_that_is_not_strict_repeats_its_last_item():
         ([deltas("a", Reset())], "only ScriptedServer"),
     ],
 )
-def test_what_is_no_item_is_refused_at_once(script, words):
+def test_invalid_script_item_is_rejected_at_once(script, words):
     with pytest.raises(ConfigError, match=words):
         ScriptedLLM(script)
 
 
-def test_what_a_callable_returns_is_checked_too():
+def test_result_of_a_callable_item_is_checked():
     with pytest.raises(ConfigError, match="not a script item"):
         asyncio.run(ScriptedLLM(lambda *_: 3).chat(HELLO))
     with pytest.raises(ScriptError, match="needs a ScriptedServer"):

@@ -195,7 +195,7 @@ def test_a_wrong_key_is_refused():
         assert probe.ask().status == 200
 
 
-def test_what_is_not_http_does_no_harm(caplog):
+def test_non_http_bytes_do_no_harm(caplog):
     with ScriptedServer(["x"]) as server:
         where = urlsplit(server.base_url)
         for junk in (
@@ -328,7 +328,7 @@ def test_connection_errors_become_broken_connections():
         assert isinstance(ask(server.base_url).broken, ConnectionError)
 
 
-def test_what_a_callable_raises_is_what_happens():
+def test_exception_of_a_handler_is_played():
     with ScriptedServer(handler=raises(LLMError("slow", kind="rate_limit"))) as server:
         assert ask(server.base_url).status == 429
 

@@ -175,7 +175,7 @@ def test_a_cancelled_request_releases_the_connection_and_leaves_no_task(way: str
         gate.open()
 
 
-def test_a_cancelled_run_keeps_what_was_written_and_closes_the_connection():
+def test_cancelled_run_keeps_its_partial_text_and_closes_the_connection():
     gate, token = Gate(), CancelToken()
     with ScriptedServer([deltas("first ", gate, "second")]) as server:
         agent = Agent(model="m", api_key="k", base_url=server.base_url)

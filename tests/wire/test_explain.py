@@ -62,7 +62,7 @@ def agent_for(server, **options):
 @pytest.mark.parametrize("history", [None, HISTORY], ids=["new", "history"])
 @pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
 @pytest.mark.parametrize("mode", ["auto", "native", "json", "text"])
-def test_it_is_what_the_server_gets(mode, options, history):
+def test_explanation_equals_the_request(mode, options, history):
     with ScriptedServer(["ok"], extra_keys=["reasoning_content"]) as server:
         agent = agent_for(server, tool_mode=mode, **options)
         explanation = agent.explain("And 2 + 2?", history)
@@ -82,7 +82,7 @@ REFUSALS = {
 
 @pytest.mark.usefixtures("transport")
 @pytest.mark.parametrize("mode", REFUSALS)
-def test_what_a_server_has_refused_is_left_out(mode):
+def test_rejected_option_is_left_out(mode):
     with ScriptedServer([status(400, REFUSALS[mode]), "ok", "ok"]) as server:
         agent = agent_for(server, tool_mode=mode)
         before = agent.explain("go")
@@ -192,7 +192,7 @@ def test_asking_changes_nothing():
         assert agent.run("go").stop_reason == "completed"
 
 
-def test_a_client_that_cannot_say_is_shown_what_it_would_be_given():
+def test_client_without_explain_shows_its_arguments():
     class Own(BaseLLMClient):
         model = "own"
 
@@ -237,7 +237,7 @@ async def test_it_works_inside_a_running_loop_and_for_the_older_client():
     assert explanation.request["messages"][-1] == {"role": "user", "content": "go"}
 
 
-def test_what_cannot_be_asked_is_refused():
+def test_unsupported_explain_arguments_are_rejected():
     with pytest.raises(ConfigError, match="task must be text"):
         Agent(llm=ScriptedLLM([])).explain(5)
     with pytest.raises(ConfigError, match="task must be text"):

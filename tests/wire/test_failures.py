@@ -145,7 +145,7 @@ def test_the_timeout_of_the_sdk(way: str, where: str):
         assert get_error(client_of(server, timeout=0.05), way).kind == "timeout"
 
 
-def test_a_header_that_cannot_be_sent_is_no_connection_trouble_and_not_shown():
+def test_unsendable_header_is_not_a_connection_error_and_is_hidden():
     with ScriptedServer([]) as server:
         error = get_error(client_of(server), extra_headers={"X-Token": "se\ncret"})
     assert error.kind == "bad_request"
@@ -164,7 +164,7 @@ def test_answers_that_come_in_another_form_than_asked(way: str):
                 assert get_answer(client_of(server), way).content == "hello"
 
 
-def test_what_follows_a_complete_answer_cannot_spoil_it():
+def test_data_after_a_complete_answer_is_ignored():
     for after in (Reset(), HangUp(), BrokenChunk(), ErrorChunk()):
         events = Raw(
             b'data: {"choices": [{"delta": {"content": "hello"}, "finish_reason": "stop"}]}\n\n'
@@ -233,7 +233,7 @@ def test_retry_after_comes_through_the_wire(way: str):
     assert failure(rate_limited(), way).retry_after is None
 
 
-def test_errors_of_others_stay_what_they_are():
+def test_foreign_errors_are_unchanged():
     for error in (ValueError("x"), KeyError("x"), RuntimeError("x")):
         assert translate_error(error, "u", "m") is error
     for error, kind in (

@@ -88,7 +88,7 @@ def answer(text: str) -> bytes:
 # -- too much --------------------------------------------------------------------------------------
 
 
-def test_a_second_answer_right_behind_the_first_is_nobodys(transport):
+def test_immediate_second_response_is_discarded(transport):
     seen = []
 
     def talk(connection: socket.socket) -> None:
@@ -105,7 +105,7 @@ def test_a_second_answer_right_behind_the_first_is_nobodys(transport):
         assert run(client, work) == ["answer 1", "answer 2", "answer 3"]
 
 
-def test_a_second_answer_that_comes_later_is_nobodys(transport):
+def test_late_second_response_is_discarded(transport):
     seen, was_read, is_sent = [], threading.Event(), threading.Event()
 
     def talk(connection: socket.socket) -> None:

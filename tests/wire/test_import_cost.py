@@ -32,7 +32,7 @@ def loaded_by(http: str, settings: str = "") -> str:
     return printed(code, http)
 
 
-def test_a_client_loads_what_it_sends_with_when_it_is_built():
+def test_client_loads_its_transport_at_creation():
     assert loaded_by("httpx") in ("['httpx']", "['httpx2']")
     assert "openai" in loaded_by("httpx", ", organization='o'")
 

@@ -74,7 +74,7 @@ OLD = [
 
 @pytest.mark.parametrize("tool_mode", ["auto", "native", "json", "text"])
 @pytest.mark.parametrize("facade", [Agent, AIClient])
-def test_an_agent_without_tools_goes_on_from_a_history_with_calls(tool_mode: str, facade: Any):
+def test_agent_without_tools_continues_a_history_with_calls(tool_mode: str, facade: Any):
     with ScriptedServer(handler=picky) as server:
         agent = facade("m", "k", server.base_url, tool_mode=tool_mode)
         result = agent.run("And 2 + 2?", OLD) if tool_mode in ("auto", "native") else None
@@ -88,13 +88,13 @@ def test_an_agent_without_tools_goes_on_from_a_history_with_calls(tool_mode: str
 
 
 @pytest.mark.parametrize("words", ["Used earlier", "此前的对话中使用过"])
-def test_what_is_said_of_tools_that_are_gone(words: str):
+def test_error_for_removed_tools(words: str):
     language = "en" if words.startswith("U") else "zh"
     explained = Agent("m", "k", "http://127.0.0.1:9/v1", language=language).explain("go", OLD)
     assert explained.request["tools"][0]["function"]["description"].startswith(words)
 
 
-def test_a_call_of_a_tool_that_is_gone_is_answered_and_the_run_goes_on():
+def test_call_of_a_removed_tool_is_answered_and_the_run_continues():
     def stubborn(request: ServerRequest) -> Any:
         return call("add", a=1, b=1) if request.messages[-1]["role"] == "user" else "2."
 

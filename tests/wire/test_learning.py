@@ -182,7 +182,7 @@ HISTORY = [
 
 
 @pytest.mark.parametrize("refuse", REFUSALS.values(), ids=REFUSALS)
-def test_an_agent_learns_once_and_goes_on(refuse: Refusal):
+def test_agent_learns_once_and_continues(refuse: Refusal):
     strict = Strict(refuse)
     with ScriptedServer(handler=strict, extra_keys=ECHO) as server:
         settings = {**SETTINGS, "stream": False} if refuse is _needs_stream else dict(SETTINGS)
@@ -209,7 +209,7 @@ def test_an_agent_learns_once_and_goes_on(refuse: Refusal):
 
 
 @pytest.mark.parametrize("refuse", OF_CHOICES.values(), ids=OF_CHOICES)
-def test_what_the_caller_set_is_never_left_out(refuse: Refusal):
+def test_explicit_option_is_never_left_out(refuse: Refusal):
     strict = Strict(refuse)
     with ScriptedServer(handler=strict) as server:
         agent = Agent("m", "k", server.base_url, tools=[add], temperature=0.2, tool_mode="native", **SETTINGS)
@@ -296,7 +296,7 @@ def test_a_thinking_level_that_a_model_does_not_know_is_an_error():
     assert error.kind == "bad_request"
 
 
-def test_what_was_learned_can_be_pasted():
+def test_learned_profile_can_be_pasted():
     with ScriptedServer(
         [status(400, "Unsupported parameter: 'temperature' is not supported"), "hi"]
     ) as server:
@@ -324,7 +324,7 @@ NOT_LEARNED = [
 
 
 @pytest.mark.parametrize("words", NOT_LEARNED)
-def test_an_error_that_is_no_refusal_is_reported_and_not_repeated(words: str):
+def test_error_that_is_not_a_rejection_is_raised_without_a_retry(words: str):
     with ScriptedServer([status(400, words)]) as server:
         client = client_of(server, model="grok-temperature-reasoning")
         error = get_error(client, tools=TOOLS, temperature=0.2, max_tokens=90000, user="ann")

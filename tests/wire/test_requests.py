@@ -90,7 +90,7 @@ def test_a_level_of_one_request_wins():
     assert "thinking_level" not in body
 
 
-def test_a_profile_of_ones_own():
+def test_custom_profile():
     before = list(PROFILES)
     try:
         register(

@@ -61,7 +61,7 @@ def saying(head: bytes, body: bytes = HELLO, tls: Any = None) -> Iterator[tuple[
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("where", ["before", "middle"])
-def test_an_answer_goes_on_when_its_client_is_closed_and_its_connection_ends_with_it(transport, where, way):
+def test_answer_continues_after_close_and_its_connection_ends_with_it(transport, where, way):
     gate = Gate()
     item = deltas(gate, "hello") if where == "before" else deltas("hel", gate, "lo")
     with ScriptedServer([item]) as server, counting(server) as relay:
@@ -123,7 +123,7 @@ def test_a_kept_connection_that_ended_while_the_event_loop_was_busy(
 # -- odd servers -----------------------------------------------------------------------------------
 
 
-def test_what_came_before_a_connection_broke_counts(transport):
+def test_text_before_a_broken_connection_counts(transport):
     """The reader is slow, and the server leaves behind ``[DONE]`` without the end of the chunks."""
     said, left = threading.Event(), threading.Event()
     chunk = b"%x\r\n%s\r\n"
@@ -176,7 +176,7 @@ COUNTS_FIELDS = "max_headers" in inspect.signature(aiohttp.ClientSession).parame
 
 
 @pytest.mark.parametrize("odd", ODD_HEADS)
-def test_what_aiohttp_cannot_read_is_read_by_the_other_when_a_run_asks_again(transport, odd):
+def test_body_unreadable_by_aiohttp_is_read_by_httpx_on_retry(transport, odd):
     is_read = bool(transport) or (odd == "many fields" and not COUNTS_FIELDS)
     with saying(b"200 OK\r\nContent-Type: application/json\r\n" + ODD_HEADS[odd]) as (url, seen):
         agent = Agent(llm=OpenAIClient("m", "k", url), retry=RetryConfig(base_delay=0.0, jitter=0.0))
@@ -208,7 +208,7 @@ def test_no_cookie_is_kept(transport):
         assert ["cookie" in each for each in seen] == [False, False]
 
 
-def test_what_a_redirect_to_tls_is_checked_by(transport, tmp_path: Path, monkeypatch):
+def test_redirect_to_tls_checks_the_certificate(transport, tmp_path: Path, monkeypatch):
     context, trusted = certificate(tmp_path, "localhost")
     head = b"200 OK\r\nContent-Type: application/json\r\n" + LENGTH
     with saying(head, tls=context) as (url, came):
@@ -285,5 +285,5 @@ def test_header_fields_are_sent_alike_or_refused_alike(fields, given, monkeypatc
 @pytest.mark.parametrize(
     "options", [{"extra_headers": {"X-A": "é"}}, {"extra_query": {"a": "\ud800"}}], ids=ascii
 )
-def test_what_cannot_be_sent_is_a_bad_request(transport, options, more):
+def test_unsendable_request_is_a_bad_request_error(transport, options, more):
     assert get_error(client_of("http://127.0.0.1:9/v1", **more), **options).kind == "bad_request"

@@ -68,7 +68,7 @@ def test_a_plain_endpoint_is_asked_without_the_sdk(demanded):
     [("aiohttp", "{'httpx', 'httpx2'}"), ("httpx", "{'aiohttp'}")],
     indirect=["demanded"],
 )
-def test_what_is_demanded_is_in_force(demanded, others):
+def test_demanded_transport_is_used(demanded, others):
     code = (
         "import asyncio, sys\n"
         "from pure_agent_loop import Agent, OpenAIClient\n"
@@ -249,7 +249,7 @@ def test_one_request_a_connection_where_a_header_says_so(demanded):
         assert relay.connections == 2
 
 
-def test_what_is_forgotten_with_its_loop_brings_no_complaint(demanded):
+def test_connection_dropped_with_its_loop_causes_no_warning(demanded):
     code = (
         "import asyncio\n"
         "from pure_agent_loop.llm.http.choice import transport_for\n"
@@ -272,7 +272,7 @@ def test_what_is_forgotten_with_its_loop_brings_no_complaint(demanded):
     assert done.stderr == ""
 
 
-def test_nor_does_what_is_in_use_until_the_end_of_the_process(demanded):
+def test_connection_in_use_at_exit_causes_no_warning(demanded):
     code = (
         "import asyncio\n"
         "from pure_agent_loop import OpenAIClient\n"
@@ -365,7 +365,7 @@ def test_also_through_the_sdk(aio, monkeypatch):
 @pytest.mark.parametrize(
     "host", ["127.8.9.10", "[::1]", "[::ffff:127.0.0.1]", "models.localhost", "localhost."]
 )
-def test_what_is_this_machine(monkeypatch, host):
+def test_loopback_addresses_are_recognised(monkeypatch, host):
     monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
     assert not has_proxy(f"https://{host}:1/v1")
     assert has_proxy("https://127.0.0.1.models.invalid/v1")
@@ -409,7 +409,7 @@ def test_a_proxy_on_the_way_to_tls(aio, tmp_path: Path, monkeypatch):
     assert asked == ["models.invalid:8443"]
 
 
-def test_what_fails_behind_a_proxy_names_it_without_its_password(monkeypatch):
+def test_proxy_failure_names_the_proxy_without_its_password(monkeypatch):
     monkeypatch.setenv("HTTP_PROXY", "http://user:pa55word@127.0.0.1:9")
     monkeypatch.setenv("NO_PROXY", "direct.invalid")
     with pytest.raises(LLMError, match=r"through the proxy http://127\.0\.0\.1:9\)") as caught:

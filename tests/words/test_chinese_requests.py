@@ -412,7 +412,7 @@ def test_refusals(room, how):
     check(llm)
 
 
-def test_what_was_stopped_is_told_in_the_next_run():
+def test_stopped_work_is_reported_in_the_next_run():
     token = CancelToken()
 
     def cancels(*_: Any) -> Any:
@@ -426,7 +426,7 @@ def test_what_was_stopped_is_told_in_the_next_run():
     check(llm)
 
 
-def test_what_waits_for_a_person_is_told(room):
+def test_pending_question_is_reported(room):
     with ScriptedLLM([call("write_file", path="a", content=""), "好"]) as llm:
         agent = Agent(llm=llm, tools=workspace_tools(room), language="zh", permission_mode="ask")
         suspended = agent.run("去")

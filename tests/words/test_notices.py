@@ -113,7 +113,7 @@ def english_only(tree: ast.Module) -> list[str]:
     return [text for expression in shown(tree) for text in prose(expression)]
 
 
-def test_text_for_people_stands_in_the_catalogue():
+def test_text_for_people_is_in_the_catalogue():
     """A sentence in an error, or as an argument of what shows it, is English whatever the user speaks."""
     counts = {
         path.relative_to(SOURCE).as_posix(): len(english_only(ast.parse(path.read_text(encoding="utf-8"))))

@@ -85,7 +85,7 @@ def test_a_tool_of_your_own_in_two_languages():
         ({"language": "fr"}, "language='fr' is unknown"),
     ],
 )
-def test_what_could_not_be_said_is_refused(field, message):
+def test_unusable_replacement_text_is_rejected(field, message):
     with pytest.raises(ConfigError, match=message):
         replace(ZH, **field)
 

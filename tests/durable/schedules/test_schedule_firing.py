@@ -106,7 +106,7 @@ def test_a_run_that_a_dead_worker_submitted_counts_with_its_own_prompt(desk, tmp
 
 
 @pytest.mark.parametrize("missed", ["skip", "once"])
-def test_a_worker_that_was_held_up_for_seconds_records_what_it_left_out(desk, caplog, missed):
+def test_delayed_worker_records_skipped_firings(desk, caplog, missed):
     desk.add(every=2, overlap="queue", missed=missed)
     desk.time += 10
     desk.first.fire()
@@ -157,7 +157,7 @@ def test_one_of_those_that_look_at_the_same_moment_fires(desk):
     assert [due for due, _ in desk.states()] == [300.0 * n for n in range(1, 15)]
 
 
-def test_another_one_submits_what_a_dead_one_has_fired(desk):
+def test_firing_of_a_dead_worker_is_submitted_by_another(desk):
     desk.add(
         deliver=to_session("chat"),
         prompt='put 1 {"at": "{due}"}',
@@ -212,7 +212,7 @@ def test_a_pause_misses_nothing(desk):
     assert desk.clients[0].queue.info(run_id).task == "put 1"
 
 
-def test_what_was_changed_meanwhile_is_not_fired_as_it_was(desk):
+def test_changed_schedule_does_not_fire_its_old_form(desk):
     desk.add()
     desk.time += 300
     with pytest.raises(ConfigError, match="replace"):
@@ -250,7 +250,7 @@ def test_one_that_cannot_be_read_here_does_not_keep_the_others(desk, caplog):
 
 
 @pytest.mark.parametrize("state", ["due", "running", "answered", "delivering"])
-def test_what_another_machine_has_fired_is_left_to_it_where_its_zone_is_not_known(desk, state):
+def test_firing_of_a_machine_with_an_unknown_zone_is_left_to_it(desk, state):
     desk.add(name="a", deliver=to_session("chat"))
     desk.add(name="b", deliver=to_session("chat"))
     desk.time += 300
@@ -271,7 +271,7 @@ def test_what_another_machine_has_fired_is_left_to_it_where_its_zone_is_not_know
     )
 
 
-def test_what_a_database_cannot_keep_does_not_stop_the_others(desk, tmp_path):
+def test_unstorable_schedule_does_not_stop_the_others(desk, tmp_path):
     desk.add(name="odd", prompt="", prompt_file=tmp_path / "\udcff", deliver=to_session("chat"))
     desk.add(name="other")
     desk.time += 300

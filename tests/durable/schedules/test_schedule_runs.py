@@ -86,7 +86,7 @@ def test_to_a_file(working, until):
     assert [each.name for each in working.folder.glob(".answers*")] == []
 
 
-def test_what_it_cost_is_summed_up_by_schedule(working, until):
+def test_costs_are_summed_by_schedule(working, until):
     for _ in range(2):
         now(working, until, "costly")
     totals = totals_by("schedule", expenses_of(working.engine.sessions))

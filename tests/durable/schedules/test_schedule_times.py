@@ -51,7 +51,7 @@ def test_an_hour_that_comes_twice_has_a_daily_run_once():
     assert following("45 2 * * *", "Europe/Oslo", "2026-10-25T01:30:00+00:00", 1) == ["10-26 01:45"]
 
 
-def test_what_comes_each_half_hour_comes_in_both_hours():
+def test_half_hourly_schedule_fires_in_both_repeated_hours():
     found = following("*/30 * * * *", "Europe/Oslo", "2026-10-25T00:00:00+00:00", 4)
     assert found == ["10-25 00:30", "10-25 01:00", "10-25 01:30", "10-25 02:00"]
 
@@ -98,7 +98,7 @@ def test_every_so_many_seconds(seconds, anchor, later, most):
         ("all", 1_230, [600, 900, 1_200]),
     ],
 )
-def test_what_was_missed_is_run_as_it_was_said(missed, down, expected):
+def test_missed_firings_run_as_configured(missed, down, expected):
     found = due_times(Interval(300, 0.0), 300.0, 300.0 + down, missed, 2)
     assert [each - 300.0 for each in found] == expected
 
@@ -143,7 +143,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("options", "words"), BAD)
-def test_what_cannot_be_run_is_refused_by_name(options, words):
+def test_unrunnable_schedule_is_rejected_by_name(options, words):
     given = {"name": "a", "agent": "worker", "prompt": "go", **options}
     with pytest.raises(ConfigError) as found:
         Schedule(**given)

@@ -194,7 +194,7 @@ def test_each_refusal_names_its_rule(dialect, fields, words):
         ("mistral", {"messages": PLAIN_ROUND, "reasoning_effort": "none"}),
     ],
 )
-def test_what_a_vendor_takes_is_not_refused(dialect, fields):
+def test_option_accepted_by_a_vendor_is_sent(dialect, fields):
     body = {"model": "m", "messages": [{"role": "user", "content": "go"}], **fields}
     assert check_chat_request(body, dialect) == []
 

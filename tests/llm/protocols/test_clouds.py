@@ -186,7 +186,7 @@ async def test_an_arn_is_signed_as_it_is_sent():
 
 
 @in_a_loop
-async def test_what_only_the_sdk_sends_and_large_requests_are_signed(cloud):
+async def test_sdk_requests_and_large_requests_are_signed(cloud):
     """The SDK sends requests through proxies too."""
     with server_of(cloud, ["a", "b"]) as server:
         client = client_of(server)
@@ -288,7 +288,7 @@ LACKING = {
 
 @pytest.mark.parametrize("field", LACKING)
 @in_a_loop
-async def test_what_a_cloud_lacks_is_refused_before_a_request(field):
+async def test_missing_cloud_feature_is_rejected_before_a_request(field):
     cloud, options = LACKING[field]
     with server_of(cloud, []) as server:
         with pytest.raises(ConfigError, match=field):
@@ -460,7 +460,7 @@ def test_missing_settings_name_the_variable(cloud, monkeypatch):
         VertexClient(MODELS["vertex"], "k", region="us-east5")
 
 
-def test_an_unknown_profile_is_told(monkeypatch):
+def test_unknown_profile_is_reported(monkeypatch):
     with pytest.raises(ConfigError, match="nobody"):
         BedrockClient(MODELS["bedrock"], profile="nobody")
     monkeypatch.setenv("AWS_PROFILE", "nobody")
@@ -490,7 +490,7 @@ async def test_broken_credentials_are_told(case, monkeypatch, tmp_path):
 
 
 @in_a_loop
-async def test_a_client_that_is_no_longer_used_is_let_go(cloud):
+async def test_unused_client_is_released(cloud):
     with server_of(cloud, ["a"]) as server:
         client = client_of(server)
         await client.chat(USER)

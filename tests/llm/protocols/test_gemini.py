@@ -226,7 +226,7 @@ def test_a_typed_answer_is_constrained():
         ("gemini-2.5-flash", None, {"reasoning_effort": "xhigh"}, "xhigh"),
     ],
 )
-def test_what_a_model_rejects_is_refused_before_a_request(model, level, options, words):
+def test_rejected_option_of_a_model_fails_before_a_request(model, level, options, words):
     with pytest.raises(ConfigError, match=words):
         GeminiWriter(model, level).write(USER, [ADD], options)
 

@@ -334,7 +334,7 @@ async def test_limits_are_asked_of_the_server_once():
 
 
 @in_a_loop
-async def test_what_the_server_lists_of_a_model_is_in_force():
+async def test_listed_model_properties_apply():
     """A model that no table knows yet: the server lists no effort, no thinking and no typed answers."""
     capabilities = {
         "effort": {"supported": False},
@@ -669,7 +669,7 @@ SUMMARY = {"type": "compaction", "content": "They added 1 and 2."}
 BY_TOKENS = {"edits": [{"type": "compact_20260112"}]}
 
 
-def test_a_summary_of_the_server_takes_the_place_of_what_it_sums_up(streams):
+def test_server_summary_replaces_the_summarised_messages(streams):
     items = [
         answer(call("add", a=1, b=2), reasoning="first"),
         answer("3", reasoning="second"),
@@ -766,7 +766,7 @@ def test_tools_come_in_the_middle_of_a_round(streams, tmp_path):
     assert [changes_in(body) for body in bodies] == [[], added, added, [*added, *gone]]
 
 
-def test_other_tools_at_the_start_leave_out_what_they_made_invalid():
+def test_changed_tools_drop_invalidated_thinking():
     """Another system prompt makes all thinking invalid: the tools of now are those at the start then."""
     items = [answer("a", reasoning="first"), answer("b", reasoning="second"), answer("c", reasoning="third")]
     with MessagesServer(items) as server:

@@ -224,12 +224,12 @@ def test_defaults_are_dropped_where_the_protocol_has_none():
         ("claude-opus-4-6", None, {"top_p": 0.9, "thinking": {"type": "adaptive"}}, "top_p=0.9"),
     ],
 )
-def test_what_a_model_rejects_is_refused_before_a_request(model, level, options, words):
+def test_rejected_option_of_a_model_fails_before_a_request(model, level, options, words):
     with pytest.raises(ConfigError, match=words):
         write([user("q")], [ADD], options, model=model, level=level)
 
 
-def test_sampling_beside_thinking_is_written_where_it_is_accepted():
+def test_sampling_with_thinking_is_sent_where_accepted():
     written = body([user("q")], None, {"temperature": 1, "top_p": 0.95}, level="low")
     assert (written["temperature"], written["top_p"]) == (1, 0.95)
     assert body([user("q")], None, {"temperature": 0.5}, level="off")["temperature"] == 0.5
@@ -278,7 +278,7 @@ def test_each_family_is_met_by_a_model():
 
 
 @pytest.mark.parametrize("model", MODELS)
-def test_what_a_server_lists_agrees_with_the_table(model):
+def test_server_list_agrees_with_the_table(model):
     """Any family may be refined by what is listed of any model; nothing but the name decides the rest."""
     if family_for(model) is OTHER:
         return
@@ -293,7 +293,7 @@ def test_what_a_server_lists_agrees_with_the_table(model):
 
 
 @pytest.mark.parametrize("info", [{}, {"capabilities": ["completion"], "max_tokens": "many"}, {"id": "x"}])
-def test_what_a_server_does_not_list_stays(info):
+def test_price_unlisted_by_a_server_is_kept(info):
     assert refined(family_for("claude-opus-4-6"), info) == family_for("claude-opus-4-6")
 
 
@@ -380,7 +380,7 @@ def test_bound_thinking_is_left_out_after_other_bytes(change):
     assert len(request.left_out) == 1
 
 
-def test_later_thinking_falls_with_what_came_before_it():
+def test_later_thinking_is_dropped_with_its_prefix():
     history = bound([{"role": "system", "content": "s"}, user("q")], [ADD])
     history = bound([*history, user("r")], [ADD])
     history[1] = user("changed")
@@ -503,7 +503,7 @@ def test_a_damaged_record_of_tools_changes_nothing(damage):
     assert roles(request) == ["user", "assistant", "user", "assistant", "user"]
 
 
-def test_what_a_summary_has_of_changed_tools_is_in_force():
+def test_changed_tools_in_a_summary_apply():
     summary = {"type": "compaction", "content": "s", "signature": "g", "tool_changes": [ADDED]}
     message = {"role": "assistant", "content": "s", "content_blocks": [summary], "meta": {"origin": ORIGIN}}
     message |= {"tools_at_start": [TOOL]}

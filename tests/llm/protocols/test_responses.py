@@ -123,7 +123,7 @@ def test_options_without_a_counterpart_are_refused(name):
 
 @pytest.mark.parametrize("name", ["previous_response_id", "conversation"])
 @pytest.mark.parametrize("place", ["option", "extra_body"])
-def test_no_history_is_sent_beside_one_of_the_server(name, place):
+def test_no_history_is_sent_with_a_server_history(name, place):
     options = {name: "x"} if place == "option" else {"extra_body": {name: "x"}}
     with pytest.raises(ConfigError, match=f"{name}='x': the history is sent already"):
         body(USER, None, options)
@@ -164,7 +164,7 @@ def test_a_changed_text_keeps_its_phase(phases, expected):
     assert (written["content"], written.get("phase")) == ("[redacted]", expected)
 
 
-def test_reasoning_that_nobody_stores_is_left_out():
+def test_unstored_reasoning_is_dropped():
     plain = {name: value for name, value in REASONING.items() if name != "encrypted_content"}
     history = [*USER, kept(plain, message_item("ok"), content="ok")]
     assert body(history)["input"][1:] == [{"role": "assistant", "content": "ok"}]
@@ -433,7 +433,7 @@ def continuing(server, model="gpt-5", **settings):
     return ResponsesClient(model, "k", server.base_url, continues=True, **settings)
 
 
-def test_what_a_server_stores_is_not_refused_by_it():
+def test_stored_response_is_accepted_by_its_server():
     def look() -> str:
         """Look around."""
         return "seen"
@@ -443,7 +443,7 @@ def test_what_a_server_stores_is_not_refused_by_it():
         assert "previous_response_id" in server.requests[1].body
 
 
-def test_a_request_holds_only_what_the_server_lacks():
+def test_request_holds_only_messages_missing_on_the_server():
     script = [answer("So: ", call("add", a=1, b=2), reasoning="hm"), "It is 3.", "It is 3 again."]
     with ResponsesServer(script) as server:
         agent = Agent(llm=continuing(server), tools=[add], system_prompt="Be exact.")
@@ -490,7 +490,7 @@ def test_a_changed_history_is_sent_in_full(change):
     assert (last.get("previous_response_id"), len(last["input"])) == expected
 
 
-def test_another_model_in_between_is_told_to_the_first():
+def test_other_model_in_between_is_reported_to_the_first():
     with ResponsesServer(["one", "two", "three", "four"]) as server:
         first, other = Agent(llm=continuing(server)), Agent(llm=continuing(server, "gpt-5-mini"))
         messages = first.run("1?").messages
@@ -521,7 +521,7 @@ def test_secrets_that_were_redacted_are_not_fetched_from_the_server():
 
 
 @pytest.mark.parametrize(("settings", "options"), [({"continues": True}, {}), ({}, {"background": True})])
-def test_what_needs_storage_refuses_to_go_without(settings, options):
+def test_feature_with_storage_requires_it(settings, options):
     client = ResponsesClient("gpt-5", "k", "http://127.0.0.1:1", **settings)
     with pytest.raises(ConfigError, match="needs a stored response"):
         client.request_body(USER, None, {"store": False, **options}, stream=True)

@@ -71,7 +71,7 @@ async def test_no_redirect_takes_the_key_elsewhere(name, library):
 
 @pytest.mark.parametrize("name", CLIENTS)
 @in_a_loop
-async def test_what_only_the_sdk_sends_is_sent(name):
+async def test_sdk_only_requests_are_sent(name):
     kind, server_kind = CLIENTS[name]
     with server_kind(["a"], api_key="k") as server:
         client = kind("claude-opus-4-6", "k", server.base_url)
@@ -123,7 +123,7 @@ class Breaking(http.server.ThreadingHTTPServer):
 @pytest.mark.parametrize("library", ["", "httpx"])
 @pytest.mark.parametrize("name", CLIENTS)
 @in_a_loop
-async def test_what_came_before_the_connection_failed_is_read(name, library):
+async def test_text_before_a_failed_connection_is_read(name, library):
     kind, server_kind = CLIENTS[name]
     with server_kind(["It is 3."]) as server, pytest.MonkeyPatch.context() as patch:
         patch.setenv("PAL_HTTP", library)

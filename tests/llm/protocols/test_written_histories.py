@@ -78,7 +78,7 @@ def test_a_message_that_is_changed_in_place_is_written_anew(model):
 
 
 @pytest.mark.parametrize("model", CLIENTS)
-def test_what_was_written_is_kept_as_long_as_its_task(model):
+def test_output_is_kept_as_long_as_its_task(model):
     client = new_client(model)
 
     async def ask():

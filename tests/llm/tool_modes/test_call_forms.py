@@ -81,7 +81,7 @@ def test_a_call_is_found_however_the_text_is_cut(written, size):
 
 @pytest.mark.parametrize("size", [3, 9999])
 @pytest.mark.parametrize("written", FORMS.values(), ids=FORMS)
-def test_what_is_no_call_stays_text(written, size):
+def test_text_without_a_call_stays_text(written, size):
     for text in (
         f"So it is written:\n```\n{written}\n```\nThat is all.",
         f"So it is written: `{written}`".replace("\n", ""),

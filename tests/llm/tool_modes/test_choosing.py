@@ -108,7 +108,7 @@ def test_where_nothing_gains_it_answers_and_the_likelihoods_without_content_are_
     assert len(model.requests) - first < first
 
 
-def test_what_comes_before_a_name_is_the_same_for_all_tools():
+def test_prefix_before_a_name_is_the_same_for_all_tools():
     @tool
     def diary() -> str:
         """Show the diary."""
@@ -176,7 +176,7 @@ class Cutting(Likely):
 
 
 @pytest.mark.parametrize(("first", "called"), [(-1.0, []), (-9.0, [("clock", {})])])
-def test_a_name_is_no_likelier_for_being_cut_into_fewer_pieces(first, called):
+def test_likelihood_of_a_name_does_not_depend_on_its_token_count(first, called):
     model = Cutting({}, ["It is noon."])
     model.cuts = {"N/A": 1, "What time is it?": 5}
     model.hears = {"N/A": [first, -9.0, -9.0], "What time is it?": [-2.0]}
@@ -211,7 +211,7 @@ def test_words_that_the_server_cannot_write_leave_the_names_to_decide():
     assert [calls_of(agent.run("What time is it?")) for _ in range(2)] == [[("clock", {})]] * 2
 
 
-def test_a_value_that_was_made_up_is_chosen_among_what_was_said():
+def test_invented_value_is_chosen_among_the_stated_ones():
     model = Likely({"umbrella": "weather"}, [{"city": "Paris"}, {"city": "Oslo"}, "It rains."])
     result = Agent(llm=model, tools=[weather]).run("An umbrella in Oslo?")
     assert calls_of(result) == [("weather", {"city": "Oslo"})]
@@ -220,7 +220,7 @@ def test_a_value_that_was_made_up_is_chosen_among_what_was_said():
     assert "Paris" not in again
 
 
-def test_what_may_be_left_out_is_passed_where_it_was_said():
+def test_stated_optional_argument_is_passed():
     @tool
     def forecast(city: str, unit: str = "", days: int = 1, hourly: bool = False) -> str:
         """Say what the weather will be like."""
@@ -248,7 +248,7 @@ def test_a_value_that_worked_examples_do_not_copy_either_is_kept():
     assert "17" in model.filled()[1]["properties"]["unit"]["enum"]
 
 
-def test_an_able_model_keeps_its_value_writes_several_calls_and_goes_on():
+def test_capable_model_keeps_its_value_writes_several_calls_and_continues():
     able = replace(SMALL, able=True)
     values = [
         [{"city": "Paris"}, {"city": "Rome"}],

@@ -48,7 +48,7 @@ JSON = st.recursive(
         ({"sub": {"sub": {}}}, TREE),
     ],
 )
-def test_what_fits(value, schema):
+def test_fitting_value_is_accepted(value, schema):
     assert could_fit(value, schema)
 
 
@@ -73,7 +73,7 @@ def test_what_fits(value, schema):
         ({"sub": {"sub": 1}}, TREE),
     ],
 )
-def test_what_does_not(value, schema):
+def test_misfitting_value_is_rejected(value, schema):
     assert not could_fit(value, schema)
 
 

@@ -111,7 +111,7 @@ def test_a_final_answer_becomes_text(text, expected):
     "text",
     ["It rains.", '{"name": "Ann", "age": 7}', "```python\nprint({})\n```", "[1, 2]", "{}", "<b>x</b>"],
 )
-def test_what_is_no_action_is_the_answer(text):
+def test_text_without_an_action_is_the_answer(text):
     assert read(text)[:2] == read(text, [1])[:2] == (text, [])
 
 
@@ -129,7 +129,7 @@ def test_an_answer_streams():
         ('{"tool": "get_weather", "arguments": {"city": "a", "city": "b"}}', "get_weather", "not valid JSON"),
     ],
 )
-def test_an_action_that_cannot_work_becomes_a_call_so_that_the_model_is_told(text, name, problem):
+def test_impossible_action_becomes_a_call_with_an_error(text, name, problem):
     _, [(found, _, invalid)], _ = read(text)
     assert found == name
     assert (problem or "") in (invalid or "")

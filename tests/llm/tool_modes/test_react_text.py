@@ -206,7 +206,7 @@ def test_a_history_is_written_as_text_and_not_changed():
     ]
 
 
-def test_instructions_stand_in_front_where_there_is_no_system_message():
+def test_instructions_come_first_without_a_system_message():
     user = {"role": "user", "content": "Hi"}
     assert write_history([user], "RULES", write_react) == [{"role": "system", "content": "RULES"}, user]
     assert write_history([user], "", write_react) == [user]

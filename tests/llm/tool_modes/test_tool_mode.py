@@ -128,7 +128,7 @@ def test_when_tools_are_withheld_the_history_is_still_text(mode):
 @pytest.mark.parametrize(
     ("mode", "wrong"), [("json", '{"tool": "rm", "arguments": {}}'), ("text", "Action: rm")]
 )
-def test_an_unknown_tool_is_told_to_the_model(mode, wrong):
+def test_unknown_tool_is_reported_to_the_model(mode, wrong):
     result, requests = run([wrong, *SCRIPTS[mode]], mode)
     assert result.content == "It is 3."
     assert "there is no such tool" in requests[1].messages[-1]["content"]
@@ -163,7 +163,7 @@ def test_options_of_the_user_win():
     ]
 
 
-def test_what_the_modes_ask_for():
+def test_modes_ask_for_their_kinds():
     with ScriptedLLM([FINAL, "Final Answer: x"]) as llm:
         ask(ToolModeClient(llm, "json", ENGLISH))
         ask(ToolModeClient(llm, "text", ENGLISH))
@@ -379,7 +379,7 @@ def test_the_client_is_closed_with_the_agent():
 @pytest.mark.parametrize(
     ("mode", "own"), [("text", {"stop": ["END"]}), ("json", {"response_format": {"type": "text"}})]
 )
-def test_what_the_caller_asked_for_is_not_left_out_when_it_is_refused(mode, own):
+def test_rejected_explicit_option_is_not_left_out(mode, own):
     error = LLMError(f"{next(iter(own))} is not supported", kind="bad_request")
     with ScriptedLLM([error]) as llm, pytest.raises(LLMError) as caught:
         ask(ToolModeClient(llm, mode, ENGLISH), **own)

@@ -202,7 +202,7 @@ def test_every_cut_and_every_single_bit():
         b'null\n1\n"text"\n[]\n',
     ],
 )
-def test_what_is_no_record_is_reported(data):
+def test_invalid_record_is_reported(data):
     found = parse(io.BytesIO(data))
     assert found.records == []
     assert found.problems

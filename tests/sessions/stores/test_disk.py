@@ -166,7 +166,7 @@ def test_where_nothing_can_be_written(tmp_path):
         SqliteStore(tmp_path / "folder").open("s")
 
 
-def test_a_link_or_a_folder_is_no_session(tmp_path):
+def test_link_or_folder_is_not_a_session(tmp_path):
     store = JsonlStore(tmp_path / "s")
     fill(store, "other")
     (tmp_path / "secret").write_text("not ours")
@@ -194,7 +194,7 @@ def test_the_list_of_damaged_files_falls_back_on_the_system(store):
     assert infos["torn"].created == infos["torn"].updated == (store.folder / "torn.jsonl").stat().st_mtime
 
 
-def test_repair_writes_a_whole_session_beside_the_old_one(store):
+def test_repair_writes_a_new_session_and_keeps_the_old(store):
     written = fill(store, count=5)
     file = store.folder / "s.jsonl"
     lines = file.read_bytes().splitlines(keepends=True)
@@ -266,7 +266,7 @@ def test_a_damaged_row_is_reported_like_a_damaged_line(tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["text", "noise", "cut", "zeros"])
-def test_a_damaged_database_is_told_with_what_to_do(tmp_path, damage):
+def test_damaged_database_is_reported_with_a_remedy(tmp_path, damage):
     store = SqliteStore(tmp_path / "s.sqlite")
     with store.open("s") as log:
         for _ in range(200):

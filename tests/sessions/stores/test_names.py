@@ -96,7 +96,7 @@ def test_names_of_files(tmp_path):
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_names_no_session(new_store, name):
+def test_invalid_session_name_is_rejected(new_store, name):
     store = new_store()
     for act in (store.open, store.read, store.exists, store.delete, check_session_name, check_session_id):
         with pytest.raises(ConfigError, match="is not a valid session id"):

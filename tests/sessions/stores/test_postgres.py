@@ -138,7 +138,7 @@ def test_a_store_that_was_closed_lets_go_of_everything(url, store):
     store.open("s").close()
 
 
-def test_a_restart_between_records_loses_none_and_nobody_takes_the_session(postgres, store, url):
+def test_restart_between_records_loses_none_and_keeps_the_session_lock(postgres, store, url):
     with store.open("s") as log:
         for number in range(6):
             log.append("user", {"text": number}, durable=number % 3 == 0)
@@ -249,7 +249,7 @@ Agent(llm=llm, tools=[work], sessions=PostgresStore(sys.argv[1])).run("go", sess
 """
 
 
-def test_another_process_goes_on_with_a_run(url, store):
+def test_run_is_resumed_by_another_process(url, store):
     done = subprocess.run([sys.executable, "-c", DIES, url], check=False)
     assert done.returncode == -9
     while store.holder("s").is_alive:
@@ -341,12 +341,12 @@ def test_a_later_version_of_the_tables_is_refused(url, store):
         ({"url": "nonsense"}, "url"),
     ],
 )
-def test_what_cannot_be_is_refused(options, word):
+def test_impossible_value_is_rejected(options, word):
     with pytest.raises(ConfigError, match=word):
         PostgresStore(**{"url": "postgresql://localhost/x", **options})
 
 
-def test_an_address_where_nobody_answers_is_said_at_once_and_without_the_password(tmp_path):
+def test_unreachable_address_is_reported_at_once_without_the_password(tmp_path):
     store = PostgresStore(f"postgresql://me:secret@/x?host={tmp_path}", patience=1e9)
     with pytest.raises(SessionWriteError) as caught:
         store.open("s")

@@ -46,7 +46,7 @@ def test_lone_surrogates_that_were_not_cleaned_survive_too():
     assert Record.from_line(record.to_line()) == record
 
 
-def test_what_has_no_json_form_is_refused():
+def test_value_without_a_json_form_is_rejected():
     with pytest.raises(ValueError, match="JSON"):
         Record("1", None, 1.0, "x", {"n": float("nan")}).to_line()
     with pytest.raises(TypeError):
@@ -72,7 +72,7 @@ def test_the_lines_in_the_documents_are_true():
         ),
     ],
 )
-def test_what_is_wrong_with_a_line_is_said(line, why):
+def test_defect_of_a_line_is_named(line, why):
     with pytest.raises(ValueError, match=f"^{why}$"):
         Record.from_line(line)
 

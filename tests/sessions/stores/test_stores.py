@@ -90,7 +90,7 @@ class Reopenable(JsonlStore):
         (Reopenable, "a closed log is closed"),
     ],
 )
-def test_a_store_that_breaks_a_rule_is_told_which(broken, rule):
+def test_broken_store_rule_is_named(broken, rule):
     with pytest.raises(ScriptError, match=rule):
         check_store(lambda folder: broken(folder / "sessions"), rules=[rule])
 
