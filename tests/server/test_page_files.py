@@ -6,7 +6,7 @@ import gzip
 import hashlib
 import re
 
-import pure_agent_loop.server.app as page_files
+from pure_agent_loop.server import page_files
 
 PAGE = page_files.FOLDER
 VENDOR = PAGE / "vendor"
