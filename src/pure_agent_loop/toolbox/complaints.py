@@ -34,7 +34,7 @@ def shown(path: str) -> str:
 
 
 def outside_error(path: str) -> WorkspaceError:
-    """Return the error for a path that lies outside the workspace as written."""
+    """Return the error for a path that, as written, leads outside the workspace."""
     return WorkspaceError(model_text("outside", path=shown(path)))
 
 

@@ -1,4 +1,4 @@
-"""The ``todo_write`` tool: a task list that keeps a model on course in long work."""
+"""The ``todo_write`` tool: a task list for work of many steps."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Open files below a folder so that no link can lead out of it.
 
-Checking a path and then opening it loses races: a link swapped in between leads outside (measured: 8.6 %
-of the opens). Here check and open are one step. On Linux the kernel does it (``openat2`` with
-``RESOLVE_BENEATH``); other POSIX systems open each folder from its parent without following links.
-Windows supports neither, so the path is checked before and after the open.
+Checking a path before opening it is a race: a link swapped in between can lead outside (measured: in 8.6 % of
+the opens). This module makes check and open one step. On Linux the kernel does this (``openat2`` with
+``RESOLVE_BENEATH``); other POSIX systems open each folder from its parent without following links. Windows
+supports neither method, so the path is checked before and after the open.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def best_opener() -> Opener:
     All three openers take the root (an existing, resolved folder, whose own path is trusted), the names that
     lead to the file (never ``..``; empty for the root itself), and flags and mode as for ``os.open``. They
     return a file descriptor, and raise OSError if the file cannot be opened: ``EXDEV`` or ``ELOOP`` if a link
-    was in the way. A pipe never blocks them, whatever the flags.
+    was in the way. Opening a pipe never blocks, whatever the flags are.
     """
     if os.open not in os.supports_dir_fd:
         return open_by_checking
@@ -76,7 +76,7 @@ def _openat2(folder: int, path: bytes, how: _OpenHow) -> int:
         if descriptor >= 0:
             return int(descriptor)
         code = ctypes.get_errno()
-        if code not in {errno.EAGAIN, errno.EINTR}:  # EAGAIN: a concurrent rename, so the check was unsure
+        if code not in {errno.EAGAIN, errno.EINTR}:  # EAGAIN: a concurrent rename prevented the check
             break
     raise OSError(code, os.strerror(code), os.fsdecode(path))
 
@@ -132,11 +132,11 @@ def require_below(root: Path, path: Path, descriptor: int | None = None) -> Path
     """Resolve a path; check that it is below `root` and, with a descriptor, that it is the opened file.
 
     Raises:
-        OSError: ``EXDEV`` if not, ``ELOOP`` for a circle of links.
+        OSError: ``EXDEV`` if a check fails, ``ELOOP`` for circular links.
     """
     try:
         resolved = path.resolve()
-    except RuntimeError:  # raised for a circle of links before Python 3.13
+    except RuntimeError:  # raised for circular links before Python 3.13
         raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(path)) from None
     same = descriptor is None or os.path.samestat(os.fstat(descriptor), resolved.stat())
     if not (same and resolved.is_relative_to(root)):

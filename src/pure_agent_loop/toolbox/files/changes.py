@@ -22,11 +22,11 @@ from pure_agent_loop.toolbox.files.workspace import Workspace
 
 MAX_FILE_BYTES = 10_000_000
 CONTEXT_LINES = 2
-MAX_SHOWN_LINES = 40  # removed lines, and as many added lines
+MAX_SHOWN_LINES = 40  # removed lines, and the same number of added lines
 MAX_SHOWN_CHARS = 300  # characters of one line
 MAX_PLACES = 20
 _TEXTS = ("content", "old_text", "new_text")
-MAX_REPLACED = 1_000_000  # places in one call
+MAX_REPLACED = 1_000_000  # places replaced in one call
 
 
 class ChangeTools:
@@ -163,7 +163,7 @@ class ChangeTools:
         elif seen is None and data is not None and content and known.has_reader:
             objection = model_text("not_read", path=shown(path), size=len(content))
         if objection and not known.has_reader:
-            known.note(name, state, content)  # without a reader the model has no other way to learn it
+            known.note(name, state, content)  # without a read tool, the model learns it only from this error
         return state, objection
 
     def _note(self, path: str, before: str, data: bytes, *, knows: bool) -> None:
@@ -190,7 +190,7 @@ class _ChangeTool(Tool):
         self._changes = changes
 
     def refusal(self, args: dict[str, Any], prompts: Prompts) -> tuple[str, str] | None:
-        """Return the error of a call, also for content the model has not seen; see `Tool`."""
+        """Return the error of a call, including one for content the model has not seen; see `Tool`."""
         refusal = super().refusal(args, prompts)
         if refusal is not None or not self._changes.notes_questions:
             return refusal
@@ -223,7 +223,7 @@ def _require_size(size: int, path: str) -> None:
 
 
 def _places(text: str, old_text: str, path: str, *, overlapping: bool) -> list[tuple[int, int]]:
-    """Find the old text, all line ends being equal. Return at most one place over the limit."""
+    """Find the old text, treating all line ends as equal. Return at most one place more than the limit."""
     if not old_text:
         raise WorkspaceError(model_text("old_text_empty"))
     plain, old = text.replace("\r\n", "\n"), old_text.replace("\r\n", "\n")
@@ -316,7 +316,7 @@ class _Change:
 
 
 def _line_end(text: str, at: int) -> int:
-    """Return the end of the line at `at`, past its line break; `at` itself at the start of a line."""
+    """Return the position after the line break that follows `at`; `at` itself at the start of a line."""
     if at and text[at - 1] == "\n":
         return at
     end = text.find("\n", at)
@@ -324,7 +324,7 @@ def _line_end(text: str, at: int) -> int:
 
 
 def _hunk(old: list[str], new: list[str]) -> list[str]:
-    """Return removed and added lines; of long lines the part where they begin to differ."""
+    """Return removed and added lines; long lines are cut to the part where they begin to differ."""
     at = common_ends(old[0], new[0])[0] if old and new else 0
     return [*_diff_lines("-", old, at), *_diff_lines("+", new, at)]
 

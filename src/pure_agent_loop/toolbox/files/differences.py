@@ -44,7 +44,7 @@ class _Letter:
     key: str
     written: str
     gap: str
-    has_escape: bool  # in the gap
+    has_escape: bool  # the gap contains an escape
 
 
 class FoldedMatch:
@@ -143,14 +143,14 @@ def _letters(text: str) -> tuple[list[_Letter], str, bool]:
 
 
 def _gap_at_end(text: str, like: str) -> str:
-    """Return the gap at the end of a text, from the same line break on as `like`."""
+    """Return the gap at the end of a text, with at most as many line breaks as `like`."""
     gap = text[len(text.rstrip()) :] if like else ""
     lines = gap.split("\n")
     return "\n".join(lines[-1 - like.count("\n") :]) if like.strip(" \t") else lines[-1]
 
 
 def _gap_at_start(text: str, like: str) -> str:
-    """Return the gap at the start of a text, cut in the same way."""
+    """Return the gap at the start of a text, with at most as many line breaks as `like`."""
     gap = text[: len(text) - len(text.lstrip())] if like else ""
     if "\n" not in like:
         return gap[: len(like)] if gap.startswith(like) else gap.split("\n")[0]

@@ -48,5 +48,5 @@ def is_binary(data: bytes) -> bool:
 
 
 def _errors(encoding: str) -> str:
-    """Return the error handler that keeps file content intact; in UTF-16 only whole units."""
+    """Return the error handler that preserves undecodable content; in UTF-16, only complete code units."""
     return "surrogateescape" if encoding == "utf-8" else "surrogatepass"

@@ -70,10 +70,10 @@ def grep(workspace: Workspace, options: GrepOptions) -> str:
 
 
 class SearchScope:
-    """The files that a search looks at, by their names, and its time limit.
+    """The name filter of a search, and its time limit.
 
     Args:
-        hidden: Look at names that a search usually skips.
+        hidden: Include names that a search usually skips.
     """
 
     def __init__(self, pattern: PathPattern, hidden: bool, seconds: float) -> None:
@@ -122,7 +122,7 @@ class Source:
                 size = text.count(b"\n")
                 self._names.append(name)
                 self._sizes.append(size)
-                self._starts.append(self._next)  # last: another thread reads this list first
+                self._starts.append(self._next)  # appended last: another thread reads this list first
                 # Empty lines between files keep a match's context within its file.
                 gap = b"\n" * self._options.pattern.context
                 self._next += size + len(gap)
@@ -131,7 +131,7 @@ class Source:
             self.error = error
 
     def place(self, number: int) -> tuple[str, int] | None:
-        """Return the file and its line number; None between two files."""
+        """Return the file, and the line number in it, of a line of the text; None between two files."""
         index = bisect.bisect_right(self._starts, number) - 1
         within = number - self._starts[index] + 1
         return (self._names[index], within) if within <= self._sizes[index] else None
@@ -177,10 +177,10 @@ class Source:
 
 
 class _Report:
-    """The text for the model.
+    """The search result as text for the model.
 
     Args:
-        options: Its limits and its form.
+        options: The limits and the format of the text.
     """
 
     def __init__(self, options: GrepOptions) -> None:
@@ -189,7 +189,7 @@ class _Report:
         self._context = options.pattern.context
         self._lines: list[str] = []
         self._count = self._chars = 0
-        self._shown = self._matched = ("", 0)  # the last shown and the last matching line
+        self._shown = self._matched = ("", 0)  # places of the last shown and the last matching line
         self._before: deque[tuple[MatchedLine, str, int]] = deque(maxlen=self._context)
         self._is_full = False
 
@@ -203,7 +203,7 @@ class _Report:
         if self._count == self._limit or self._chars > MAX_CHARS:
             self._is_full = True
             return False
-        # Lines near the gap between two files are near no match.
+        # Show only lines of the same file that are close enough to the match.
         for other, its_name, its_number in self._before:
             if its_name == name and its_number >= number - self._context:
                 self._show(other, its_name, its_number)

@@ -1,7 +1,7 @@
 """Remember the state of each file when the model last read or wrote it. The user may change files meanwhile.
 
 The state belongs to the model's history: to a session (kept on disk), else to a run. Outside of runs, and
-where each call is a separate run, it belongs to the process.
+where each call is a separate run, the state belongs to the process.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pure_agent_loop.tool_context import current_call, current_run, memory_owner
 
 MAX_HASHED_BYTES = 10_000_000  # larger files are compared by size and date
 MAX_FILES = 1_000  # per session; the oldest are dropped first
-MAX_TEXTS, MAX_TEXT_BYTES = 100, 100_000  # kept in memory to show what changed
+MAX_TEXTS, MAX_TEXT_BYTES = 100, 100_000  # file contents kept in memory to show what changed
 _KEEP_SECONDS = 30 * 86_400.0
 
 ABSENT = ""
@@ -35,7 +35,7 @@ def state_of(data: bytes, status: os.stat_result) -> str:
 
     Args:
         data: The content, read up to one byte over `MAX_HASHED_BYTES`.
-        status: The status of the file, used instead of a longer content.
+        status: The status of the file, used instead of the content if that is longer.
     """
     too_long = len(data) > MAX_HASHED_BYTES
     return f"{status.st_size}-{status.st_mtime_ns}" if too_long else written_state(data)
@@ -47,7 +47,7 @@ def written_state(data: bytes) -> str:
 
 
 def size_of(state: str) -> int:
-    """Return the size in bytes of a file in a state."""
+    """Return the file size in bytes that a state contains."""
     return int(state.partition("-")[0])
 
 
@@ -60,7 +60,7 @@ class KnownFiles:
         self._folder = hashlib.sha256(os.fsencode(root)).hexdigest()[:24]
         self._process: _Rows = {}
         self._runs: WeakKeyDictionary[Any, _Rows] = WeakKeyDictionary()
-        self._by_call: _Rows = {}  # for a history that another run continues
+        self._by_call: _Rows = {}  # states by call id, for another run that continues the history
         self._texts: dict[str, bytes] = {}
 
     @property
@@ -104,7 +104,7 @@ class KnownFiles:
         return self._state_in_history(path) if state is None else state
 
     def take_question(self, path: str, texts: Sequence[str]) -> str | None:
-        """Remove and return the state at the question about this call; None if no person was asked."""
+        """Remove and return the state noted when a person was asked about this call; None if none was."""
         key = _question_key(path, texts)
         state = self._rows().get(key)
         if state is not None:
@@ -112,12 +112,12 @@ class KnownFiles:
         return state
 
     def text(self, state: str) -> bytes | None:
-        """Return the content of a state, if it was kept."""
+        """Return the file content of a state, if it was kept."""
         return self._texts.get(state)
 
     def _state_in_history(self, path: str) -> str | None:
         """Find a state in the run's history, which may come from another run of this process."""
-        own = current_call()  # has no state yet; another run may have used the same call id
+        own = current_call()  # skipped: it has no state yet, and another run may have used its id
         with suppress(ConfigError):  # outside of a run
             for message in reversed(current_run().messages):
                 for call in message.get("tool_calls") or ():

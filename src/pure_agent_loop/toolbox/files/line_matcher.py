@@ -6,8 +6,8 @@ expression may run forever, and Python cannot interrupt it.
     python -I line_matcher.py PATTERN_AS_HEX IGNORE_CASE CONTEXT
 
 A matching line is printed as ``12:text``, with a mark (character 1) before the match, a context line as
-``11-text``. Exit code 2 with a message for a bad pattern, 3 for a failed search; never 1, which means
-"nothing found" in ripgrep.
+``11-text``. The exit code is 2, with a message, for a bad pattern, and 3 for a failed search; it is never 1,
+which means "nothing found" in ripgrep.
 """
 
 import re

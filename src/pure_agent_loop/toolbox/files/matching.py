@@ -1,8 +1,8 @@
 """Find lines in a stream with a child process that opens no files and can be killed.
 
 The child is ripgrep if installed, else a small Python program. It reads the text from a pipe, so only files
-that this process opened are searched and no link can lead outside; a regular expression that takes too long
-ends with its process.
+that this process opened are searched and no link can lead outside; a search that takes too long is ended by
+killing the child.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class MatchedLine:
 
     Args:
         number: Counted from 1 over the whole input.
-        text: The line without its end; of a long line the part around the match.
+        text: The line without its line break; for a long line, the part around the match.
     """
 
     number: int
@@ -86,7 +86,7 @@ class Matcher:
         """Yield matching lines while another thread writes the pieces to the child.
 
         Args:
-            pieces: UTF-8 text in whole lines. It is consumed or closed before this ends.
+            pieces: UTF-8 text in whole lines. They are consumed or closed before this method ends.
         """
         process = _start(self._command)
         assert process.stdin is not None
@@ -146,7 +146,7 @@ def _parse(pipe: IO[bytes], words: list[str], max_chars: int) -> Iterator[Matche
     """Parse lines such as ``12:text``, with a mark before the match; cut long lines around it."""
     for line in pipe:
         digits = len(line) - len(line.lstrip(b"0123456789"))
-        if digits:  # not the "--" between groups
+        if digits:  # skip the "--" between groups
             text = line[digits + 1 :].rstrip(b"\n").decode("utf-8", "replace")
             matches = line[digits : digits + 1] == b":"
             yield MatchedLine(
@@ -160,7 +160,7 @@ def _shorten(text: str, words: list[str], max_chars: int) -> str:
     text = text.replace(START, "")
     if len(text) <= max_chars:
         return text
-    lower = text.lower()  # of the same length, with rare exceptions
+    lower = text.lower()  # lower case rarely changes the length
     positions = (lower.find(word, start) for word in words)
     return excerpt_around(text, next((at for at in positions if at >= 0), start), max_chars)
 
@@ -186,7 +186,7 @@ def _is_ripgrep(path: str) -> bool:
 
 @functools.lru_cache(maxsize=64)
 def _command(wanted: LinePattern, ripgrep: str | None) -> _Command:
-    """Return the first command that accepts it: ripgrep lacks look-around, Python ``[[:alpha:]]``."""
+    """Return the first command that accepts the pattern: ripgrep lacks look-around, Python POSIX classes."""
     pattern = clean_text(wanted.pattern)
     commands: list[_Command] = []
     if ripgrep is not None:

@@ -9,7 +9,7 @@ from pure_agent_loop.support.text import excerpt_around
 from pure_agent_loop.toolbox.complaints import shown
 from pure_agent_loop.toolbox.files.differences import FoldedMatch, find_place
 
-MAX_LINES = 20_000  # lines of a file; similar lines are not searched in a longer one
+MAX_LINES = 20_000  # lines of a file; a longer file is not searched for similar lines
 MAX_COMPARED = 20_000_000  # pairs of characters; further lines are not compared
 MAX_LINE_CHARS = 300
 MAX_SHOWN = 12
@@ -56,7 +56,7 @@ def _nearest(lines: list[str], wanted: list[str]) -> int | None:
 
 
 def _place_lines(text: str, place: FoldedMatch) -> str:
-    """Return the lines of a place as in the file; of a long line the part around it."""
+    """Return the lines of a place as in the file; a long line is cut to the part around the place."""
     first = text.rfind("\n", 0, place.start) + 1
     lines = text[first : text.find("\n", place.end) if "\n" in text[place.end :] else len(text)].split("\n")
     number = text.count("\n", 0, first)

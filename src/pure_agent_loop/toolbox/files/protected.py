@@ -21,7 +21,7 @@ _AT_TOP = (
     *(".vscode", ".idea", ".zed", ".husky", ".envrc"),
     *(".bashrc", ".bash_profile", ".profile", ".zshrc", ".zshenv"),
 )
-# Commits must work, so only the parts of `.git` that run, or hold or name a configuration.
+# Commits must work, so of `.git` only the parts that git executes, or that hold or name a configuration.
 PROTECTED_IN_SANDBOX = (".git/hooks", ".git/config", ".git/config.worktree", ".git/commondir", *_AT_TOP)
 _VERSION_CONTROL = (".git", ".gitmodules", ".gitconfig", ".hg", ".hgrc", ".svn", ".jj", ".githooks")
 _SHELLS = (
@@ -43,7 +43,7 @@ _IGNORED = dict.fromkeys([*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range
 
 
 def plain_name(name: str) -> str:
-    """Return a name as the most lenient file systems read it: no case, trailing dots or streams."""
+    """Return a name as the most lenient file systems read it: without case, trailing dots and streams."""
     name = unicodedata.normalize("NFKC", name.translate(_IGNORED)).casefold()
     name = name.split(":")[0].rstrip(". ") if name.strip(". ") else name
     return ".git" if name == _GIT_SHORT else name

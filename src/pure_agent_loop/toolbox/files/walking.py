@@ -29,11 +29,11 @@ def kind_of(entry: os.DirEntry[str]) -> Kind:
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:
-    """An entry of a tree that is not a folder.
+    """A file, link or other entry of a tree, but not a folder.
 
     Args:
         parts: The names that lead to the entry from the start.
-        folder: Its folder; open until the next step of the walk.
+        folder: The folder that contains the entry; open until the next step of the walk.
     """
 
     parts: tuple[str, ...]

@@ -64,10 +64,11 @@ class Workspace:
 
     Args:
         root: An existing folder. It is resolved once; its own path is trusted.
-        opener: The function that opens files below it; the safest of this machine if None.
+        opener: The function that opens files below the root; None for the safest one of this machine.
         protected: Names that cannot be written, at any depth and with everything in them; a name with slashes
             protects that sequence. None for `PROTECTED` and the data folder of this package.
-        hard_links: ``refuse`` or ``allow`` reading a file with several names, as the others may lie outside.
+        hard_links: ``refuse`` or ``allow`` reading a file with several names (hard links): another one may
+            lie outside.
 
     Raises:
         ConfigError: The root is not a folder, or an argument is invalid.
@@ -155,7 +156,7 @@ class Workspace:
             path: Relative to the root, or absolute and inside it.
 
         Raises:
-            WorkspaceError: The file is missing, or may not or cannot be read.
+            WorkspaceError: The file is missing, or must not be read, or cannot be read.
         """
         with self._translate_errors(path):
             descriptor = self._open(self.root, self.parts(path), os.O_RDONLY, 0)
@@ -181,7 +182,7 @@ class Workspace:
             path: The path that the model uses.
 
         Raises:
-            WorkspaceError: It is not a regular file, or has several names.
+            WorkspaceError: The file is not a regular one, or has several names.
         """
         try:
             self._require_readable(os.fstat(descriptor), path)
@@ -206,7 +207,7 @@ class Workspace:
             limit: Maximum number of entries to return.
 
         Raises:
-            WorkspaceError: The folder is missing, or may not or cannot be read.
+            WorkspaceError: The folder is missing, or must not be read, or cannot be read.
         """
         with self._translate_errors(path):
             return self._listing(self.parts(path), limit)
@@ -222,7 +223,7 @@ class Workspace:
             path: Relative to the root, or absolute and inside it.
 
         Raises:
-            WorkspaceError: The folder is missing, or may not or cannot be read.
+            WorkspaceError: The folder is missing, or must not be read, or cannot be read.
         """
         with self._translate_errors(path):
             return self._folder(self.parts(path))
@@ -240,8 +241,8 @@ class Workspace:
     def write(self, path: str, data: bytes, *, make_folders: bool = True) -> os.stat_result | None:
         """Write a file whole or not at all; an existing file is replaced atomically.
 
-        Its permissions and, if possible, its owner are kept. Its other names (hard links) keep the old
-        content. No link in the path is followed.
+        The permissions and, if possible, the owner of the file are kept. Other names of the file (hard links)
+        keep the old content. No link in the path is followed.
 
         Args:
             path: Relative to the root, or absolute and inside it.
@@ -304,7 +305,7 @@ class Workspace:
         return True
 
     def _suggestion(self, path: str) -> str:
-        """Suggest entries of the deepest existing folder on the way."""
+        """Suggest entries of the deepest existing folder in a path."""
         parts = self.parts(path)
         for depth in range(len(parts) - 1, -1, -1):
             try:

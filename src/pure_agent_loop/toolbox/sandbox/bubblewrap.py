@@ -29,7 +29,8 @@ class Bubblewrap:
     """Starts commands in a sandbox made by ``bwrap``.
 
     Commands see the system's programs (read-only), the workspace (writable except protected names) and empty
-    folders for the rest. No network, other processes, sockets of this machine, or capabilities.
+    folders for the rest. They have no network and no capabilities, and cannot reach other processes or
+    sockets of this machine.
 
     Args:
         root: The workspace, resolved.
@@ -44,7 +45,8 @@ class Bubblewrap:
 
     name = "bubblewrap"
     supervised = True
-    # Without a system call filter a command could reach others through sockets, so read-only runs are off.
+    # Without a system call filter a command could reach others through sockets, so read-only runs are not
+    # offered.
     refusal = "Read-only file system" if seccomp.program("none") else ""
     private_home = HOME
     why = ""
@@ -97,7 +99,7 @@ class Bubblewrap:
         return nullcontext([]) if start.read_only else enforce_all(self._protected)
 
     def _writable(self) -> list[str]:
-        """Return mounts for what a commit writes around the workspace, and for protected names."""
+        """Return mounts for the outside folders that a commit writes, and for protected names."""
         words = [word for path in (*self._shared, *self._own) for word in ("--bind", path, path)]
         return [*words, *(word for protected in self._protected for word in protected.mounts())]
 

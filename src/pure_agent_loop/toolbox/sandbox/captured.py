@@ -8,7 +8,7 @@ from pure_agent_loop.support.language import model_text
 
 
 class Captured:
-    """A bounded buffer. It holds about `limit` bytes, and twice that while cutting.
+    """A bounded buffer. The buffer holds about `limit` bytes, and twice as many while it is cut.
 
     Args:
         limit: Bytes to keep: a third from the start, the rest from the end.

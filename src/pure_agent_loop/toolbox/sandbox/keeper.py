@@ -16,8 +16,8 @@ import time
 from contextlib import suppress
 
 ASIDE = ".changed-during-a-command"
-_SECONDS = 0.005  # between two checks
-_LAST_SECONDS = 3.0  # enough for all children of a killed process to end
+_SECONDS = 0.005  # seconds between two checks
+_LAST_SECONDS = 3.0  # seconds: enough for all children of a killed process to end
 
 
 def rename_aside(path: str) -> None:

@@ -48,7 +48,7 @@ class Start:
         info_fd: Descriptor to which bubblewrap writes the id of the first process inside.
         limits: See `Limits`.
         filter_fd: Descriptor from which bubblewrap reads the system call filter.
-        read_only: Allow changes only in its private folders, and no network.
+        read_only: Allow changes only in the command's private folders, and no network.
     """
 
     command: Sequence[str]
@@ -66,7 +66,7 @@ class Sandbox(Protocol):
 
     Attributes: `name` is ``bubblewrap``, ``landlock`` or ``none``; `why` explains why no better one is used;
     `supervised` is True if its processes use the protocol above; `private_home` is the commands' home, or
-    "" if each needs a new one; `refusal` is a pattern for the kernel's error at a refused write, or "" if
+    "" if each needs a new one; `refusal` is a pattern for the kernel's error for a refused write, or "" if
     read-only runs are not possible; `beyond` names what is out of reach around the workspace; see `OuterGit`.
     """
 
@@ -82,7 +82,7 @@ class Sandbox(Protocol):
         ...
 
     def prepared(self, start: Start) -> AbstractContextManager[list[str]]:  # noqa: ARG002 - for others
-        """Return the context of a running command. When it ends, its list has the restored names."""
+        """Return the context to run a command in. When it ends, the yielded list has the restored names."""
         return nullcontext([])
 
 
@@ -102,7 +102,8 @@ def reaper_argv(start: Start, confine: Mapping[str, Any] | None = None) -> list[
 
 
 class Unconfined(Sandbox):
-    """Runs commands without a sandbox: they may do all that this user may. Only their end is guaranteed.
+    """Runs commands without a sandbox: they can do all that this user can. Only the end of all their
+    processes is guaranteed.
 
     Args:
         why: The reason why there is no sandbox.

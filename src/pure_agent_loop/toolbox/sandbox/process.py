@@ -72,12 +72,12 @@ async def run_process(
 
     Args:
         command: Program and arguments; no shell in between.
-        env: All its variables; a clean list if None.
+        env: All variables of the command; None for a clean list.
         input: Standard input; empty if None.
         sandbox: The sandbox; None to run as this user, unconfined.
         limits: See `Limits`.
         home: Private folder of this command, for sandboxes that need one.
-        read_only: Allow changes only in its private folders; needs a sandbox that supports it.
+        read_only: Allow changes only in the command's private folders; needs a sandbox that supports it.
 
     Raises:
         OSError: The program that starts the command cannot be run.
@@ -102,7 +102,7 @@ async def run_process(
 
 
 class _Protocol(asyncio.SubprocessProtocol):
-    """Receives output on 1, and the supervisor's messages on 2."""
+    """Receives output on descriptor 1, and the supervisor's messages on descriptor 2."""
 
     def __init__(self, run: _Run) -> None:
         self._run = run
@@ -147,7 +147,7 @@ class _Run:
         self._stop.set()
 
     def on_report(self) -> None:
-        """Start the command once the supervisor is ready, because from then on it ends with this process."""
+        """Start the command once the supervisor is ready: from then on the command ends with this process."""
         if self._go is not None and not self._stop.is_set() and not self._ready and READY in self.report:
             self._ready = True
             self._open_init()
@@ -222,7 +222,7 @@ class _Run:
         return not done
 
     def _kill(self) -> None:
-        """Kill the rest. A reaper gets an end of input, so that it can kill the others before it exits."""
+        """Kill what is left. A reaper gets an end of input, so that it kills the others before it exits."""
         self._stop.set()
         self._open_init()
         self._close_end("_go")

@@ -1,7 +1,7 @@
 """The user's own programs in ``PATH``: virtual environments, pyenv, node, cargo and the like.
 
-A sandbox shows the system's folders. The other folders in ``PATH`` are shown too, with what belongs to
-them, but never a whole home, which contains keys.
+A sandbox shows the system's folders. The other folders in ``PATH`` are shown too, with the folders that
+belong to them, but never a whole home, which contains keys.
 """
 
 # ruff: noqa: PTH110, PTH112, PTH113 - pathlib raises if this user has no access; these functions do not

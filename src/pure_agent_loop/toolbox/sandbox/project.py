@@ -16,14 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-# Parts of a git folder that git executes or that redirect it; and parts of a shared one that a commit writes.
+# Parts of a git folder that git executes or that redirect git, and parts of a shared git folder that a commit
+# writes.
 RUNS = ("config", "config.worktree", "hooks", "commondir", "gitdir", "modules", "worktrees", "info")
 _COMMITTED = ("objects", "refs", "logs")
 _PROJECT_FILES = {
     "pnpm-workspace.yaml": "",
     "go.work": "",
     "package.json": r'"workspaces"\s*:',
-    "Cargo.toml": r"^\s*\[workspace\b",  # where Python has no parser of TOML
+    "Cargo.toml": r"^\s*\[workspace\b",  # for Python versions without a TOML parser
     "pyproject.toml": r"^\s*\[tool\.uv\.workspace\b",
 }
 _TABLES = {"Cargo.toml": ("workspace",), "pyproject.toml": ("tool", "uv", "workspace")}
@@ -87,7 +88,7 @@ def _linked_git(top: Path, git: Path, outer: OuterGit) -> OuterGit:
 
 
 def _with_git(outer: OuterGit, git: Path) -> OuterGit:
-    if any(os.path.islink(git / name) for name in RUNS):  # a mount cannot protect a link: read only
+    if any(os.path.islink(git / name) for name in RUNS):  # read-only, because a mount cannot protect a link
         return replace(outer, shared=[], why={"key": "git_only_read", "path": str(git)})
     return replace(outer, own=[git])
 

@@ -1,4 +1,4 @@
-"""Names in the workspace that commands must not write: existing are read-only, missing stay missing.
+"""Names in the workspace that commands must not write: existing ones are read-only, others stay missing.
 
 An existing name gets a read-only mount. A folder that contains a mount could be renamed with it, to make room
 for another one, so each parent folder is mounted on itself, which prevents that. A mount is tied to the old
@@ -30,7 +30,7 @@ from pure_agent_loop.toolbox.sandbox import keeper
 
 MAX_FILES, MAX_BYTES = 1_000, 10_000_000  # limits of protected content; anything larger is not restored
 
-Content = dict[str, tuple[int, bytes]]  # path to mode, and content of a file or target of a link
+Content = dict[str, tuple[int, bytes]]  # path -> (mode, content of the file or target of the link)
 
 
 class Protected:
@@ -38,7 +38,7 @@ class Protected:
 
     Args:
         root: The workspace, resolved.
-        names: Paths relative to it.
+        names: Paths relative to the workspace.
 
     Raises:
         ConfigError: A name leads outside.
@@ -146,7 +146,8 @@ def enforce_all(several: Sequence[Protected]) -> Iterator[list[str]]:
 
 
 class _Missing:
-    """The missing names of all processes that use a workspace. Anything created there comes from a command.
+    """The missing names of all processes that use a workspace. Anything created under such a name comes from
+    a command.
 
     A file per workspace, in the data folder, lists the names. Each running command and its keeper hold a
     shared lock; a process that gets the exclusive lock is the first and starts a new list.

@@ -154,7 +154,7 @@ def _parent(name: str) -> int:
 
 
 def _tasks(name: str) -> int:
-    """Count the live threads of a process besides the first, which may have ended alone."""
+    """Count the live threads of a process except the main thread, which may have ended before the others."""
     try:
         return len(os.listdir(f"/proc/{name}/task")) - 1  # noqa: PTH208 - no pathlib here
     except _GONE:

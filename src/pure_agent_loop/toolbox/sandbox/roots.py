@@ -16,7 +16,7 @@ TEMPORARY = ("/tmp", "/var/tmp", "/run", "/dev/shm")  # noqa: S108 - compared, a
 
 
 def check_workspace(root: Path) -> None:
-    """Reject a home, a shared temporary folder or a folder with keys: a model may read and change all in it.
+    """Reject a home, a shared temporary folder or a folder with keys: a model could read and change it all.
 
     Raises:
         ConfigError: The root is such a folder, or a system folder.
@@ -44,7 +44,7 @@ def check_root(root: Path) -> None:
     """Reject a workspace that is a system folder or the root; a folder below one may be a workspace.
 
     Raises:
-        ConfigError: The workspace is one of these.
+        ConfigError: The workspace is such a folder.
     """
     if root == Path("/") or any(
         root == Path(folder) for folder in (*SYSTEM_FOLDERS, "/proc", "/dev", "/sys", "/run")

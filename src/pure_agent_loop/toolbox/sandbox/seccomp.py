@@ -16,20 +16,21 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-# Allowed families of ``socket``, by `sockets`. Netlink is limited to network addresses.
+# Allowed address families of ``socket``, by the value of `sockets`. Netlink is limited to network addresses.
 _UNIX, _NETLINK, _NO_UNIX = 1, 16, (2, 10)  # these are IPv4 and IPv6
 _FAMILIES = {"any": (_UNIX, *_NO_UNIX), "no-unix": _NO_UNIX, "none": ()}
-# A datagram socket of a pair may send to another address (and so may a "raw" one); these types may not.
+# A datagram or "raw" socket of a pair can send to other addresses; sockets of these types cannot.
 _PAIRED, _KIND_BITS = (1, 5), 0xF  # SOCK_STREAM, SOCK_SEQPACKET; the higher bits are flags
-# Per machine: the kernel's id for it, and the column of its call numbers below; None if it lacks a call.
+# Per machine: the kernel's id for it, and the column of its call numbers below; None if the machine lacks the
+# call.
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _SOCKET, _SOCKETPAIR = (41, 198), (53, 199)
 # add_key, request_key, keyctl, io_uring_setup (which can open sockets past this filter), and pidfd_getfd
 # (which takes descriptors of other processes).
 _ALWAYS = ((248, 217), (249, 218), (250, 219), (425, 425), (438, 438))
 # Calls that change a process, allowed for the caller only: prlimit64, sched_setparam, sched_setscheduler,
-# sched_setaffinity, sched_setattr, setpriority, ioprio_set. The last tuple holds the first arguments that
-# mean the caller.
+# sched_setaffinity, sched_setattr, setpriority, ioprio_set. The last tuple of each lists the values of the
+# first argument that mean the caller.
 _CALLER_ONLY = (
     *((302, 261, (0,)), (142, 118, (0,)), (144, 119, (0,)), (203, 122, (0,)), (314, 274, (0,))),
     *((141, 140, (0, 0)), (251, 30, (1, 0))),
@@ -75,9 +76,9 @@ def program(sockets: str = "any", machine: str = "", *, shared: bool = False, st
         sockets: Allowed sockets: ``any`` (IP and Unix), ``no-unix`` or ``none``. Connected pairs of streams
             are always allowed, pairs of datagrams only with ``any``.
         machine: As in `os.uname`; this machine's if empty.
-        shared: Also reject what all processes of this machine share, and changes of other processes; not
-            needed in namespaces.
-        still: Also reject changes of files without writing; not needed on a read-only mount.
+        shared: Also reject use of what all processes of this machine share, and changes to other processes;
+            not needed in namespaces.
+        still: Also reject calls that change a file without writing to it; not needed on a read-only mount.
     """
     if not machine and sys.platform == "win32":
         return b""  # there is no seccomp
@@ -108,7 +109,7 @@ def program(sockets: str = "any", machine: str = "", *, shared: bool = False, st
     return b"".join(struct.pack("=HBBI", *line) for line in [*lines, _return_line(_ALLOW)])
 
 
-_Instruction = tuple[int, int, int, int]  # code, lines to skip on yes and on no, value
+_Instruction = tuple[int, int, int, int]  # code, lines to skip if true, lines to skip if false, value
 
 
 def _return_line(answer: int) -> _Instruction:
@@ -116,10 +117,10 @@ def _return_line(answer: int) -> _Instruction:
 
 
 def _restrict(number: int, *ways: Sequence[Any]) -> list[_Instruction]:
-    """Reject a call unless one way matches: the low halves of some arguments have one of some values.
+    """Reject a call unless one way matches: the low half of each of its arguments has one of its values.
 
     Args:
-        ways: Each a list of an argument, its values, and the mask of its bits, if not all count.
+        ways: Lists of (argument, values, mask); the mask is left out if all bits count.
     """
     inner: list[_Instruction] = []
     for way in ways:
@@ -135,7 +136,7 @@ def _restrict(number: int, *ways: Sequence[Any]) -> list[_Instruction]:
 
 
 def _counted_down(values: Sequence[int]) -> list[tuple[int, int]]:
-    """Return each value with the number of tests after its own."""
+    """Return each value with the number of tests that follow its own test."""
     return [(len(values) - at, value) for at, value in enumerate(values)]
 
 

@@ -41,7 +41,7 @@ def _private(folder: Path, depth: int) -> list[str]:
         is_folder = stat.S_ISDIR(mode)
         wanted = stat.S_IROTH | (stat.S_IXOTH if is_folder else 0)
         if stat.S_ISLNK(mode):
-            continue  # its target is checked separately
+            continue  # the target of the link is checked separately
         if mode & wanted != wanted or stat.S_ISSOCK(mode) or depth >= _MAX_DEPTH:
             paths.append(entry.path)
         elif is_folder:

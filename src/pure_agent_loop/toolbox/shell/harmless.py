@@ -1,7 +1,7 @@
 """The short list of commands that may run unasked without a sandbox.
 
-No option of these can write a file or start a program, so options need no check. Operands must be literal and
-stay in the folder. Nothing in a sandbox depends on this list.
+No option of these commands can write a file or start a program, so options are not checked. Operands must be
+literal and stay in the folder. Nothing in a sandbox depends on this list.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ from codecs import getincrementaldecoder
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
-PAUSE_SECONDS, MAX_CHARS = 0.25, 2_000  # after a piece; of one piece
+PAUSE_SECONDS, MAX_CHARS = 0.25, 2_000  # the pause after a piece; the length of a piece
 
 
 class LiveOutput:
-    """Sends output in pieces, with a pause after each; of fast output only the last part.
+    """Sends output in pieces, with a pause after each; if output is faster, only the last part is sent.
 
     Args:
         send: Sends a piece.
@@ -31,7 +31,7 @@ class LiveOutput:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """End the sending; what was not sent is part of the result."""
+        """Stop sending; output that was not sent is in the result of the command."""
         self._ended.set()
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)

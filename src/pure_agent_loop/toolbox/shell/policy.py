@@ -1,7 +1,7 @@
 """Decide whether a shell line may run unasked, needs a question, or is denied.
 
 The user's allow rules and a short list of harmless commands run unasked. Any other command is unapproved: in
-a sandbox it is tried read-only, without one a person is asked.
+a sandbox it is tried read-only; without a sandbox a person is asked.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class Verdict:
     Args:
         behavior: ``"allow"``, ``"ask"`` or ``"deny"``.
         reason: Names the simple command and the rule, or what is unknown about the command.
-        by_rule: A rule of the user asks, or allows a part. Otherwise the line is asked about because it is
-            unapproved, or allowed because every command is on the short list.
+        by_rule: A rule of the user asks about the line, or allows a part of it. Otherwise the line is asked
+            about because it is unapproved, or allowed because every command is on the short list.
     """
 
     behavior: ShellBehavior

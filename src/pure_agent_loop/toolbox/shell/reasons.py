@@ -53,7 +53,7 @@ def _next(kind: str, beginning: bool, trouble: Callable[[str], None]) -> bool:
 
 
 def _need_blank(kind: str, before: str, text: str) -> bool:
-    """Return True if bash needs a blank between two neighbours."""
+    """Return True if bash needs a blank between two neighbouring parts."""
     if kind == "comment":
         return before not in _BEGINS and before != ""
     if before in ("{", "!"):

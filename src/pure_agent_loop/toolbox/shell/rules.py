@@ -16,7 +16,8 @@ from pure_agent_loop.toolbox.shell.wrappers import base_name, may_be_a_command
 
 Field = Literal["allow", "ask", "deny"]
 
-# Their first operand is a program, or options without a dash: a star matches at most these.
+# The first operand of these commands is a program, or options without a dash: a star matches only these
+# forms.
 _PROGRAMS: Final = {
     "sed": re.compile(r"(?:(?:\d+|\$)(?:,(?:\d+|\$))?)?[pd=]|s/[^/\\\n]*/[^/\\\n]*/g?"),
     "tar": re.compile(r"t[vzjJ]*f"),
@@ -63,7 +64,7 @@ class ShellRule:
         """Return True if the rule allows a command as it is written.
 
         Args:
-            after_cd: It runs in another folder, where git may read a hostile configuration.
+            after_cd: The command runs in another folder, where git may read a hostile configuration.
         """
         fixed = self.words[:-1] if self.is_open else self.words
         if len(words) < len(fixed) or (len(words) > len(fixed) and not self.is_open):
@@ -133,7 +134,7 @@ def matches(pattern: str, text: str) -> bool:
 
 
 def _allows(pattern: str, text: str) -> bool:
-    """Match for an allow rule: a star matches no option in place of an operand, and leaves no folder."""
+    """Match for an allow rule: a star cannot match an option in place of an operand, or leave a folder."""
     if not matches(pattern, text):
         return False
     leaves = "/" in pattern and ".." in text.split("/") and ".." not in pattern.split("/")

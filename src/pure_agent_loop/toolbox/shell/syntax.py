@@ -71,7 +71,7 @@ def read_line(text: str) -> ShellLine:
         return line
     source = _join_lines(text).encode("utf-8", "replace")
     # The grammar's scanner passes letters beyond ASCII to C tables, which can crash this process. Bash treats
-    # each of their bytes as a word character, and so does this.
+    # each of their bytes as a word character, and so does this parser.
     tree = grammar.parse(_NOT_ASCII.sub(b"x", source))
     if tree.root_node.has_error:
         line.trouble.append(model_text("shell_syntax_error"))

@@ -43,12 +43,12 @@ if TYPE_CHECKING:
 
 
 MAX_TIMEOUT = 3_600.0
-TAIL_LINES, TAIL_CHARS = 3, 200  # of a command's output, for people
-TIMED_OUT = 124  # exit code, as of `timeout` of the GNU coreutils
+TAIL_LINES, TAIL_CHARS = 3, 200  # of the end of a command's output, shown to people
+TIMED_OUT = 124  # exit code that GNU `timeout` uses
 # Extra time of the tool to end the processes of a command.
 _EXTRA_SECONDS = 10.0
 _MAX_TRIED, _FRESH_SECONDS = 50, 60.0  # results of tried commands, kept for the call that follows
-# Skip the shell's start files of this user.
+# Skip this user's shell start files.
 _PLAIN_BASH = ("--noprofile", "--norc")
 
 
@@ -156,7 +156,7 @@ class Shell:
 
         Args:
             args: The arguments of the call.
-            context: The attendance of a person, and the user's rules, which are parsed as shell rules.
+            context: Whether a person can be asked, and the user's rules, which are parsed as shell rules.
         """
         command = args.get("command")
         if not isinstance(command, str):
@@ -257,7 +257,7 @@ class Shell:
         return ToolOutcome(ended.text, command=ended.end)
 
     async def execute(self, command: str, timeout: float | None = None) -> EndedCommand:
-        """Run a command line, and return all of its end. Same arguments as the tool."""
+        """Run a command line, and return how it ended, and its output. Same arguments as the tool."""
         if "\0" in command:
             raise WorkspaceError(model_text("nul"))
         seconds = self._timeout if timeout is None else timeout
@@ -282,12 +282,12 @@ class Shell:
         return EndedCommand(_command_end(finished, read_only=read_only), finished.output, text)
 
     def _tried_before(self, command: str, call_id: str) -> Finished | None:
-        """Return the result of a recent try of this call. It had no effects, so it need not be repeated."""
+        """Return the result of a recent read-only try of this call, which need not be repeated."""
         tried, finished, when = self._tried.pop(call_id, ("", None, 0.0))
         return finished if tried == command and time.monotonic() - when < _FRESH_SECONDS else None
 
     def _beyond(self, command: str, finished: Finished) -> str:
-        """Explain why git does not work here, if a failed command may be caused by that."""
+        """Explain why git does not work here, if that may be why a command failed."""
         words = dict(self.sandbox.beyond)
         return (
             model_text(words.pop("key"), **words) if words and finished.exit_code and "git" in command else ""

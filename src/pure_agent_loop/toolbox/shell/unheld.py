@@ -1,7 +1,7 @@
 """Check the folder of a command on the short list when no sandbox is used.
 
-A line alone does not show what is in the folder: a link that leads out, a program that shadows one of the
-system, or a git configuration that starts programs. So each command must be proven plain: known options,
+A line alone does not show what is in the folder: a link that leads out, a program that shadows a system
+program, or a git configuration that starts programs. So each command must be proven plain: known options,
 operands that stay inside, and configuration keys that start nothing.
 """
 
@@ -19,7 +19,7 @@ from pure_agent_loop.toolbox.shell.line import Simple
 from pure_agent_loop.toolbox.shell.words import Word
 
 _BUILT_IN = frozenset({"cd", "echo", "false", "printf", "pwd", "true"})
-# Options without file names or lists of files, which follow no links into folders.
+# Options that take no file names or lists of files, and that follow no links into folders.
 _LETTERS = dict(
     pair.split(" ")
     for pair in (
@@ -36,7 +36,7 @@ _LONG = re.compile(
     r"|--(color|help|version|)"
 )
 _MAX_ENTRIES, _MAX_CONFIG = 5_000, 100_000
-# Keys for files, people and other repositories, which start no program; without the subsection name.
+# Keys about files, people and other repositories that start no program, without their subsection names.
 _PLAIN_KEYS = frozenset(
     [
         *("core.repositoryformatversion", "core.filemode", "core.bare", "core.logallrefupdates", "core.eol"),
@@ -84,7 +84,7 @@ class WorkingDirectory:
         return model_text("shell_link_out", word=leading.raw) if leading else None
 
     def leads_out(self, word: Word, *, within: bool = False) -> bool:
-        """Return True if a word may lead outside through a link; with `within`, also through its content."""
+        """Return True if a word may lead outside through a link; `within` also checks a folder's content."""
         fixed = word.head if not word.is_literal else word.text
         for base in self._bases:
             at = Path(base, fixed if word.is_literal else fixed.rpartition("/")[0])
@@ -105,7 +105,7 @@ class WorkingDirectory:
 
 
 def is_plain_repository(root: Path) -> bool:
-    """Prove that `git status` and its like start no other program here; False if not proven.
+    """Prove that `git status` and similar commands start no other program here; False if not proven.
 
     Args:
         root: Git's working directory; git searches it and its parents for a repository.
@@ -149,7 +149,7 @@ def _is_plain_config(text: str) -> bool:
 
 
 def _entries(folder: Path) -> Iterator[os.DirEntry[str] | None]:
-    """Yield all entries of a folder and its subfolders; None for what cannot be read or is too much."""
+    """Yield all entries of a folder and its subfolders; None for an unreadable folder or too many entries."""
     pending, left = [str(folder)], _MAX_ENTRIES
     while pending:
         try:

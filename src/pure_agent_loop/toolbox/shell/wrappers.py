@@ -1,6 +1,6 @@
 """Find commands run by other commands, for deny and ask rules. A wrong guess only costs a denial.
 
-Allow rules match strictly elsewhere. Here `sudo -u bob rm -rf x`, `busybox rm`, `bash -c 'rm x'`,
+Allow rules are matched strictly, by other code. Here `sudo -u bob rm -rf x`, `busybox rm`, `bash -c 'rm x'`,
 `echo rm x | sh` and a here-document for a shell are all searched.
 """
 
@@ -16,7 +16,7 @@ from pure_agent_loop.toolbox.shell.syntax import read_line
 from pure_agent_loop.toolbox.shell.words import Word
 
 MAX_NESTING = 5
-MAX_WORDS = 10_000  # words of all commands that a line may run
+MAX_WORDS = 10_000  # total words of all commands that a line may run
 SHELLS: Final = frozenset({"sh", "bash", "dash", "ash", "zsh", "ksh", "mksh", "rbash"})
 RUNNERS: Final = frozenset(
     [
@@ -27,7 +27,7 @@ RUNNERS: Final = frozenset(
         *("timeout", "toybox", "trap", "unbuffer", "unshare", "watch", "xargs", "xvfb-run"),
     ]
 )
-# Number of operands before the command; 0 for the others.
+# Number of operands before the command that a runner runs; 0 for runners not listed.
 _LEADING_OPERANDS = dict.fromkeys(
     ("timeout", "gtimeout", "flock", "taskset", "chrt", "chroot", "setarch", "su", "ssh", "gosu"), 1
 )
@@ -74,7 +74,7 @@ def may_be_a_command(words: Sequence[str], at: int) -> bool:
 
 
 def _is_operand(words: Sequence[str], flags: Sequence[str], number: int, is_several: bool) -> bool:
-    """Return True if the next word could be operand `number`, or a later one if several."""
+    """Return True if the next word could be operand `number`, or a later one with `is_several`."""
     least = values = 0
     after_option = False
     for word in words:
@@ -90,7 +90,7 @@ def _is_operand(words: Sequence[str], flags: Sequence[str], number: int, is_seve
 def _own_operands(names: Sequence[str], at: int) -> int | None:
     """Count the operands before the command that a word runs; return None if it runs none."""
     name, first, following = names[at], names[0], names[at + 1 : at + 2]
-    if name in ("git", "make"):  # their operands name what they run, but only after their options
+    if name in ("git", "make"):  # what they run can be named by an operand, but only after an option
         return 0 if following and following[0].startswith("-") else None
     if first == "find" and (at == 0 or name.startswith("-")):
         return 0 if name in ("-exec", "-execdir", "-ok", "-okdir") else None
@@ -98,7 +98,7 @@ def _own_operands(names: Sequence[str], at: int) -> int | None:
         if first in _CONTAINERS:
             return 1
         return 0 if name != "run" or first in _LAUNCHERS else None
-    # As a word of another command it counts as a runner only if the star follows directly.
+    # As an operand of another command, a runner counts only if the star follows it directly.
     is_one = name in _MORE_RUNNERS and (first in _MORE_RUNNERS or not following)
     return _LEADING_OPERANDS.get(name, 0) if is_one or (not at and name in _ONLY_FIRST) else None
 
@@ -131,7 +131,7 @@ def reachable(
     """Yield every command that a line may run, with the simple command of the line that runs it.
 
     Raises:
-        TooMuchError: There are too many.
+        TooMuchError: There are too many commands to search.
     """
     left = left or _WordBudget()
     for simple in line.commands:

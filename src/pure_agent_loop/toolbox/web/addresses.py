@@ -19,7 +19,7 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 _LABEL = lazy_pattern(r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?")
 _NUMBER = lazy_pattern(r"[0-9]+|0x[0-9a-f]*")
-# Closed even with `allow_private`: these addresses have no web pages, but serve cloud credentials.
+# Rejected even with `allow_private`: these addresses have no web pages, but serve cloud credentials.
 _NEVER = {
     "link-local": ("169.254.0.0/16", "fe80::/10"),
     "a cloud provider's own": ("168.63.129.16/32", "100.100.100.200/32", "192.0.0.192/32", "fd00:ec2::/32"),
@@ -37,7 +37,7 @@ _PRIVATE = {
         "198.18.0.0/15",
         "198.51.100.0/24",
         "203.0.113.0/24",
-        "2001::/23",  # Teredo among them
+        "2001::/23",  # including Teredo
         "2001:db8::/32",
         "3fff::/20",
     ),
@@ -81,7 +81,7 @@ def read_url(url: str) -> ParsedUrl:
     """Parse a URL; reject what two programs might parse differently.
 
     Raises:
-        AddressError: It is not a plain web address.
+        AddressError: The URL is not a plain web address.
     """
     if len(url) > MAX_URL:
         raise AddressError(model_text("url_too_long", limit=MAX_URL))
@@ -154,7 +154,7 @@ _NOT_PUBLIC = _networks(_PRIVATE)
 
 
 def kind_of(address: IPAddress) -> tuple[str, bool]:
-    """Return the kind of an address, empty if public, and whether `allow_private` may open it."""
+    """Return the kind of an address, empty if public, and whether `allow_private` permits it."""
     inner = _embedded(address)
     if inner is not None:
         return kind_of(inner)
@@ -201,7 +201,7 @@ class AddressRules:
         """Reject a target by its name.
 
         Raises:
-            AddressError: The rules do not allow it.
+            AddressError: The rules do not allow the target.
         """
         if _matches(target.host, self.deny_hosts):
             raise AddressError(model_text("host_denied", host=target.host))

@@ -61,7 +61,7 @@ _BOMS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-# Not used for web pages; some of them take quadratic time.
+# Codecs that web pages do not use; some of them take quadratic time.
 _NO_CHARSETS = frozenset({"idna", "punycode", "unicode-escape", "raw-unicode-escape", "utf-7", "undefined"})
 
 
@@ -82,8 +82,8 @@ class Fetch:
     Args:
         allow_hosts: The only allowed names, ``example.org`` or ``*.example.org``; empty for all public ones.
         deny_hosts: Denied names.
-        allow_private: Allow loopback and private addresses. Link-local ones, which serve cloud credentials,
-            stay closed.
+        allow_private: Allow loopback and private addresses. Link-local addresses, which serve cloud
+            credentials, stay forbidden.
         allow_addresses: Single private addresses to allow, with or without a port:
             ``127.0.0.1:8000``, ``10.0.0.5``, ``[::1]:8000``.
         allow_ports: Ports besides 80, 443, 8080 and 8443.
@@ -93,7 +93,7 @@ class Fetch:
         max_redirects: Maximum number of redirects.
         resolver: ``(host, port) -> IP addresses`` instead of the system's.
         ca_file: Certificates to trust instead of the system's, for private servers.
-        prompts: The words around the text; the run's if None.
+        prompts: Prompts with the words around the text; the run's if None.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -131,7 +131,7 @@ class Fetch:
         self._max_redirects = max_redirects
         self._resolve = checked_function("resolver", resolver, "host", "port") or _resolve
         self._words = prompts
-        # Loading the system's certificates is slow, and not every run fetches.
+        # Loading the system's certificates is slow, and not every run fetches a page.
         self._context = ssl.create_default_context(cafile=ca_file) if ca_file else None
         self._pages: OrderedDict[str, _LoadedPage] = OrderedDict()
         self._lock = threading.Lock()

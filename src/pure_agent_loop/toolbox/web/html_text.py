@@ -155,7 +155,7 @@ class _PageText:
         self._cells = -1  # cells in the current row; -1 outside of rows
         self._link: str | None = None
         self._in_link = False
-        self._room = _MAX_HREFS  # for link addresses
+        self._room = _MAX_HREFS  # characters left for link addresses
         self._hidden = ""
         self._depth = 0
 
@@ -366,7 +366,7 @@ _ENDS: dict[str, Callable[[_PageText], None]] = {
 
 
 def _link_target(base: str, href: str) -> str | None:
-    """Return the absolute URL of a link, unless it is not a web page or points into this one."""
+    """Return the absolute URL of a link, unless it leads to no web page, or into the same page."""
     href = href.strip()
     if not href or href.startswith("#") or len(href) >= _MAX_HREF:
         return None

@@ -195,7 +195,7 @@ def is_text(headers: dict[str, str]) -> bool:
     """Return False if the content is certainly not text."""
     kind = media_type(headers)
     if not kind or "/" not in kind or kind in ("application/octet-stream", "binary/octet-stream"):
-        return True  # decided by the content
+        return True  # unknown or missing type: the content decides
     main, _, sub = kind.partition("/")
     return main == "text" or (main != "image" and (sub in _TEXT_KINDS or sub.endswith(("+json", "+xml"))))
 
