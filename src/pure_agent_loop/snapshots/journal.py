@@ -157,7 +157,7 @@ class SnapshotJournal:
         """Return the history that the lines describe."""
         history = History()
         for record in self.records():
-            with contextlib.suppress(KeyError, TypeError, ValueError):  # from another version
+            with contextlib.suppress(KeyError, TypeError, ValueError):  # a line that another version wrote
                 _READERS[record["type"]](history, record)
         return history
 

@@ -1,4 +1,4 @@
-"""Describe the differences of two snapshots as file changes with diffs."""
+"""Describe the differences between two snapshots as file changes with diffs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAX_CHANGES = 200
 
 
 def text_of(data: bytes | None) -> str | None:
-    """Return the text of a content, empty for None; None if it is not text."""
+    """Return file content as text, empty for None; None if the content is not text."""
     if data is None:
         return ""
     if b"\0" in data[:8_000]:
@@ -38,7 +38,8 @@ def text_of(data: bytes | None) -> str | None:
 def unified(path: str, before: str, after: str, most: int | None = MAX_DIFF_CHARS) -> tuple[str, int, int]:
     """Return a unified diff, shortened if long, and the numbers of added and removed lines.
 
-    Common lines at both ends are not compared. If the rest is very long, it counts as replaced as a whole.
+    Common lines at the start and the end are not compared. If the rest is very long, all of it counts as
+    replaced.
 
     Args:
         most: Maximum length in characters; None for no limit.
@@ -109,7 +110,7 @@ async def describe(
         limit: Maximum number of files.
 
     Raises:
-        SnapshotError: A content cannot be read.
+        SnapshotError: Stored content cannot be read.
     """
     pairs = [(path, before.get(path), after.get(path)) for path in changed_files(before, after)[:limit]]
     changes = []
@@ -126,7 +127,7 @@ def changed_files(before: Manifest, after: Manifest) -> list[str]:
 
 
 def of_kind(kind: EntryKind, before: Manifest, after: Manifest) -> list[str]:
-    """Return the changed paths with an entry of this kind before or after."""
+    """Return the changed paths whose entry had this kind before or after the change."""
     return [path for path in changed_paths(before, after) if kind in _kinds(path, before, after)]
 
 

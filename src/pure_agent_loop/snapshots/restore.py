@@ -52,8 +52,8 @@ def make_plan(
     """Plan how to revert changes.
 
     Args:
-        changes: Pairs of manifests before and after, oldest first.
-        force: True to restore even what was changed since, outside the steps.
+        changes: Pairs of manifests, before and after each change, oldest first.
+        force: True to restore even files that were changed later, outside the steps.
         links: Inode of each file with several names, before the first change.
     """
     targets: dict[str, PathEntry | None] = {}
@@ -119,7 +119,7 @@ def changed_paths(before: Mapping[str, PathEntry], after: Mapping[str, PathEntry
 
 
 class Restorer:
-    """Carries out a plan, through folder descriptors that no link was followed to reach.
+    """Carries out a plan through folder descriptors that were opened without following links.
 
     Args:
         scan: Scan on which the plan is based; paths that have changed since are not touched.
@@ -129,7 +129,7 @@ class Restorer:
         self._root = root
         self._seen = scan.signatures
         self._links = plan.links
-        self._names: dict[int, list[str]] = {}  # names of each file before the step
+        self._names: dict[int, list[str]] = {}  # names by inode, before the step
         for path, inode in plan.links.items():
             self._names.setdefault(inode, []).append(path)
         self._in_place = _shared_files(plan, scan)
@@ -151,7 +151,7 @@ class Restorer:
                     folder.remove(parts[-1])
 
     def make_room(self, plan: RestorePlan) -> list[Action]:
-        """Remove what must go; return the actions that write."""
+        """Remove the entries to be removed or replaced; return the actions that write."""
         kept = {action.path for action in plan.actions if action.target is not None}
         written = []
         for action in sorted(plan.actions, key=lambda action: action.path, reverse=True):
@@ -257,7 +257,7 @@ class Restorer:
                 raise
 
     def _overwrite(self, folder: FolderHandle, action: Action, data: bytes) -> None:
-        """Restore a file in place, for all its names, also those outside the scan."""
+        """Restore a file in place, so that all its names change, even those outside the scan."""
         names = self._names[self._links[action.path]]
         if any(self._contents.get(name) == action.target for name in names if name in self._in_place):
             return
@@ -278,7 +278,7 @@ class Restorer:
 
 
 def _shared_files(plan: RestorePlan, scan: ScanResult) -> set[str]:
-    """Return the paths of changed, not replaced, files with several names and one target for all."""
+    """Return the paths of files with several names that changed in place and have one common target."""
     targets: dict[int, set[PathEntry | None]] = {}
     for action in plan.actions:
         targets.setdefault(scan.links.get(action.path, 0), set()).add(action.target)

@@ -88,19 +88,19 @@ def birth_ns(path: Path) -> int:
 
 @functools.lru_cache(maxsize=1)
 def _statx() -> Callable[..., int] | None:
-    """Return the Linux system call, which Python lacks before 3.15."""
+    """Return the Linux system call ``statx``, which Python lacks before 3.15."""
     return getattr(ctypes.CDLL(None), "statx", None) if sys.platform.startswith("linux") else None
 
 
 def coarse_time() -> float:
-    """Return the time by the clock of file systems, in seconds since 1970: on Linux some ms late."""
+    """Return the time of the file systems' clock, in seconds since 1970; on Linux it lags by some ms."""
     if sys.platform != "linux":
         return time.time()
     return time.clock_gettime(_COARSE)
 
 
 def signature(status: os.stat_result) -> Signature:
-    """Return values that change with the file."""
+    """Return values that change whenever the file changes."""
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino, status.st_mode
 
 
@@ -175,7 +175,7 @@ class Scanner:
         view: ScanRules | None = None,
         only: Collection[str] | None = None,
     ) -> ScanResult:
-        """Scan the workspace; blocks.
+        """Scan the workspace; this blocks the thread.
 
         Args:
             known: Files of the last scan.
@@ -255,7 +255,7 @@ class Scanner:
         if not is_left_out(rules, path, is_folder=is_folder):
             return False
         # Keep files with secrets: they are hard to recreate. Keep ignore files: without them, ignored files
-        # appear.
+        # would appear in a scan.
         return is_folder or not (is_secret(name) or name == ".gitignore")
 
     def _enter(
@@ -332,7 +332,7 @@ def parent(root: Path, parts: Sequence[str], *, make: bool = False) -> AbstractC
         make: Make missing folders.
 
     Raises:
-        OSError: It does not exist, or the path contains a link.
+        OSError: The folder does not exist, or the path contains a link.
     """
     return unlinked_folder(root, beneath.best_opener(), parts[:-1], make=make)
 

@@ -1,4 +1,4 @@
-"""Store of contents and manifests: a git repository, compressed and readable with any git.
+"""Store of file contents and manifests: a compressed git repository that any git can read.
 
 The repository is a separate, bare one. git never accesses the workspace: contents are passed to
 ``fast-import`` and read with ``cat-file``, so that no attribute, filter, hook, index or setting of the
@@ -62,7 +62,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
     """Hold the lock of a store.
 
     Raises:
-        SnapshotError: Another process holds it for too long.
+        SnapshotError: Another process holds the lock for too long.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + DEADLINE
@@ -82,7 +82,7 @@ async def locked(folder: Path) -> AsyncIterator[None]:
 
 
 class Store:
-    """Contents and manifests in a bare repository. All writes happen under one lock.
+    """File contents and manifests in a bare repository. All writes happen under one lock.
 
     Raises:
         ConfigError: git is not installed.
@@ -98,7 +98,7 @@ class Store:
         self._is_ready = False
 
     def content_id(self, data: bytes) -> str:
-        """Return the id that git gives to a content."""
+        """Return git's id of some content."""
         return hashlib.sha1(b"blob %d\0" % len(data) + data, usedforsecurity=False).hexdigest()
 
     def _environment(self) -> dict[str, str]:
@@ -170,7 +170,7 @@ class Store:
         """Return True if the snapshot exists."""
         if (self._repository / REFS / name).exists():
             return True
-        with contextlib.suppress(OSError):  # two files are enough: saves a process
+        with contextlib.suppress(OSError):  # reading two files is enough, and saves a process
             return f"{REFS}{name}\n".encode() in (self._repository / "packed-refs").read_bytes()
         return False
 
@@ -258,7 +258,7 @@ class Writer:
         """Write a manifest under a name, and finish.
 
         Raises:
-            ObjectsMissingError: A content of the manifest is missing.
+            ObjectsMissingError: File content that the manifest names is missing.
         """
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # the reason follows on stderr
             await self._feed(_commit_stream(name, manifest))
@@ -270,7 +270,7 @@ class Writer:
 
 
 def _commit_stream(name: str, manifest: Mapping[str, PathEntry]) -> bytes:
-    """Return a commit with the whole manifest: the tree what git can express, the message the rest."""
+    """Return a commit with the whole manifest: the tree has what git can express, the message the rest."""
     extras: dict[str, list[object]] = {}
     lines: list[bytes] = []
     for path, entry in manifest.items():
@@ -318,7 +318,7 @@ def _parse_manifest(listing: bytes, extras: dict[str, list[object]]) -> Manifest
 
 
 async def _wait_for_exit(process: asyncio.subprocess.Process) -> None:
-    """Wait for the end of a process, even while being cancelled: it was killed or has ended."""
+    """Wait for a process that was killed or has ended, even while being cancelled."""
     waiting = asyncio.ensure_future(process.wait())
     try:
         await asyncio.shield(waiting)

@@ -41,7 +41,7 @@ REMEMBERED = 4  # manifests kept in memory
 
 @dataclass(frozen=True, slots=True)
 class ScanScope:
-    """Scope of a scan, if it is not the whole workspace by the current rules.
+    """Scope of a scan that does not cover the whole workspace by the current rules.
 
     Args:
         only: Paths to scan, whatever the rules are.
@@ -126,7 +126,7 @@ class SnapshotTaker:
         self._memory.unlink(missing_ok=True)
 
     def _own_lock(self) -> asyncio.Lock:
-        """Return the lock of the running event loop; the object may be used in several loops in turn."""
+        """Return the lock of the running event loop; this object may be used in one loop after another."""
         loop = asyncio.get_running_loop()
         if self._loop_lock is None or self._loop_lock[0] is not loop:
             self._loop_lock = loop, asyncio.Lock()
@@ -193,7 +193,7 @@ class SnapshotTaker:
     def _read(self, scan: ScanResult, paths: Sequence[str]) -> list[_Read]:
         files = []
         for path in paths:
-            read_ns = time.time_ns()  # by the clock of file systems
+            read_ns = time.time_ns()  # by the file systems' clock
             try:
                 content = self._scanner.read(path, scan.view.max_file_bytes)
             except OSError as error:

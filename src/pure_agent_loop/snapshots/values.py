@@ -63,12 +63,13 @@ class StepInfo:
         session_id: Session id.
         run: Number of the run in the session, from 1; steps restart at 1 in each run.
         step: Number of the step.
-        time: Time when it began, in seconds since 1970.
+        time: Time when the step began, in seconds since 1970.
         files: Number of changed files.
         added: Number of added lines.
         removed: Number of removed lines.
         is_undone: True if the step was undone.
-        is_whole: False if it was interrupted, so that its end was only seen when the next step began.
+        is_whole: False if the step was interrupted, so that its end was only recorded when the next step
+            began.
     """
 
     session_id: str
@@ -108,7 +109,8 @@ class UndoReport:
         steps: Numbers of the reverted steps, last one first.
         restored: Files that were restored.
         removed: Files that were removed.
-        conflicts: Files that were left, because they have changed since the step or cannot be restored.
+        conflicts: Files that were left unchanged, because they have changed since the step or cannot be
+            restored.
         is_dry: True for a dry run: nothing was changed.
     """
 

@@ -57,7 +57,7 @@ class WorkspaceSnapshots:
     Args:
         root: The workspace, an existing folder.
         store: Folder for the snapshots; None for a separate folder in the data folder.
-        max_file_bytes: Size up to which contents are stored; larger files are only watched.
+        max_file_bytes: Size up to which contents are stored; a larger file is only recorded as changed.
         max_files: Maximum number of files; no snapshots are taken of a larger workspace.
         exclude: Patterns to ignore, as in a ``.gitignore`` at the root.
         keep_days: Days after which a step is removed.
@@ -153,7 +153,7 @@ class WorkspaceSnapshots:
         return name
 
     async def after(self, session_id: str, step: int) -> StepChanges:
-        """Return the changes of a step; none if its start was not recorded, which was reported before.
+        """Return the changes of a step; none if its start was not recorded (reported then).
 
         Raises:
             SnapshotError: The changes cannot be determined.
@@ -283,14 +283,15 @@ class WorkspaceSnapshots:
     ) -> UndoReport:
         """Restore the workspace as it was before a step.
 
-        Files that have changed since the step are left and reported as conflicts. The content before the undo
-        is stored, so that `redo` can restore it.
+        Files that have changed since the step are left unchanged and reported as conflicts. The content
+        before the undo is stored, so that `redo` can restore it.
 
         Args:
             session_id: As for `steps`.
-            to_step: First step to revert, with all later ones; None for only the last that changed something.
+            to_step: First step to revert, with all later ones; None for only the last step that changed
+                something.
             run: Number of the run of `to_step`; None for the last one.
-            force: True to restore even what was changed since, outside the steps.
+            force: True to restore even files that were changed later, outside the steps.
             dry_run: True to only report what would be done.
 
         Raises:
@@ -398,7 +399,7 @@ class WorkspaceSnapshots:
             await self.prune()
 
     async def _finish_interrupted(self, session: str) -> None:
-        """Finish an interrupted step, so that it can be undone; not one that is running in this object."""
+        """Finish an interrupted step, so that it can be undone, unless this object is still running it."""
         last = next(reversed((await self._history()).of(session)), None)
         if last is not None and last.after is None and last.id not in self._open.values():
             await self._finish(last, is_whole=False)
