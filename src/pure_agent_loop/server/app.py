@@ -205,7 +205,7 @@ class Lifetime:
     def _take_signals(self, app: Starlette) -> None:
         """Stop at the signals that the process handles; its own handlers are called afterwards."""
         if threading.current_thread() is not threading.main_thread():
-            return  # only there can signals be handled; the process ends as after a kill
+            return  # only the main thread can set handlers; a signal then ends the process at once
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             handler = signal.getsignal(number)
@@ -218,7 +218,7 @@ class Lifetime:
         if self._stopping is None:
             self._stopping = loop.create_task(self._stop_before(app, partial(handler, number, frame)))
             loop.call_soon_threadsafe(lambda: None)  # wakes the loop
-        else:  # the second one does not wait
+        else:  # a second signal does not wait
             self._stopping.cancel()
 
     async def _stop_before(self, app: Starlette, go_on: Callable[[], object]) -> None:
@@ -231,7 +231,7 @@ class Lifetime:
                 await self.close()
         finally:
             if service is not None:
-                service.end_streams()  # else the server would wait for them
+                service.end_streams()  # otherwise the server would wait for the streams
             go_on()
 
 

@@ -27,7 +27,7 @@ STOP_SECONDS = 5.0  # time for other calls of the same step
 
 
 async def ask_in_hub(request: PermissionRequest) -> Permission:
-    """Ask the server's users; the `on_ask` of its agents.
+    """Ask the server's users: the function that its agents get as `on_ask`.
 
     A question about a call suspends the run, so that it survives a restart. A question of a running tool is
     held in memory, because the tool does not survive a restart either.
@@ -60,9 +60,10 @@ async def questions(hub: Hub, session: str) -> list[PermissionRequest]:
 
 
 async def answer(hub: Hub, session: str, call_id: str, permission: Permission, by: str) -> str:
-    """Answer a question and resume the run if it was the last one. Only the first answer counts.
+    """Answer a question, and resume the run if no other is pending. Only the first answer counts.
 
-    An answer that allows further calls also answers the pending ones among them, by the same person.
+    An answer that allows further calls also answers the pending questions about such calls, for the same
+    person.
 
     Args:
         hub: The runs.
@@ -120,11 +121,11 @@ async def _covered(hub: Hub, session: str, call_id: str, permission: Permission)
             and _is_allowed(allowed, other, agent.tools.get(other.tool) if agent else None)
         ]
 
-    return await asyncio.to_thread(find)  # reads where paths lead
+    return await asyncio.to_thread(find)  # in a thread, because it resolves links on the disk
 
 
 def _is_allowed(allowed: Sequence[str], question: PermissionRequest, tool: Tool | None) -> bool:
-    """Return True if a tool, rule or equal call of a list covers a pending call; links are followed."""
+    """Return True if a list allows a pending call by tool, rule or equal call; links are followed."""
     if has_call(allowed, question.tool, question.args):
         return True
     rules = rules_among(allowed)
@@ -148,7 +149,7 @@ async def _record_answer(
 
 
 async def give_result(hub: Hub, session: str, call_id: str, result: str, *, is_error: bool, by: str) -> str:
-    """Deliver the result of a call made elsewhere, and resume the run if it was the last one.
+    """Deliver the result of a call made elsewhere, and resume the run if nothing else is pending.
 
     Raises:
         AlreadyAnsweredError: The call already has a result.

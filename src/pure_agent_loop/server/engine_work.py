@@ -100,7 +100,7 @@ class EngineWork:
     def answered(self, run_id: str) -> Collection[tuple[int, str]]:
         """Return step and call of each question of a run that has an answer.
 
-        The session has it only when a worker resumes the run.
+        The session gets the answer only when a worker resumes the run.
         """
         return self._engine.queue.answers(run_id)
 

@@ -122,7 +122,7 @@ def plain_event(event: Event) -> dict[str, Any]:
     plain = event.to_dict()
     del plain["version"]
     if event.type is EventType.OBSERVATION and _has_file(event.data.get("value")):
-        plain["data"]["has_files"] = True  # tells the page to fetch them now, not at the end of the run
+        plain["data"]["has_files"] = True  # the page then fetches the files now, not at the run's end
     return plain
 
 

@@ -49,7 +49,7 @@ HEADERS = {
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
     "cache-control": "no-store",
 }
-BODY_SECONDS = 60.0  # until the whole request has arrived
+BODY_SECONDS = 60.0  # allowed time until the whole request has arrived
 # Limits for discarding the rest of a rejected request: many clients send all of it before they read.
 LINGER_BYTES = 1 << 30
 LINGER_SECONDS = 10.0

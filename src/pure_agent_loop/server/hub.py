@@ -86,8 +86,8 @@ class Hub:
         self._channels: dict[str, Channel] = {}
         self._live: dict[str, ActiveRun] = {}  # by session: each executes one run at a time
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._stamps: dict[str, Any] = {}  # last stamp of each suspended session
-        self._announced: dict[str, set[tuple[str, str]]] = {}  # calls and who answered, by run
+        self._stamps: dict[str, Any] = {}  # session id -> the store's stamp at the last poll
+        self._announced: dict[str, set[tuple[str, str]]] = {}  # run id -> pairs of call id and who answered
         self._ephemeral: dict[
             asyncio.Task[Any] | None, RunInfo
         ] = {}  # runs of single requests, without session
@@ -361,7 +361,7 @@ class Hub:
                     live.token.cancel(reason or CANCELLED)
 
     def _deny_pending(self, info: RunInfo, reason: str, by: str) -> bool:
-        """Deny what is pending. True if the run must end an allowed call, of this or another process."""
+        """Deny pending calls. Return True if the run must end an allowed call, of this or another process."""
         try:
             for question in self.sessions.questions(info.session):
                 with contextlib.suppress(AlreadyAnsweredError):  # the first answer counts

@@ -23,7 +23,7 @@ from pure_agent_loop.support.language import notice
 PING_SECONDS = 20.0
 MAX_CONNECTIONS = 4_000
 MAX_UNKNOWN = 512  # unauthenticated connections
-HEAD_SECONDS = 15.0  # until a request's head has arrived
+HEAD_SECONDS = 15.0  # allowed time until a request's head has arrived
 _SHUTDOWN_SECONDS = 3
 
 

@@ -35,7 +35,7 @@ class Settings:
         max_running_each: Concurrent runs per person.
         max_viewers: Open event streams (SSE and WebSocket).
         max_viewers_each: Open event streams per person.
-        rate: Requests and messages per second and person; bursts of four times as many.
+        rate: Requests and messages per second and person; bursts may have four times as many.
         viewer_seconds: Seconds a viewer may take to accept an event before it is dropped.
         keep_alive_seconds: Seconds between keep-alive messages of an idle event stream.
         grace: Seconds that runs get to finish at shutdown.
@@ -93,7 +93,7 @@ class Settings:
             ipaddress.ip_address(name.strip("[]"))
         except ValueError:
             return False
-        return True  # DNS rebinding needs a name
+        return True  # DNS rebinding needs a host name, so addresses are safe
 
     def is_origin(self, origin: str, host: str) -> bool:
         """Return whether an ``Origin`` header is allowed: the server's own, or one of `origins`.

@@ -38,7 +38,7 @@ def _me_model(person: Person, request: ApiRequest) -> models.SignedInUser:
 
 
 async def signed_in(request: ApiRequest) -> Response:
-    """Return the authenticated person, or None. Without an error, which browsers would log."""
+    """Return the authenticated person, or None: browsers would log an error."""
     person: Person | None = request.person
     me = None if person is None else _me_model(person, request).model_dump(mode="json")
     return JSONResponse({"person": me})
@@ -112,7 +112,7 @@ async def _look(request: ApiRequest) -> models.ServerCheck:
     server, start = _server(request), time.monotonic()
     resources: Sequence[tuple[str, str]] = []
     prompts: list[tuple[str, str]] = []
-    with contextlib.suppress(ToolExecutionError):  # the error is in its state
+    with contextlib.suppress(ToolExecutionError):  # the server's state holds the error
         await server.look()
         if server.has_prompts:
             prompts = [
@@ -180,7 +180,7 @@ async def _tasks(request: ApiRequest) -> models.Tasks:
 
     tasks = await asyncio.to_thread(TaskStore().list)
     visibility = request.service.settings.visibility_of(request.person)
-    owned: set[str] = set()  # sessions of the person's subagents: their subagents are visible too
+    owned: set[str] = set()  # sessions of the person's subagents, whose own subagents are visible too
     for task in sorted(tasks, key=lambda task: task.created):
         if task.session_id and (request.person.owns(task.parent) or task.parent in owned):
             owned.add(task.session_id)

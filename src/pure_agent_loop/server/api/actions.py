@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pure_agent_loop.mcp import MCPServer
 
 TITLE = 200  # characters
-MAX_READ = 300_000  # bytes of a file in which a passage is looked for
+MAX_READ = 300_000  # bytes of a file that is searched for a passage
 FORK = " (fork)"
 NOTHING_TO_UNDO = "urn:pure-agent-loop:nothing-to-undo"  # a problem type
 
@@ -179,7 +179,7 @@ async def fork(service: Service, person: Person, session: str, body: models.Fork
 
 
 async def answer(service: Service, person: Person, session: str, body: models.VerdictBody) -> models.Done:
-    """Answer a question. Needs the role ``approve``, or to own the session if a running tool asks."""
+    """Answer a question. Require the role ``approve``, or ownership of the session if a running tool asks."""
     live = service.hub.live(session)
     is_live = live is not None and body.call_id in live.asked
     if not (person.may("approve") or (is_live and person.owns(session))):

@@ -21,7 +21,8 @@ from pure_agent_loop.server.entries import Visibility
 from pure_agent_loop.server.problems import not_found
 from pure_agent_loop.sessions.stores.records import Record
 
-# Types by first bytes, never by name: types that a browser does not execute. Everything else is binary.
+# Types are detected by the first bytes, never by the name, and a browser executes none of them. All other
+# content is binary.
 _KNOWN = (
     (b"\x89PNG\r\n", "image/png", "png"), (b"\xff\xd8\xff", "image/jpeg", "jpg"),
     (b"GIF8", "image/gif", "gif"), (b"%PDF-", "application/pdf", "pdf"),

@@ -17,7 +17,8 @@ DATA_URL = (
     r"^data:(image/(png|jpeg|gif|webp)|application/pdf|audio/(wav|x-wav|mpeg|mp3));base64,[A-Za-z0-9+/]+=*$"
 )
 
-# The schema is for the document only: `check_session_name` also takes what a repaired session is called.
+# The schema is for the document only: `check_session_name` also accepts the longer names of repaired
+# sessions.
 _FIT = r"^[^\x00-\x1f\x7f-\x9f\u2028\u2029]+$"
 _SESSION_ID = {"type": "string", "minLength": 1, "maxLength": MAX_ID, "pattern": _FIT}
 SessionId = Annotated[str, AfterValidator(check_session_name), WithJsonSchema(_SESSION_ID)]
@@ -92,7 +93,7 @@ class Stop(Body):
 
 
 def _denial(schema: dict[str, Any]) -> None:
-    """Add to a schema that a denial allows nothing further."""
+    """Add the rule to a schema that a denial must not allow further calls."""
     schema["if"] = {"properties": {"verdict": {"const": "deny"}}}
     schema["then"] = {"properties": {"always": {"const": False}, "similar": {"const": False}}}
 
@@ -134,7 +135,7 @@ class Edit(Body):
 
 
 class Title(Body):
-    """The name of a session in the list; empty for its first task."""
+    """The name of a session in the list; empty to show its first task."""
 
     title: Annotated[str, Field(max_length=200)]
 
@@ -152,7 +153,7 @@ class Folder(Body):
 
 
 class Undo(Body):
-    """A request to restore files to before a step, by default the last one that changed files."""
+    """A request to restore files to before a step, by default before the last step that changed files."""
 
     step: Step | None = None
     redo: bool = False

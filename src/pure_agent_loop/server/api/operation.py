@@ -45,7 +45,7 @@ class Operation:
 
     Args:
         method: ``GET``, ``POST``, ``PUT`` or ``DELETE``.
-        path: With ``{names}`` of path parameters.
+        path: The URL path, with path parameters as ``{name}``.
         name: The operation's id in the OpenAPI document.
         answer: The response body; None for none.
         role: The required role; empty for any authenticated user.

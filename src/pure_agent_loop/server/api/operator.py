@@ -31,7 +31,8 @@ class RequestAbout(ApiModel):
     """A request to a model. `parts` are estimates in tokens; the other counts come from the model's server.
 
     The first `same` messages, and the tools if `same_tools`, equal those of the previous request: a prompt
-    cache can reuse them. `changed` says in each language what else changed first, and who changed it.
+    cache can reuse them. `changed` explains in each language which other part changed first, and who changed
+    it.
     """
 
     number: Count
@@ -109,7 +110,7 @@ class QueueAbout(ApiModel):
 
 
 class FleetRun(ApiModel):
-    """A run of the engine. `handovers` counts how often another worker had to take it over."""
+    """A run of the engine. `handovers` counts how often another worker had to take over the run."""
 
     id: str
     agent: str

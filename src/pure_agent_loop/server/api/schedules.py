@@ -36,7 +36,7 @@ class ScheduleBody(models.Body):
 
 
 class ScheduleAbout(models.ApiModel):
-    """A schedule, its next due time, and its last one with the state of that firing."""
+    """A schedule, its next due time, and its last due time with the state of that firing."""
 
     name: str
     agent: str

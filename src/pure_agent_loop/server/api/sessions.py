@@ -22,11 +22,11 @@ from pure_agent_loop.sessions.stores.file_names import file_name
 from pure_agent_loop.sessions.story import Entry, Story, read_story
 from pure_agent_loop.support.language import notice
 
-_UNSAFE = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|]')  # in a file name
+_UNSAFE = re.compile(r'[\x00-\x1f\x7f\\/:*?"<>|]')  # unsafe characters in a file name
 _TYPES = {"markdown": "text/markdown; charset=utf-8", "html": "text/html; charset=utf-8"}
-PINNED = 1e12  # seconds: above every time
-AROUND = 30  # characters before what was searched for
-_HIDDEN = ("thinking", "notice")  # from people without full visibility
+PINNED = 1e12  # seconds that are added to sort pinned sessions first
+AROUND = 30  # characters of context before a search result
+_HIDDEN = ("thinking", "notice")  # kinds of entries hidden from people without full visibility
 _ONE = "/api/sessions/{session}"
 _ANSWERED = (ALREADY_ANSWERED, NOT_WAITING)
 
@@ -62,9 +62,9 @@ async def _list(request: ApiRequest) -> models.Sessions:
 
 
 def _search(service: Service, sessions: Sequence[SessionInfo], words: str) -> dict[str, str]:
-    """Return the sessions that have the words in their title, tasks or answers: by id, the text around them.
+    """Search the titles, tasks and answers of sessions; return the text around the words by session id.
 
-    The text is empty if the title has them.
+    The text is empty if the title has the words.
     """
     words, found = " ".join(words.lower().split()), {}
     for info in sessions:
@@ -171,7 +171,7 @@ async def _edit(request: ApiRequest) -> Response:
 
 
 def _label(kind: str, text_of: Callable[[Any], str]) -> Handler:
-    """Return the handler that sets a label of a session to a text of the body."""
+    """Return the handler that sets a label of a session to a text from the request body."""
 
     async def handle(request: ApiRequest) -> None:
         session = session_in(request)

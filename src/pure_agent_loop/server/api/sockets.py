@@ -143,7 +143,7 @@ class Socket:
         channel = self._service.hub.channel(session)
         self._service.open_viewer(self._person, "websocket")
         channel.viewers += 1
-        self._watching[session] = asyncio.ensure_future(self._follow(session, after))  # after the reply
+        self._watching[session] = asyncio.ensure_future(self._follow(session, after))  # sends after the reply
         return {"session": session, "last": channel.last}
 
     async def _unwatch(self, message: Mapping[str, Any]) -> None:

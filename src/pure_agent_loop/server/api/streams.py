@@ -37,7 +37,7 @@ class Viewer:
 
     Args:
         after: The number of the viewer's last event.
-        run: Limits the viewer to one run, and ends with it. Empty for the whole session.
+        run: Limits the viewer to one run; the stream ends with that run. Empty for the whole session.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class EventResponse(Response):
 
 @asynccontextmanager
 async def first_of(*works: Awaitable[Any]) -> AsyncIterator[Sequence[asyncio.Future[Any]]]:
-    """Start works together; yield their tasks when one is done, and cancel the rest after the block."""
+    """Run several awaitables; yield their tasks when one is done, and cancel the others after the block."""
     tasks = [asyncio.ensure_future(work) for work in works]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -146,7 +146,7 @@ async def first_of(*works: Awaitable[Any]) -> AsyncIterator[Sequence[asyncio.Fut
 
 
 async def cancel_all(tasks: Sequence[asyncio.Future[Any]]) -> None:
-    """Cancel tasks and wait for their end, whatever it is."""
+    """Cancel tasks and wait until all have ended, even with errors."""
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

@@ -34,7 +34,7 @@ def error_stream(
     """Report an invalid request as a stream with an error event, as the protocol demands.
 
     Raises:
-        HttpProblem: The problem has another status than 400 or 422.
+        HttpProblem: The problem has a status other than 400 and 422.
     """
     if problem.status not in (400, 422):
         raise problem
@@ -62,7 +62,7 @@ async def collect(turn: RequestRun, receive: Receive) -> list[Chunk]:
 
 
 def join_text(chunks: list[Chunk], kind: str = "text") -> str:
-    """Join the text of chunks of a kind."""
+    """Join the texts of all chunks of one kind."""
     return "".join(
         "\n\n" if chunk.kind == "break" else chunk.text for chunk in chunks if chunk.kind in (kind, "break")
     )
@@ -155,7 +155,7 @@ class PartWriter(ABC):
             yield event
 
     def add(self, chunk: Chunk) -> list[StreamEvent]:
-        """Write a chunk. A delta of another kind than the open part's closes it and opens the next."""
+        """Write a chunk. A delta of another kind closes the open part and opens the next one."""
         if chunk.kind == "break":
             return self.close()
         if chunk.kind not in ("text", "thinking"):
