@@ -1,4 +1,4 @@
-"""Digests of a server's tools that were approved, so that it cannot change a description unnoticed."""
+"""Digests of approved tools, so that a server cannot change a description unnoticed."""
 
 from __future__ import annotations
 

@@ -26,13 +26,13 @@ MAX_FIELDS = 20
 TRIES = 3
 MAX_QUESTIONS = MAX_FIELDS * TRIES  # per call, so that a server cannot flood the user
 MAX_LOGS = 100  # log messages reported per call
-MAX_TOKENS = 4_096  # per answer of the model
+MAX_TOKENS = 4_096  # tokens per answer of the model
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 
 
 @dataclass(eq=False)
 class _Call:
-    """A running call. The server asks from another task; its questions belong to the call and end with it."""
+    """A running call. The server's questions come from another task, but end with the call."""
 
     run: RunContext[Any]
     context: Context

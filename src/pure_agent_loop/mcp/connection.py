@@ -28,7 +28,7 @@ from pure_agent_loop.support.threads import in_thread
 FIRST_WAIT, MAX_WAIT = 0.5, 60.0  # seconds between failed starts; doubled each time
 PATIENCE = 2.0  # seconds a caller waits for the next start
 PING_SECONDS = 5.0
-LAST_WORDS_SECONDS = 0.5  # wait for a program's last output
+LAST_WORDS_SECONDS = 0.5  # time to wait for a program's last output
 _CLOSED = -32000  # the SDK's code for a closed connection
 _ERROR_CHARS = 500
 _NUMBER = re.compile(r"^\[Errno -?\d+\] ")  # error numbers, removed from messages
@@ -83,9 +83,9 @@ class Connection:
             return session.client
         if session is None or session.has_ended:
             await self._wait()
-            if self._session is session:  # no other caller replaced it
+            if self._session is session:  # no other caller has replaced the connection
                 self._session = _SdkSession(self._settings, self._start_timeout, self._connect, self._follow)
-                if session is not None:  # after a restart its tools may differ
+                if session is not None:  # after a restart the server's tools may differ
                     self._on_change()
         assert self._session is not None
         return await self._await_start(self._session)
@@ -305,7 +305,7 @@ def _sdk() -> Any:
 
 
 def silence_sdk_logs() -> None:
-    """Keep SDK tracebacks off stderr, which gets one sentence; configured logging still gets them."""
+    """Keep SDK tracebacks off stderr, where one sentence is enough; configured logging still gets them."""
     for name in ("mcp", "client"):
         log = logging.getLogger(name)
         if not log.handlers:

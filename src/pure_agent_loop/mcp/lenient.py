@@ -18,8 +18,8 @@ from pure_agent_loop.support.terminal import one_line
 from pure_agent_loop.support.text import as_text
 
 _KEY = "pure-agent-loop/left-out"
-MAX_LEVELS = 150  # per message; the SDK's parser allows 200
-MAX_DIGITS = 4_000  # per whole number; Python allows 4,300
+MAX_LEVELS = 150  # levels per message; the SDK's parser allows 200
+MAX_DIGITS = 4_000  # digits per whole number; Python allows 4,300
 MAX_OPEN = 10_000  # unanswered requests
 MAX_SHOWN = 2_000  # characters of the list of left-out entries
 _NAMES = ("name", "uri", "uriTemplate", "title")
@@ -312,7 +312,7 @@ class _Mender:
         return fitting
 
     def _note(self, key: str, what: str, name: str, value: Any, problems: Problems) -> None:
-        others = {p["loc"][:1] for p in problems if p["type"] == "literal_error"}  # kinds that do not match
+        others = {p["loc"][:1] for p in problems if p["type"] == "literal_error"}  # other kinds of value
         own = [p for p in problems if p["loc"][:1] not in others]
         first = (own or [p for p in problems if p["type"] == "literal_error"] or problems)[0]
         why = ": ".join(filter(None, [".".join(map(str, first["loc"])), first["msg"]]))

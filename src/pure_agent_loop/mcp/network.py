@@ -20,7 +20,7 @@ from pure_agent_loop.support.language import model_text
 
 CONNECT_SECONDS = 10.0
 _HERE = ("localhost", "127.0.0.1", "[::1]")
-READ_SECONDS = 600.0  # without data; calls have their own deadlines
+READ_SECONDS = 600.0  # seconds without data; calls have their own deadlines
 
 
 @asynccontextmanager

@@ -39,7 +39,7 @@ class ToolSearch:
 
 
 class _AllTools:
-    """All tools as a toolset. Their owner enters and exits the servers."""
+    """All tools as a toolset. The owner of the servers enters and exits them."""
 
     def __init__(self, every: List) -> None:
         self._every = every

@@ -42,7 +42,7 @@ class ServerState:
     """The state of a server, for people.
 
     Args:
-        place: Its command or address.
+        place: The server's command or address.
         state: ``idle`` before its first use, ``ready`` or ``failed``.
         error: The last error; empty for none.
     """
@@ -63,31 +63,31 @@ class MCPServer:
     Args:
         command: The program and its arguments; it communicates over standard input and output.
         url: The server's URL, instead of a command.
-        name: The server's name; tool names begin with ``mcp__NAME__``. Derived from its program or host
-            if empty.
+        name: The server's name; tool names begin with ``mcp__NAME__``. Derived from the program or host if
+            empty.
         transport: For a `url`: ``http`` (streamable), or ``sse`` for older servers.
-        env: Variables for the program. From the current environment it gets only the variables that locate
-            the user's folders, such as PATH and HOME.
-        inherit: Names of further variables that it gets from the current environment.
+        env: Variables for the program. From the current environment the program gets only the variables that
+            locate the user's folders, such as PATH and HOME.
+        inherit: Names of further variables that the program gets from the current environment.
         cwd: The working directory; the current one if empty.
-        headers: For each request to a `url`.
+        headers: HTTP headers for each request to a `url`.
         prefix: Replaces ``mcp__NAME__`` in the names of its tools.
         allow: Patterns of the tool names to use (``read_*``); None for all.
         deny: Patterns of the tool names not to use.
-        trusted: Trust its hints: a tool marked ``readOnlyHint`` needs no approval, one marked
+        trusted: Trust the server's hints: a tool marked ``readOnlyHint`` needs no approval, one marked
             ``idempotentHint`` may be repeated. ``destructiveHint`` asks a person, unless a trusted
             ``readOnlyHint`` contradicts it.
         pinned: Ask a person before using a tool whose description has changed since it was first seen.
-        resources: Expose its resources as two tools.
+        resources: Expose the server's resources as two tools.
         timeout: Seconds per call; None for the run's default.
         start_timeout: Seconds for the start and for listing its tools.
-        roots: Folders that it should stay within.
+        roots: Folders that the server should stay within.
         log_level: Minimum level (``debug``, ``info``, ``notice``, ``warning``, ``error`` and so on) of its
             log messages that become events of a run and lines of its log.
         oauth: Settings of the login at a `url`, if the default login in the browser does not fit.
         legacy: Use a protocol version from before 2026, even if the server supports a newer one. Many servers
             send requests of their own (roots, questions, the model) only in those versions.
-        sampling: A model that it may query. A person approves each query. None for no model.
+        sampling: A model that the server may query. A person approves each query. None for no model.
         auth: Adds a login to each request to a `url`, an ``httpx2.Auth``; if None, `oauth` or the login that
             ``pal mcp login`` has stored.
 
@@ -198,11 +198,11 @@ class MCPServer:
         return used
 
     async def list(self, context: StepContext) -> Sequence[Tool]:
-        """Return its tools or a search tool; after a failure, a tool that gives the reason and retries."""
+        """Return the tools or a search tool; after a failure, a tool that gives the reason and retries."""
         return await self._shown.list(context)
 
     async def every(self, context: StepContext) -> Sequence[Tool]:
-        """Return all its tools, without a search tool."""
+        """Return all tools of the server, without a search tool."""
         used = self._current_use
         async with used.listing:
             if used.tools is None or (used.is_stale and used.connection.is_ready):
@@ -349,7 +349,7 @@ class MCPServer:
         ]
 
     async def call(self, name: str, args: dict[str, Any]) -> Any:
-        """Call one of its tools, by the tool's name on the server."""
+        """Call a tool by its name on the server."""
         return await self._call(name, **args)
 
     async def _call(self, tool: str, /, **arguments: Any) -> Any:
@@ -363,7 +363,7 @@ class MCPServer:
         return value_of(result)
 
     async def resources(self) -> Sequence[tuple[str, str]]:
-        """Return the URIs of its resources and templates, each with a description."""
+        """Return the URIs of the server's resources and templates, each with a description."""
         ask, notes = self._ask, list[str]()
         entries = await ask(partial(all_pages, "resources", MAX_LISTED, notes))
         templates = await ask(partial(all_pages, "resource_templates", MAX_LISTED, notes))
@@ -395,7 +395,7 @@ class MCPServer:
         return self._current_use.has_prompts
 
     async def prompts(self) -> Prompts:
-        """Return its prompts: name, description, argument names."""
+        """Return the server's prompts: name, description, argument names."""
         used = self._current_use
         notes = list[str]()
         entries = await self._ask(partial(all_pages, "prompts", MAX_LISTED, notes))
@@ -410,7 +410,7 @@ class MCPServer:
         """Return the text of a prompt.
 
         Args:
-            words: Its arguments in order; surplus words go to the last one.
+            words: The prompt's arguments in order; surplus words go to the last one.
         """
         names = next((args for known, _, args in await self.prompts() if known == name), ())
         values = [*words[: len(names) - 1], " ".join(words[len(names) - 1 :])] if names else []

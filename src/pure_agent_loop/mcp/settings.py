@@ -20,7 +20,7 @@ TRANSPORTS = ("http", "sse")
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 GRANTS = ("browser", "client_credentials")
 CLIENT_AUTHS = ("basic", "post")
-MAX_BYTES = 50_000_000  # per message of a server
+MAX_BYTES = 50_000_000  # size limit for each message of a server
 # No `__` and no `_` at the end: a tool's name must identify its server uniquely.
 _NAME = re.compile(r"(?!.*__)[A-Za-z0-9](?:[A-Za-z0-9_-]{0,30}[A-Za-z0-9-])?")
 
@@ -36,7 +36,7 @@ class OAuth:
         client_auth: How the secret is sent: ``basic`` or ``post``.
         private_key_file: A private key (PEM) instead of a secret.
         algorithm: The key's signature algorithm.
-        issuer: The issuer of the secret or key; these are sent only there.
+        issuer: The issuer of the secret or key, which are sent only to this issuer.
         client_metadata_url: An https URL of a client metadata document, instead of a registration.
         redirect_port: The local port of the browser's redirect to ``/callback``; 0 for any.
 
@@ -132,7 +132,7 @@ class ServerSettings:
 
     @property
     def tool_prefix(self) -> str:
-        """The prefix of its tools' names."""
+        """The prefix of the names of the server's tools."""
         return f"mcp__{self.name}__" if self.prefix is None else self.prefix
 
     @property
@@ -162,7 +162,7 @@ def _wrong_kind(settings: ServerSettings | OAuth) -> str:
     for name, hint in get_type_hints(type(settings)).items():
         value = getattr(settings, name)
         kind = next(known for known in _KINDS if hint in (known, known | None))
-        is_text = isinstance(value, str) and kind == Sequence[str]  # it would be split into letters
+        is_text = isinstance(value, str) and kind == Sequence[str]  # a string would be split into letters
         problem = mistyped(value, hint, name)
         if is_text:
             problem = notice("library.mcp_value", name=name, value=value)

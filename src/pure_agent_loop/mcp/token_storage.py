@@ -23,10 +23,10 @@ _IN_RING = "key ring"  # marks a file whose content is in the key ring
 
 
 class TokenStorage:
-    """The tokens and the client registration of one server, in the form the SDK requests.
+    """The tokens and the client registration of one server, in the form that the SDK requires.
 
     The file exists whenever a login does; with a key ring it holds only a marker. A key ring that fails, or
-    rejects a string of that length, counts as missing.
+    rejects a string as long as the login, counts as missing.
 
     Args:
         fresh: Ignore the stored login; it stays until new tokens replace it.

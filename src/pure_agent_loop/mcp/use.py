@@ -30,10 +30,10 @@ class ServerUse:
         self.requests = requests
         self.tools: Tools | None = None
         self.is_stale = False
-        self.changed_tools: dict[str, tuple[Tool, str]] = {}  # with the digest of the description
+        self.changed_tools: dict[str, tuple[Tool, str]] = {}  # each with the digest of its description
         self.prompts: Prompts = ()
         self.has_prompts = False
-        self.left_out: list[str] = []  # tools, with the reasons
+        self.left_out: list[str] = []  # tools that cannot be used, with the reasons
         self.listing = asyncio.Lock()
         self.connection = Connection(settings, requests.callbacks, login, self._note_change, requests.log)
 

@@ -24,7 +24,8 @@ def uri_of(session: str) -> str:
 def session_at(uri: str) -> str:
     """Return the session that a URI names; empty if it does not match ``pal://sessions/{id}``."""
     name = uri.removeprefix(SESSIONS)
-    # A name is one segment, its own slashes written as %2F: changes are sent under that URI only.
+    # A session name is one path segment, with its slashes written as %2F: changes are sent under that URI
+    # only.
     return "" if any(mark in name for mark in "/?#") else unquote(name)
 
 

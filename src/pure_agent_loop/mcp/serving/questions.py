@@ -99,7 +99,7 @@ class ClientLink:
         Raises:
             ToolExecutionError: The client cannot ask.
         """
-        if not self._can_ask or is_modern(self._context):  # modern clients would repeat the call
+        if not self._can_ask or is_modern(self._context):  # such clients would repeat the call
             raise ToolExecutionError(model_text("mcp_nobody"))
         result = await self._context.session.elicit_form(question, schema, self._context.request_id)
         return result.content or {} if result.action == "accept" else None

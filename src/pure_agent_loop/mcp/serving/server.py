@@ -370,7 +370,7 @@ async def _once(agent: Agent, tool: Tool, args: dict[str, Any], link: ClientLink
 
 
 def _of_one_tool(agent: Agent) -> Agent:
-    """Return a clone for one-tool runs: without a system prompt, its rules shared by all runs."""
+    """Return a clone for one-tool runs: without a system prompt, and with rules shared by all runs."""
     rules = replace(agent.config.permission_rules, shared=True)
     return agent.clone(permission_rules=rules, system_prompt="")
 
