@@ -9,7 +9,7 @@ from pure_agent_loop.doctor.report_text import as_text, shown_name, survey_text
 from pure_agent_loop.doctor.survey import Survey, survey
 from pure_agent_loop.doctor.values import Finding, ServerReport, Target, Verdict, paste
 
-Report = ServerReport  # its name before there was a second kind of report
+Report = ServerReport  # the former name of `ServerReport`
 
 __all__ = [
     "Finding",

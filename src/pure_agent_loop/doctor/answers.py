@@ -1,4 +1,4 @@
-"""Readings of plain responses: form, streaming, system messages, and request fields."""
+"""Probe functions for plain responses: form, streaming, system messages, and request fields."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _CODE_WORD = "banana"
 
 
 def ordered(role: str, question: str) -> list[Message]:
-    """Return a history that begins with an order to answer with one word, in a message of a role."""
+    """Return a history that begins with an order to answer with one word, in a message of the given role."""
     order = f"Answer every question with the single word {_CODE_WORD.upper()}."
     return [{"role": role, "content": order}, *user(question)]
 
@@ -49,7 +49,7 @@ def plain_answer(s: ProbeSession, answer: ProbeResponse) -> Found:
 
 
 async def usage(s: ProbeSession) -> Found:
-    """Are tokens counted? Read from the plain response."""
+    """Are tokens counted? This reads the plain response."""
     return ("unknown", notice("doctor.no_plain_answer")) if s.plain is None else _tokens(s.plain)
 
 
@@ -72,7 +72,7 @@ def streaming(s: ProbeSession, answer: ProbeResponse) -> Found:
 
 
 async def stream_usage(s: ProbeSession) -> Found:
-    """Are tokens counted in streams? Read from the streamed response."""
+    """Are tokens counted in streams? This reads the streamed response."""
     if s.streamed is None or s.streamed.raw is not None:
         return "unknown", notice("doctor.no_stream")
     verdict, detail = _tokens(s.streamed)
@@ -99,7 +99,7 @@ async def models(s: ProbeSession) -> Found:
 
 
 async def context(s: ProbeSession) -> Found:
-    """How large is the context window? Reported by the server, not measured."""
+    """How large is the context window? The server reports the size; it is not measured."""
     size = context_size(s.listing, s.props, s.target.model)
     if size is not None:
         return "yes", notice("doctor.size", size=size[0], source=size[1])
@@ -112,7 +112,7 @@ async def context(s: ProbeSession) -> Found:
 
 
 async def template(s: ProbeSession) -> Found:
-    """What can the chat template do? Reported by llama.cpp."""
+    """What can the chat template do? llama.cpp reports this."""
     caps = template_caps(s.props)
     if not caps:
         return "unknown", notice("doctor.llama_only")
@@ -194,7 +194,7 @@ async def max_tokens(s: ProbeSession) -> Found:
 
 
 async def max_completion_tokens(s: ProbeSession) -> Found:
-    """Is the output limit accepted under its newer name? Used if the usual one is not obeyed."""
+    """Is the output limit accepted under its newer name? This name is used if the usual one is not obeyed."""
     usual, field = TOKEN_LIMITS
     if s.before.output_limit_field == usual:
         return "no", notice("doctor.profile_sends_as", usual=usual, name=repr(s.before.name))

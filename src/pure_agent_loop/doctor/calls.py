@@ -1,4 +1,4 @@
-"""Readings of tool calls: native ones, their results, and those of other tool modes."""
+"""Probe functions for tool calls: native calls, their results, and calls in other tool modes."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def tool_call(s: ProbeSession, answer: ProbeResponse) -> Found:
 
 
 def _call_in(s: ProbeSession, mode: str, answer: ProbeResponse) -> Found | None:
-    """Return a finding about the first call of a response, and keep whether the mode works."""
+    """Return a finding about the first call of a response, and record whether the tool mode works."""
     call = next(iter(answer.response.tool_calls), None)
     s.acts[mode] = call is not None and _is_right(call)
     if call is None:

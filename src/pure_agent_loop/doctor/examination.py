@@ -31,14 +31,14 @@ class Watch:
         """Called before a probe.
 
         Args:
-            name: The name of its finding.
+            name: The name of the probe and of its finding.
         """
 
     def end(self, finding: Finding) -> None:
         """Called after a probe.
 
         Args:
-            finding: The answer.
+            finding: The finding of the probe.
         """
 
 
@@ -48,7 +48,7 @@ async def examine(
     watch: Watch | None = None,
     token: CancelToken | None = None,
 ) -> ServerReport:
-    """Examine a server. Its errors become findings, never exceptions.
+    """Examine a server. Errors of the server become findings, never exceptions.
 
     Args:
         target: The server; without a model, the only one it lists.
@@ -153,7 +153,7 @@ class _Examination:
         except LLMError as error:
             self._errors[name] = error
             verdict, detail = self._judge(error, has_answered)
-        except ConfigError as error:  # the client knows that the model rejects it
+        except ConfigError as error:  # the client has learned that the model rejects the field
             verdict, detail = "no", notice("doctor.client_refuses", error=error)
         except Exception as error:  # noqa: BLE001 - a malformed response must not stop the other probes
             verdict, detail = "failed", f"{type(error).__name__}: {shorten(safe_str(error), 120)}"

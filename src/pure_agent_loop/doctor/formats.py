@@ -1,4 +1,4 @@
-"""Readings of content other than text: JSON, with a schema and without, and an image."""
+"""Probe functions for content other than text: JSON, with and without a schema, and an image."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def image(s: ProbeSession) -> Found:
     text = {"type": "text", "text": "Which colour has this image? Answer with one word."}
     picture = {"type": "image_url", "image_url": {"url": _RED}}
     try:
-        with s.trying():  # what a refusal teaches about media concerns results of tools
+        with s.trying():  # a refusal here must not change how tool results are sent
             answer = await s.ask([{"role": "user", "content": [text, picture]}])
     except LLMError as error:
         if error.status is None or error.status < 500:

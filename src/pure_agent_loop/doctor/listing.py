@@ -25,7 +25,7 @@ _SIZES = (
     "max_input_tokens",
     "inputTokenLimit",
 )
-_MAX_SHOWN = 10  # names in an error
+_MAX_SHOWN = 10  # model names in an error message
 
 
 class NotJSONError(LLMError):
@@ -86,7 +86,7 @@ class ServerModels(NamedTuple):
 
     Args:
         names: Their names.
-        window: Tokens of the context window of the target's model; None if the server does not tell.
+        window: Tokens of the context window of the target's model; None if the server does not report it.
     """
 
     names: list[str]

@@ -25,7 +25,8 @@ class Probe(NamedTuple):
     Args:
         name: Name of its finding.
         run: Sends the request and reads the response; some probes send several, or none.
-        clients: The clients that it suits: all, that of chat completions, or those of other protocols.
+        clients: The clients that the probe suits: all, the one of chat completions, or those of other
+            protocols.
     """
 
     name: str
@@ -43,7 +44,7 @@ def ask(
     tools: list[dict[str, Any]] | None = None,
     **options: Any,
 ) -> Run:
-    """Return the run of a probe with one request. Options as `ProbeSession.ask`."""
+    """Return the `run` function of a probe with one request. Same options as `ProbeSession.ask`."""
 
     async def run(session: ProbeSession) -> Found:
         return reading(session, await session.ask(messages, tools, **options))

@@ -23,7 +23,7 @@ from pure_agent_loop.runs.choose import client_type
 from pure_agent_loop.support.language import notice
 
 ANSWER_TOKENS = 300  # enough for a short answer, and for a little reasoning before it
-FEW_TOKENS = 16  # the least that OpenAI accepts for Responses
+FEW_TOKENS = 16  # the smallest limit that OpenAI accepts for Responses
 LONGEST_WAIT = 20.0
 DoctorClient = OpenAIClient | ProtocolClient
 Message = dict[str, Any]
@@ -126,10 +126,10 @@ class ProbeSession:
     streamed: ProbeResponse | None = None
     native: ProbeResponse | None = None
     thought: ProbeResponse | None = None  # a response to the question with tools, with thinking requested
-    acts: dict[str, bool] = field(default_factory=dict)  # by tried tool mode
+    acts: dict[str, bool] = field(default_factory=dict)  # tool mode -> whether the model could act with it
     is_steady: bool = False  # temperature 0 is accepted, so findings are repeatable
     tools_dropped: bool = False
-    limit_ignored: bool = False  # the output limit under its usual name
+    limit_ignored: bool = False  # the server ignores the usual field for it
 
     def __post_init__(self) -> None:
         self.before = self.client.profile

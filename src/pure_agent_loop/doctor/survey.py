@@ -108,7 +108,8 @@ async def survey(
     watch: Watch | None = None,
     token: CancelToken | None = None,
 ) -> Survey:
-    """Examine a server in each protocol that it supports, or only in the target's. Arguments as `examine`.
+    """Examine a server in each protocol that it supports, or only in the target's. Same arguments as
+    `examine`.
 
     Chat completions are examined first. For each other protocol, one request of a few tokens shows whether
     the server supports it. The key goes to the target's server only.
@@ -179,7 +180,7 @@ async def _recognise(target: Target, timeout: float, token: CancelToken | None) 
 
 
 def _judge(target: Target, error: LLMError) -> Found:
-    """Return whether an error is one of the protocol. A missing endpoint is not, but a missing model is."""
+    """Return whether an error shows that the server has the protocol, as one about a missing model does."""
     words = shorten(target.cleaned(error.said), 160)
     if error.status is None:
         return _WITHOUT_STATUS.get(error.kind, "no"), words

@@ -1,4 +1,4 @@
-"""Readings of thinking: by default, on request, with a call, and sent back."""
+"""Probe functions for thinking: by default, on request, with a call, and sent back."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ async def thinking_returned(s: ProbeSession) -> Found:
 
 
 def _thinking(s: ProbeSession) -> dict[str, Any]:
-    """Return the options of a request for thinking. A tiny model may write up to any limit; it stays low."""
+    """Return the options of a request for thinking. The limit is low: a tiny model may use all of it."""
     return {
         "thinking_level": "low",
         "max_tokens": _THINKING_TOKENS if s.target.protocol else CALL_TOKENS,

@@ -71,7 +71,7 @@ class Target:
         return self.shown or self.base_url
 
     def cleaned(self, text: str) -> str:
-        """Redact the key in a server's text; before truncation, which could leave half a key."""
+        """Redact the key in a server's text. Call this before truncation, which could leave half a key."""
         text = text.replace(self.base_url, self.address)
         return text.replace(self.api_key, "***") if len(self.api_key) >= SHORTEST_KEY else text
 
@@ -193,7 +193,7 @@ def choose_mode(
     """Return the best tool mode and the reason; an empty mode if none works.
 
     Args:
-        acts: Per tried mode, whether the model acted.
+        acts: Tool mode -> whether the model could act with it, for each tried mode.
         dropped: True if the tools of a request do not reach the model.
         rejected: True if the server answered a request with tools with an error status.
     """
