@@ -1,7 +1,7 @@
-"""Costs of what sessions recorded, by day, model, session, run, step, agent, person or schedule.
+"""Costs recorded in sessions, by day, model, session, run, step, agent, person or schedule.
 
 Each request is counted once: where its response is recorded, with the failed attempts before it. Copies of
-records in a fork are not counted again. A day is a day of UTC.
+records in a fork are not counted again. Days are UTC days.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from pure_agent_loop.sessions.store import SessionStore
 from pure_agent_loop.sessions.stores.records import Record
 
 GROUPS = ("day", "model", "session", "run", "step", "agent", "person", "schedule")
-COSTLY = ("run", "answer", "failure", "outcome")  # records of expenses, and what names them
-SCHEDULE = "schedule"  # key of a run's metadata: the name of the schedule that began it
+COSTLY = ("run", "answer", "failure", "outcome")  # types of records that hold expenses, or name their groups
+SCHEDULE = "schedule"  # metadata key of a run: the name of the schedule that started it
 _NOTHING = TokenUsage.zero().to_dict()
 _SPENDING: WeakKeyDictionary[Any, tuple[str, Spending]] = WeakKeyDictionary()
 
@@ -31,9 +31,9 @@ class Expense:
     """One recorded request, or the usage that a tool reported.
 
     Args:
-        id: Record and time, which a copy in a fork shares.
+        id: Record id and time, which a copy in a fork shares.
         time: In seconds since the epoch.
-        names: Name of each group that it belongs to; empty for none.
+        names: Name of each group that the expense belongs to; empty for none.
         tokens: Tokens, failed attempts included.
         cost: Cost; None if a part of it is unknown.
         known_cost: Known part of the cost.
@@ -52,10 +52,10 @@ class Total:
     """Sum of expenses.
 
     Args:
-        requests: Their number.
-        tokens: Their tokens.
-        known_cost: Known part of their cost.
-        unpriced: Number of those whose cost is not wholly known.
+        requests: Number of expenses.
+        tokens: Sum of the tokens.
+        known_cost: Sum of the known costs.
+        unpriced: Number of expenses whose cost is not fully known.
     """
 
     requests: int = 0
@@ -65,7 +65,7 @@ class Total:
 
     @property
     def cost(self) -> float | None:
-        """Their cost; None if a part of it is unknown."""
+        """The sum of the costs; None if a part of it is unknown."""
         return None if self.unpriced else self.known_cost
 
     def add(self, expense: Expense) -> None:
@@ -95,7 +95,7 @@ def read_expenses(records: Sequence[Record], session_id: str) -> Iterator[Expens
             spent = [record.data["spent"]]
         elif record.type == "outcome" and isinstance(value, dict) and value.get("spent"):
             account = value["spent"]
-            if account.get("in_budget"):  # of a subagent, whose own session has it
+            if account.get("in_budget"):  # a subagent's usage, which is recorded in its own session
                 continue
             spent = [{**(account.get("usage") or {}), "cost": account.get("cost")}]
         else:
@@ -131,12 +131,12 @@ def _expense(record: Record, spent: Sequence[Mapping[str, Any]], names: Mapping[
 
 
 def expenses_of(store: SessionStore, since: float = 0.0) -> Iterator[Expense]:
-    """Yield the expenses in all sessions of a store from a time on, each once.
+    """Yield the expenses in all sessions of a store since a time, each once.
 
-    A session that cannot be read, or was deleted meanwhile, is passed over.
+    A session that cannot be read, or was deleted meanwhile, is skipped.
 
     Args:
-        since: In seconds since the epoch.
+        since: Start of the period, in seconds since the epoch.
 
     Raises:
         SessionReadError: The store cannot be read at all.
@@ -156,7 +156,8 @@ def expenses_of(store: SessionStore, since: float = 0.0) -> Iterator[Expense]:
 
 
 class Spending:
-    """Expenses of one day in a store, kept current by the list of sessions: only changed ones are read again.
+    """Expenses of one day in a store, kept current by the list of sessions: only changed sessions are read
+    again.
 
     Args:
         store: The store.

@@ -118,7 +118,7 @@ def _in_pairs(entries: Sequence[Entry]) -> list[Entry]:
             group.append(entry)
             continue
         if entry.kind == "end" and entry.text == "completed":
-            continue  # as is to be expected
+            continue  # the usual end needs no entry
         groups.append([entry])
         if entry.kind == "call":
             calls[entry.call_id] = groups[-1]
@@ -126,7 +126,7 @@ def _in_pairs(entries: Sequence[Entry]) -> list[Entry]:
 
 
 def _body(entry: Entry) -> tuple[str, str]:
-    """Return language and text of an entry, without control characters; none if the heading is enough."""
+    """Return language and text of an entry, without control characters; empty if a heading is enough."""
     if entry.kind != "call":
         return "text", safe_text(entry.text)
     arguments = _arguments(entry)
@@ -147,7 +147,7 @@ def _body(entry: Entry) -> tuple[str, str]:
 
 
 def _plan(items: Any) -> str:
-    """Return the list of a plan, a line a task; empty if it is not a plan."""
+    """Return a plan as a list with one task per line; empty if the items are not a plan."""
     if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
         return ""
     marks = {"done": "\u2611", "in_progress": "\u25b8", "pending": "\u2610"}

@@ -102,7 +102,7 @@ def up_to_step(records: Sequence[Record], at: int | None) -> Sequence[Record]:
     while (
         end < len(records) and end > last + 1 and records[end - 1].type in ("messages", "boundary", "parts")
     ):
-        end -= 1  # the effects hold the same content, and the state these belong to is not copied
+        end -= 1  # the effects have the same content, and the state after these records is not copied
     return records[:end]
 
 

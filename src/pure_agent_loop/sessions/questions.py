@@ -194,7 +194,7 @@ def already_answered(
 def _answer_before(records: Sequence[Record], kind: str, call_id: str) -> Record | None:
     """Return the newest answer of a person to a call, or the newest result from outside the run.
 
-    For a question also the record of the run whose new task replaced it.
+    For a question, the record of a run whose new task replaced the question also counts.
     """
     wanted = f"ask:{call_id}" if kind == "value" else f"tool:{call_id}"
     task: Record | None = None

@@ -65,7 +65,7 @@ class Difference:
         run: Number of the run in the session, from 1.
         step: Step that was being prepared, or the last one.
         what: ``message``, ``state``, ``parts``, ``tools``, ``options``, ``effect`` or ``end``.
-        message: Number of the message in the history, from 1; 0 if another thing differs.
+        message: Number of the message in the history, from 1; 0 if something else differs.
         expected: Recorded value, as plain JSON.
         got: Replayed value, as plain JSON.
     """
@@ -147,7 +147,7 @@ class RecordedBudget(Budget):
         return "shared" if self._state_is("closing") else ""
 
     def passed_by(self, usage: TokenUsage, model: str) -> str:  # noqa: ARG002 - only the recording counts
-        """Return ``shared`` if the budget ended the run there without a further request."""
+        """Return ``shared`` if the budget ended the run at the next checkpoint without a further request."""
         return "shared" if self._state_is("stop_reason") and not self._state_is("closing") else ""
 
     def _state_is(self, name: str) -> bool:
@@ -192,7 +192,7 @@ class ReplayJournal:
             return value
         step, kind, *call = key.split(":", 2)
         if kind == "tool" and f"{step}:timeout:{call[0]}" in effects:
-            await asyncio.Event().wait()  # until the call's timeout, which the loop skips
+            await asyncio.Event().wait()  # the call timed out; the event loop skips the wait
         self._stop_at_unrecorded(key, [name for name in effects if name.split(":")[1] == kind])
         raise Stopped
 
@@ -488,7 +488,7 @@ class _Replay:
         recorded, prompt = recorded_input(run), run["system_prompt"]
         chain, is_handed = list(run.get("in_charge", ())), bool(run.get("handoff"))
         if self._agent is not None and (is_handed or recorded.messages is None):
-            prompt = member_at(self._agent, chain).system_prompt  # otherwise the history may contain one
+            prompt = member_at(self._agent, chain).system_prompt  # else the history may contain it
         if is_handed:
             return handed_state(point.to_state() or QueryState(), prompt, run.get("history", point.messages))
         state = first_state(point, "", replace(recorded, system_prompt=prompt), kit.prompts)[0]
@@ -498,7 +498,7 @@ class _Replay:
 
 
 def _compare_request(number: int, run: Mapping[str, Any], config: Mapping[str, Any]) -> Difference | None:
-    """Compare what each request of the run holds besides messages."""
+    """Compare the tools, the options and the output type of the run's requests."""
     for name in ("tools", "options", "output"):
         if run[name] != config[name]:
             return Difference(number, 0, name, expected=run[name], got=config[name])

@@ -1,4 +1,4 @@
-"""Requests of a session, rebuilt from its records by the code that sent them, and what each changed."""
+"""Rebuild the requests of a session with the code that built them, and compare each with the previous one."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class SentRequest:
 
     Args:
         number: Number in the session, from 1.
-        record: Record of the state it was built from.
-        run: Record of its run.
+        record: Record of the state that the request was built from.
+        run: Record of the run that sent the request.
         request: Messages, tools and options; the messages as they were sent.
         before: The previous request; None for the first.
-        change: What it changes of the previous request; None for nothing.
+        change: First change from the previous request; None if there is none.
         usage: Tokens, once the response has come and the server has reported them.
-        answered: Time of the response; None before.
+        answered: Time of the response; None if none has come.
     """
 
     number: int
@@ -49,7 +49,7 @@ class SentRequest:
 
 
 def requests_in(records: Sequence[Record], first: int = 1) -> Iterator[SentRequest]:
-    """Rebuild the requests of a session from a number on. What cannot be read is left out."""
+    """Rebuild the requests of a session from a number on. Requests that cannot be read are left out."""
     past, run, number = ResumePoint(), dict[str, Any](), 0
     before: SentRequest | None = None
     pending: SentRequest | None = None

@@ -221,7 +221,7 @@ def apply_recorded_effects(state: QueryState, point: ResumePoint, prompts: Promp
 
 
 def _text_after_hooks(text: str, key: str, point: ResumePoint, prompts: Prompts) -> str:
-    """Return a result as the hooks left it. Withhold a result that not all hooks have processed."""
+    """Return a result as the hooks left it. Withhold a result that some hooks have not processed."""
     for number in range(point.after_hooks):
         recorded = point.effects.get(f"{key}:{number}")
         if recorded is None:

@@ -25,7 +25,7 @@ from pure_agent_loop.tool import StepContext, Tool, ToolRegistry
 
 _WORDS = {"en": ENGLISH, "zh": CHINESE}
 _HOOKS = ("before_tool", "after_tool", "on_stop")
-_SECRET_OPTIONS = ("extra_headers", "extra_query")  # they may hold API keys
+_SECRET_OPTIONS = ("extra_headers", "extra_query")  # their values may be API keys
 _BEHAVIORS = ("deny", "ask", "allow")
 
 
@@ -113,7 +113,7 @@ def _plain_compactor(compactor: Compactor) -> dict[str, Any] | None:
 
 
 def _compactor(plain: Mapping[str, Any] | None) -> Compactor:
-    """Rebuild a compactor. Its summaries come from the recording: a replay writes nothing."""
+    """Rebuild a compactor. Summaries come from the recording: a replay generates none."""
     if plain is None:
         return NoCompaction()
     if "chain" in plain:

@@ -34,7 +34,7 @@ _UNFIT = ("Cc", "Cs", "Zl", "Zp")  # control characters, surrogates, line and pa
 # The suffix that `JsonlStore.repair` appends does not count, so that each session can be repaired.
 _REPAIRED = re.compile(r"(\.repaired(-\d+)?)*$")
 _OPENING_LOCKS: WeakValueDictionary[str, threading.Lock] = WeakValueDictionary()
-_GUARD = threading.Lock()  # of the dictionary: its `setdefault` may give two threads two locks
+_GUARD = threading.Lock()  # guards the dictionary: `setdefault` may give two threads two locks
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,7 +240,7 @@ def retry_while_locked(action: Callable[[], T], seconds: float, pause: float) ->
 async def aretry_while_locked(action: Callable[[], T], seconds: float, pause: float) -> T:
     """Call a function again while it raises `SessionLockedError`; see `retry_while_locked`.
 
-    It is not called in a thread: cancelled, that would leave a session open that nobody closes.
+    The function is not called in a thread: if cancelled, the thread would leave a session open.
     """
     give_up = time.monotonic() + seconds
     while True:

@@ -100,9 +100,9 @@ class _StoryReader:
         self._tail: list[Record] = []  # effects that are not yet part of a message
         self._known: set[str] = set()  # messages in the history
         self._tools: dict[str, str] = {}  # tool names by call id
-        self._outcomes: dict[str, Mapping[str, Any]] = {}  # by call id
-        self._answers: dict[str, dict[str, Any]] = {}  # of persons, by call id
-        self._parts: dict[str, dict[str, float]] = {}  # per call: the time of each state
+        self._outcomes: dict[str, Mapping[str, Any]] = {}  # outcomes of tools, by call id
+        self._answers: dict[str, dict[str, Any]] = {}  # answers of persons, by call id
+        self._parts: dict[str, dict[str, float]] = {}  # call id -> state -> its time
         self._failure = ""  # message of the last error of a run
 
     def add(self, record: Record) -> None:

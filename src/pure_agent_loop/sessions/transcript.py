@@ -301,7 +301,7 @@ def ask_key(step: int, call_id: str) -> str:
 
 
 def _newer_than(state: Mapping[str, Any], *, new_task: bool = False) -> Callable[[str], bool]:
-    """Return a test whether an effect's key is newer than a state. It matches only if a state was lost."""
+    """Return a test for effect keys newer than a state. It matches only if a state was lost."""
     ledger = state.get("ledger")
     steps = ledger.get("steps") if isinstance(ledger, dict) else None
     if new_task or state.get("stop_reason") is not None or not isinstance(steps, int):
@@ -366,7 +366,7 @@ class SessionJournal:
         self._changes: list[Mapping[str, Any]] = []
         self._turn = threading.Lock()
         self.store: SessionStore | None = None  # store of the session, for other data of the run
-        self._own: list[Record] | None = None  # of this session what costs something; None until it is needed
+        self._own: list[Record] | None = None  # this session's records, read for its costs
 
     def begin(self, description: Mapping[str, Any]) -> None:
         """Record the start of a run.
@@ -413,7 +413,7 @@ class SessionJournal:
             await self._append("failure", {"key": key, **describe_failure(error)})
             raise
         step, _, what = key.partition(":")
-        if what == "model":  # a new response: records of calls of the lost one do not apply
+        if what == "model":  # the new response has other calls than the lost one
             self._keep_effects(lambda other: other.partition(":")[0] != step)
         return await self._record(key, value)
 
@@ -424,7 +424,7 @@ class SessionJournal:
             self._own = [*(await in_thread(lambda: store.read(own_id))).records]
         own = [e for e in read_expenses(self._own, own_id) if e.names["day"] == day]
         others = await in_thread(lambda: spending_of(store, day).others(own_id))
-        expenses = {expense.id: expense for expense in (*own, *others)}.values()  # a fork has copies
+        expenses = {expense.id: expense for expense in (*own, *others)}.values()  # forks share ids
         of_person = (e.known_cost for e in expenses if e.names[PERSON] == person)
         return sum(e.known_cost for e in expenses), sum(of_person)
 

@@ -3,11 +3,11 @@
 Work may run twice: when a connection breaks, it is unknown whether the database executed the statement. So
 each piece of work must be idempotent.
 
-``psycopg_pool`` (3.3) was tried and is not used. Its pool reports a wrong address or password only as a
-timeout, without the reason; this one fails at once with the server's own message. After a restart of the
-server each of its connections fails once, so `run` would still have to retry. A forked child gets the
-parent's connections, and none of the threads that open new ones, so `forget` would stay, too. Only the queue
-of slots (about 20 lines) would go, for four more threads in each process.
+``psycopg_pool`` (3.3) was tried and is not used. That pool reports a wrong address or password only as a
+timeout, without the reason; this pool fails at once with the server's own message. After a restart of the
+server each pooled connection fails once, so `run` would still have to retry. A forked child gets the parent's
+connections, and none of the threads that open new ones, so `forget` would still be needed. Only the queue of
+slots (about 20 lines) could be removed, at the cost of four more threads in each process.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
-    Execute = Callable[..., psycopg.Cursor[tuple[Any, ...]]]  # of a statement and its values
+    Execute = Callable[..., psycopg.Cursor[tuple[Any, ...]]]  # executes a statement with values
 
 T = TypeVar("T")
 VERSION = 1
@@ -337,9 +337,9 @@ class Holder:
 
     Args:
         owner: Number of the owner; None if the session is free.
-        pid: Its process id.
+        pid: Process id of the owner.
         since: Time of the opening, in seconds since the epoch.
-        is_alive: True if its lock is held and its beat is recent.
+        is_alive: True if the owner's lock is held and its beat is recent.
     """
 
     fence: int

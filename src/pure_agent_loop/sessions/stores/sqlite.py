@@ -71,7 +71,7 @@ class OpenFiles:
     """Files of an open database in WAL mode, which SQLite continues to write after they are deleted.
 
     Args:
-        path: Path of the database. While it is open, its inode is not reused.
+        path: Path of the database. While the file is open, its inode is not reused.
     """
 
     def __init__(self, path: Path) -> None:
